@@ -1,0 +1,1 @@
+"""Co-search of accelerator architecture and device placement (PHAZE): the main job."""

@@ -1,0 +1,1 @@
+"""Operator graphs of models: operators inside layers, layers inside a model."""

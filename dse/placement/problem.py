@@ -1,0 +1,103 @@
+"""The placement problem (paper section 5) and its solution.
+
+For a width ``t``, a split of the layers into ``s`` stages and ``d`` pipelines, with M microbatches and K accelerators::
+
+    batch_s = max_i load(stage_i) · (ceil(M / d) + s − 1)
+              + gradient_sync_factor · (d − 1) · W_first / (d · network_bytes_per_s) + update_first
+    sum_i a_i ≤ floor(K / d),   1 ≤ d ≤ min(K, M),   a_i = t if any layer of the stage is sliced, else 1
+
+``load`` is forward + backward of a stage, or, with recompute and not the last stage, forward + (recomputed forward,
+then backward). Forward: ``start(v) = max`` over incoming edges of the finish of u inside the stage, or bytes /
+bandwidth if u is outside; backward is the same over outgoing edges, reversed. Only the receiver pays for a transfer.
+The recomputed forward pass repeats without transfers (taking F), then the backward pass starts at max(F, transfer).
+Memory of the stage that is s-th from the end::
+
+    state_factor · W + A + (s − 1) · stash ≤ hbm_bytes;   stash = A, or with recompute the bytes entering the stage
+
+``W_first`` are the weight bytes and ``update_first`` the optimizer seconds of the first stage: like gradient
+synchronisation (paper equation 18), the update of every other stage hides in the pipeline flush.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementLayer:
+    """One layer as sliced at one width. ``update_s`` is its optimizer step, once a batch (0 where not given)."""
+
+    name: str
+    forward_s: float
+    backward_s: float
+    weight_bytes: float
+    activation_bytes: float
+    sliced: bool
+    update_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """Layers in topological order with edges (from, to, bytes of one microbatch)."""
+
+    layers: tuple[PlacementLayer, ...]
+    edges: tuple[tuple[int, int, float], ...]
+
+
+@dataclass(frozen=True)
+class PlacementProblem:
+    """A layer graph for each available tensor-parallel width, and the machine it is placed on.
+
+    ``microbatches`` (M) counts the microbatches of a global batch; ``state_factor`` the bytes of weights, gradients
+    and optimizer state per byte of weights; ``gradient_sync_factor`` is 2 for a ring all-reduce.
+    """
+
+    name: str
+    accelerators: int
+    microbatches: int
+    hbm_bytes: float
+    network_bytes_per_s: float
+    recompute: bool
+    state_factor: float
+    gradient_sync_factor: float
+    tensor_parallel: dict[int, LayerGraph]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Layer positions of one pipeline stage, in topological order, and the accelerators (of one pipeline) it uses."""
+
+    layers: tuple[int, ...]
+    accelerators: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A placement: width t, d pipelines, the stages of one pipeline from first to last, and its time a batch."""
+
+    tensor: int
+    data: int
+    stages: tuple[Stage, ...]
+    batch_s: float
+
+
+@dataclass(frozen=True)
+class MemoryShortfall:
+    """Why nothing fits: the best attempt's worst stage, what it needs, and what would make it fit."""
+
+    tensor: int
+    stage_layers: tuple[str, ...]
+    needed_bytes: float
+    hbm_bytes: float
+    remedy: str
+
+    @property
+    def excess_bytes(self) -> float:
+        """Bytes over the limit."""
+        return self.needed_bytes - self.hbm_bytes
+
+
+@dataclass(frozen=True)
+class PlacementSolution:
+    """The optimum (``placement``), or the reason why there is none (``shortfall``). Exactly one is set."""
+
+    placement: Placement | None
+    shortfall: MemoryShortfall | None

@@ -1,0 +1,1 @@
+"""Operator schedule of one layer on the cores of one accelerator (paper section 4): minimise the makespan."""
