@@ -143,7 +143,8 @@ class Vector:
 @dataclass(frozen=True, slots=True)
 class Fused:
     """A tensor-core op whose result passes straight through vector work (``epilogue``), on a paired tensor and vector
-    core, without a trip to HBM in between."""
+    core, without a trip to HBM in between.
+    """
 
     tensor: Gemm | Convolution
     epilogue: tuple[Vector, ...]
