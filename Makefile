@@ -1,0 +1,37 @@
+# Two commands do everything on a fresh machine with Python 3.11 or later: make run, make test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint bench clean
+
+run: $(VENV)/base
+	$(BIN)/dse codesign bert-large --out runs/bert-large --resume
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/test
+	$(BIN)/python -m benchmarks
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: Python 3.11 or later is needed; name one with make PYTHON=python3.12 …"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/base: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	@touch $@ $(VENV)/base
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,116 @@
+"""The Ray executor: an ordered, windowed map over actors that survives the death of any worker.
+
+Each actor is a thin shell around the mapped function, built once a worker, so whatever the function caches (priced
+operators, built graphs) is kept between its items. Actors restart for ever and their calls are retried, so the function
+must be rebuildable from its pickle and its calls repeatable; exceptions of the function itself are not retried. One
+call costs about 0.7 ms of dispatch: give it items of 20 ms or more.
+"""
+
+import logging
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import ray
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+_WINDOW_PER_WORKER = 2
+"""Calls in flight for each actor: one that runs and one that waits, so that no actor idles between items."""
+
+_OBJECT_STORE_BYTES = 150 * 1024**2
+"""Results are small; the default store would claim 30 % of the machine's memory."""
+
+
+class _Worker:
+    """Holds one function and applies it."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def apply(self, item: Any) -> Any:
+        return self._function(item)
+
+
+class RayExecutor:
+    """:class:`dse.executor.Executor` on Ray actors.
+
+    Args:
+        workers: the number of actors, one CPU each.
+        address: an existing cluster (``auto``, ``ray://…``); None starts a private one on this machine, which never
+            attaches to a cluster that happens to be running.
+    """
+
+    def __init__(self, workers: int, address: str | None = None) -> None:
+        self.workers = workers
+        self._address = address
+        self._temporary: Path | None = None
+        self._actors: list[Any] = []
+        self._function: Callable[[Any], Any] | None = None
+
+    def __enter__(self) -> Self:
+        if self._address is not None:
+            ray.init(address=self._address, log_to_driver=False)
+            return self
+        # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
+        self._temporary = Path(tempfile.mkdtemp(prefix="dse-", dir="/tmp" if Path("/tmp").is_dir() else None))
+        ray.init(
+            address="local",
+            num_cpus=self.workers,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(self._temporary),
+        )
+        return self
+
+    def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Value]:
+        """``function`` of every item, in the order of ``items``; at most two calls an actor are in flight."""
+        actors = self._actors_for(function)
+        idle = deque(actors * _WINDOW_PER_WORKER)
+        pending: deque[Any] = deque()
+        running: dict[Any, Any] = {}
+        remaining = iter(items)
+        exhausted = False
+        while True:
+            while idle and not exhausted:
+                try:
+                    item = next(remaining)
+                except StopIteration:
+                    exhausted = True
+                    break
+                actor = idle.popleft()
+                call = actor.apply.remote(item)
+                running[call] = actor
+                pending.append(call)
+            if not pending:
+                return
+            if pending[0] in running:
+                ready, _ = ray.wait(list(running), num_returns=1)
+                for call in ready:
+                    idle.append(running.pop(call))
+            while pending and pending[0] not in running:
+                yield ray.get(pending.popleft())
+
+    def _actors_for(self, function: Callable[[Any], Any]) -> list[Any]:
+        """The actors that hold ``function``; those of an earlier function are let go."""
+        if function is not self._function:
+            worker = ray.remote(max_restarts=-1, max_task_retries=-1)(_Worker)
+            self._actors = [worker.remote(function) for _ in range(self.workers)]
+            self._function = function
+        return self._actors
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._actors = []
+        self._function = None
+        ray.shutdown()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)

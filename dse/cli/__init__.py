@@ -1,0 +1,102 @@
+"""The command line: parses, dispatches, prints. No logic.
+
+Each command lives in a module of its own that is imported when the command is called, so ``dse --help`` answers at
+once. Exit codes: 0 answered; 1 proven infeasible, or a check failed; 2 bad usage or bad input; 3 stopped before any
+feasible answer; 130 interrupted; 70 a fault of the program itself.
+"""
+
+import importlib
+import sys
+
+import click
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERNAL_FAULT = 70
+EXIT_INTERRUPTED = 130
+
+_COMMANDS = {
+    "codesign": "Find and prove the best accelerator and placement for a training job.",
+    "place": "Place a layer graph: pipeline stages × data × tensor parallelism.",
+    "schedule": "Schedule the operators of one layer on the cores of one accelerator.",
+    "models": "List the built-in models.",
+    "specs": "List the hardware specs: accelerators, networks, cost models.",
+    "check": "Recompute a result from its input and list every violation.",
+    "report": "Write report.html of a finished run again.",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands' names and imports a command only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"dse.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from hardware.inputs import choose
+
+            choose("dse", "command", args[0], _COMMANDS, "command")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="First steps:  dse codesign bert-large  ·  dse models  ·  dse COMMAND --help",
+)
+@click.version_option(package_name="dse", message="dse %(version)s")
+def group() -> None:
+    """Search and design-space exploration for machine-learning accelerators.
+
+    Which hardware, and which mapping of this model onto it, is best, how sure are we, and what would change the answer?
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    debug = "--debug" in sys.argv
+    try:
+        sys.exit(group.main(standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "dse"
+        click.echo(f"error: {path}: {' '.join(error.format_message().split())}", err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away (``dse models | head``): nothing is left to say.
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        _report(error)
+
+
+def _report(error: Exception) -> None:
+    """Print ``error`` in one line for each fault and exit; bad input is the user's to mend, the rest is ours."""
+    from hardware.inputs import InputError
+
+    if isinstance(error, InputError):
+        for fault in error.faults:
+            click.echo(f"error: {fault}", err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    click.echo(f"internal error: {type(error).__name__}: {error} (--debug shows where)", err=True)
+    sys.exit(EXIT_INTERNAL_FAULT)

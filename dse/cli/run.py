@@ -1,0 +1,197 @@
+"""What all solving commands share: their options, the run directory, progress, and how an answer leaves the program."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dse.executor import Executor, InProcessExecutor
+from dse.progress import ProgressCallback
+from dse.result import Result
+from dse.run_directory import RunDirectory
+from hardware.inputs import fail
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_PLAIN_LINE_INTERVAL_S = 2.0
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """The options that every solving command takes (``--help`` of any of them says what they mean)."""
+
+    json: bool
+    out: Path | None
+    resume: bool
+    seed: int
+    workers: int | None
+    address: str | None
+    time_limit: float | None
+    quiet: bool
+    debug: bool
+
+    @property
+    def deadline_s(self) -> float | None:
+        """The time limit as a point of :func:`time.monotonic`, from now."""
+        return None if self.time_limit is None else time.monotonic() + self.time_limit
+
+
+def _workers(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    if value == "auto":
+        return None
+    if value.isdigit():
+        return int(value)
+    raise click.BadParameter(f"{value}: must be 0, 1, 2, … or auto", context, parameter)
+
+
+def run_options(function: Decorated) -> Decorated:
+    """Add the common options to a command."""
+    options = [
+        click.option("--json", is_flag=True, help="Print the result as JSON, alone on stdout."),
+        click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep result, journal and report."),
+        click.option("--resume", is_flag=True, help="Continue the run that was begun in --out DIR."),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+        click.option(
+            "--workers",
+            callback=_workers,
+            default="auto",
+            show_default=True,
+            metavar="N|auto",
+            help="Ray workers; 0 runs in-process, without Ray.",
+        ),
+        click.option("--address", metavar="ADDR", help="An existing Ray cluster (default: a private local one)."),
+        click.option(
+            "--time-limit",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="S",
+            help="Return the best answer found after S seconds.",
+        ),
+        click.option("--quiet", is_flag=True, help="No progress and no table."),
+        click.option("--debug", is_flag=True, help="Show tracebacks."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def settings_from(options: dict[str, Any]) -> RunSettings:
+    """Take the common options out of ``options``, a command's keyword arguments."""
+    return RunSettings(**{name: options.pop(name) for name in RunSettings.__dataclass_fields__})
+
+
+def run(
+    settings: RunSettings,
+    command: str,
+    arguments: Mapping[str, Any],
+    solve: Callable[[RunDirectory | None], Result],
+    show: Callable[[Result], None],
+    keep: Callable[[RunDirectory, Result], None] | None = None,
+) -> None:
+    """Answer one command: open the run directory, solve (unless it is finished), keep, print, exit.
+
+    Args:
+        settings: the common options.
+        command: the command's name.
+        arguments: what decides the answer; a run directory of other arguments is refused.
+        solve: gives the result; gets the run directory for its journal.
+        show: prints the result for people on stdout.
+        keep: writes what belongs to this command's run directory beside the result (tables, report, traces).
+    """
+    if settings.resume and settings.out is None:
+        raise fail("dse", "--resume", "", "needs the directory of the run: --out DIR")
+    directory = None
+    if settings.out is not None:
+        directory = RunDirectory(settings.out, command, {**arguments, "seed": settings.seed}, settings.resume)
+    result = directory.finished() if directory else None
+    if result is None:
+        result = solve(directory)
+        if directory is not None:
+            directory.write_result(result)
+            if keep is not None:
+                keep(directory, result)
+    if settings.json:
+        click.echo(result.to_json(), nl=False)
+    elif not settings.quiet:
+        show(result)
+    if result.status == "interrupted":
+        where = f"; continue with --out {settings.out} --resume" if settings.out else "; use --out DIR to keep progress"
+        click.echo(f"interrupted{where}", err=True)
+    sys.exit(result.exit_code)
+
+
+def executor_for(settings: RunSettings, predicted_s: float) -> Executor:
+    """In-process for ``--workers 0`` and, with ``auto``, for work predicted under about 30 s; Ray otherwise.
+
+    ``predicted_s`` is the command's own estimate of its work on one core.
+    """
+    workers = settings.workers
+    if workers is None:
+        if settings.address is None and predicted_s < 30:
+            return InProcessExecutor()
+        workers = os.cpu_count() or 1
+    if workers == 0:
+        return InProcessExecutor()
+    from actors.ray_executor import RayExecutor
+
+    return RayExecutor(workers, settings.address)
+
+
+@contextmanager
+def progress(settings: RunSettings) -> Iterator[ProgressCallback]:
+    """A progress display on stderr: bars with rate and remaining time on a terminal, plain lines elsewhere."""
+    if settings.quiet:
+        with nullcontext():
+            yield lambda _phase, _done, _total: None
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _PlainLines()
+        return
+    columns = (
+        TextColumn("{task.description:<34}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        tasks: dict[str, Any] = {}
+        started: dict[str, float] = {}
+
+        def update(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                started[phase] = time.monotonic()
+                tasks[phase] = bars.add_task(phase, total=total, rate="")
+            elapsed = time.monotonic() - started[phase]
+            rate = f"{done / elapsed:,.0f}/s" if elapsed > 0 and done else ""
+            bars.update(tasks[phase], completed=done, total=total, rate=rate)
+
+        yield update
+
+
+class _PlainLines:
+    """Progress as plain lines, one every few seconds, for logs and ``ray job submit``."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, float] = {}
+        self._last_s = 0.0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        begun = self._started.setdefault(phase, now)
+        if done < total and now - self._last_s < _PLAIN_LINE_INTERVAL_S:
+            return
+        if done >= total and now - begun < _PLAIN_LINE_INTERVAL_S:
+            return
+        self._last_s = now
+        rate = done / (now - begun) if now > begun else 0.0
+        left = f", {(total - done) / rate:,.0f} s left" if rate > 0 and done < total else ""
+        click.echo(f"{phase}: {done:,} of {total:,} ({rate:,.0f}/s{left})", err=True)

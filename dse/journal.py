@@ -1,0 +1,82 @@
+"""The journal of finished evaluations: append-only JSON lines on a local disk, each on the disk before it counts.
+
+A line is ``{"key": candidate hash, "value": …}``. What a crash can leave is one torn last line; it is cut off on
+opening. A line in the middle that cannot be read means that something else wrote to the file: it is refused with its
+number, never skipped. Reading costs O(lines), appending one write and one fsync.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hardware.inputs import fail
+
+
+class Journal(Mapping[str, Any]):
+    """Finished evaluations by key, backed by a file.
+
+    The file is locked while it is open: a second process on the same journal is refused.
+
+    Raises:
+        InputError: another process holds the journal, or a line before the last cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise fail(path, "", "", "another process is writing to this run directory") from error
+        self._values: dict[str, Any] = {}
+        self._read()
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content.rfind(b"\n") + 1
+        for number, line in enumerate(content[:whole].splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                self._values[entry["key"]] = entry["value"]
+            except (ValueError, KeyError, TypeError) as error:
+                self._file.close()
+                raise fail(self._path, f"line {number}", "", "is not a journal entry; the file was damaged") from error
+        if whole < len(content):
+            self._file.truncate(whole)
+
+    def append(self, key: str, value: Any) -> None:
+        """Record a finished evaluation; on return it is on the disk. A key already recorded is left as it is."""
+        if key in self._values:
+            return
+        line = json.dumps({"key": key, "value": value}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        self._file.write(line)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._values[key] = value
+
+    def close(self) -> None:
+        """Release the file and its lock."""
+        self._file.close()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,118 @@
+"""The one result format of every command, ``dse.result/1``: status, objective, bound, gap, solution, versions."""
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import platform
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+import dse
+from hardware.inputs import fail, read_document, validate
+
+SCHEMA = "dse.result/1"
+
+Status = Literal["optimal", "feasible", "infeasible", "interrupted", "unknown"]
+
+PROOF_TOLERANCE = 1e-9
+"""An answer counts as proven when its gap is at most this: the accuracy of a long sum of doubles."""
+
+_LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class ProblemReference(_Strict):
+    """Which problem was answered: its name and the SHA-256 of its canonical JSON form."""
+
+    name: str
+    digest: str
+
+
+class Objective(_Strict):
+    """What was optimised and the value reached (None where there is no feasible answer)."""
+
+    name: str
+    value: float | None
+    unit: str
+    sense: Literal["min", "max"]
+
+
+class Result(_Strict):
+    """One answer. ``bound`` and ``gap`` are None where no bound is known; ``infeasibility`` says why nothing fits."""
+
+    schema_: Literal["dse.result/1"] = Field("dse.result/1", alias="schema")
+    command: str
+    problem: ProblemReference
+    status: Status
+    objective: Objective
+    bound: float | None = None
+    gap: float | None = None
+    solution: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    infeasibility: dict[str, Any] | None = None
+    evaluations: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+    method: str
+    versions: dict[str, str] = Field(default_factory=lambda: versions())
+
+    def to_json(self) -> str:
+        """The result as indented JSON text, with ``schema`` first."""
+        return json.dumps(self.model_dump(by_alias=True), indent=2, allow_nan=False) + "\n"
+
+    @property
+    def exit_code(self) -> int:
+        """0 answered, 1 proven infeasible, 3 stopped before any feasible answer, 130 interrupted."""
+        return {"optimal": 0, "feasible": 0, "infeasible": 1, "interrupted": 130, "unknown": 3}[self.status]
+
+
+def relative_gap(value: float | None, bound: float | None) -> float | None:
+    """|value − bound| / max(|value|, |bound|); None where either is unknown."""
+    if value is None or bound is None:
+        return None
+    if value == bound:
+        return 0.0
+    return abs(value - bound) / max(abs(value), abs(bound))
+
+
+def proven_status(value: float | None, bound: float | None) -> Status:
+    """``optimal`` when the gap is closed, ``feasible`` with an open or unknown gap, ``unknown`` without an answer."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    gap = relative_gap(value, bound)
+    return "optimal" if gap is not None and gap <= PROOF_TOLERANCE else "feasible"
+
+
+def digest(content: Any) -> str:
+    """``sha256:…`` of ``content`` (JSON types) in canonical form: sorted keys, no spaces."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions that an answer may depend on: this package, Python and the solver libraries."""
+    found = {"dse": dse.__version__, "python": platform.python_version()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def read_result(path: str | Path) -> Result:
+    """The result in ``path``.
+
+    Raises:
+        InputError: no such file, not JSON, another major version of the schema, or a field that breaks its rule.
+    """
+    document = read_document(path)
+    if isinstance(document, dict) and str(document.get("schema")) != SCHEMA:
+        raise fail(path, "schema", str(document.get("schema")), f"must be {SCHEMA}")
+    return validate(Result, document, path)

@@ -1,0 +1,119 @@
+"""The run directory of ``--out DIR``: what was asked (``run.yaml``), what is finished, what was found.
+
+``result.json``, ``report.html`` and the tables are written whole or not at all (to a temporary name, then renamed).
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dse.journal import Journal
+from dse.result import Result, read_result, versions
+from hardware.inputs import fail, read_document
+
+RUN_FILE = "run.yaml"
+RESULT_FILE = "result.json"
+JOURNAL_FILE = "journal.jsonl"
+REPORT_FILE = "report.html"
+
+
+class RunDirectory:
+    """A directory that belongs to one run: one command with one set of arguments.
+
+    Args:
+        path: the directory; made when it does not exist.
+        command: the command's name.
+        arguments: everything that decides the answer (not ``--workers``, ``--quiet``, …), as JSON types.
+        resume: whether a run that was begun here may be continued (where none was, a new one begins).
+
+    Raises:
+        InputError: the directory holds a run of other arguments, or a run that ``resume`` does not ask to continue,
+            or files that are no run.
+    """
+
+    def __init__(self, path: Path, command: str, arguments: Mapping[str, Any], resume: bool) -> None:
+        self.path = path
+        self._wanted = {"command": command, "arguments": dict(arguments)}
+        if path.exists() and not path.is_dir():
+            raise fail(path, "", "", "must be a directory")
+        if (path / RUN_FILE).exists():
+            self._match(resume)
+        elif path.exists() and any(path.iterdir()):
+            raise fail(path, "", "", "is not empty and holds no run; name a new or an empty directory")
+        else:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                self._write_run_file()
+            except OSError as error:
+                raise fail(path, "", "", f"cannot be written: {error.strerror or error}") from error
+
+    def _match(self, resume: bool) -> None:
+        document = read_document(self.path / RUN_FILE)
+        found = {key: document.get(key) for key in self._wanted} if isinstance(document, dict) else {}
+        if found != self._wanted:
+            other = _first_difference(found, self._wanted)
+            raise fail(self.path / RUN_FILE, other, "", "the directory holds a run of other arguments")
+        if not resume:
+            raise fail(
+                self.path, "", "", "already holds this run; --resume continues it"
+            )
+
+    def _write_run_file(self) -> None:
+        content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}
+        self.write_text(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+    def journal(self) -> Journal:
+        """The journal of this run, open and locked."""
+        return Journal(self.path / JOURNAL_FILE)
+
+    def finished(self) -> Result | None:
+        """The result of a run that ended with an answer; None when it is still to be found."""
+        path = self.path / RESULT_FILE
+        if not path.exists():
+            return None
+        result = read_result(path)
+        return result if result.status in ("optimal", "infeasible") else None
+
+    def write_result(self, result: Result) -> None:
+        """Write ``result.json``."""
+        self.write_text(RESULT_FILE, result.to_json())
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write the file ``name`` (sub-folders allowed) whole or not at all."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+        return target
+
+
+def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """The first key whose value differs, as a path, for the error line."""
+    if found.get("command") != wanted["command"]:
+        return "command"
+    here, there = found.get("arguments") or {}, wanted["arguments"]
+    for key in [*there, *here]:
+        if here.get(key) != there.get(key):
+            return f"arguments.{key}"
+    return "arguments"
+
+
+def _git_revision() -> str | None:
+    """The commit of the checkout that the code runs from, if it is one."""
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
