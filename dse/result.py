@@ -1,10 +1,12 @@
 """The one result format of every command, ``dse.result/1``: status, objective, bound, gap, solution, versions."""
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
 import math
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,6 +89,21 @@ def proven_status(value: float | None, bound: float | None) -> Status:
         return "unknown"
     gap = relative_gap(value, bound)
     return "optimal" if gap is not None and gap <= PROOF_TOLERANCE else "feasible"
+
+
+class FailedCheck(RuntimeError):
+    """An answer that the independent checker refuses: a fault of a solver. It is never recorded or printed."""
+
+
+def document_of(problem: Any) -> Any:
+    """A problem made of dataclasses as JSON types, for its digest."""
+    if dataclasses.is_dataclass(problem) and not isinstance(problem, type):
+        return {field.name: document_of(getattr(problem, field.name)) for field in dataclasses.fields(problem)}
+    if isinstance(problem, Mapping):
+        return {str(key): document_of(value) for key, value in problem.items()}
+    if isinstance(problem, tuple | list):
+        return [document_of(value) for value in problem]
+    return problem
 
 
 def digest(content: Any) -> str:

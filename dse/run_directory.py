@@ -83,13 +83,17 @@ class RunDirectory:
         self.write_text(RESULT_FILE, result.to_json())
 
     def write_text(self, name: str, text: str) -> Path:
-        """Write the file ``name`` (sub-folders allowed) whole or not at all."""
-        target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
-        return target
+        """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all."""
+        return write_text(self.path / name, text)
+
+
+def write_text(target: Path, text: str) -> Path:
+    """Write ``target`` whole or not at all: to a temporary name beside it, then renamed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(target)
+    return target
 
 
 def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -167,14 +167,17 @@ def _field_names(model: type[BaseModel], location: list[str]) -> list[str]:
     current: Any = model
     for part in location:
         if isinstance(current, type) and issubclass(current, BaseModel):
-            field = current.model_fields.get(part)
-            current = field.annotation if field else None
+            if part not in current.model_fields:
+                continue  # a position in a list, or a key of a dictionary, of such models
+            current = current.model_fields[part].annotation
         while current is not None and not isinstance(current, type):
             arguments = [a for a in getattr(current, "__args__", ()) if a is not type(None) and a is not Ellipsis]
             current = arguments[-1] if arguments else None
         if current is None:
             return []
-    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+    if not (isinstance(current, type) and issubclass(current, BaseModel)):
+        return []
+    return [field.alias or name for name, field in current.model_fields.items()]
 
 
 def is_positive_finite(value: float) -> bool:

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
-from hardware.inputs import choose, read_document, validate
 from hardware.operations import CollectiveKind
+from hardware.spec_fields import Count, NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
 
-SPEC_FOLDER = Path(__file__).parent / "specs" / "networks"
-
-_SPEC_SUFFIXES = (".yaml", ".yml", ".json")
+_FOLDER = "networks"
 
 
 @dataclass(frozen=True)
@@ -94,37 +92,17 @@ def used_channels(step_bytes: float, bytes_per_s: float, latency_s: float, chann
     return min(max(best, 1.0), float(channels))
 
 
-def _no_boolean(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not a truth value")
-    return value
+class _NonNegativeQuantity(StrictModel):
+    value: NonNegative
+    source: Source
 
 
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Share(StrictModel):
+    value: Annotated[float, Field(gt=0, le=1)]
+    source: Source
 
 
-class _Positive(_Spec):
-    value: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0, allow_inf_nan=False)]
-    source: Annotated[str, Field(min_length=1)]
-
-
-class _NotNegative(_Spec):
-    value: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0, allow_inf_nan=False)]
-    source: Annotated[str, Field(min_length=1)]
-
-
-class _Share(_Spec):
-    value: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0, le=1)]
-    source: Annotated[str, Field(min_length=1)]
-
-
-class _Count(_Spec):
-    value: Annotated[int, BeforeValidator(_no_boolean), Field(ge=1)]
-    source: Annotated[str, Field(min_length=1)]
-
-
-class NetworkSpec(_Spec):
+class NetworkSpec(StrictModel):
     """A network spec as it is written; each constant is ``{value: …, source: …}``.
 
     ``link_bytes_per_s`` is one link in one direction; ``efficiency`` the sustained share of ``links`` of them.
@@ -132,12 +110,12 @@ class NetworkSpec(_Spec):
 
     name: Annotated[str, Field(min_length=1)]
     description: str = ""
-    links: _Count
-    link_bytes_per_s: _Positive
+    links: Count
+    link_bytes_per_s: Quantity
     efficiency: _Share
-    latency_s: _NotNegative
-    launch_s: _NotNegative
-    channels: _Count
+    latency_s: _NonNegativeQuantity
+    launch_s: _NonNegativeQuantity
+    channels: Count
 
     def network(self) -> Network:
         """The network that the spec describes."""
@@ -152,7 +130,7 @@ class NetworkSpec(_Spec):
 
 def list_networks() -> list[str]:
     """Names of the networks that come with the package, sorted."""
-    return sorted(path.stem for path in SPEC_FOLDER.glob("*.yaml"))
+    return spec_names(_FOLDER)
 
 
 def network(name_or_path: str | Path) -> Network:
@@ -166,9 +144,4 @@ def network(name_or_path: str | Path) -> Network:
 
 def network_spec(name_or_path: str | Path) -> NetworkSpec:
     """The spec behind :func:`network`, with the source of each constant; raises as that does."""
-    text = str(name_or_path)
-    if isinstance(name_or_path, Path) or text.endswith(_SPEC_SUFFIXES) or "/" in text:
-        path = Path(name_or_path)
-    else:
-        path = SPEC_FOLDER / f"{choose('network', 'name', text, list_networks(), 'network')}.yaml"
-    return validate(NetworkSpec, read_document(path), path)
+    return read_spec(_FOLDER, name_or_path, NetworkSpec, "network")

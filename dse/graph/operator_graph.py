@@ -17,11 +17,15 @@ from hardware.operations import Collective, Operation, Vector
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator: a named operation. ``weights`` counts the parameters it reads (of this slice)."""
+    """One operator: a named operation. ``weights`` counts the parameters it reads (of this slice).
+
+    ``members`` are the operators that a fused one was made of, in order of execution; empty for any other.
+    """
 
     name: str
     operation: Operation
     weights: int = 0
+    members: tuple["Operator", ...] = ()
 
     @property
     def flops(self) -> int:

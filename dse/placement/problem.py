@@ -16,6 +16,11 @@ Memory of the stage that is s-th from the end::
 
 ``W_first`` are the weight bytes and ``update_first`` the optimizer seconds of the first stage: like gradient
 synchronisation (paper equation 18), the update of every other stage hides in the pipeline flush.
+
+Where layers are not totally ordered, a stage may use g groups, ``a_i = g·t`` (or ``g`` if none of its layers is
+sliced). Each group runs its layers one at a time in the problem's order, backward in the reverse order; data cross
+between groups of a stage for free; ``F`` is the recomputed forward pass of the whole stage; the memory rule holds for
+each group with the layers it runs (the stash of recomputation being the bytes that enter the stage at its layers).
 """
 
 from dataclasses import dataclass
@@ -63,10 +68,15 @@ class PlacementProblem:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Layer positions of one pipeline stage, in topological order, and the accelerators (of one pipeline) it uses."""
+    """Layer positions of one pipeline stage, in topological order, and the accelerators (of one pipeline) it uses.
+
+    Where the layer graph branches, a stage may use several groups of accelerators side by side: ``groups`` then holds
+    the layers of each group. It is empty for a stage of one group, as every stage of a chain is.
+    """
 
     layers: tuple[int, ...]
     accelerators: int
+    groups: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,10 @@ class MemoryShortfall:
 
 @dataclass(frozen=True)
 class PlacementSolution:
-    """The optimum (``placement``), or the reason why there is none (``shortfall``). Exactly one is set."""
+    """The optimum (``placement``), or the reason why there is none (``shortfall``).
+
+    Exactly one is set, except that neither is where a cutoff was given and no placement is faster than it.
+    """
 
     placement: Placement | None
     shortfall: MemoryShortfall | None

@@ -1,0 +1,113 @@
+"""``dse check``: recompute a result from its input, whatever command gave it, and list every violation."""
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dse.result import PROOF_TOLERANCE, Result, digest, document_of, read_result, relative_gap
+from dse.run_directory import RUN_FILE
+from hardware.inputs import choose, fail, read_document
+
+
+def check_result(result_path: Path, input_path: str | None) -> list[str]:
+    """Every violation of the result in ``result_path``; empty when it holds.
+
+    Args:
+        result_path: a ``dse.result/1`` file.
+        input_path: the file or name that was solved; None takes it from ``run.yaml`` beside the result.
+
+    Raises:
+        InputError: an unreadable result or input, or an input that is not named anywhere.
+    """
+    result = read_result(result_path)
+    choose(str(result_path), "command", result.command, _CHECKERS, "checkable command")
+    found = _claims(result)
+    if not result.solution:
+        return found if result.status in ("infeasible", "unknown", "interrupted") else [*found, "no solution is given"]
+    return found + _CHECKERS[result.command](result, result_path, input_path)
+
+
+def _claims(result: Result) -> list[str]:
+    """What status, value, bound and gap say of each other."""
+    value, bound = result.objective.value, result.bound
+    found = []
+    expected = relative_gap(value, bound)
+    if (expected is None) != (result.gap is None):
+        found.append(f"gap must be {expected}, but got {result.gap}")
+    elif expected is not None and result.gap is not None and abs(expected - result.gap) > PROOF_TOLERANCE:
+        found.append(f"gap must be |value − bound| / max = {expected}, but got {result.gap}")
+    if result.status == "optimal" and (expected is None or expected > PROOF_TOLERANCE):
+        found.append(f"status optimal needs a closed gap, but value is {value} and bound {bound}")
+    if value is not None and bound is not None:
+        worse = bound > value if result.objective.sense == "min" else bound < value
+        if worse and not math.isclose(bound, value, rel_tol=PROOF_TOLERANCE):
+            found.append(f"bound {bound} must not be on the wrong side of the value {value}")
+    return found
+
+
+def _input(result_path: Path, given: str | None, key: str) -> str:
+    if given is not None:
+        return given
+    run_file = result_path.parent / RUN_FILE
+    if run_file.exists():
+        document = read_document(run_file)
+        named = document.get("arguments", {}).get(key) if isinstance(document, dict) else None
+        if isinstance(named, str):
+            return named
+    raise fail(result_path, "", "", "the input is not known here; name it: dse check RESULT INPUT")
+
+
+def _same_problem(result: Result, problem: Any) -> list[str]:
+    expected = digest(document_of(problem))
+    return [] if result.problem.digest == expected else [f"problem.digest must be {expected}: the input is another one"]
+
+
+def _value(result: Result, key: str, value: float) -> list[str]:
+    stated = result.objective.value
+    if stated is not None and math.isclose(stated, value, rel_tol=PROOF_TOLERANCE):
+        return []
+    return [f"objective.value must be {key} = {value}, but got {stated}"]
+
+
+def _check_placement(result: Result, result_path: Path, given: str | None) -> list[str]:
+    from dse.placement.check import violations
+    from dse.placement.formats import placement_from_document, read_problem
+
+    problem = read_problem(_input(result_path, given, "layers"))
+    stated = result.objective.value if result.objective.value is not None else math.nan
+    placement = placement_from_document(problem, result.solution, result_path, stated)
+    return _same_problem(result, problem) + violations(problem, placement)
+
+
+def _check_schedule(result: Result, result_path: Path, given: str | None) -> list[str]:
+    from dse.schedule.check import violations
+    from dse.schedule.formats import read_problem, schedule_from_document
+
+    problem = read_problem(_input(result_path, given, "layer"))
+    schedule = schedule_from_document(problem, result.solution, result_path)
+    found = _same_problem(result, problem) + violations(problem, schedule)
+    return found + _value(result, "makespan_s", max(schedule.finish_s, default=0.0))
+
+
+def _check_codesign(result: Result, result_path: Path, given: str | None) -> list[str]:
+    from dse.codesign.check import violations
+    from dse.codesign.formats import problem_document
+    from dse.codesign.options import CodesignOptions
+
+    settings = result.solution.get("settings")
+    if not isinstance(settings, dict) or set(settings) != {field.name for field in fields(CodesignOptions)}:
+        raise fail(result_path, "solution.settings", settings, "must hold the options of dse codesign")
+    problem = CodesignOptions(**settings | ({"model": given} if given else {})).problem()
+    found = [] if digest(problem_document(problem)) == result.problem.digest else ["problem.digest: another problem"]
+    found += violations(problem, result.solution, result_path)
+    plan = result.solution["models"].get(problem.model.name, {})
+    return found + _value(result, "throughput_per_s", plan.get("throughput_per_s", math.nan))
+
+
+_CHECKERS: dict[str, Callable[[Result, Path, str | None], list[str]]] = {
+    "codesign": _check_codesign,
+    "place": _check_placement,
+    "schedule": _check_schedule,
+}

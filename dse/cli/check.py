@@ -1,0 +1,25 @@
+"""``dse check``: recompute a result from its input."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from dse.checking import check_result
+
+
+@click.command("check")
+@click.argument("result", type=click.Path(path_type=Path))
+@click.argument("input", required=False)
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def command(result: Path, input: str | None, debug: bool) -> None:  # noqa: A002 (the contract's name)
+    """Recompute RESULT (result.json) from INPUT and print `ok` or every violation.
+
+    INPUT is the file or name that was solved; in a run directory it is known and need not be given.
+    """
+    found = check_result(result, input)
+    for violation in found:
+        click.echo(f"violation: {result}: {violation}")
+    if found:
+        sys.exit(1)
+    click.echo("ok")

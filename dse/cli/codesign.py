@@ -1,0 +1,71 @@
+"""``dse codesign``: the best accelerator and placement for a training job, proven."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dse.cli.run import executor_for, progress, run, run_options, settings_from
+from dse.codesign.answer import solve
+from dse.codesign.comparison import compare
+from dse.codesign.formats import JournalledEvaluations
+from dse.codesign.options import CodesignOptions, predicted_seconds
+from dse.codesign.problem import SearchOutcome
+from dse.codesign.report import keep
+from dse.codesign.table import show
+from dse.result import Result
+from dse.run_directory import RunDirectory
+
+
+@click.command("codesign")
+@click.argument("model")
+@click.option("--accelerators", type=click.IntRange(min=1), default=1024, show_default=True)
+@click.option("--global-batch", type=click.IntRange(min=1), default=4096, show_default=True, help="Samples a batch.")
+@click.option("--microbatch", default="1,2,4,8", show_default=True, metavar="N,…", help="Sizes to choose from.")
+@click.option("--hbm-gb", default="32,64,80", show_default=True, metavar="GB,…", help="Sizes to choose from.")
+@click.option(
+    "--tensor-parallel",
+    default="1,2,4,8",
+    show_default=True,
+    metavar="N,…",
+    help="Widths to choose from, where the model has them.",
+)
+@click.option("--area-budget", default="tpuv4", show_default=True, metavar="SPEC|MM2", help="Largest die.")
+@click.option("--search", type=click.Choice(["exhaustive"]), default="exhaustive", show_default=True)
+@click.option("--network", metavar="SPEC", help="Network spec (default: the cost model's own).")
+@click.option("--objective", type=click.Choice(["throughput"]), default="throughput", show_default=True)
+@click.option(
+    "--cost-model", type=click.Choice(["consistent", "phaze-2024"]), default="consistent", show_default=True
+)
+@run_options
+def command(**options: Any) -> None:
+    """Find and prove the best accelerator and placement for training MODEL.
+
+    MODEL is a name from `dse models` or a YAML file of model hyper-parameters (docs/models.md).
+    """
+    settings = settings_from(options)
+    chosen = CodesignOptions(**options)
+    problem = chosen.problem()
+    seen: list[SearchOutcome] = []
+
+    def answer(directory: RunDirectory | None) -> Result:
+        journal = directory.journal() if directory else None
+        try:
+            store = JournalledEvaluations(journal, problem, chosen.machines()) if journal is not None else None
+            with progress(settings) as report:
+                executor = executor_for(settings, predicted_seconds(problem))
+                result, outcome = solve(problem, executor, store, report, settings.deadline_s, settings.seed)
+        finally:
+            if journal is not None:
+                journal.close()
+        seen.append(outcome)
+        return compare(problem, result)
+
+    run(
+        settings,
+        "codesign",
+        chosen.document(),
+        answer,
+        lambda result: show(result, settings.out),
+        lambda directory, result: keep(directory, problem, result, seen[0]),
+    )

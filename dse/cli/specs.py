@@ -1,0 +1,74 @@
+"""``dse specs``: the hardware specs that come with the package."""
+
+import json
+
+import click
+
+from dse.cli.terminal import console, print_table
+from hardware.cost_model import cost_model
+from hardware.network import list_networks, network
+from hardware.spec_fields import spec_names
+from hardware.specs import accelerator, list_specs
+from hardware.units import GIGA, TERA, gib_from_bytes
+
+Row = tuple[str, ...]
+
+
+@click.command("specs")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> None:
+    """List accelerators, networks and cost models; a YAML file of your own works wherever a name does."""
+    tables = {"accelerators": _accelerators(), "networks": _networks(), "cost models": _cost_models()}
+    if as_json:
+        content = {
+            name: [dict(zip(headers, row, strict=True)) for row in rows] for name, (headers, rows) in tables.items()
+        }
+        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        return
+    for title, (headers, rows) in tables.items():
+        print_table(headers, rows, title)
+    console().print("Every constant carries its source in the spec's YAML file (hardware/specs).")
+
+
+def _accelerators() -> tuple[Row, list[Row]]:
+    headers = ("accelerator", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "what it is")
+    rows = []
+    for name in list_specs():
+        spec = accelerator(name)
+        rows.append(
+            (
+                name,
+                f"{spec.machines.peak_flops[0] / TERA:.1f}",
+                f"{gib_from_bytes(spec.hbm_bytes):g}",
+                f"{spec.machines.hbm_bytes_per_s / GIGA:g}",
+                f"{spec.machines.area_mm2[0]:.1f}",
+                spec.network,
+                spec.title,
+            )
+        )
+    return headers, rows
+
+
+def _networks() -> tuple[Row, list[Row]]:
+    headers = ("network", "GB/s each way", "latency µs")
+    found = [network(name) for name in list_networks()]
+    return headers, [(n.name, f"{n.bytes_per_s / GIGA:.4g}", f"{1e6 * n.latency_s:g}") for n in found]
+
+
+def _cost_models() -> tuple[Row, list[Row]]:
+    headers = ("cost model", "HBM GB/s", "weight gradients", "optimizer", "state factor", "default network")
+    rows = []
+    for name in spec_names("cost_models"):
+        model = cost_model(name)
+        training = model.training
+        rows.append(
+            (
+                name,
+                f"{model.hardware.hbm_bytes_per_s.value / GIGA:g}",
+                "yes" if training.weight_gradients.value else "no",
+                training.optimizer.name,
+                f"{training.state_factor.value:g}",
+                training.network.name,
+            )
+        )
+    return headers, rows

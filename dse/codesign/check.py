@@ -1,0 +1,178 @@
+"""The independent checker of co-search answers.
+
+Everything is recomputed from the problem: the area from the formula, every operator priced on the one architecture,
+every schedule and the placement through their own checkers, and the throughput from the batch time. Nothing here uses
+a solver or a bound.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+from dse.codesign.pricing import schedule_problem
+from dse.codesign.problem import CodesignProblem
+from dse.graph.operator_graph import Layer, ModelGraph
+from dse.models.transformer import build
+from dse.placement import check as placement_check
+from dse.placement.formats import placement_from_document
+from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
+from dse.schedule import check as schedule_check
+from dse.schedule.formats import schedule_from_document
+from hardware.machines import Machines
+from hardware.area import AreaModel, area_model
+from hardware.inputs import InputError, fail
+from hardware.space import template_machines
+from hardware.units import MIB, UM2_PER_MM2, bytes_from_gib
+
+_TOLERANCE = 1e-9
+
+
+def violations(problem: CodesignProblem, solution: dict[str, Any], path: str | Path = "result") -> list[str]:
+    """Every way in which ``solution`` (of a result in ``path``) breaks the problem's rules; empty for a valid answer.
+
+    Raises:
+        InputError: the solution is malformed: a part of it is missing or of another type.
+    """
+    try:
+        return _violations(problem, solution, path)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise fail(path, "solution", "", f"is malformed: {type(error).__name__}: {error}") from error
+
+
+def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | Path) -> list[str]:
+    found = _architecture_faults(problem, solution["architecture"])
+    plan = solution["models"][problem.model.name]
+    found += _choice_faults(problem, plan)
+    if found:
+        return found
+    machine = _machine(problem, solution["architecture"])
+    graph = build(problem.model, plan["microbatch"], plan["tensor"], problem.recipe)
+    latencies: dict[str, dict[str, float]] = {}
+    for layer in graph.distinct_layers:
+        latencies[layer.kind], faults = _layer_faults(problem, machine, layer, plan["layers"][layer.kind], path)
+        found += faults
+    placement_problem = _placement_problem(problem, graph, plan, latencies)
+    stated = {key: plan[key] for key in ("tensor", "data", "stages")}
+    placement = placement_from_document(placement_problem, stated, path, plan["batch_s"])
+    found += placement_check.violations(placement_problem, placement)
+    expected = problem.global_batch / plan["batch_s"]
+    if not math.isclose(expected, plan["throughput_per_s"], rel_tol=_TOLERANCE):
+        found.append(f"throughput_per_s must be global batch / batch_s = {expected}, but got {plan['throughput_per_s']}")
+    return found
+
+
+_SIZES = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_bytes")
+
+
+def _architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> list[str]:
+    """Sizes outside the template, an area that is not the formula's, or one outside the budget (paper Table 1)."""
+    rules = area_model()
+    offered = {
+        "tensor_cores": rules.tensor_cores.values,
+        "vector_cores": rules.vector_cores.values,
+        "core_width": rules.core_sides.values,
+        "core_depth": rules.core_sides.values,
+        "global_buffer_bytes": [size * MIB for size in rules.global_buffer_um2.values],
+    }
+    faults = [
+        f"architecture.{key} must be one of {list(values)}, but got {stated[key]}"
+        for key, values in offered.items()
+        if stated[key] not in values
+    ]
+    if stated["vector_lanes"] != stated["core_width"]:
+        faults.append(f"architecture.vector_lanes must be the core width {stated['core_width']}")
+    if faults:
+        return faults
+    area_mm2 = _area_mm2(rules, stated)
+    budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
+    single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
+    least_mm2 = 0.0 if single else rules.minimum_fraction.value * budget_mm2
+    if not math.isclose(area_mm2, stated["area_mm2"], rel_tol=_TOLERANCE):
+        faults.append(f"architecture.area_mm2 must be {area_mm2}, but got {stated['area_mm2']}")
+    if not least_mm2 * (1 - _TOLERANCE) <= area_mm2 <= budget_mm2 * (1 + _TOLERANCE):
+        faults.append(f"the area must be in [{least_mm2}, {budget_mm2}] mm², but is {area_mm2}")
+    return faults
+
+
+def _area_mm2(rules: AreaModel, stated: dict[str, Any]) -> float:
+    """The area formula (facts of the template, paper appendix C.1), term by term."""
+    width, depth = stated["core_width"], stated["core_depth"]
+    least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
+    l2_um2 = rules.l2_um2.values
+    tensor_um2 = width * depth * rules.tensor_element_um2.value + l2_um2[max(least, each * width * depth)]
+    vector_um2 = width * rules.vector_lane_um2.value + l2_um2[max(least, each * width)]
+    buffer_um2 = rules.global_buffer_um2.values[stated["global_buffer_bytes"] // MIB]
+    total_um2 = stated["tensor_cores"] * tensor_um2 + stated["vector_cores"] * vector_um2 + buffer_um2
+    return float(total_um2 / UM2_PER_MM2)
+
+
+def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
+    sizes = [np.array([stated[key]]) for key in _SIZES]
+    tensor_cores, vector_cores, width, depth, buffer_bytes = sizes
+    return template_machines(
+        tensor_cores, vector_cores, width, depth, buffer_bytes // MIB, model=problem.cost_model
+    )
+
+
+def _choice_faults(problem: CodesignProblem, plan: dict[str, Any]) -> list[str]:
+    offered = {
+        "microbatch": problem.microbatches,
+        "tensor": problem.tensor_parallel,
+        "hbm_gb": tuple(size / bytes_from_gib(1) for size in problem.hbm_bytes),
+    }
+    return [
+        f"{key} must be one of {list(values)}, but got {plan[key]}"
+        for key, values in offered.items()
+        if plan[key] not in values
+    ]
+
+
+def _layer_faults(
+    problem: CodesignProblem, machine: Machines, layer: Layer, stated: dict[str, Any], path: str | Path
+) -> tuple[dict[str, float], list[str]]:
+    """The makespan of each part of one layer as its schedule gives it, and what is wrong with the schedules."""
+    faults: list[str] = []
+    makespans = {}
+    for part, operators in (("forward", layer.forward), ("backward", layer.backward), ("update", layer.update)):
+        where = f"{layer.kind} {part}"
+        posed = schedule_problem(where, operators, machine, 0, problem.network)
+        schedule = schedule_from_document(posed, stated[part], path)
+        faults += [f"{where}: {fault}" for fault in schedule_check.violations(posed, schedule)]
+        makespans[part] = max(schedule.finish_s, default=0.0)
+        if not math.isclose(makespans[part], stated[part]["makespan_s"], rel_tol=_TOLERANCE):
+            faults.append(f"{where}: makespan_s must be {makespans[part]}, but got {stated[part]['makespan_s']}")
+    return makespans, faults
+
+
+def _placement_problem(
+    problem: CodesignProblem, graph: ModelGraph, plan: dict[str, Any], latencies: dict[str, dict[str, float]]
+) -> PlacementProblem:
+    training = problem.cost_model.training
+    layers = tuple(
+        PlacementLayer(
+            name=name,
+            forward_s=latencies[layer.kind]["forward"],
+            backward_s=latencies[layer.kind]["backward"],
+            weight_bytes=layer.weight_bytes,
+            activation_bytes=layer.activation_bytes,
+            sliced=layer.sliced,
+            update_s=latencies[layer.kind]["update"],
+        )
+        for name, layer in zip(graph.names, graph.layers, strict=True)
+    )
+    return PlacementProblem(
+        name=problem.model.name,
+        accelerators=problem.accelerators,
+        microbatches=problem.global_batch // plan["microbatch"],
+        hbm_bytes=bytes_from_gib(plan["hbm_gb"]),
+        network_bytes_per_s=problem.network_bytes_per_s,
+        recompute=plan["recompute"],
+        state_factor=training.state_factor,
+        gradient_sync_factor=training.gradient_sync_factor,
+        tensor_parallel={plan["tensor"]: LayerGraph(layers, tuple((u, v, float(b)) for u, v, b in graph.edges))},
+    )

@@ -1,0 +1,212 @@
+"""Exhaustive search with a proof: best-first over the whole space, pruned by bounds.
+
+Every architecture gets an upper bound on its throughput (level 1 of :mod:`dse.codesign.evaluator`). The most promising
+ones are bounded again from exact schedules (level 2) and, if still promising, evaluated exactly (level 3), until no
+bound exceeds the best throughput found: then no architecture of the space does better. In the main job level 1 covers
+29,360 architectures in seconds and a few dozen reach level 3.
+
+Rounds have a fixed size and are committed in order, so the candidates and the answer do not depend on the number of
+workers.
+"""
+
+import time
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.codesign.evaluator import Bound, Evaluate, Evaluator, Refine
+from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, Evaluation, SearchOutcome
+from dse.executor import Executor
+from dse.progress import ProgressCallback, silent
+from hardware.machines import Machines
+
+_BOUND_SLICE = 4096
+_REFINE_ROUND = 64
+_REFINE_SLICE = 16
+_EVALUATE_ROUND = 8
+
+_TIE = 1e-12
+"""Throughputs closer than this (relative) are ties: the rounding of sums of doubles."""
+
+EvaluationStore = MutableMapping[int, Evaluation]
+"""Finished evaluations by architecture: a dict, or one backed by the journal."""
+
+
+@dataclass
+class _State:
+    """Throughput bounds by HBM size and architecture, and what has been evaluated."""
+
+    upper_per_s: npt.NDArray[np.float64]
+    refined: npt.NDArray[np.bool_]
+    evaluated: npt.NDArray[np.bool_]
+    value_per_s: npt.NDArray[np.float64]
+    evaluations: dict[int, Evaluation] = field(default_factory=dict)
+
+
+def search(
+    problem: CodesignProblem,
+    machines: Machines,
+    executor: Executor,
+    store: EvaluationStore,
+    progress: ProgressCallback = silent,
+    deadline_s: float | None = None,
+) -> SearchOutcome:
+    """The best architecture of ``machines`` for ``problem``, with a bound on all others.
+
+    Ctrl-C and the deadline end the search between rounds with the best so far and the bound that holds by then.
+
+    Args:
+        problem: the job.
+        machines: the architectures, in the order in which ties are broken after area.
+        executor: where the work runs.
+        store: evaluations that are finished already, and where new ones are put.
+        progress: told of each phase.
+        deadline_s: point of :func:`time.monotonic` at which to stop.
+    """
+    run = _Search(problem, machines, executor, store, progress, deadline_s)
+    stopped = None
+    try:
+        run.bound_all()
+        for row in reversed(range(len(problem.hbm_bytes))):
+            run.close(row)
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    except _DeadlineReached:
+        stopped = "time limit"
+    return run.outcome(stopped)
+
+
+class _DeadlineReached(Exception):
+    """The time limit was reached between two rounds."""
+
+
+class _Search:
+    def __init__(
+        self,
+        problem: CodesignProblem,
+        machines: Machines,
+        executor: Executor,
+        store: EvaluationStore,
+        progress: ProgressCallback,
+        deadline_s: float | None,
+    ) -> None:
+        self._problem = problem
+        self._machines = machines
+        self._executor = executor
+        self._store = store
+        self._progress = progress
+        self._deadline_s = deadline_s
+        self._evaluator = Evaluator(problem, machines)
+        shape = (len(problem.hbm_bytes), len(machines))
+        self._state = _State(
+            upper_per_s=np.full(shape, np.inf),
+            refined=np.zeros(len(machines), dtype=np.bool_),
+            evaluated=np.zeros(len(machines), dtype=np.bool_),
+            value_per_s=np.zeros(shape),
+        )
+
+    def bound_all(self) -> None:
+        """Level 1 over the whole space."""
+        # Architectures that share tensor cores and buffer stand together, so that a slice prices few distinct ones.
+        order = np.lexsort(self._machines.grouping_keys())
+        parts = list(_slices(order, _BOUND_SLICE))
+        done = 0
+        for part, batch_s in zip(parts, self._executor.map(self._evaluator, map(Bound, parts)), strict=True):
+            self._state.upper_per_s[:, part] = self._problem.global_batch / batch_s
+            done += len(part)
+            self._progress("bounding architectures", done, len(self._machines))
+            self._check_deadline()
+
+    def close(self, row: int) -> None:
+        """Levels 2 and 3 until the optimum at HBM size ``row`` is proven."""
+        state = self._state
+        while True:
+            open_ = self._promising(row)
+            total = int(state.evaluated.sum()) + len(open_)
+            self._progress(f"proving the optimum at {self._problem.hbm_bytes[row] >> 30} GB", total - len(open_), total)
+            if len(open_) == 0:
+                return
+            head = open_[:_REFINE_ROUND]
+            rough = head[~state.refined[head]]
+            if len(rough):
+                self._refine_round(rough)
+            else:
+                self._evaluate_round(open_[:_EVALUATE_ROUND])
+            self._check_deadline()
+
+    def _promising(self, row: int) -> npt.NDArray[np.int64]:
+        """Architectures that may beat the best at this HBM size, most promising first (ties: smaller area first)."""
+        state = self._state
+        upper = np.where(state.evaluated, 0.0, state.upper_per_s[row])
+        best, best_per_s = self._best(row)
+        area = self._machines.area_mm2
+        candidates = upper > best_per_s * (1 + _TIE)
+        if best is not None:
+            ties = (upper >= best_per_s * (1 - _TIE)) & (area < area[best])
+            candidates |= ties
+        candidates &= upper > 0
+        found = np.flatnonzero(candidates)
+        return found[np.lexsort((found, area[found], -upper[found]))]
+
+    def _best(self, row: int) -> tuple[int | None, float]:
+        """The best evaluated architecture at this HBM size and its throughput (None, 0 before any)."""
+        values = self._state.value_per_s[row]
+        best_per_s = float(values.max(initial=0.0))
+        if best_per_s <= 0:
+            return None, 0.0
+        ties = np.flatnonzero(values >= best_per_s * (1 - _TIE))
+        area = self._machines.area_mm2[ties]
+        return int(ties[np.lexsort((ties, area))[0]]), best_per_s
+
+    def _refine_round(self, indices: npt.NDArray[np.int64]) -> None:
+        parts = list(_slices(indices, _REFINE_SLICE))
+        for part, batch_s in zip(parts, self._executor.map(self._evaluator, map(Refine, parts)), strict=True):
+            refined = self._problem.global_batch / batch_s
+            self._state.upper_per_s[:, part] = np.minimum(self._state.upper_per_s[:, part], refined)
+            self._state.refined[part] = True
+
+    def _evaluate_round(self, indices: npt.NDArray[np.int64]) -> None:
+        wanted = [int(index) for index in indices]
+        missing = [index for index in wanted if index not in self._store]
+        for index, evaluation in zip(missing, self._executor.map(self._evaluator, map(Evaluate, missing)), strict=True):
+            self._store[index] = evaluation
+        for index in wanted:
+            self._commit(self._store[index])
+
+    def _commit(self, evaluation: Evaluation) -> None:
+        state, index, batch = self._state, evaluation.architecture, self._problem.global_batch
+        state.evaluations[index] = evaluation
+        state.evaluated[index] = True
+        for row, (plan, bound_s) in enumerate(zip(evaluation.plans, evaluation.bound_s, strict=True)):
+            state.value_per_s[row, index] = plan.throughput_per_s(batch) if plan else 0.0
+            state.upper_per_s[row, index] = batch / bound_s
+
+    def _check_deadline(self) -> None:
+        if self._deadline_s is not None and time.monotonic() > self._deadline_s:
+            raise _DeadlineReached
+
+    def outcome(self, stopped: str | None) -> SearchOutcome:
+        """The answer at the smallest HBM size within one per cent of the best, and the bound there."""
+        state, sizes = self._state, self._problem.hbm_bytes
+        optima = [self._best(row)[1] for row in range(len(sizes))]
+        reached = max(optima, default=0.0)
+        row = next((r for r in range(len(sizes)) if optima[r] > 0 and optima[r] >= (1 - HBM_TOLERANCE) * reached), -1)
+        best, _ = self._best(row)
+        plan = state.evaluations[best].plans[row] if best is not None else None
+        upper = state.upper_per_s[row]
+        return SearchOutcome(
+            best=best,
+            plan=plan,
+            bound_per_s=float(upper.max(initial=0.0)),
+            upper_per_s=tuple(upper.tolist()),
+            evaluated={index: float(state.value_per_s[row, index]) for index in sorted(state.evaluations)},
+            evaluations=len(state.evaluations),
+            optimum_by_hbm_per_s={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
+            stopped=stopped,
+        )
+
+
+def _slices(indices: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray[np.int64]]:
+    return (indices[start : start + size] for start in range(0, len(indices), size))

@@ -1,0 +1,159 @@
+"""Co-search answers as JSON types: the ``solution`` of a result, and evaluations for the journal."""
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingPlan
+from dse.journal import Journal
+from dse.placement.problem import Placement, Stage
+from dse.result import digest
+from dse.schedule.formats import schedule_document
+from dse.schedule.problem import ScheduleSolution
+from hardware.machines import Machines
+from hardware.units import gib_from_bytes
+
+
+def problem_document(problem: CodesignProblem) -> dict[str, Any]:
+    """Everything that decides the answer, as JSON types (its digest names the problem)."""
+    return {
+        "model": problem.model.model_dump(mode="json"),
+        "cost_model": problem.cost_model.model_dump(mode="json"),
+        "network": {"name": problem.network.name, "bytes_per_s": problem.network.bytes_per_s},
+        "accelerators": problem.accelerators,
+        "global_batch": problem.global_batch,
+        "microbatches": list(problem.microbatches),
+        "hbm_bytes": list(problem.hbm_bytes),
+        "tensor_parallel": list(problem.tensor_parallel),
+        "area_budget_mm2": problem.area_budget_mm2,
+    }
+
+
+def architecture_solution(machines: Machines, index: int) -> dict[str, Any]:
+    """The architecture's parameters by name."""
+    return {
+        "tensor_cores": int(machines.tensor_cores[index]),
+        "core_width": int(machines.core_width[index]),
+        "core_depth": int(machines.core_depth[index]),
+        "vector_cores": int(machines.vector_cores[index]),
+        "vector_lanes": int(machines.vector_lanes[index]),
+        "global_buffer_bytes": int(machines.global_buffer_bytes[index]),
+        "tensor_l2_bytes": int(machines.tensor_l2_bytes[index]),
+        "vector_l2_bytes": int(machines.vector_l2_bytes[index]),
+        "area_mm2": float(machines.area_mm2[index]),
+    }
+
+
+def plan_solution(problem: CodesignProblem, plan: TrainingPlan, names: tuple[str, ...]) -> dict[str, Any]:
+    """One model's plan: the choices, the placement by layer names, throughput."""
+    placement = plan.placement
+    return {
+        "pipeline": len(placement.stages),
+        "data": placement.data,
+        "tensor": placement.tensor,
+        "microbatch": plan.microbatch,
+        "recompute": plan.recompute,
+        "hbm_gb": gib_from_bytes(plan.hbm_bytes),
+        "accelerators_used": placement.data * sum(stage.accelerators for stage in placement.stages),
+        "batch_s": placement.batch_s,
+        "throughput_per_s": plan.throughput_per_s(problem.global_batch),
+        "stages": [
+            {"layers": [names[layer] for layer in stage.layers], "accelerators": stage.accelerators}
+            for stage in placement.stages
+        ],
+    }
+
+
+def layer_solution(schedules: dict[str, LayerSchedules], names: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, Any]:
+    """The operator schedules of every distinct layer: forward, backward and update, each with its proof."""
+
+    def one(solution: ScheduleSolution, operators: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "makespan_s": solution.schedule.makespan_s,
+            "bound_s": solution.bound_s,
+            **schedule_document(solution.schedule, operators),
+        }
+
+    return {
+        kind: {
+            part: one(getattr(layer, part), names[kind][part]) for part in ("forward", "backward", "update")
+        }
+        for kind, layer in schedules.items()
+    }
+
+
+class JournalledEvaluations(MutableMapping[int, Evaluation]):
+    """Finished evaluations of one problem, kept in a journal under the hash of problem and architecture."""
+
+    def __init__(self, journal: Journal, problem: CodesignProblem, machines: Machines) -> None:
+        self._journal = journal
+        self._problem = digest(problem_document(problem))
+        self._machines = machines
+
+    def _key(self, architecture: int) -> str:
+        return digest([self._problem, architecture_solution(self._machines, architecture)])
+
+    def __getitem__(self, architecture: int) -> Evaluation:
+        return evaluation_from_document(self._journal[self._key(architecture)])
+
+    def __contains__(self, architecture: object) -> bool:
+        return isinstance(architecture, int) and self._key(architecture) in self._journal
+
+    def __setitem__(self, architecture: int, evaluation: Evaluation) -> None:
+        self._journal.append(self._key(architecture), evaluation_document(evaluation))
+
+    def __delitem__(self, architecture: int) -> None:
+        raise TypeError("a journal only grows")
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(value["architecture"]) for value in self._journal.values())
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+
+def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
+    """An evaluation as JSON types; infinite bounds (nothing fits) become None."""
+    return {
+        "architecture": evaluation.architecture,
+        "bound_s": [None if bound_s == float("inf") else bound_s for bound_s in evaluation.bound_s],
+        "plans": [None if plan is None else _plan_document(plan) for plan in evaluation.plans],
+    }
+
+
+def evaluation_from_document(document: dict[str, Any]) -> Evaluation:
+    """The inverse of :func:`evaluation_document`."""
+    return Evaluation(
+        architecture=document["architecture"],
+        plans=tuple(None if plan is None else _plan_from_document(plan) for plan in document["plans"]),
+        bound_s=tuple(float("inf") if bound_s is None else bound_s for bound_s in document["bound_s"]),
+    )
+
+
+def _plan_document(plan: TrainingPlan) -> dict[str, Any]:
+    placement = plan.placement
+    return {
+        "microbatch": plan.microbatch,
+        "hbm_bytes": plan.hbm_bytes,
+        "recompute": plan.recompute,
+        "bound_s": plan.bound_s,
+        "tensor": placement.tensor,
+        "data": placement.data,
+        "batch_s": placement.batch_s,
+        "stages": [[list(stage.layers), stage.accelerators] for stage in placement.stages],
+    }
+
+
+def _plan_from_document(document: dict[str, Any]) -> TrainingPlan:
+    placement = Placement(
+        tensor=document["tensor"],
+        data=document["data"],
+        stages=tuple(Stage(tuple(layers), accelerators) for layers, accelerators in document["stages"]),
+        batch_s=document["batch_s"],
+    )
+    return TrainingPlan(
+        microbatch=document["microbatch"],
+        hbm_bytes=document["hbm_bytes"],
+        recompute=document["recompute"],
+        placement=placement,
+        bound_s=document["bound_s"],
+    )

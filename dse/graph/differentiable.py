@@ -1,0 +1,276 @@
+"""Forward operators with their gradients: each function records one step on a :class:`~dse.graph.tape.Tape`.
+
+What is kept for the backward pass follows Korthikanti et al. 2022 ("Reducing activation recomputation in large
+transformer models", section 4.1): a GEMM keeps its inputs, softmax and tanh their output, relu its output (its sign is
+all that is needed), other nonlinearities and normalisations their input, dropout a mask of one byte an element. The
+per-row statistics of normalisations are left out, as there. ``read_elements`` and ``write_elements`` count every operand
+of an operator once; token indices are left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dse.graph.tape import Gradient, Tape, Tensor
+from hardware.operations import Collective, Gemm, Vector, VectorKind
+
+MASK_BYTES = 1
+"""Bytes of one element of a dropout mask."""
+
+LOGIT_BYTES = 4
+"""Bytes of a logit as the loss keeps it: in 32 bits (Korthikanti et al. 2022, section 4.3)."""
+
+Nonlinearity = Literal["relu", "gelu", "silu", "tanh", "softmax"]
+Normalisation = Literal["layer_norm", "rms_norm"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearShape:
+    """y[tokens, outputs] = x[tokens, inputs] · W[inputs, outputs] + b.
+
+    ``rows`` is what the GEMM computes of ``tokens`` (fewer only under assumptions that lose the batch). The bias is
+    added as the GEMM writes its result and is no operator of its own.
+    """
+
+    tokens: int
+    rows: int
+    inputs: int
+    outputs: int
+    bias: bool
+
+    @property
+    def weights(self) -> int:
+        """Parameters of W and b."""
+        return self.inputs * self.outputs + (self.outputs if self.bias else 0)
+
+
+def linear(tape: Tape, name: str, source: Tensor, shape: LinearShape) -> Tensor:
+    """A linear layer: one GEMM; backward one GEMM for the input, one for W, and a sum over rows for b."""
+    tape.keep(source)
+    rows, inputs, outputs = shape.rows, shape.inputs, shape.outputs
+
+    def backward(gradient: Gradient) -> None:
+        data = tape.record_backward(f"{name}_data_gradient", Gemm(rows, inputs, outputs), gradient)
+        tape.contribute(source, (data,))
+        if tape.weight_gradients:
+            tape.record_backward(f"{name}_weight_gradient", Gemm(inputs, outputs, rows), gradient)
+            if shape.bias:
+                sum_over_rows = Vector("bias_backward", rows * outputs, rows * outputs, outputs, row=rows)
+                tape.record_backward(f"{name}_bias_gradient", sum_over_rows, gradient)
+
+    operation = Gemm(m=rows, n=outputs, k=inputs)
+    return tape.record(name, operation, [source], shape.tokens * outputs, backward, shape.weights)
+
+
+def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> Tensor:
+    """``shape.batch`` products of two activations; backward one batched GEMM for each of them.
+
+    On a tape without weight gradients the backward pass has the left one's only, which stands for both.
+    """
+    tape.keep(left, right)
+    m, n, k, batch = shape.m, shape.n, shape.k, shape.batch
+
+    def backward(gradient: Gradient) -> None:
+        of_left = tape.record_backward(f"{name}_left_gradient", Gemm(m, k, n, batch), gradient)
+        of_right = of_left
+        if tape.weight_gradients:
+            of_right = tape.record_backward(f"{name}_right_gradient", Gemm(k, n, m, batch), gradient)
+        tape.contribute(left, (of_left,))
+        tape.contribute(right, (of_right,))
+
+    return tape.record(name, shape, [left, right], shape.output_elements, backward)
+
+
+def nonlinearity(tape: Tape, name: str, kind: Nonlinearity, source: Tensor, row: int = 1) -> Tensor:
+    """An elementwise function, or softmax over rows of length ``row``."""
+    n = source.elements
+    backward_kind: dict[Nonlinearity, VectorKind] = {
+        "relu": "relu_backward",
+        "gelu": "gelu_backward",
+        "silu": "silu_backward",
+        "tanh": "tanh_backward",
+        "softmax": "softmax_backward",
+    }
+
+    def backward(gradient: Gradient) -> None:
+        operation = Vector(backward_kind[kind], n, read_elements=2 * n, write_elements=n, row=row)
+        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    result = tape.record(name, Vector(kind, n, n, n, row), [source], n, backward)
+    tape.keep(result if kind in ("relu", "tanh", "softmax") else source)
+    return result
+
+
+def scale(tape: Tape, name: str, source: Tensor) -> Tensor:
+    """Multiplication by a constant."""
+    operation = Vector("scale", source.elements, source.elements, source.elements)
+
+    def backward(gradient: Gradient) -> None:
+        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    return tape.record(name, operation, [source], source.elements, backward)
+
+
+def add_constant(tape: Tape, name: str, source: Tensor, constant_elements: int) -> Tensor:
+    """Addition of a constant of ``constant_elements`` values (an attention mask); its gradient passes through."""
+    n = source.elements
+    operation = Vector("add", n, read_elements=n + constant_elements, write_elements=n)
+    return tape.record(name, operation, [source], n, lambda gradient: tape.contribute(source, gradient))
+
+
+def rotary(tape: Tape, name: str, source: Tensor, table_elements: int) -> Tensor:
+    """Rotary position embedding (Su et al. 2021) with a table of sines and cosines; backward the inverse rotation."""
+    n = source.elements
+
+    def backward(gradient: Gradient) -> None:
+        operation = Vector("rotary_backward", n, n + table_elements, n)
+        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    return tape.record(name, Vector("rotary", n, n + table_elements, n), [source], n, backward)
+
+
+def dropout(tape: Tape, name: str, source: Tensor) -> Tensor:
+    """Dropout; writes a mask that the backward pass reads."""
+    n = source.elements
+    mask = tape.elements_of(n * MASK_BYTES)
+    tape.keep_bytes(n * MASK_BYTES)
+
+    def backward(gradient: Gradient) -> None:
+        operation = Vector("dropout_backward", n, n + mask, n)
+        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    return tape.record(name, Vector("dropout", n, n, n + mask), [source], n, backward)
+
+
+def add(tape: Tape, name: str, left: Tensor, right: Tensor) -> Tensor:
+    """The sum of two tensors; the gradient passes to both."""
+    n = left.elements
+
+    def backward(gradient: Gradient) -> None:
+        tape.contribute(left, gradient)
+        tape.contribute(right, gradient)
+
+    return tape.record(name, Vector("add", n, 2 * n, n), [left, right], n, backward)
+
+
+def multiply(tape: Tape, name: str, left: Tensor, right: Tensor) -> Tensor:
+    """The elementwise product of two tensors; backward one product for each."""
+    n = left.elements
+    operation = Vector("multiply", n, 2 * n, n)
+    tape.keep(left, right)
+
+    def backward(gradient: Gradient) -> None:
+        tape.contribute(left, (tape.record_backward(f"{name}_left_gradient", operation, gradient),))
+        tape.contribute(right, (tape.record_backward(f"{name}_right_gradient", operation, gradient),))
+
+    return tape.record(name, operation, [left, right], n, backward)
+
+
+def normalise(tape: Tape, name: str, kind: Normalisation, source: Tensor, row: int) -> Tensor:
+    """Layer norm (gain and offset) or RMS norm (gain) over rows; their gradients come with the input's, in one pass."""
+    n = source.elements
+    weights = 2 * row if kind == "layer_norm" else row
+    tape.keep(source)
+
+    def backward(gradient: Gradient) -> None:
+        backward_kind: VectorKind = "layer_norm_backward" if kind == "layer_norm" else "rms_norm_backward"
+        operation = Vector(backward_kind, n, 2 * n + weights, n + weights, row)
+        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    return tape.record(name, Vector(kind, n, n + weights, n, row), [source], n, backward, weights)
+
+
+def lookup(tape: Tape, name: str, table_weights: int, elements: int) -> Tensor:
+    """Rows of an embedding table; backward adds the gradients to the table's rows."""
+
+    def backward(gradient: Gradient) -> None:
+        operation = Vector("embedding_backward", elements, 2 * elements, elements)
+        tape.record_backward(f"{name}_backward", operation, gradient)
+
+    return tape.record(name, Vector("embedding", elements, elements, elements), [], elements, backward, table_weights)
+
+
+def add_lookup(tape: Tape, name: str, source: Tensor, table_weights: int, rows_read: int) -> Tensor:
+    """Adds rows of a small table (positions, token types), ``rows_read`` elements of it; backward sums into them."""
+    n = source.elements
+
+    def backward(gradient: Gradient) -> None:
+        tape.contribute(source, gradient)
+        tape.record_backward(f"{name}_backward", Vector("embedding_backward", n, n + rows_read, rows_read), gradient)
+
+    return tape.record(name, Vector("add", n, n + rows_read, n), [source], n, backward, table_weights)
+
+
+def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int) -> Tensor:
+    """Cross-entropy loss over rows of ``row`` logits. Its own gradient is the backward pass's root."""
+    n = logits.elements
+    kept = tape.elements_of(n * LOGIT_BYTES)
+    tape.keep_bytes(n * LOGIT_BYTES)
+
+    def backward(gradient: Gradient) -> None:
+        operation = Vector("cross_entropy_backward", n, kept, n, row)
+        tape.contribute(logits, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    return tape.record(name, Vector("cross_entropy", n, n, kept, row), [logits], tape.elements_of(n // row * LOGIT_BYTES), backward)
+
+
+def all_reduce(tape: Tape, name: str, source: Tensor, participants: int) -> Tensor:
+    """Sums partial results over the tensor-parallel group; the gradient passes through (Megatron's g).
+
+    With one participant it is the tensor itself.
+    """
+    if participants == 1:
+        return source
+    operation = Collective("all_reduce", source.elements, participants)
+    return tape.record(
+        name, operation, [source], source.elements, lambda gradient: tape.contribute(source, gradient)
+    )
+
+
+def copy_to_group(tape: Tape, name: str, source: Tensor, participants: int) -> Tensor:
+    """The input of a column-parallel GEMM: nothing forward, an all-reduce of its gradient backward (Megatron's f).
+
+    With one participant it is the tensor itself. What consumers keep of it is the source's own memory.
+    """
+    if participants == 1:
+        return source
+    operation = Collective("all_reduce", source.elements, participants)
+
+    def backward(gradient: Gradient) -> None:
+        tape.contribute(source, (tape.record_backward(f"{name}_all_reduce", operation, gradient),))
+
+    return tape.view(name, source.producers, source.elements, backward)
+
+
+def split(tape: Tape, name: str, source: Tensor, parts: int) -> list[Tensor]:
+    """``source`` in equal parts, without an operator; the parts' gradients together are its gradient."""
+    gradients: list[Gradient] = []
+
+    def backward(gradient: Gradient) -> None:
+        gradients.append(gradient)
+        if len(gradients) == parts:
+            tape.contribute(source, tuple(node for part in gradients for node in part))
+
+    elements = source.elements // parts
+    return [tape.view(f"{name}{part}", source.producers, elements, backward) for part in range(parts)]
+
+
+def concatenate(tape: Tape, name: str, parts: Sequence[Tensor]) -> Tensor:
+    """``parts`` side by side, without an operator."""
+
+    def backward(gradient: Gradient) -> None:
+        for part in parts:
+            tape.contribute(part, gradient)
+
+    producers = tuple(producer for part in parts for producer in part.producers)
+    return tape.view(name, producers, sum(part.elements for part in parts), backward)
+
+
+def select(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
+    """``elements`` values of ``source`` (the first token), a view; backward places their gradient among zeros."""
+
+    def backward(gradient: Gradient) -> None:
+        operation = Vector("copy", source.elements, elements, source.elements)
+        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+
+    return tape.view(name, source.producers, elements, backward)

@@ -1,0 +1,98 @@
+"""Operator fusion: a GEMM and its single vector consumer become one operator on a paired tensor and vector core.
+
+The rule is the published PHAZE tool's (paper section 4): a tensor-core operator followed by its *only* consumer, an
+elementwise, normalising or dropout operator that reads nothing else that the layer computes, is fused with it. Residual
+additions and gate products join two tensors and are never fused; reductions over rows, losses, table lookups,
+collectives and optimizer steps are no epilogue of a GEMM.
+"""
+
+from hardware.operations import Convolution, Fused, Gemm, Vector, VectorKind
+
+from dse.graph.operator_graph import Operator, OperatorGraph
+
+EPILOGUES: frozenset[VectorKind] = frozenset(
+    {
+        "scale",
+        "relu",
+        "gelu",
+        "silu",
+        "tanh",
+        "softmax",
+        "layer_norm",
+        "rms_norm",
+        "dropout",
+        "rotary",
+        "relu_backward",
+        "gelu_backward",
+        "silu_backward",
+        "tanh_backward",
+        "softmax_backward",
+        "layer_norm_backward",
+        "rms_norm_backward",
+        "dropout_backward",
+        "rotary_backward",
+    }
+)
+"""The vector work that a GEMM's result may pass through before it goes to memory."""
+
+
+def fuse(graph: OperatorGraph) -> OperatorGraph:
+    """``graph`` with every fusible pair fused. A fused operator is named ``gemm+consumer`` and holds its members."""
+    predecessors, successors = _neighbours(graph)
+    epilogue_of: dict[int, int] = {}
+    for node, operator in enumerate(graph):
+        if not isinstance(operator.operation, Gemm | Convolution) or len(successors[node]) != 1:
+            continue
+        (consumer,) = successors[node]
+        operation = graph.operators[consumer].operation
+        if isinstance(operation, Vector) and operation.kind in EPILOGUES and predecessors[consumer] == {node}:
+            epilogue_of[node] = consumer
+    absorbed = set(epilogue_of.values())
+    position: dict[int, int] = {}
+    operators: list[Operator] = []
+    for node, operator in enumerate(graph):
+        if node in absorbed:
+            continue
+        position[node] = len(operators)
+        if node in epilogue_of:
+            position[epilogue_of[node]] = len(operators)
+            operator = _fused(operator, graph.operators[epilogue_of[node]])
+        operators.append(operator)
+    joined = ((position[source], position[target]) for source, target in graph.edges)
+    return OperatorGraph(tuple(operators), tuple((source, target) for source, target in joined if source != target))
+
+
+def unfuse(graph: OperatorGraph) -> OperatorGraph:
+    """The inverse of :func:`fuse`: every fused operator as its members again, in a chain."""
+    operators: list[Operator] = []
+    first: list[int] = []
+    edges: list[tuple[int, int]] = []
+    for operator in graph:
+        members = operator.members or (operator,)
+        first.append(len(operators))
+        operators.extend(members)
+        edges.extend((node, node + 1) for node in range(first[-1], len(operators) - 1))
+    last = [*(start - 1 for start in first[1:]), len(operators) - 1]
+    edges.extend((last[source], first[target]) for source, target in graph.edges)
+    return OperatorGraph(tuple(operators), tuple(edges))
+
+
+def _fused(gemm: Operator, epilogue: Operator) -> Operator:
+    assert isinstance(gemm.operation, Gemm | Convolution)
+    assert isinstance(epilogue.operation, Vector)
+    return Operator(
+        name=f"{gemm.name}+{epilogue.name}",
+        operation=Fused(gemm.operation, (epilogue.operation,)),
+        weights=gemm.weights + epilogue.weights,
+        members=(gemm, epilogue),
+    )
+
+
+def _neighbours(graph: OperatorGraph) -> tuple[list[set[int]], list[set[int]]]:
+    """(predecessors, successors) of every operator."""
+    predecessors: list[set[int]] = [set() for _ in graph]
+    successors: list[set[int]] = [set() for _ in graph]
+    for source, target in graph.edges:
+        predecessors[target].add(source)
+        successors[source].add(target)
+    return predecessors, successors

@@ -1,0 +1,157 @@
+"""A recorder of one layer's forward operators that derives the backward graph from them.
+
+It is reverse-mode differentiation on operators instead of numbers: each recorded step says which backward operators
+turn the gradient of its output into gradients of its inputs and weights, and :meth:`Tape.differentiate` runs the steps
+in reverse. Where a tensor has several consumers, its gradients are summed by an operator of their own. Each step also
+names the tensors that must be kept for its backward operators; a tensor is kept once, however many steps need it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dse.graph.operator_graph import Operator, OperatorGraph
+from hardware.operations import Operation, Vector
+
+Gradient = tuple[int, ...]
+"""Backward operators (positions) that together write a gradient; empty for one that arrives from the next layer."""
+
+Backward = Callable[[Gradient], None]
+"""What a step does in the backward pass, given the gradient of its output."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor:
+    """``elements`` values written by the forward operators ``producers`` (none for the layer's input)."""
+
+    name: str
+    elements: int
+    producers: tuple[int, ...]
+
+
+class _Draft:
+    """Operators and edges of a graph under construction."""
+
+    def __init__(self) -> None:
+        self.operators: list[Operator] = []
+        self.edges: list[tuple[int, int]] = []
+
+    def add(self, operator: Operator, after: Iterable[int]) -> int:
+        position = len(self.operators)
+        self.operators.append(operator)
+        self.edges.extend((node, position) for node in sorted(set(after)))
+        return position
+
+    def finished(self) -> OperatorGraph:
+        return OperatorGraph(tuple(self.operators), tuple(self.edges))
+
+
+class Tape:
+    """Records one layer. Use: :meth:`source`, then the functions of ``dse.graph.differentiable``, then the graphs.
+
+    Args:
+        element_bytes: bytes of an activation, a weight and a gradient.
+        weight_gradients: whether steps with weights record the gradients of their weights.
+    """
+
+    def __init__(self, element_bytes: int, weight_gradients: bool) -> None:
+        self.element_bytes = element_bytes
+        self.weight_gradients = weight_gradients
+        self._forward = _Draft()
+        self._backward = _Draft()
+        self._steps: list[tuple[Tensor, Backward]] = []
+        self._sources: list[Tensor] = []
+        self._gradients: dict[Tensor, list[Gradient]] = {}
+        self._kept_bytes: dict[Tensor, int] = {}
+        self._extra_bytes = 0
+
+    def elements_of(self, size_bytes: int) -> int:
+        """``size_bytes`` in elements of the tape's width, rounded up."""
+        return -(-size_bytes // self.element_bytes)
+
+    def source(self, name: str, elements: int) -> Tensor:
+        """The layer's input; its gradient leaves the layer."""
+        tensor = Tensor(name, elements, ())
+        self._sources.append(tensor)
+        return tensor
+
+    def record(
+        self,
+        name: str,
+        operation: Operation,
+        inputs: Sequence[Tensor],
+        elements: int,
+        backward: Backward,
+        weights: int = 0,
+    ) -> Tensor:
+        """One forward operator over ``inputs`` that reads ``weights`` parameters and writes ``elements`` values."""
+        after = (producer for tensor in inputs for producer in tensor.producers)
+        position = self._forward.add(Operator(name, operation, weights), after)
+        return self.view(name, (position,), elements, backward)
+
+    def view(self, name: str, producers: tuple[int, ...], elements: int, backward: Backward) -> Tensor:
+        """A tensor that needs no operator of its own (a slice, a concatenation, an identity)."""
+        tensor = Tensor(name, elements, producers)
+        self._steps.append((tensor, backward))
+        return tensor
+
+    def record_backward(self, name: str, operation: Operation, after: Gradient) -> int:
+        """One backward operator, after the operators ``after``; its position."""
+        return self._backward.add(Operator(name, operation), after)
+
+    def contribute(self, tensor: Tensor, gradient: Gradient) -> None:
+        """Add a term to the gradient of ``tensor``."""
+        self._gradients.setdefault(tensor, []).append(gradient)
+
+    def keep(self, *tensors: Tensor) -> None:
+        """Keep ``tensors`` for the backward pass, at the tape's element width."""
+        for tensor in tensors:
+            self._kept_bytes[tensor] = tensor.elements * self.element_bytes
+
+    def keep_bytes(self, size_bytes: int) -> None:
+        """Keep ``size_bytes`` that are no tensor of the tape (a dropout mask, 32-bit logits)."""
+        self._extra_bytes += size_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the forward pass must keep for the backward pass."""
+        return sum(self._kept_bytes.values()) + self._extra_bytes
+
+    @property
+    def forward_flops(self) -> int:
+        """Tensor-core FLOPs of the forward operators recorded so far."""
+        return sum(operator.flops for operator in self._forward.operators)
+
+    @property
+    def weights(self) -> int:
+        """Parameters that the forward operators read."""
+        return sum(operator.weights for operator in self._forward.operators)
+
+    def forward_graph(self) -> OperatorGraph:
+        """The recorded forward operators."""
+        return self._forward.finished()
+
+    def differentiate(self, *outputs: Tensor) -> OperatorGraph:
+        """The backward graph, given gradients of ``outputs``. To be called once, when all is recorded."""
+        for output in outputs:
+            self.contribute(output, ())
+        for tensor, backward in reversed(self._steps):
+            backward(self._collect(tensor))
+        for tensor in self._sources:
+            self._collect(tensor)
+        return self._backward.finished()
+
+    def _collect(self, tensor: Tensor) -> Gradient:
+        """The gradient of ``tensor``: its only term, or an operator that sums its terms."""
+        terms = self._gradients.pop(tensor, [])
+        if len(terms) == 1:
+            return terms[0]
+        if not terms:
+            raise ValueError(f"{tensor.name} must have a consumer or be an output, but has neither")
+        sum_of_terms = Vector(
+            "add",
+            elements=(len(terms) - 1) * tensor.elements,
+            read_elements=len(terms) * tensor.elements,
+            write_elements=tensor.elements,
+        )
+        after = tuple(node for term in terms for node in term)
+        return (self.record_backward(f"{tensor.name}_gradient_sum", sum_of_terms, after),)

@@ -1,0 +1,169 @@
+"""Independent checker of placements: every rule of :mod:`dse.placement.problem`, recomputed from the definition.
+
+Slow and plain on purpose; shares no code with the solvers.
+"""
+
+import math
+from collections.abc import Sequence
+
+from dse.placement.problem import LayerGraph, Placement, PlacementProblem, Stage
+
+RELATIVE_TOLERANCE = 1e-9
+"""How far a stated ``batch_s`` may be from the recomputed one."""
+
+_MEMORY_TOLERANCE = 1e-12
+"""Share of the memory by which a sum of doubles may exceed it (a thirtieth of a byte in 32 GiB)."""
+
+
+def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
+    """Every rule that ``placement`` breaks, one line each; empty when it is valid and ``batch_s`` is right."""
+    if placement.tensor not in problem.tensor_parallel:
+        known = ", ".join(map(str, sorted(problem.tensor_parallel)))
+        return [f"tensor-parallel width {placement.tensor} must be one of {known}"]
+    graph = problem.tensor_parallel[placement.tensor]
+    broken = _partition_violations(graph, placement.stages)
+    if broken:
+        return broken  # the other rules speak of a partition
+    broken += _order_violations(graph, placement.stages)
+    broken += _accelerator_violations(problem, graph, placement)
+    if broken:
+        return broken
+    broken += _memory_violations(problem, graph, placement.stages)
+    expected_s = batch_s(problem, placement.tensor, placement.data, placement.stages)
+    if not math.isclose(placement.batch_s, expected_s, rel_tol=RELATIVE_TOLERANCE, abs_tol=0.0):
+        broken.append(f"batch_s must be {expected_s!r}, but is {placement.batch_s!r}")
+    return broken
+
+
+def batch_s(problem: PlacementProblem, tensor: int, data: int, stages: Sequence[Stage]) -> float:
+    """Seconds a batch takes under a placement: the objective of :mod:`dse.placement.problem`."""
+    graph = problem.tensor_parallel[tensor]
+    longest_load_s = max(
+        stage_load_s(problem, graph, stage, last=position == len(stages) - 1) for position, stage in enumerate(stages)
+    )
+    passes = math.ceil(problem.microbatches / data) + len(stages) - 1
+    first = [graph.layers[position] for position in stages[0].layers]
+    weight_bytes = math.fsum(layer.weight_bytes for layer in first)
+    synchronisation_s = problem.gradient_sync_factor * (data - 1) * weight_bytes / (data * problem.network_bytes_per_s)
+    return longest_load_s * passes + synchronisation_s + math.fsum(layer.update_s for layer in first)
+
+
+def stage_load_s(problem: PlacementProblem, graph: LayerGraph, stage: Stage, last: bool) -> float:
+    """Seconds one microbatch keeps ``stage`` busy, forward and backward; the last stage recomputes nothing."""
+    network = problem.network_bytes_per_s
+    forward_s = _pass_s(graph, stage, network, backward=False, begin_s=0.0)
+    if last or not problem.recompute:
+        return forward_s + _pass_s(graph, stage, network, backward=True, begin_s=0.0)
+    recomputed_s = _pass_s(graph, stage, math.inf, backward=False, begin_s=0.0)
+    return forward_s + _pass_s(graph, stage, network, backward=True, begin_s=recomputed_s)
+
+
+def _pass_s(graph: LayerGraph, stage: Stage, network_bytes_per_s: float, backward: bool, begin_s: float) -> float:
+    """When one pass over the stage ends; no layer starts before ``begin_s``, and transfers start at zero."""
+    group_of = {layer: group for group, layers in enumerate(_groups(stage)) for layer in layers}
+    group_free_s = [begin_s] * len(_groups(stage))
+    finish_s: dict[int, float] = {}
+    for layer in reversed(stage.layers) if backward else stage.layers:
+        start_s = group_free_s[group_of[layer]]
+        for source, target, size_bytes in graph.edges:
+            receiver, sender = (source, target) if backward else (target, source)
+            if receiver == layer:
+                inside = sender in group_of
+                start_s = max(start_s, finish_s[sender] if inside else size_bytes / network_bytes_per_s)
+        latency_s = graph.layers[layer].backward_s if backward else graph.layers[layer].forward_s
+        finish_s[layer] = group_free_s[group_of[layer]] = start_s + latency_s
+    return max(finish_s.values())
+
+
+def group_memory_bytes(
+    problem: PlacementProblem, graph: LayerGraph, stage: Stage, group: Sequence[int], from_end: int
+) -> float:
+    """Bytes an accelerator of ``group`` needs when its stage is the ``from_end``-th from the end (1 is the last)."""
+    layers = [graph.layers[position] for position in group]
+    activation_bytes = math.fsum(layer.activation_bytes for layer in layers)
+    stash_bytes = activation_bytes
+    if problem.recompute:
+        stash_bytes = math.fsum(
+            size for source, target, size in graph.edges if target in group and source not in stage.layers
+        )
+    weight_bytes = math.fsum(layer.weight_bytes for layer in layers)
+    return problem.state_factor * weight_bytes + activation_bytes + (from_end - 1) * stash_bytes
+
+
+def _groups(stage: Stage) -> tuple[tuple[int, ...], ...]:
+    return stage.groups or (stage.layers,)
+
+
+def _partition_violations(graph: LayerGraph, stages: Sequence[Stage]) -> list[str]:
+    """Each layer in exactly one stage; stages and groups not empty, their layers in the order of the problem."""
+    count = len(graph.layers)
+    broken = [] if stages else ["there must be at least one stage"]
+    seen: dict[int, int] = {}
+    for number, stage in enumerate(stages, start=1):
+        if not stage.layers:
+            broken.append(f"stage {number} must hold a layer, but is empty")
+        for layer in stage.layers:
+            if not 0 <= layer < count:
+                broken.append(f"stage {number} holds layer position {layer}, which must lie between 0 and {count - 1}")
+            elif layer in seen:
+                broken.append(
+                    f"layer {graph.layers[layer].name} must be in one stage, but is in {seen[layer]} and {number}"
+                )
+            seen.setdefault(layer, number)
+        for layers in (stage.layers, *stage.groups):
+            if list(layers) != sorted(layers):
+                broken.append(f"stage {number} must list its layers in topological order")
+        if stage.groups and (
+            sorted(layer for group in stage.groups for layer in group) != sorted(stage.layers) or not all(stage.groups)
+        ):
+            broken.append(f"the groups of stage {number} must hold each of its layers once, and none be empty")
+    missing = [layer.name for position, layer in enumerate(graph.layers) if position not in seen]
+    if missing:
+        broken.append(f"every layer must be placed, but {', '.join(missing)} is in no stage")
+    return broken
+
+
+def _order_violations(graph: LayerGraph, stages: Sequence[Stage]) -> list[str]:
+    """No edge from a stage to an earlier one (then every prefix of stages is closed under predecessors)."""
+    stage_of = {layer: number for number, stage in enumerate(stages, start=1) for layer in stage.layers}
+    return [
+        f"the edge {graph.layers[source].name} → {graph.layers[target].name} must not lead back, "
+        f"but leads from stage {stage_of[source]} to stage {stage_of[target]}"
+        for source, target, _ in graph.edges
+        if stage_of[source] > stage_of[target]
+    ]
+
+
+def _accelerator_violations(problem: PlacementProblem, graph: LayerGraph, placement: Placement) -> list[str]:
+    """The rules on data-parallel width and accelerators."""
+    data_limit = min(problem.accelerators, problem.microbatches)
+    if not 1 <= placement.data <= data_limit:
+        return [f"the number of pipelines must lie between 1 and {data_limit}, but is {placement.data}"]
+    broken = []
+    for number, stage in enumerate(placement.stages, start=1):
+        sliced = any(graph.layers[layer].sliced for layer in stage.layers)
+        needed = len(_groups(stage)) * (placement.tensor if sliced else 1)
+        if stage.accelerators != needed:
+            broken.append(f"stage {number} must use {needed} accelerators, but uses {stage.accelerators}")
+    used = sum(stage.accelerators for stage in placement.stages)
+    if used * placement.data > problem.accelerators:
+        broken.append(
+            f"{placement.data} pipelines of {used} accelerators must not exceed the {problem.accelerators} available"
+        )
+    return broken
+
+
+def _memory_violations(problem: PlacementProblem, graph: LayerGraph, stages: Sequence[Stage]) -> list[str]:
+    """Stages that do not fit the memory of an accelerator, with the bytes they are over."""
+    broken = []
+    for position, stage in enumerate(stages):
+        for group in _groups(stage):
+            needed = group_memory_bytes(problem, graph, stage, group, from_end=len(stages) - position)
+            if needed > problem.hbm_bytes * (1 + _MEMORY_TOLERANCE):
+                over = needed - problem.hbm_bytes
+                names = f"{graph.layers[group[0]].name} … {graph.layers[group[-1]].name}"
+                broken.append(
+                    f"stage {position + 1} ({names}) must fit {problem.hbm_bytes:.0f} bytes of memory, "
+                    f"but needs {needed:.0f}, {over:.0f} too many"
+                )
+    return broken

@@ -1,0 +1,228 @@
+"""Reading ``dse.placement/1`` documents, and writing and reading placements in the user's layer names."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import rustworkx
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem, Stage
+from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+
+_LARGEST = 1e30
+_MOST_ACCELERATORS = 10**7
+_MOST_MICROBATCHES = 10**9
+
+_Amount = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, le=_LARGEST, allow_inf_nan=False)]
+_Name = Annotated[str, Field(min_length=1)]
+
+
+def _edge_with_bytes(value: Any) -> Any:
+    """``[from, to]`` as ``(from, to, 0)``: an edge without bytes is a pure dependency."""
+    if isinstance(value, list) and len(value) in (2, 3):
+        return (*value, 0.0)[:3]
+    raise ValueError("an edge must be [from, to] or [from, to, bytes]")
+
+
+_Edge = Annotated[tuple[_Name, _Name, _Amount], BeforeValidator(_edge_with_bytes)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Layer(_Document):
+    name: _Name
+    forward_s: _Amount
+    backward_s: _Amount
+    weight_bytes: _Amount
+    activation_bytes: _Amount
+    sliced: bool
+    update_s: _Amount = 0.0
+
+
+class _Graph(_Document):
+    layers: Annotated[list[_Layer], Field(min_length=1)]
+    edges: list[_Edge]
+
+
+class _PlacementDocument(_Document):
+    version: Annotated[Literal["dse.placement/1"], Field(alias="schema")]
+    name: str
+    accelerators: Annotated[int, Field(ge=1, le=_MOST_ACCELERATORS)]
+    microbatches: Annotated[int, Field(ge=1, le=_MOST_MICROBATCHES)]
+    hbm_bytes: _Positive
+    network_bytes_per_s: _Positive
+    recompute: bool
+    state_factor: _Positive
+    gradient_sync_factor: _Amount
+    tensor_parallel: Annotated[dict[str, _Graph], Field(min_length=1)]
+
+
+class _StageDocument(_Document):
+    layers: Annotated[list[_Name], Field(min_length=1)]
+    accelerators: Annotated[int, Field(ge=1)]
+    groups: list[Annotated[list[_Name], Field(min_length=1)]] = []
+
+
+class _SolutionDocument(_Document):
+    tensor: Annotated[int, Field(ge=1)]
+    data: Annotated[int, Field(ge=1)]
+    stages: Annotated[list[_StageDocument], Field(min_length=1)]
+
+
+def read_problem(path: str | Path) -> PlacementProblem:
+    """The placement problem in a JSON or YAML file.
+
+    Raises:
+        InputError: one fault for each thing that is wrong with the file.
+    """
+    return problem_from_document(read_document(path), path)
+
+
+def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
+    """The placement problem in a parsed document; ``path`` names it in errors.
+
+    Layers may be listed in any order: they are put in topological order (independent layers stay in the listed order).
+
+    Raises:
+        InputError: one fault for each thing that is wrong.
+    """
+    parsed = validate(_PlacementDocument, document, path)
+    faults = [Fault(str(path), *fault) for fault in _width_faults(parsed)]
+    for width, graph in parsed.tensor_parallel.items():
+        where = f"tensor_parallel.{width}"
+        faults += [Fault(str(path), f"{where}.{fault[0]}", *fault[1:]) for fault in _graph_faults(graph)]
+    if faults:
+        raise InputError(faults)
+    graphs = {int(width): _layer_graph(graph) for width, graph in parsed.tensor_parallel.items()}
+    return PlacementProblem(
+        name=parsed.name,
+        accelerators=parsed.accelerators,
+        microbatches=parsed.microbatches,
+        hbm_bytes=parsed.hbm_bytes,
+        network_bytes_per_s=parsed.network_bytes_per_s,
+        recompute=parsed.recompute,
+        state_factor=parsed.state_factor,
+        gradient_sync_factor=parsed.gradient_sync_factor,
+        tensor_parallel=dict(sorted(graphs.items())),
+    )
+
+
+def _width_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, str | None]]:
+    """Faults of the widths: positive integers, all with the layers of the first."""
+    names: set[str] | None = None
+    first = ""
+    for width, graph in parsed.tensor_parallel.items():
+        key = f"tensor_parallel.{width}"
+        if not (width.isascii() and width.isdigit() and str(int(width)) == width and int(width) >= 1):
+            yield key, shown(width), "a tensor-parallel width must be a positive integer", None
+        here = {layer.name for layer in graph.layers}
+        if names is None:
+            names, first = here, width
+            continue
+        for name in sorted(names - here):
+            yield f"{key}.layers", "", f"layer {shown(name)} of width {first} is missing", nearest(name, here - names)
+        for name in sorted(here - names):
+            rule = f"width {first} has no layer of this name; every width must have the same layers"
+            yield f"{key}.layers", shown(name), rule, nearest(name, names - here)
+
+
+def _graph_faults(graph: _Graph) -> Iterator[tuple[str, str, str, str | None]]:
+    """Faults of one layer graph: duplicate names, edges to nothing, duplicate edges, cycles."""
+    position: dict[str, int] = {}
+    for index, layer in enumerate(graph.layers):
+        if layer.name in position:
+            rule = f"layer names must be unique, but layer {position[layer.name]} has this name too"
+            yield f"layers.{index}.name", shown(layer.name), rule, None
+        position.setdefault(layer.name, index)
+    sound = len(position) == len(graph.layers)
+    seen: set[tuple[str, str]] = set()
+    for index, (source, target, _) in enumerate(graph.edges):
+        for end in (source, target):
+            if end not in position:
+                sound = False
+                yield f"edges.{index}", shown(end), "an edge must join two layers of this name", nearest(end, position)
+        if (source, target) in seen:
+            yield (
+                f"edges.{index}",
+                f"{source} → {target}",
+                "the edge stands twice; give one with the sum of bytes",
+                None,
+            )
+        seen.add((source, target))
+    cycle = rustworkx.digraph_find_cycle(_digraph(graph, position)) if sound else []
+    if len(cycle):
+        names = [graph.layers[source].name for source, _ in cycle]
+        yield "edges", shown(" → ".join([*names, names[0]])), "the layer graph must have no cycle", None
+
+
+def _digraph(graph: _Graph, position: dict[str, int]) -> "rustworkx.PyDiGraph[int, None]":
+    digraph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    digraph.add_nodes_from(range(len(graph.layers)))
+    digraph.add_edges_from_no_data([(position[source], position[target]) for source, target, _ in graph.edges])
+    return digraph
+
+
+def _layer_graph(graph: _Graph) -> LayerGraph:
+    """The graph with its layers in topological order; independent layers stay in the listed order."""
+    listed = {layer.name: index for index, layer in enumerate(graph.layers)}
+    digraph = _digraph(graph, listed)
+    width = len(str(len(listed)))
+    order = rustworkx.lexicographical_topological_sort(digraph, key=lambda index: f"{index:0{width}d}")
+    position = {graph.layers[index].name: place for place, index in enumerate(order)}
+    return LayerGraph(
+        layers=tuple(PlacementLayer(**graph.layers[index].model_dump()) for index in order),
+        edges=tuple(sorted((position[source], position[target], size) for source, target, size in graph.edges)),
+    )
+
+
+def placement_document(problem: PlacementProblem, placement: Placement) -> dict[str, Any]:
+    """``placement`` as the ``solution`` of a result file, in the user's layer names."""
+    names = [layer.name for layer in problem.tensor_parallel[placement.tensor].layers]
+    stages: list[dict[str, Any]] = []
+    for stage in placement.stages:
+        entry: dict[str, Any] = {
+            "layers": [names[layer] for layer in stage.layers],
+            "accelerators": stage.accelerators,
+        }
+        if stage.groups:
+            entry["groups"] = [[names[layer] for layer in group] for group in stage.groups]
+        stages.append(entry)
+    return {"tensor": placement.tensor, "data": placement.data, "stages": stages}
+
+
+def placement_from_document(
+    problem: PlacementProblem, document: Any, path: str | Path, stated_batch_s: float
+) -> Placement:
+    """The placement that :func:`placement_document` wrote, with the ``batch_s`` its result file states.
+
+    Whether the placement is valid is for :func:`dse.placement.check.violations` to say.
+
+    Raises:
+        InputError: the document is malformed, its width is not one of the problem, or it names an unknown layer.
+    """
+    parsed = validate(_SolutionDocument, document, path)
+    if parsed.tensor not in problem.tensor_parallel:
+        known = ", ".join(map(str, sorted(problem.tensor_parallel)))
+        raise InputError([Fault(str(path), "tensor", shown(parsed.tensor), f"the width must be one of {known}")])
+    position = {layer.name: index for index, layer in enumerate(problem.tensor_parallel[parsed.tensor].layers)}
+    faults = [
+        Fault(str(path), f"stages.{index}", shown(name), "no layer of this name", nearest(name, position))
+        for index, stage in enumerate(parsed.stages)
+        for name in [*stage.layers, *(name for group in stage.groups for name in group)]
+        if name not in position
+    ]
+    if faults:
+        raise InputError(faults)
+    stages = tuple(
+        Stage(
+            tuple(sorted(position[name] for name in stage.layers)),
+            stage.accelerators,
+            tuple(tuple(sorted(position[name] for name in group)) for group in stage.groups),
+        )
+        for stage in parsed.stages
+    )
+    return Placement(parsed.tensor, parsed.data, stages, stated_batch_s)

@@ -1,0 +1,341 @@
+"""Exact search over event states: cyclic best-first branch and bound.
+
+A schedule is built by starting operators in the order of their start times, each as early as its predecessors, its
+cores and the operator started before it allow: on one core, or on all cores once everything running has finished. A
+state is when the last operator started, what has started, and when the running operators finish.
+
+Cut away, without losing every optimal schedule:
+
+* *Delays.* An operator that is passed over although a core is free stays delayed until its kind of cores fills up (or
+  an operator on all cores runs): were it started before that, it could have been started when it was passed over.
+  Operators that start at the same time are taken in the order of their numbers. Where its cores cannot fill up again,
+  no operator is passed over.
+* *Gaps.* Nothing starts so late that another operator could be run to its end before.
+* *Alone.* An operator with a shorter all-core mode does not run on one core with nothing beside it.
+* *Twins.* Equal chains take their steps in a fixed order (:func:`dse.schedule.reduce.interchangeable_chains`).
+* *Dominance.* Of two states that started the same operators the one whose cores are free no later remains.
+* *Bounds.* :func:`dse.schedule.segment.remaining_bound` against the best schedule found.
+
+The search pops the best states of each level (number of started operators) in turn, ``width`` at a time: its first
+cycle is a beam search, and when all levels have run dry the incumbent is proven. A level's cores are counted here, not
+assigned: with fused operators that is a relaxation, since a fused one needs both halves of one pair. A schedule whose
+cores cannot be assigned is searched again with ``segment.paired``, where a state knows which core runs what.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dse.schedule.reduce import NO_MODE, Ints
+from dse.schedule.search_pool import Pool, enter, new_pool, pop
+from dse.schedule.segment import DELAYED, STARTED, UNSTARTED, Codes, Segment, remaining_bound
+
+ON_ALL_CORES = -2
+COUNTED_CORE = -1
+
+
+class SearchResult(NamedTuple):
+    """``makespan`` of the best schedule (the given limit where none is shorter), its ``bound`` and its operators.
+
+    ``start`` and ``core`` [O] describe the schedule if ``found``; ``core`` is a core or pair, COUNTED_CORE or
+    ON_ALL_CORES. ``nodes`` counts the states generated.
+    """
+
+    found: bool
+    makespan: int
+    bound: int
+    start: Ints
+    core: Ints
+    nodes: int
+
+
+class Work(NamedTuple):
+    """Scratch arrays of one expansion: the parent's state, the child's, and when each operator could start."""
+
+    status: Codes
+    finish: Ints
+    core: Ints
+    child_status: Codes
+    child_finish: Ints
+    child_core: Ints
+    ready: Ints
+    single_start: Ints
+    earliest: Ints
+    progress: Ints
+
+
+@njit(cache=True)
+def search(seg: Segment, limit: int, node_limit: int, width: int) -> SearchResult:
+    """The shortest schedule of ``seg`` below ``limit``, or a bound where ``node_limit`` states do not suffice.
+
+    Deterministic: states are generated in the same order on every machine.
+    """
+    count = len(seg.kind)
+    slots = min(count, seg.capacity[0] + seg.capacity[1])
+    margin = 2 * count * (1 + slots)
+    pool = new_pool(node_limit + margin, count, slots)
+    work = new_work(count, limit)
+    pool.time[0], pool.depth[0], pool.parent[0], pool.op[0], pool.signature[0] = 0, 0, -1, -1, 0
+    pool.status[0], pool.running_count[0], pool.start[0], pool.mode[0] = UNSTARTED, 0, 0, COUNTED_CORE
+    bound, spread = remaining_bound(seg, 0, work.status, work.finish, work.earliest)
+    pool.bound[0], pool.spread[0] = bound, spread
+    enter(pool, 0)
+    work.progress[0] = 1
+    dry = False
+    while not dry and work.progress[0] < node_limit and work.progress[1] > bound:
+        dry = True
+        for level in range(count):
+            for _ in range(width):
+                node = -1 if work.progress[0] >= node_limit else pop(pool, level, work.progress[1])
+                if node < 0:
+                    break
+                dry = False
+                expand(seg, pool, work, node)
+    return _result(pool, work, count, max(bound, open_bound(pool, work.progress[1])))
+
+
+@njit(cache=True)
+def new_work(count: int, limit: int) -> Work:
+    """Scratch arrays for ``count`` operators; ``progress`` holds the nodes used, the best makespan and its node."""
+    return Work(
+        np.zeros(count, np.int8),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int8),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+        np.array([0, limit, -1]),
+    )
+
+
+@njit(cache=True)
+def open_bound(pool: Pool, makespan: int) -> int:
+    """The least bound of all open states, at most ``makespan``."""
+    least = makespan
+    for root in pool.roots:
+        if root >= 0:
+            least = min(least, pool.bound[root])
+    return least
+
+
+@njit(cache=True)
+def _result(pool: Pool, work: Work, count: int, bound: int) -> SearchResult:
+    start, core = np.zeros(count, np.int64), np.full(count, COUNTED_CORE)
+    node = work.progress[2]
+    while node > 0:
+        start[pool.op[node]], core[pool.op[node]] = pool.start[node], pool.mode[node]
+        node = pool.parent[node]
+    makespan = work.progress[1]
+    return SearchResult(work.progress[2] >= 0, makespan, min(bound, makespan), start, core, work.progress[0])
+
+
+@njit(cache=True)
+def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
+    """Generates the children of ``node``."""
+    count, time = len(seg.kind), pool.time[node]
+    work.status[:], work.finish[:], work.core[:] = pool.status[node], 0, COUNTED_CORE
+    idle = time
+    for x in range(pool.running_count[node]):
+        i = pool.running[node, x]
+        work.finish[i], work.core[i] = pool.finish[node, x], pool.core[node, x]
+        idle = max(idle, pool.finish[node, x])
+    candidates(seg, work, time)
+    first_end, first_op, second_end = NO_MODE, -1, NO_MODE
+    for i in range(count):
+        if work.single_start[i] >= 0:
+            end = work.single_start[i] + seg.single[i]
+            if end < first_end:
+                first_end, first_op, second_end = end, i, first_end
+            else:
+                second_end = min(second_end, end)
+    alone_until = NO_MODE
+    alone = pool.running_count[node] == 1 and pool.running[node, 0] == pool.op[node]
+    if alone and seg.all_cores[pool.op[node]] < NO_MODE:
+        alone_until = idle
+    for i in range(count):
+        if work.ready[i] < 0:
+            continue
+        if work.single_start[i] >= 0 and work.status[i] != DELAYED:
+            start = work.single_start[i]
+            if start < alone_until and (second_end if i == first_op else first_end) > start:
+                if seg.paired:
+                    start_on_each_core(seg, pool, work, node, i, alone_until)
+                else:
+                    start_on_one(seg, pool, work, node, i, start, COUNTED_CORE)
+        if seg.all_cores[i] < NO_MODE and idle < alone_until and (second_end if i == first_op else first_end) > idle:
+            start_on_all(seg, pool, work, node, i, idle)
+
+
+@njit(cache=True)
+def candidates(seg: Segment, work: Work, time: int) -> None:
+    """Fills ``ready`` (-1 until predecessors and twin started) and ``single_start`` (-1 where one core is no option)."""
+    free_0, free_1 = free_time(seg, work, 0, time), free_time(seg, work, 1, time)
+    free_pair = free_pair_time(seg, work, time) if seg.paired else time
+    for i in range(len(seg.kind)):
+        work.ready[i], work.single_start[i] = -1, -1
+        if work.status[i] == STARTED:
+            continue
+        if seg.twin_before[i] >= 0 and work.status[seg.twin_before[i]] != STARTED:
+            continue
+        ready, possible = time, True
+        for e in range(seg.first[i], seg.first[i + 1]):
+            possible &= work.status[seg.before[e]] == STARTED
+            ready = max(ready, work.finish[seg.before[e]])
+        if not possible:
+            continue
+        work.ready[i] = ready
+        if seg.single[i] < NO_MODE:
+            if seg.uses[0, i]:
+                ready = max(ready, free_0)
+            if seg.uses[1, i]:
+                ready = max(ready, free_1)
+            if seg.kind[i] == 2:
+                ready = max(ready, free_pair)
+            work.single_start[i] = ready
+
+
+@njit(cache=True)
+def free_time(seg: Segment, work: Work, k: int, time: int) -> int:
+    """When a core of kind k is free, at ``time`` or later."""
+    busy, soonest = 0, NO_MODE
+    for i in range(len(seg.kind)):
+        if work.finish[i] > time and seg.uses[k, i]:
+            busy += 1
+            soonest = min(soonest, work.finish[i])
+    return time if busy < seg.capacity[k] else soonest
+
+
+@njit(cache=True)
+def free_pair_time(seg: Segment, work: Work, time: int) -> int:
+    """When both halves of some pair are free, at ``time`` or later."""
+    soonest = NO_MODE
+    for pair in range(min(seg.capacity[0], seg.capacity[1])):
+        soonest = min(soonest, core_free_time(seg, work, 2, pair, time))
+    return soonest
+
+
+@njit(cache=True)
+def core_free_time(seg: Segment, work: Work, kind: int, core: int, time: int) -> int:
+    """When ``core`` of a kind (a pair where ``kind`` is 2) is free, at ``time`` or later."""
+    free = time
+    for i in range(len(seg.kind)):
+        if work.finish[i] > time and work.core[i] == core and (kind == 2 or seg.uses[kind, i]):
+            free = max(free, work.finish[i])
+    return free
+
+
+@njit(cache=True)
+def start_on_each_core(seg: Segment, pool: Pool, work: Work, node: int, op: int, alone_until: int) -> None:
+    """Children of ``node`` that start ``op`` on each core or pair of its kind; of equally busy ones only the first."""
+    time, kind = pool.time[node], seg.kind[op]
+    pairs = min(seg.capacity[0], seg.capacity[1])
+    cores = pairs if kind == 2 else seg.capacity[kind]
+    for core in range(cores):
+        free_0 = core_free_time(seg, work, 0, core, time)
+        free_1 = core_free_time(seg, work, 1, core, time)
+        repeated = False
+        for other in range(core):
+            if (other < pairs) == (core < pairs):
+                repeated |= free_0 == core_free_time(seg, work, 0, other, time) and free_1 == core_free_time(
+                    seg, work, 1, other, time
+                )
+        start = max(work.ready[op], core_free_time(seg, work, kind, core, time))
+        if not repeated and start < alone_until:
+            start_on_one(seg, pool, work, node, op, start, core)
+
+
+@njit(cache=True)
+def start_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, core: int) -> None:
+    """The child of ``node`` in which ``op`` starts on one core (or pair) at ``start``."""
+    work.child_status[:], work.child_finish[:], work.child_core[:] = work.status, work.finish, work.core
+    work.child_status[op], work.child_finish[op], work.child_core[op] = STARTED, start + seg.single[op], core
+    if not seg.paired and not mark_delays(seg, work, op, start):
+        return
+    finish_child(seg, pool, work, node, op, start, start, core)
+
+
+@njit(cache=True)
+def mark_delays(seg: Segment, work: Work, op: int, start: int) -> bool:
+    """Marks the operators passed over when ``op`` starts at ``start``; False where one is passed over for nothing."""
+    count = len(seg.kind)
+    any_all = False
+    full_0 = seg.capacity[0] <= running_at(seg, work, 0, start)
+    full_1 = seg.capacity[1] <= running_at(seg, work, 1, start)
+    for i in range(count):
+        if work.child_status[i] == STARTED:
+            continue
+        any_all |= seg.all_cores[i] < NO_MODE
+        other = work.single_start[i]
+        if other >= 0 and (other < start or (other == start and i < op)):
+            work.child_status[i] = DELAYED
+        if (full_0 and seg.uses[0, i]) or (full_1 and seg.uses[1, i]):
+            work.child_status[i] = UNSTARTED
+    if any_all:
+        return True
+    for i in range(count):  # noqa: SIM110 (a generator inside a kernel)
+        if work.child_status[i] == DELAYED and not can_fill(seg, work, i, start):
+            return False
+    return True
+
+
+@njit(cache=True)
+def running_at(seg: Segment, work: Work, k: int, time: int) -> int:
+    """Cores of kind k in use just after ``time`` in the child."""
+    busy = 0
+    for i in range(len(seg.kind)):
+        busy += work.child_finish[i] > time and seg.uses[k, i]
+    return busy
+
+
+@njit(cache=True)
+def can_fill(seg: Segment, work: Work, op: int, time: int) -> bool:
+    """Whether operators that need not wait for ``op`` could fill up one of its kinds of cores."""
+    for k in range(2):
+        if not seg.uses[k, op]:
+            continue
+        users = running_at(seg, work, k, time)
+        for i in range(len(seg.kind)):
+            if i != op and work.child_status[i] != STARTED and seg.uses[k, i] and not seg.ancestor[i, op]:
+                users += 1
+        if users >= seg.capacity[k]:
+            return True
+    return False
+
+
+@njit(cache=True)
+def start_on_all(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int) -> None:
+    """The child of ``node`` in which ``op`` runs on all cores from ``start``, when everything else has finished."""
+    for i in range(len(seg.kind)):
+        work.child_status[i] = STARTED if work.status[i] == STARTED else UNSTARTED
+        work.child_finish[i] = 0
+    work.child_status[op] = STARTED
+    finish_child(seg, pool, work, node, op, start, start + seg.all_cores[op], ON_ALL_CORES)
+
+
+@njit(cache=True)
+def finish_child(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, time: int, core: int) -> None:
+    """Bounds the child held in the scratch arrays and enters it, or takes it as the best schedule if complete."""
+    child, depth = work.progress[0], pool.depth[node] + 1
+    bound, spread = remaining_bound(seg, time, work.child_status, work.child_finish, work.earliest)
+    bound = max(bound, pool.bound[node])
+    if bound >= work.progress[1]:
+        return
+    pool.time[child], pool.bound[child], pool.spread[child], pool.depth[child] = time, bound, spread, depth
+    pool.parent[child], pool.op[child], pool.start[child], pool.mode[child] = node, op, start, core
+    pool.signature[child] = pool.signature[node] ^ seg.signature[op]
+    pool.status[child] = work.child_status
+    running = 0
+    for i in range(len(seg.kind)):
+        if work.child_finish[i] > time:
+            pool.running[child, running], pool.finish[child, running] = i, work.child_finish[i]
+            pool.core[child, running] = work.child_core[i]
+            running += 1
+    pool.running_count[child] = running
+    if depth == len(seg.kind):
+        work.progress[0], work.progress[1], work.progress[2] = child + 1, bound, child
+    elif enter(pool, child):
+        work.progress[0] = child + 1

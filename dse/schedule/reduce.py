@@ -1,0 +1,166 @@
+"""Reductions that make a segment of a layer small and exact before it is searched.
+
+Times become whole numbers of a common unit, all-core modes that cannot help are dropped, cores that no operator could
+use are left out, and chains of operators that are equal in every respect are ordered.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NO_MODE = 1 << 60
+"""The duration, in units, of a mode that an operator does not have."""
+
+GRID_BITS = 44
+"""All latencies of a segment together take less than 2^GRID_BITS units, so sums and products stay exact."""
+
+
+class UnitLatencies(NamedTuple):
+    """Latencies in whole units of ``unit_s`` seconds; :data:`NO_MODE` where a mode is missing or dropped."""
+
+    single: Ints
+    all_cores: Ints
+    unit_s: float
+
+
+@njit(cache=True)
+def common_unit(latencies: Floats) -> float:
+    """The largest time of which all ``latencies`` are whole multiples (to 1e-11 relative), or 0 where there is none.
+
+    Euclid's algorithm on doubles, then judged by its result: estimators give whole clock cycles divided by the clock,
+    and counting in them lets simultaneous events be seen as such.
+    """
+    smallest, largest, total = np.inf, 0.0, 0.0
+    for latency in latencies:
+        if latency <= 0.0:
+            return 0.0
+        smallest, largest, total = min(smallest, latency), max(largest, latency), total + latency
+    unit = largest
+    for latency in latencies:
+        a, b = unit, latency
+        while b > 1e-4 * smallest and b > 1e-9 * largest:
+            remainder = a - b * np.floor(a / b)
+            if b - remainder < 1e-6 * b:
+                remainder = 0.0
+            a, b = b, remainder
+        unit = a
+    if unit <= 0.0 or total / unit >= 2.0**44:
+        return 0.0
+    multiples = 0.0
+    for latency in latencies:
+        multiples += np.round(latency / unit)
+    unit = total / multiples
+    for latency in latencies:
+        if abs(np.round(latency / unit) * unit - latency) > 1e-11 * latency:
+            return 0.0
+    return unit
+
+
+@njit(cache=True)
+def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Floats, cores: Ints) -> UnitLatencies:
+    """Latencies as whole numbers, without dominated all-core modes.
+
+    On all cores an operator that takes no less than on one core never helps: on one core it blocks less. A missing
+    core kind (``cores`` holds tensor cores, vector cores, pairs) leaves the all-core mode alone. Where no common unit
+    exists the unit is a 2^-44th of the sum of all latencies, and every latency counts at least one unit; both roundings
+    are far below the accuracy of a double sum of the same length.
+    """
+    count = len(kind)
+    has_single, has_all = np.empty(count, np.bool_), np.empty(count, np.bool_)
+    used = np.empty(2 * count)
+    length = 0
+    for i in range(count):
+        has_single[i] = cores[kind[i]] >= 1
+        has_all[i] = not has_single[i] or all_cores_s[i] < single_s[i]
+        if has_single[i]:
+            used[length] = single_s[i]
+            length += 1
+        if has_all[i]:
+            used[length] = all_cores_s[i]
+            length += 1
+    unit_s = common_unit(used[:length])
+    if unit_s == 0.0:
+        unit_s = max(used[:length].sum(), 1e-300) / 2.0**43
+    single, all_cores = np.full(count, NO_MODE), np.full(count, NO_MODE)
+    for i in range(count):
+        if has_single[i]:
+            single[i] = max(1, int(np.round(single_s[i] / unit_s)))
+        if has_all[i]:
+            all_cores[i] = max(1, int(np.round(all_cores_s[i] / unit_s)))
+            if all_cores[i] >= single[i]:
+                all_cores[i] = NO_MODE
+    return UnitLatencies(single, all_cores, unit_s)
+
+
+@njit(cache=True)
+def interchangeable_chains(kind: npt.NDArray[np.int8], single: Ints, all_cores: Ints, covers: Bools) -> Ints:
+    """For each operator the one before it in a row of equal chains (attention heads, twin GEMMs), or -1.
+
+    Chains are equal when they are as long, have the same kinds and latencies step by step, and every step has the same
+    neighbours outside the chain. Then an operator need not start before its twin in an earlier chain: at each step,
+    handing the k-th earliest start to the k-th chain keeps every precedence (the k-th earliest start of the next step
+    is no earlier than the k-th earliest finish of this one) and the cores in use. Operators come in topological order
+    with twins of earlier chains at lower positions; ``covers[i, j]``: j directly precedes i.
+    """
+    count = len(kind)
+    twin_before = np.full(count, -1)
+    first_steps, second_steps = np.empty(count, np.int64), np.empty(count, np.int64)
+    for second in range(count):
+        if twin_before[second] >= 0:
+            continue
+        for first in range(second - 1, -1, -1):
+            steps = _equal_steps(kind, single, all_cores, covers, first, second, first_steps, second_steps)
+            ordered = steps > 0
+            for step in range(steps):
+                ordered &= first_steps[step] < second_steps[step] and twin_before[second_steps[step]] < 0
+                for other in range(second_steps[step]):
+                    ordered &= twin_before[other] != first_steps[step]
+            if ordered:
+                for step in range(steps):
+                    twin_before[second_steps[step]] = first_steps[step]
+                break
+    return twin_before
+
+
+@njit(cache=True)
+def _equal_steps(
+    kind: npt.NDArray[np.int8],
+    single: Ints,
+    all_cores: Ints,
+    covers: Bools,
+    first: int,
+    second: int,
+    first_steps: Ints,
+    second_steps: Ints,
+) -> int:
+    """Length of the equal chains that begin at ``first`` and ``second``, written to the step lists; 0 if none do."""
+    count, steps = len(kind), 0
+    while True:
+        if kind[first] != kind[second] or single[first] != single[second] or all_cores[first] != all_cores[second]:
+            return 0
+        first_steps[steps], second_steps[steps] = first, second
+        for other in range(count):
+            in_first = steps > 0 and other == first_steps[steps - 1]
+            in_second = steps > 0 and other == second_steps[steps - 1]
+            if covers[first, other] != covers[second, other] and not (in_first or in_second):
+                return 0
+        steps += 1
+        next_first, next_second, private = -1, -1, 0
+        for other in range(count):
+            if covers[other, first] != covers[other, second]:
+                private += 1
+                if covers[other, first]:
+                    next_first = other
+                else:
+                    next_second = other
+        if private == 0:
+            return steps
+        if private != 2 or next_first < 0 or next_second < 0:
+            return 0
+        first, second = next_first, next_second

@@ -1,0 +1,149 @@
+"""Silicon area of the searched accelerator template, from component tables (``specs/area/*.yaml``).
+
+    area = tensor_cores · (w·d·element + L2(max(1 KiB, 16·w·d)))
+         + vector_cores · (w·lane + L2(max(1 KiB, 16·w))) + global_buffer(MiB)
+
+with w, d the sides of a tensor core; a vector core has w lanes. Source: PHAZE, appendix C.1, with the component values
+(Accelergy, CACTI) of its published tool.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.spec_fields import Count, Positive, PositiveInteger, Quantity, Source, StrictModel, read_spec
+from hardware.units import MIB, UM2_PER_MM2
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class AreaTable(StrictModel):
+    """Area in µm² by size."""
+
+    source: Source
+    values: dict[PositiveInteger, Positive]
+
+
+class Sizes(StrictModel):
+    """The values a template parameter takes."""
+
+    source: Source
+    values: list[PositiveInteger]
+
+
+class Reference(StrictModel):
+    """The machine whose area is the default budget."""
+
+    source: Source
+    tensor_cores: PositiveInteger
+    core_width: PositiveInteger
+    core_depth: PositiveInteger
+    vector_cores: PositiveInteger
+    global_buffer_mib: PositiveInteger
+
+
+class AreaModel(StrictModel):
+    """Component areas and the bounds of the searched template."""
+
+    name: str
+    element_bytes: Count
+    tensor_element_um2: Quantity
+    vector_lane_um2: Quantity
+    l2_bytes_per_element: Count
+    l2_minimum_bytes: Count
+    l2_um2: AreaTable
+    global_buffer_um2: AreaTable
+    tensor_cores: Sizes
+    vector_cores: Sizes
+    core_sides: Sizes
+    minimum_fraction: Quantity
+    reference: Reference
+
+    def l2_bytes(self, elements: Integers) -> Integers:
+        """Bytes of the L2 of a core with ``elements`` processing elements (any shape)."""
+        return np.maximum(self.l2_minimum_bytes.value, self.l2_bytes_per_element.value * elements).astype(np.int64)
+
+    def area_um2(
+        self,
+        tensor_cores: Integers,
+        core_width: Integers,
+        core_depth: Integers,
+        vector_cores: Integers,
+        global_buffer_mib: Integers,
+    ) -> Floats:
+        """Area in µm² of each machine; all arguments of one shape.
+
+        Raises:
+            KeyError: a size that stands in no table.
+        """
+        elements = core_width * core_depth
+        tensor_um2 = elements * self.tensor_element_um2.value + _look_up(self.l2_um2, self.l2_bytes(elements))
+        vector_um2 = core_width * self.vector_lane_um2.value + _look_up(self.l2_um2, self.l2_bytes(core_width))
+        buffer_um2 = _look_up(self.global_buffer_um2, global_buffer_mib)
+        return np.asarray(tensor_cores * tensor_um2 + vector_cores * vector_um2 + buffer_um2, dtype=np.float64)
+
+    @property
+    def reference_um2(self) -> float:
+        """Area in µm² of the reference machine: the default budget."""
+        sizes = self.reference
+        numbers = (
+            sizes.tensor_cores,
+            sizes.core_width,
+            sizes.core_depth,
+            sizes.vector_cores,
+            sizes.global_buffer_mib,
+        )
+        return float(self.area_um2(*(np.array([number]) for number in numbers))[0])
+
+
+@dataclass(frozen=True)
+class TemplateArea:
+    """Area and derived sizes of one machine of the template."""
+
+    area_mm2: float
+    tensor_l2_bytes: int
+    vector_l2_bytes: int
+    global_buffer_bytes: int
+
+
+def template_area(
+    model: AreaModel,
+    tensor_cores: int,
+    core_width: int,
+    core_depth: int,
+    vector_cores: int,
+    global_buffer_mib: int,
+) -> TemplateArea:
+    """Area and buffer sizes of a single template machine.
+
+    Raises:
+        KeyError: a size that stands in no table.
+    """
+    numbers = (tensor_cores, core_width, core_depth, vector_cores, global_buffer_mib)
+    area_um2 = model.area_um2(*(np.array([number]) for number in numbers))
+    return TemplateArea(
+        area_mm2=float(area_um2[0]) / UM2_PER_MM2,
+        tensor_l2_bytes=int(model.l2_bytes(np.array(core_width * core_depth))),
+        vector_l2_bytes=int(model.l2_bytes(np.array(core_width))),
+        global_buffer_bytes=global_buffer_mib * MIB,
+    )
+
+
+@cache
+def area_model(name_or_path: str | Path = "22nm") -> AreaModel:
+    """The area model of this name (``specs/area``) or file.
+
+    Raises:
+        InputError: unknown name or a fault in the file.
+    """
+    return read_spec("area", name_or_path, AreaModel, "area")
+
+
+def _look_up(table: AreaTable, sizes: Integers) -> Floats:
+    """``table`` at every entry of ``sizes``; KeyError at a size it does not hold."""
+    unique, inverse = np.unique(sizes, return_inverse=True)
+    return np.array([table.values[int(size)] for size in unique])[inverse].reshape(np.shape(sizes))

@@ -1,0 +1,140 @@
+"""Named cost models: every assumption that turns operations into seconds, frozen, each with its source.
+
+``consistent`` is the default; ``phaze-2024`` keeps what the published tool of the PHAZE paper assumes. The
+``hardware`` section is used on this floor, the ``training`` section by the floor that builds training graphs.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from hardware.operations import VectorKind
+from hardware.spec_fields import Choice, Count, NonNegative, Positive, Quantity, Source, StrictModel, read_spec
+
+
+class Fraction(StrictModel):
+    """A number above 0 and at most 1."""
+
+    value: Annotated[float, Field(gt=0, le=1)]
+    source: Source
+
+
+class CoreBandwidth(StrictModel):
+    """Words a cycle between the L2 of cores and their processing elements.
+
+    ``edges``: ``words_per_cycle`` for each of the width + depth edge elements of a core, on every core.
+    ``core``: ``words_per_cycle`` on every core. ``chip``: ``words_per_cycle`` for all cores together.
+    """
+
+    rule: Literal["edges", "core", "chip"]
+    words_per_cycle: Positive
+    source: Source
+
+
+class BandwidthShare(StrictModel):
+    """What of the shared bandwidths (HBM, global buffer) an operation gets that runs on a single core.
+
+    ``whole``: all of it, as if nothing else ran. ``equal``: one part in as many as there are cores of its kind, so
+    that any set of operations that run side by side never needs more bandwidth than there is.
+    """
+
+    rule: Literal["whole", "equal"]
+    source: Source
+
+
+class NamedChoice(StrictModel):
+    """The name of another spec and why it was chosen."""
+
+    name: Annotated[str, Field(min_length=1)]
+    source: Source
+
+
+class OptimizerChoice(StrictModel):
+    """The optimizer of the training job."""
+
+    name: Literal["adam", "sgd"]
+    source: Source
+
+
+class HardwareRules(StrictModel):
+    """How hardware time is computed, and the figures of the searched template."""
+
+    clock_hz: Quantity
+    hbm_bytes_per_s: Quantity
+    global_buffer_words_per_cycle: Quantity
+    element_bytes: Count
+    core_bandwidth: CoreBandwidth
+    register_words: Count
+    usable_buffer_fraction: Fraction
+    hbm_shares_reads_and_writes: Choice
+    vector_is_memory_bound: Choice
+    fused_vector_work_is_free: Choice
+    single_core_share_of_bandwidth: BandwidthShare
+    network_time_factor: Fraction
+    vector_cycles: str
+
+
+class TrainingRules(StrictModel):
+    """What a training step is made of.
+
+    ``state_factor``: bytes of weights, gradients and optimizer state per byte of weights. ``gradient_sync_factor``:
+    bytes a data-parallel synchronisation moves per byte of weights, before (d − 1) / d. ``network``: the default one.
+    """
+
+    weight_gradients: Choice
+    linear_keeps_batch: Choice
+    state_factor: Quantity
+    gradient_sync_factor: Quantity
+    optimizer: OptimizerChoice
+    network: NamedChoice
+
+
+class CostModel(StrictModel):
+    """One named set of assumptions."""
+
+    name: Annotated[str, Field(min_length=1)]
+    hardware: HardwareRules
+    training: TrainingRules
+
+
+class ElementCycles(StrictModel):
+    """Cycles of a vector lane for one element."""
+
+    value: NonNegative
+    source: Source
+
+
+class VectorCycles(StrictModel):
+    """Cycles a lane spends on one element, for every kind of vector work."""
+
+    name: str
+    cycles: dict[VectorKind, ElementCycles]
+
+    @model_validator(mode="after")
+    def _every_kind(self) -> "VectorCycles":
+        missing = [kind for kind in get_args(VectorKind) if kind not in self.cycles]
+        if missing:
+            raise ValueError(f"cycles must name every kind of vector work, but {', '.join(missing)} is missing")
+        return self
+
+
+@cache
+def cost_model(name_or_path: str | Path = "consistent") -> CostModel:
+    """The cost model of this name (``specs/cost_models``) or file.
+
+    Raises:
+        InputError: unknown name or a fault in the file.
+    """
+    return read_spec("cost_models", name_or_path, CostModel, "cost model")
+
+
+@cache
+def vector_cycles(name_or_path: str | Path = "phaze") -> VectorCycles:
+    """The table of vector cycles of this name (``specs/vector_cycles``) or file.
+
+    Raises:
+        InputError: unknown name or a fault in the file.
+    """
+    return read_spec("vector_cycles", name_or_path, VectorCycles, "vector cycle table")

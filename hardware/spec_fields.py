@@ -1,0 +1,65 @@
+"""Building blocks of every specification file: numbers that carry their source, and how a spec is found and read."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hardware.inputs import choose, read_document, validate
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PositiveInteger = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Source = Annotated[str, Field(min_length=3)]
+
+Spec = TypeVar("Spec", bound=BaseModel)
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class StrictModel(BaseModel):
+    """Frozen, and refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Quantity(StrictModel):
+    """A positive finite number and where it comes from."""
+
+    value: Positive
+    source: Source
+
+
+class Count(StrictModel):
+    """A positive whole number and where it comes from."""
+
+    value: PositiveInteger
+    source: Source
+
+
+class Choice(StrictModel):
+    """A yes/no decision of a model and where it comes from."""
+
+    value: bool
+    source: Source
+
+
+def spec_names(folder: str) -> list[str]:
+    """Names of the built-in specs of ``folder`` ("accelerators", "networks", …), sorted."""
+    files = resources.files("hardware").joinpath("specs", folder)
+    return sorted(file.name.removesuffix(".yaml") for file in files.iterdir() if file.name.endswith(".yaml"))
+
+
+def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: str) -> Spec:
+    """The built-in spec ``name_or_path`` of ``folder``, or a user's own file when it has a file suffix or a slash.
+
+    Raises:
+        InputError: no built-in spec of this name (the nearest one is offered), an unreadable file, or any fault in it.
+    """
+    text = str(name_or_path)
+    if text.endswith(_SUFFIXES) or "/" in text or isinstance(name_or_path, Path):
+        return validate(model, read_document(text), text)
+    name = choose("", what, text, spec_names(folder), f"{what} spec")
+    with resources.as_file(resources.files("hardware").joinpath("specs", folder, f"{name}.yaml")) as path:
+        return validate(model, read_document(path), f"{folder}/{name}.yaml")

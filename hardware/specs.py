@@ -1,0 +1,181 @@
+"""Accelerators by name: ``specs/accelerators/*.yaml`` or a user's own file, as one-machine :class:`Machines`."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, get_args
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hardware.area import area_model
+from hardware.cost_model import CoreBandwidth, CostModel, NamedChoice, cost_model
+from hardware.inputs import fail
+from hardware.machines import OTHER_KINDS, KernelConstants, Machines
+from hardware.operations import VectorKind
+from hardware.space import template_machines
+from hardware.spec_fields import (
+    Count,
+    NonNegative,
+    PositiveInteger,
+    Quantity,
+    Source,
+    StrictModel,
+    read_spec,
+    spec_names,
+)
+from hardware.units import bytes_from_gib
+
+KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
+"""Keys of ``kernels`` in an accelerator file."""
+
+
+class Template(StrictModel):
+    """A point of the searched template; its area and L2 sizes follow, clock and bandwidths are the cost model's."""
+
+    source: Source
+    tensor_cores: PositiveInteger
+    core_width: PositiveInteger
+    core_depth: PositiveInteger
+    vector_cores: PositiveInteger
+    global_buffer_mib: PositiveInteger
+
+
+class MachineSizes(StrictModel):
+    """Sizes of a real machine, in the terms of :class:`Machines`."""
+
+    tensor_cores: Count
+    core_width: Count
+    core_depth: Count
+    vector_cores: Count
+    vector_lanes: Count
+    tensor_l2_bytes: Count
+    vector_l2_bytes: Count
+    global_buffer_bytes: Count
+    area_mm2: Quantity
+    global_buffer_words_per_cycle: Quantity
+    element_bytes: Count
+    core_bandwidth: CoreBandwidth | None = None
+
+
+class Kernel(StrictModel):
+    """The constants of one kind of work on a real machine, as in :class:`~hardware.machines.KernelConstants`."""
+
+    launch_s: NonNegative = 0.0
+    floor_s: NonNegative = 0.0
+    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    memory_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    row_reads: PositiveInteger = 1
+    rows_per_core: Annotated[int, Field(ge=0)] = 0
+    source: Source
+
+
+class AcceleratorSpec(StrictModel):
+    """One accelerator file: either a ``template`` point or a real ``machine``."""
+
+    name: Annotated[str, Field(min_length=1)]
+    title: str
+    template: Template | None = None
+    machine: MachineSizes | None = None
+    clock_hz: Quantity
+    hbm_bytes_per_s: Quantity
+    hbm_gib: Quantity
+    network: NamedChoice
+    kernels: dict[str, Kernel] = {}
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "AcceleratorSpec":
+        if (self.template is None) == (self.machine is None):
+            raise ValueError("exactly one of template and machine must be given")
+        unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
+        if unknown:
+            raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")
+        return self
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect."""
+
+    name: str
+    title: str
+    machines: Machines
+    hbm_bytes: int
+    network: str
+
+
+def list_specs() -> list[str]:
+    """Names of the built-in accelerators."""
+    return spec_names("accelerators")
+
+
+@cache
+def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Accelerator:
+    """The accelerator of this name, or of a user's own file (a path with a suffix or a slash), under ``model``.
+
+    A ``template`` machine takes clock and bandwidths from the cost model, as every machine of the searched space does;
+    a real ``machine`` keeps its published ones.
+
+    Raises:
+        InputError: unknown name (the nearest one is offered) or any fault in the file, one line each.
+    """
+    spec = read_spec("accelerators", name_or_path, AcceleratorSpec, "accelerator")
+    chosen = model or cost_model()
+    machines = (
+        _from_template(spec.template, chosen, str(name_or_path))
+        if spec.template is not None
+        else _from_machine(spec, chosen)
+    )
+    return Accelerator(
+        name=spec.name,
+        title=spec.title,
+        machines=machines,
+        hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
+        network=spec.network.name,
+    )
+
+
+def _from_template(template: Template, model: CostModel, file: str) -> Machines:
+    """The template's machine; InputError at a size the area tables do not hold."""
+    area = area_model()
+    allowed = {
+        "tensor_cores": area.tensor_cores.values,
+        "core_width": area.core_sides.values,
+        "core_depth": area.core_sides.values,
+        "vector_cores": area.vector_cores.values,
+        "global_buffer_mib": list(area.global_buffer_um2.values),
+    }
+    for key, values in allowed.items():
+        if getattr(template, key) not in values:
+            known = ", ".join(map(str, sorted(values)))
+            raise fail(file, f"template.{key}", getattr(template, key), f"must be a size of the template: {known}")
+    sizes = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_mib")
+    return template_machines(*(np.array([getattr(template, key)]) for key in sizes), model=model, area=area)
+
+
+def _from_machine(spec: AcceleratorSpec, model: CostModel) -> Machines:
+    sizes = spec.machine
+    assert sizes is not None
+    rules = model.hardware
+    if sizes.core_bandwidth is not None:
+        rules = rules.model_copy(update={"core_bandwidth": sizes.core_bandwidth})
+    return Machines(
+        tensor_cores=np.array([sizes.tensor_cores.value]),
+        core_width=np.array([sizes.core_width.value]),
+        core_depth=np.array([sizes.core_depth.value]),
+        vector_cores=np.array([sizes.vector_cores.value]),
+        vector_lanes=np.array([sizes.vector_lanes.value]),
+        tensor_l2_bytes=np.array([sizes.tensor_l2_bytes.value]),
+        vector_l2_bytes=np.array([sizes.vector_l2_bytes.value]),
+        global_buffer_bytes=np.array([sizes.global_buffer_bytes.value]),
+        area_mm2=np.array([sizes.area_mm2.value]),
+        clock_hz=spec.clock_hz.value,
+        hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
+        global_buffer_words_per_cycle=sizes.global_buffer_words_per_cycle.value,
+        element_bytes=sizes.element_bytes.value,
+        rules=rules,
+        kernels=MappingProxyType(
+            {kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()}
+        ),
+    )

@@ -1,0 +1,45 @@
+import os
+
+import pytest
+
+from dse.executor import InProcessExecutor
+
+
+class Square:
+    """Squares; refuses 13."""
+
+    def __call__(self, item):
+        if item == 13:
+            raise ValueError("13 is refused")
+        return item * item
+
+
+class DieOnce:
+    """Kills its worker process the first time it sees item 3."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __call__(self, item):
+        if item == 3 and not os.path.exists(self.marker):
+            open(self.marker, "w").close()
+            os._exit(1)
+        return -item
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 37])
+def test_results_come_in_order(ray_executor, count):
+    function = Square()
+    items = range(20, 20 + count)
+    assert list(ray_executor.map(function, items)) == list(InProcessExecutor().map(function, items))
+
+
+def test_an_exception_of_the_function_reaches_the_caller(ray_executor):
+    with pytest.raises(ValueError, match="13 is refused"):
+        list(ray_executor.map(Square(), range(20)))
+
+
+def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):
+    function = DieOnce(str(tmp_path / "died"))
+    assert list(ray_executor.map(function, range(10))) == [-item for item in range(10)]
+    assert (tmp_path / "died").exists()

@@ -1,0 +1,118 @@
+"""The pruned search against plain enumeration, on a space small enough to enumerate."""
+
+import dataclasses
+
+import pytest
+
+from dse.codesign.answer import solve
+from dse.codesign.evaluator import Evaluator
+from dse.codesign.exhaustive import search
+from dse.codesign.options import CodesignOptions
+from dse.executor import InProcessExecutor
+from hardware.space import architecture_space
+
+
+def small_problem(model_file, **changes):
+    """A small model on few accelerators of a few square millimetres."""
+    options = {
+        "accelerators": 16,
+        "global_batch": 32,
+        "microbatch": "1,2",
+        "hbm_gb": "0.05,0.2,1",
+        "area_budget": "4.2",
+    }
+    return CodesignOptions(str(model_file), **(options | changes)).problem()
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.yaml"
+    path.write_text(TINY_MODEL)
+    return path
+
+
+def enumerate_all(problem):
+    """The best throughput and its smallest architecture for each HBM size, by evaluating every architecture."""
+    machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
+    evaluator = Evaluator(problem, machines)
+    evaluations = [evaluator.evaluate(index) for index in range(len(machines))]
+    best = []
+    for row in range(len(problem.hbm_bytes)):
+        values = [
+            evaluation.plans[row].throughput_per_s(problem.global_batch) if evaluation.plans[row] else 0.0
+            for evaluation in evaluations
+        ]
+        best.append(max(values))
+    return machines, evaluations, best
+
+
+@pytest.mark.parametrize("cost_model", ["consistent", "phaze-2024"])
+@pytest.mark.parametrize("tensor_parallel", ["1", "1,2"])
+def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_parallel):
+    problem = small_problem(model_file, cost_model=cost_model, tensor_parallel=tensor_parallel)
+    machines, evaluations, best = enumerate_all(problem)
+    outcome = search(problem, machines, InProcessExecutor(), {})
+    chosen = next(row for row in range(len(best)) if best[row] > 0 and best[row] >= 0.99 * max(best))
+    assert outcome.plan.throughput_per_s(problem.global_batch) == pytest.approx(best[chosen], rel=1e-12)
+    assert outcome.plan.hbm_bytes == problem.hbm_bytes[chosen]
+    assert outcome.bound_per_s == pytest.approx(best[chosen], rel=1e-9)
+    assert outcome.evaluations < len(machines)
+    for index, evaluation in enumerate(evaluations):
+        plan = evaluation.plans[chosen]
+        value = plan.throughput_per_s(problem.global_batch) if plan else 0.0
+        assert value <= outcome.upper_per_s[index] * (1 + 1e-12)
+
+
+def test_the_answer_passes_the_checker_and_is_the_same_for_any_number_of_workers(model_file, ray_executor):
+    problem = small_problem(model_file)
+    alone, _ = solve(problem, InProcessExecutor())
+    spread, _ = solve(problem, _Borrowed(ray_executor))
+    assert alone.status == "optimal"
+    drop = {"seconds"}
+    assert alone.model_dump(exclude=drop) == spread.model_dump(exclude=drop)
+
+
+class _Borrowed:
+    """The session's executor, without closing it at the end of the run."""
+
+    def __init__(self, executor):
+        self._executor = executor
+        self.workers = executor.workers
+        self.map = executor.map
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_finished_evaluations_are_not_repeated(model_file):
+    problem = small_problem(model_file)
+    machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
+    store = {}
+    first = search(problem, machines, InProcessExecutor(), store)
+    kept = dict(store)
+    assert len(kept) == first.evaluations
+
+    class Refuse(dict):
+        def __setitem__(self, key, value):
+            raise AssertionError(f"architecture {key} was evaluated again")
+
+    again = search(problem, machines, InProcessExecutor(), Refuse(kept))
+    assert dataclasses.asdict(again) == dataclasses.asdict(first)
+
+
+def test_a_model_that_fits_nowhere_is_proven_infeasible(model_file):
+    problem = small_problem(model_file, hbm_gb="0.001")
+    result, _ = solve(problem)
+    assert result.status == "infeasible"
+    assert result.exit_code == 1
+    assert result.infeasibility["excess_bytes"] > 0
+    assert "GB" in result.infeasibility["explanation"]
+
+
+def test_the_time_limit_ends_the_search_without_a_proof(model_file):
+    result, _ = solve(small_problem(model_file), deadline_s=0.0)
+    assert result.status in ("unknown", "feasible")
+    assert result.exit_code in (0, 3)

@@ -1,0 +1,78 @@
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field
+
+from hardware.inputs import InputError, choose, parse_document, read_document, shown, validate
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    size_bytes: int = Field(gt=0)
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    kind: Literal["tensor", "vector"]
+    parts: list[Inner] = []
+    named: dict[str, Inner] = {}
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({}, "f: kind: the key is missing"),
+        ({"kind": "tensr"}, "did you mean tensor?"),
+        ({"kind": "tensor", "parst": []}, "f: parst: unknown key; known: kind, named, parts (did you mean parts?)"),
+        ({"kind": "tensor", "parts": [{"size_bytes": 0}]}, "f: parts.0.size_bytes: 0: input should be greater than 0"),
+        ({"kind": "tensor", "parts": [{"size_byte": 1}]}, "(did you mean size_bytes?)"),
+        ({"kind": "tensor", "named": {"a": {"x": 1}}}, "f: named.a.size_bytes: the key is missing"),
+        ([1], "f: [1]: the document must be an object of keys and values"),
+    ],
+)
+def test_faults_name_file_key_value_and_rule(document, line):
+    with pytest.raises(InputError) as caught:
+        validate(Outer, document, "f")
+    assert any(line in str(fault) for fault in caught.value.faults), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", "{", "line 1, column 2"),
+        ("a.json", '{"a": 1, "a": 2}', "a: the key stands twice"),
+        ("a.json", '{"a": NaN}', "NaN: is not a JSON number"),
+        ("a.json", "", "not well-formed JSON"),
+        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.yaml", "a: [1", "not well-formed YAML"),
+        ("a.yaml", "a: 1\na: 2", "the key a stands twice"),
+        ("a.yaml", "a: !!python/object:os.system x", "not well-formed YAML"),
+    ],
+)
+def test_malformed_text_is_one_line(name, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        parse_document(text, name)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        read_document(tmp_path / "none.json")
+    with pytest.raises(InputError, match="directory"):
+        read_document(tmp_path)
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_document(tmp_path / "binary.json")
+
+
+def test_nearest_name_is_offered():
+    with pytest.raises(InputError, match=r"did you mean bert-large\?"):
+        choose("dse", "model", "bert_large", ["bert-large", "gpt3-175b"], "model")
+
+
+@given(st.text())
+def test_shown_values_stay_on_one_short_line(text):
+    assert len(shown(text)) <= 60
+    assert "\n" not in shown(text)

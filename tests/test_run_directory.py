@@ -1,0 +1,55 @@
+import pytest
+import yaml
+
+from dse.result import Objective, ProblemReference, Result
+from dse.run_directory import RunDirectory
+from hardware.inputs import InputError
+
+
+def result(status="optimal"):
+    return Result(
+        command="place",
+        problem=ProblemReference(name="p", digest="sha256:0"),
+        status=status,
+        objective=Objective(name="batch_s", value=1.0, unit="s", sense="min"),
+        bound=1.0,
+        gap=0.0,
+        method="m",
+    )
+
+
+def test_a_finished_run_is_returned(tmp_path):
+    path = tmp_path / "deep" / "run"
+    RunDirectory(path, "place", {"layers": "a.json"}, resume=False).write_result(result())
+    again = RunDirectory(path, "place", {"layers": "a.json"}, resume=True)
+    assert again.finished() == result()
+    assert yaml.safe_load((path / "run.yaml").read_text())["arguments"] == {"layers": "a.json"}
+
+
+@pytest.mark.parametrize("status", ["feasible", "interrupted", "unknown"])
+def test_an_unfinished_run_goes_on(tmp_path, status):
+    RunDirectory(tmp_path / "r", "place", {}, resume=False).write_result(result(status))
+    assert RunDirectory(tmp_path / "r", "place", {}, resume=True).finished() is None
+
+
+def test_other_arguments_are_refused_with_the_key(tmp_path):
+    RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 0}, resume=False)
+    with pytest.raises(InputError, match=r"arguments\.seed"):
+        RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 1}, resume=True)
+    with pytest.raises(InputError, match="command"):
+        RunDirectory(tmp_path / "r", "wafer", {"layers": "a.json", "seed": 0}, resume=True)
+
+
+def test_a_begun_run_needs_resume(tmp_path):
+    RunDirectory(tmp_path / "r", "place", {}, resume=False)
+    with pytest.raises(InputError, match="--resume"):
+        RunDirectory(tmp_path / "r", "place", {}, resume=False)
+
+
+def test_foreign_files_are_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        RunDirectory(tmp_path, "place", {}, resume=False)
+    with pytest.raises(InputError, match="must be a directory"):
+        RunDirectory(tmp_path / "notes.txt", "place", {}, resume=False)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
