@@ -5,7 +5,8 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,6 @@ class RunDirectory:
         content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}
         self.write_text(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
-    def journal(self) -> Journal:
-        """The journal of this run, open and locked."""
-        return Journal(self.path / JOURNAL_FILE)
-
     def finished(self) -> Result | None:
         """The result of a run that ended with an answer; None when it is still to be found."""
         path = self.path / RESULT_FILE
@@ -85,6 +82,16 @@ class RunDirectory:
     def write_text(self, name: str, text: str) -> Path:
         """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all."""
         return write_text(self.path / name, text)
+
+
+@contextmanager
+def journal_of(directory: RunDirectory | None) -> Iterator[Journal | None]:
+    """The journal of a run, open and locked; None where nothing is kept."""
+    if directory is None:
+        yield None
+        return
+    with Journal(directory.path / JOURNAL_FILE) as journal:
+        yield journal
 
 
 def write_text(target: Path, text: str) -> Path:

@@ -6,21 +6,60 @@ per shape; the objective is the mean squared *relative* error, so that microseco
 """
 
 import csv
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hardware.inputs import fail
+from hardware.estimator import estimate
+from hardware.inputs import choose, fail
+from hardware.machines import KernelConstants, Machines
 from hardware.network import Network, used_channels
+from hardware.operations import Gemm, Vector, VectorKind
 
 Row = TypeVar("Row")
+Floats = NDArray[np.float64]
 
 _NETWORK_ROUNDS = 400
-"""Rounds of the network fit; each halves the distance (in the logarithm) to a fixed point."""
+"""Rounds of the network fit; each goes half the way (in the logarithm) to the next least-squares solution."""
+
+_FIRST_STEP = 0.1
+_LAST_STEP = 1e-4
+"""Relative steps of the coordinate search over kernel constants: halved from the first down to the last."""
+
+_GRID_EFFICIENCIES = (0.95, 0.8, 0.65, 0.5, 0.35, 0.2)
+_STARTS = 12
+"""The coarse grid of rates, and how many of its best points the search starts from."""
+
+KERNEL_NAMES: Mapping[str, VectorKind] = MappingProxyType(
+    {"softmax": "softmax", "layernorm": "layer_norm", "gelu": "gelu"}
+)
+"""Vector kernels as the measured tables name them."""
+
+FITTED_CONSTANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "gemm": ("launch_s", "efficiency", "memory_efficiency", "buffer_efficiency"),
+        "softmax": ("launch_s", "efficiency"),
+        "layer_norm": ("launch_s", "floor_s", "memory_efficiency"),
+        "gelu": ("launch_s", "floor_s", "memory_efficiency"),
+    }
+)
+"""What is fitted for each kind of work: the rates that bound it in the measured range, and its fixed times."""
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """One measured kernel on all cores of an accelerator, its launch included."""
+
+    kind: str
+    operation: Gemm | Vector
+    measured_s: float
 
 
 @dataclass(frozen=True)
@@ -60,11 +99,103 @@ def read_all_reduces(path: str | Path) -> list[MeasuredAllReduce]:
     """
     return [
         MeasuredAllReduce(
-            size_bytes=round(_number(path, line, row, "bytes")),
+            size_bytes=_count(path, line, row, "bytes"),
             measured_s=_number(path, line, row, "measured_s"),
         )
         for line, row in _csv_rows(path, ("bytes", "measured_s"))
     ]
+
+
+def read_kernels(path: str | Path) -> list[MeasuredKernel]:
+    """The rows of a CSV file with columns ``op, m, n, k, measured_s``.
+
+    ``gemm`` is m × n × k; ``softmax`` and ``layernorm`` have m rows of n elements; ``gelu`` has m · n elements.
+
+    Raises:
+        InputError: the file or one of its numbers cannot be read, or an unknown op.
+    """
+    return [_kernel(path, line, row) for line, row in _csv_rows(path, ("op", "m", "n", "k", "measured_s"))]
+
+
+def predict_s(machines: Machines, rows: Sequence[MeasuredKernel]) -> list[float]:
+    """Estimated seconds of the rows' operations on all cores of the first of ``machines``."""
+    return [float(time) for time in estimate([row.operation for row in rows], machines.one(0), None).all_cores_s[:, 0]]
+
+
+def fit_kernels(machines: Machines, rows: Sequence[MeasuredKernel]) -> Machines:
+    """``machines`` (one machine) with the :data:`FITTED_CONSTANTS` of the kinds in ``rows`` fitted to them.
+
+    What is not fitted stays as it is.
+
+    Raises:
+        ValueError: a kind that has no constants to fit, or no rows.
+    """
+    kinds = list(dict.fromkeys(row.kind for row in rows))
+    unknown = sorted(set(kinds) - set(FITTED_CONSTANTS))
+    if unknown or not kinds:
+        raise ValueError(f"rows must be of kinds {', '.join(FITTED_CONSTANTS)}, but got {unknown or 'no rows'}")
+    for kind in kinds:
+        machines = _fit_kind(machines, kind, [row for row in rows if row.kind == kind])
+    return machines
+
+
+def with_constants(machines: Machines, kind: str, constants: KernelConstants) -> Machines:
+    """``machines`` with other constants for one kind of work."""
+    return replace(machines, kernels=MappingProxyType({**machines.kernels, kind: constants}))
+
+
+def _fit_kind(machines: Machines, kind: str, rows: Sequence[MeasuredKernel]) -> Machines:
+    names = FITTED_CONSTANTS[kind]
+    measured_s = np.array([row.measured_s for row in rows])
+    times = {"launch_s": (0.9 * float(measured_s.min()),), "floor_s": (float(measured_s.min()),)}
+    choices = [times.get(name, _GRID_EFFICIENCIES) for name in names]
+    upper = [math.inf if name in times else 1.0 for name in names]
+
+    def candidate(values: Sequence[float]) -> Machines:
+        constants = _with_fields(machines.kernel(kind), dict(zip(names, values, strict=True)))
+        return with_constants(machines, kind, constants)
+
+    def loss(values: Sequence[float]) -> float:
+        predicted_s = np.array(predict_s(candidate(values), rows))
+        return float(np.mean((predicted_s / measured_s - 1) ** 2))
+
+    # a rate that does not bind changes nothing, and tiles jump: search from the best points of a coarse grid
+    starts = sorted(itertools.product(*choices), key=loss)[:_STARTS]
+    return candidate(min((coordinate_search(loss, start, upper) for start in starts), key=loss))
+
+
+def _with_fields(constants: KernelConstants, values: Mapping[str, float]) -> KernelConstants:
+    return KernelConstants(
+        launch_s=values.get("launch_s", constants.launch_s),
+        floor_s=values.get("floor_s", constants.floor_s),
+        efficiency=values.get("efficiency", constants.efficiency),
+        memory_efficiency=values.get("memory_efficiency", constants.memory_efficiency),
+        buffer_efficiency=values.get("buffer_efficiency", constants.buffer_efficiency),
+        row_reads=constants.row_reads,
+        rows_per_core=constants.rows_per_core,
+    )
+
+
+def coordinate_search(
+    loss: Callable[[Sequence[float]], float], start: Sequence[float], upper: Sequence[float]
+) -> list[float]:
+    """Positive values near ``start`` and at most ``upper`` that locally minimise ``loss``.
+
+    Each value in turn is multiplied and divided by 1 + step, as long as that helps; then the step is halved.
+    """
+    values, step = list(start), _FIRST_STEP
+    best = loss(values)
+    while step > _LAST_STEP:
+        improved = False
+        for index, limit in enumerate(upper):
+            for factor in (1 + step, 1 / (1 + step)):
+                trial = [*values[:index], min(limit, values[index] * factor), *values[index + 1 :]]
+                trial_loss = loss(trial)
+                if trial_loss < best:
+                    values, best, improved = trial, trial_loss, True
+        if not improved:
+            step /= 2
+    return values
 
 
 def fit_network(network: Network, rows: Sequence[MeasuredAllReduce], participants: int) -> Network:
@@ -97,7 +228,7 @@ def fit_network(network: Network, rows: Sequence[MeasuredAllReduce], participant
     return fitted
 
 
-def _positive_least_squares(terms: np.ndarray, measured_s: np.ndarray) -> tuple[float, ...]:
+def _positive_least_squares(terms: Floats, measured_s: Floats) -> tuple[float, ...]:
     """Coefficients that minimise the squared relative error, kept above a trillionth of the largest term's scale."""
     weighted = terms / measured_s[:, None]
     scale = np.abs(weighted).max(axis=0)
@@ -106,15 +237,32 @@ def _positive_least_squares(terms: np.ndarray, measured_s: np.ndarray) -> tuple[
 
 
 def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """Line numbers and rows of a CSV file with at least these columns; InputError where it is not one."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
                 raise fail(path, missing[0], "", f"the column is missing; needed: {', '.join(columns)}")
-            return [(reader.line_num, row) for row in reader]
+            rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise fail(path, "", "", f"is no CSV text: {error}") from error
+    if not rows:
+        raise fail(path, "", "", "must hold at least one row")
+    return rows
+
+
+def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
+    name = choose(str(path), f"line {line}.op", row["op"] or "", ("gemm", *KERNEL_NAMES), "measured kernel")
+    measured_s = _number(path, line, row, "measured_s")
+    m, n = _count(path, line, row, "m"), _count(path, line, row, "n")
+    if name == "gemm":
+        return MeasuredKernel("gemm", Gemm(m, n, _count(path, line, row, "k")), measured_s)
+    kind = KERNEL_NAMES[name]
+    length = 1 if kind == "gelu" else n
+    return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s)
 
 
 def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:
@@ -126,3 +274,10 @@ def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> fl
     if not (math.isfinite(value) and value > 0):
         raise fail(path, f"line {line}.{column}", text, "must be a positive number")
     return value
+
+
+def _count(path: str | Path, line: int, row: dict[str, str], column: str) -> int:
+    value = _number(path, line, row, column)
+    if value != round(value):
+        raise fail(path, f"line {line}.{column}", row[column], "must be a whole number")
+    return round(value)

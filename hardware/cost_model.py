@@ -36,8 +36,9 @@ class CoreBandwidth(StrictModel):
 class BandwidthShare(StrictModel):
     """What of the shared bandwidths (HBM, global buffer) an operation gets that runs on a single core.
 
-    ``whole``: all of it, as if nothing else ran. ``equal``: one part in as many as there are cores of its kind, so
-    that any set of operations that run side by side never needs more bandwidth than there is.
+    ``whole``: all of it, as if nothing else ran. ``equal``: one half is for the tensor and one for the vector cores,
+    each in as many equal parts as there are cores of the kind, and an operation gets the part of its core (a fused one
+    those of both its cores). Then operations that run side by side never need more bandwidth than there is.
     """
 
     rule: Literal["whole", "equal"]

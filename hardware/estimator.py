@@ -6,17 +6,18 @@ by a sustained efficiency per kind of work (``Machines.kernels``); those of temp
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.gemm import TensorTimes, tensor_times
+from hardware.block_waves import wave_times
+from hardware.gemm import TensorTimes, TensorWork, tensor_times
 from hardware.kernels import kernel_batch
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.operations import Collective, Convolution, Fused, Gemm, Operation, Transfer, Vector
-from hardware.vector import hbm_s, lanes_s, memory_s, vector_batch
+from hardware.vector import lanes_s, memory_s, vector_batch
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -60,23 +61,23 @@ def estimate(operations: Sequence[Operation], machines: Machines, network: Netwo
 
 def _tensor(operations: Sequence[Gemm | Convolution], machines: Machines, _network: Network | None) -> Pair:
     constants = kernel_batch([_tensor_kind(operation) for operation in operations], machines)
+    work = [TensorWork(operation) for operation in operations]
     results = []
-    for all_cores, share in _modes(machines, machines.tensor_cores):
-        times = tensor_times(operations, machines, all_cores)
-        moving_s = hbm_s(times.read_words, times.write_words, machines) / share
-        results.append(constants.call_s(times.on_chip_s, moving_s))
+    for mode in _modes(machines, 0.5 / machines.tensor_cores):
+        times = _tensor_times(work, machines, mode)
+        results.append(constants.call_s(times.on_chip_s, times.hbm_s))
     return results[0], results[1]
 
 
-def _vector(operations: Sequence[Vector], machines: Machines, _network: Network | None) -> Pair:
+def _vector(operations: Sequence[Vector], every: Machines, _network: Network | None) -> Pair:
+    machines, kind = every.distinct("vector_cores", "vector_lanes", "vector_l2_bytes", "global_buffer_bytes")
     constants = kernel_batch([operation.kind for operation in operations], machines)
     batch = vector_batch(operations, machines)
     moving_s = memory_s(batch, constants, machines)
     results = []
-    for all_cores, share in _modes(machines, machines.vector_cores):
-        cores = machines.vector_cores if all_cores else np.ones_like(machines.vector_cores)
-        working_s = lanes_s(batch, machines.vector_lanes, cores, machines)
-        results.append(constants.call_s(working_s, moving_s / share))
+    for mode in _modes(machines, 0.5 / machines.vector_cores):
+        working_s = lanes_s(batch, machines.vector_lanes, mode.vector_cores, machines)
+        results.append(constants.call_s(working_s, moving_s / mode.bandwidth_share)[:, kind])
     return results[0], results[1]
 
 
@@ -85,52 +86,53 @@ def _fused(operations: Sequence[Fused], machines: Machines, network: Network | N
     if machines.rules.fused_vector_work_is_free.value:
         return _tensor(tensor, machines, network)
     constants = kernel_batch([_tensor_kind(operation) for operation in tensor], machines)
+    work = [_fused_work(operation) for operation in operations]
     results = []
-    for all_cores, share in _modes(machines, machines.pairs):
-        times = tensor_times(tensor, machines, all_cores)
-        working_s = _epilogues_s(operations, machines, all_cores)
-        tiles = _output_tiles(operations, machines, all_cores)
+    for mode in _modes(machines, 0.5 / machines.tensor_cores + 0.5 / machines.vector_cores):
+        times = _tensor_times(work, machines, mode)
+        working_s = _epilogues_s(operations, machines, mode.vector_cores)
+        tiles = _output_tiles(operations, machines, mode.tensor_cores)
         longer_s = np.maximum(times.on_chip_s, working_s)
         pipelined_s = longer_s + np.minimum(times.on_chip_s, working_s) / tiles
-        reads, writes = _fused_traffic(operations, times)
-        results.append(constants.call_s(pipelined_s, hbm_s(reads, writes, machines) / share))
+        results.append(constants.call_s(pipelined_s, times.hbm_s))
     return results[0], results[1]
 
 
-def _epilogues_s(operations: Sequence[Fused], machines: Machines, all_cores: bool) -> Floats:
-    """Seconds the vector lanes work on each operation's epilogue, [O, A]."""
-    cores = machines.vector_cores if all_cores else np.ones_like(machines.vector_cores)
+def _fused_work(operation: Fused) -> TensorWork:
+    """The product with its output kept on chip, plus what the epilogue reads beside the chain and writes at its end."""
+    chain = operation.epilogue
+    if not chain:
+        return TensorWork(operation.tensor)
+    beside_read = sum(max(0, part.read_elements - part.elements) for part in chain)
+    beside_written = sum(max(0, part.write_elements - part.elements) for part in chain[:-1])
+    return TensorWork(
+        operation.tensor,
+        extra_read_words=beside_read,
+        extra_write_words=beside_written + chain[-1].write_elements - operation.tensor.output_elements,
+    )
+
+
+def _epilogues_s(operations: Sequence[Fused], every: Machines, cores: Integers) -> Floats:
+    """Seconds the lanes of ``cores`` [A] vector cores work on each operation's epilogue, [O, A]."""
+    machines, kind = replace(every, vector_cores=cores).distinct("vector_cores", "vector_lanes")
     parts = [part for operation in operations for part in operation.epilogue]
     owner = [index for index, operation in enumerate(operations) for _ in operation.epilogue]
     working_s = np.zeros((len(operations), len(machines)))
     if parts:
-        np.add.at(working_s, owner, lanes_s(vector_batch(parts, machines), machines.vector_lanes, cores, machines))
-    return working_s
+        lanes, busy = machines.vector_lanes, machines.vector_cores
+        np.add.at(working_s, owner, lanes_s(vector_batch(parts, machines), lanes, busy, machines))
+    return working_s[:, kind]
 
 
-def _output_tiles(operations: Sequence[Fused], machines: Machines, all_cores: bool) -> Floats:
+def _output_tiles(operations: Sequence[Fused], machines: Machines, cores: Integers) -> Floats:
     """Output tiles that pass from tensor to vector cores one after the other, at least 1, [O, A].
 
     A tile is one array's worth of outputs, or a width of whole rows where the epilogue reduces along rows.
     """
-    cores = machines.tensor_cores if all_cores else np.ones_like(machines.tensor_cores)
     outputs = np.array([operation.tensor.output_elements for operation in operations], dtype=np.float64)[:, None]
     row = np.array([max((part.row for part in op.epilogue), default=1) for op in operations], dtype=np.int64)[:, None]
     tile = machines.core_width * np.maximum(machines.core_depth, row)
-    return np.maximum(1.0, np.floor(outputs / (tile * cores)))
-
-
-def _fused_traffic(operations: Sequence[Fused], times: TensorTimes) -> tuple[Floats, Floats]:
-    """HBM words read and written: the product's, less its output, plus what the epilogue moves beside the chain."""
-    extra_reads = np.zeros((len(operations), 1))
-    extra_writes = np.zeros((len(operations), 1))
-    for index, operation in enumerate(operations):
-        chain = operation.epilogue
-        if chain:
-            extra_reads[index] = sum(max(0, part.read_elements - part.elements) for part in chain)
-            beside = sum(max(0, part.write_elements - part.elements) for part in chain[:-1])
-            extra_writes[index] = beside + chain[-1].write_elements - operation.tensor.output_elements
-    return times.read_words + extra_reads, np.maximum(0.0, times.write_words + extra_writes)
+    return np.asarray(np.maximum(1.0, np.floor(outputs / (tile * cores))), dtype=np.float64)
 
 
 def _collective(operations: Sequence[Collective], machines: Machines, network: Network | None) -> Pair:
@@ -138,12 +140,12 @@ def _collective(operations: Sequence[Collective], machines: Machines, network: N
     width = machines.element_bytes
     factor = machines.rules.network_time_factor.value
     network_s = [link.collective_s(op.kind, op.elements * width, op.participants) * factor for op in operations]
-    shares = [
-        0 if op.kind == "all_gather" else op.elements * (op.participants - 1) // op.participants for op in operations
-    ]
+    moving_s = np.repeat(np.array(network_s)[:, None], len(machines), axis=1)
+    shares = [op.elements * (op.participants - 1) // op.participants for op in operations]
+    reduces = [op.kind != "all_gather" and not link.additions_included for op in operations]
+    adds = np.array(reduces) & (np.array(shares) > 0)
     additions = [Vector("add", share, 2 * share, share) for share in shares]
-    single_s, all_cores_s = _vector(additions, machines, network)
-    moving_s = np.array(network_s)[:, None]
+    single_s, all_cores_s = (np.where(adds[:, None], adding_s, 0.0) for adding_s in _vector(additions, machines, None))
     return moving_s + single_s, moving_s + all_cores_s
 
 
@@ -161,11 +163,29 @@ def _required(network: Network | None) -> Network:
     return network
 
 
-def _modes(machines: Machines, cores: Integers) -> tuple[tuple[bool, Floats], tuple[bool, Floats]]:
-    """(all cores?, share of the shared bandwidths [A]) of the two ways to run an operation."""
+@dataclass(frozen=True)
+class _Mode:
+    """Cores an operation runs on, and its share of the shared bandwidths, each [A]."""
+
+    tensor_cores: Integers
+    vector_cores: Integers
+    bandwidth_share: Floats
+
+
+def _modes(machines: Machines, part: Floats) -> tuple[_Mode, _Mode]:
+    """On a single core, which has ``part`` [A] of the bandwidth where that is shared equally, and on all cores."""
+    ones = np.ones_like(machines.tensor_cores)
     whole = np.ones(len(machines))
     equal = machines.rules.single_core_share_of_bandwidth.rule == "equal"
-    return (False, 1.0 / cores if equal else whole), (True, whole)
+    return (
+        _Mode(ones, ones, part if equal else whole),
+        _Mode(machines.tensor_cores, machines.vector_cores, whole),
+    )
+
+
+def _tensor_times(work: Sequence[TensorWork], machines: Machines, mode: _Mode) -> TensorTimes:
+    price = wave_times if machines.block_tiles else tensor_times
+    return price(work, machines, mode.tensor_cores, mode.bandwidth_share)
 
 
 def _tensor_kind(operation: Gemm | Convolution) -> str:

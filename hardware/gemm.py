@@ -1,11 +1,18 @@
-"""Time of matrix products on tensor cores."""
+"""Matrix products and convolutions on tensor cores: the best mapping of each on each distinct tensor configuration.
+
+The model of one mapping is in :mod:`hardware.core_mapping`. A convolution is its implicit GEMM whose input is read from
+HBM once rather than once per tap.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
+from hardware.buffer_tiles import bus_words, least_bus_words, tile_position
+from hardware.core_mapping import Best, Cores, Product, register_blocks, search
 from hardware.machines import Machines
 from hardware.operations import Convolution, Gemm
 
@@ -15,33 +22,172 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TensorTimes:
-    """Ideal times of tensor work on one core or all, shape [O, A].
+    """Ideal times of tensor work, shape [O, A].
 
-    ``on_chip_s``: the larger of computing and on-chip traffic. ``read_words`` and ``write_words``: HBM traffic.
+    ``on_chip_s``: the largest of computing, core traffic and global-buffer traffic. ``hbm_s``: HBM traffic over its
+    bandwidth. The two overlap.
     """
 
     on_chip_s: Floats
-    read_words: Floats
-    write_words: Floats
+    hbm_s: Floats
 
 
-def tensor_times(operations: Sequence[Gemm | Convolution], machines: Machines, all_cores: bool) -> TensorTimes:
-    """Prices ``operations`` on one core of each machine, or on all of them."""
-    shape = (len(operations), len(machines))
-    cores = machines.tensor_cores if all_cores else np.ones_like(machines.tensor_cores)
-    gemms = [op.gemm if isinstance(op, Convolution) else op for op in operations]
-    m, n, k, b = (
-        np.array([getattr(g, key) for g in gemms], dtype=np.int64)[:, None] for key in ("m", "n", "k", "batch")
+@dataclass(frozen=True)
+class TensorWork:
+    """A product and what it moves from and to HBM beside one pass over its three operands.
+
+    ``extra_read_words`` and ``extra_write_words`` may be negative (a result that stays on chip is not written).
+    """
+
+    operation: Gemm | Convolution
+    extra_read_words: float = 0.0
+    extra_write_words: float = 0.0
+
+
+@dataclass(frozen=True)
+class TensorConfigurations:
+    """Distinct tensor configurations, grouped by what cores see; only the global buffer differs inside a group.
+
+    Columns of ``cores`` [C, 8]: cores, longer side, shorter side, usable L2 words, core words per cycle, global-buffer
+    words per cycle, HBM words per cycle, usable global-buffer words. (Either side may take either dimension of a
+    product, so a core and the same core turned are one configuration.) ``group_starts`` [groups + 1] are row numbers,
+    ``row_of`` [A] the row of each machine.
+    """
+
+    cores: Floats
+    group_starts: Integers
+    row_of: Integers
+
+
+def tensor_times(
+    work: Sequence[TensorWork], machines: Machines, cores: Integers, bandwidth_share: Floats
+) -> TensorTimes:
+    """The best mapping of each work on ``cores`` [A] cores of each machine.
+
+    ``bandwidth_share`` [A] is the part of the shared bandwidths (HBM, global buffer) that these cores get.
+    """
+    rules = machines.rules
+    configurations = tensor_configurations(machines, cores, bandwidth_share)
+    on_chip_cycles, hbm_cycles = _search_all(
+        *_problem_arrays(work),
+        configurations.cores,
+        configurations.group_starts,
+        register_blocks(rules.register_words.value),
+        rules.core_bandwidth.rule == "chip",
+        rules.hbm_shares_reads_and_writes.value,
     )
-    w, d = machines.core_width[None, :], machines.core_depth[None, :]
+    on_chip_s = on_chip_cycles / machines.clock_hz
+    return TensorTimes(on_chip_s[:, configurations.row_of], (hbm_cycles / machines.clock_hz)[:, configurations.row_of])
 
-    def up(x: Integers, y: Integers) -> Integers:
-        return -(-x // y)
 
-    passes = np.minimum(up(k, d) * up(n, w) * m, np.minimum(up(k, d) * up(m, w) * n, up(m, d) * up(n, w) * k))
-    cycles = np.maximum(
-        up(b * passes, cores[None, :]), b * m * n * k / (cores * machines.core_width * machines.core_depth)
+def tensor_configurations(machines: Machines, cores: Integers, bandwidth_share: Floats) -> TensorConfigurations:
+    """What tensor work sees of ``machines``, each distinct combination once."""
+    rules = machines.rules
+    usable = rules.usable_buffer_fraction.value / machines.element_bytes
+    rate = rules.core_bandwidth.words_per_cycle
+    sides = machines.core_width + machines.core_depth
+    hbm_words_per_cycle = machines.hbm_bytes_per_s / machines.element_bytes / machines.clock_hz
+    columns = np.stack(
+        [
+            cores.astype(np.float64),
+            np.maximum(machines.core_width, machines.core_depth).astype(np.float64),
+            np.minimum(machines.core_width, machines.core_depth).astype(np.float64),
+            np.floor(machines.tensor_l2_bytes * usable),
+            rate * sides if rules.core_bandwidth.rule == "edges" else np.full(len(machines), rate),
+            machines.global_buffer_words_per_cycle * bandwidth_share,
+            hbm_words_per_cycle * bandwidth_share,
+            np.floor(machines.global_buffer_bytes * usable),
+        ]
     )
-    reads = np.array([op.input_elements for op in operations], dtype=np.float64)[:, None]
-    writes = np.array([op.output_elements for op in operations], dtype=np.float64)[:, None]
-    return TensorTimes(cycles / machines.clock_hz, np.broadcast_to(reads, shape), np.broadcast_to(writes, shape))
+    order = np.lexsort(columns[::-1])
+    ordered = columns[:, order]
+    changed = np.ones(ordered.shape, dtype=np.bool_)
+    changed[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = changed.any(axis=0)
+    row_of = np.empty(len(machines), dtype=np.int64)
+    row_of[order] = np.cumsum(first) - 1
+    group_first = np.any(changed[:-1], axis=0)[first]
+    starts = np.append(np.flatnonzero(group_first), group_first.size)
+    return TensorConfigurations(np.ascontiguousarray(ordered[:, first].T), starts.astype(np.int64), row_of)
+
+
+def _problem_arrays(work: Sequence[TensorWork]) -> tuple[Integers, Floats, Floats]:
+    """Sizes [O, 4] (m, n, k, batch), HBM words of B, A, C [O, 3] (by the dimension they lack) and extras [O, 2]."""
+    sizes = np.empty((len(work), 4), dtype=np.int64)
+    words = np.empty((len(work), 3))
+    extras = np.empty((len(work), 2))
+    for row, item in enumerate(work):
+        gemm = item.operation.gemm if isinstance(item.operation, Convolution) else item.operation
+        sizes[row] = gemm.m, gemm.n, gemm.k, gemm.batch
+        inputs = gemm.batch * gemm.m * gemm.k
+        if isinstance(item.operation, Convolution):
+            inputs = min(inputs, item.operation.input_elements - gemm.batch * gemm.k * gemm.n)
+        words[row] = gemm.batch * gemm.k * gemm.n, inputs, gemm.batch * gemm.m * gemm.n
+        extras[row] = item.extra_read_words, item.extra_write_words
+        if sizes[row].min() < 1:
+            raise ValueError(f"the sizes of a product must be at least 1, but it is {gemm}")
+    return sizes, words, extras
+
+
+@njit(cache=True)
+def _search_all(
+    sizes: Integers,
+    words: Floats,
+    extras: Floats,
+    configurations: Floats,
+    group_starts: Integers,
+    blocks: Integers,
+    chip_wide: bool,
+    shared_bus: bool,
+) -> tuple[Floats, Floats]:
+    """On-chip and HBM cycles of every product on every configuration, each [O, C]."""
+    on_chip_cycles = np.empty((len(sizes), len(configurations)))
+    hbm_cycles = np.empty((len(sizes), len(configurations)))
+    for row in range(len(sizes)):
+        tables, least_words, position = _tables(sizes[row], words[row], extras[row], configurations[:, 7], shared_bus)
+        whole = (sizes[row, 0], sizes[row, 1], sizes[row, 2])
+        for group in range(len(group_starts) - 1):
+            start = group_starts[group]
+            stop = group_starts[group + 1]
+            product = Product(whole, sizes[row, 3], tables, least_words, position[start:stop])
+            first = configurations[start]
+            cores = Cores(
+                int(first[0]),
+                int(first[1]),
+                int(first[2]),
+                int(first[3]),
+                first[4],
+                chip_wide,
+                first[5],
+                first[6],
+                blocks,
+                blocks.max(),
+            )
+            entries = np.empty((4, stop - start))
+            best = Best(entries[0], entries[1], entries[2], entries[3])
+            search(product, cores, best)
+            on_chip_cycles[row, start:stop] = best.on_chip_cycles
+            hbm_cycles[row, start:stop] = best.bus_words / cores.hbm_words_per_cycle
+    return on_chip_cycles, hbm_cycles
+
+
+@njit(cache=True)
+def _tables(
+    sizes: Integers, words: Floats, extras: Floats, buffer_words: Floats, shared_bus: bool
+) -> tuple[Floats, Floats, Integers]:
+    """``least_bus_words`` for each capacity, its least entry, and the capacity of each configuration [C, bits]."""
+    bits = tile_position(sizes[3], sizes[3])
+    capacities = np.empty((len(buffer_words), bits + 1), np.int64)
+    for part_bits in range(bits + 1):
+        for row in range(len(buffer_words)):
+            capacities[row, part_bits] = int(buffer_words[row]) >> part_bits
+    distinct = np.unique(capacities.ravel())
+    position = np.searchsorted(distinct, capacities.ravel()).reshape(capacities.shape)
+    whole = (sizes[0], sizes[1], sizes[2])
+    every = bus_words(whole, words, extras, shared_bus)
+    tables = np.empty((len(distinct), 3, every.shape[0], every.shape[1], every.shape[2]))
+    least_words = np.empty(len(distinct))
+    for index in range(len(distinct)):
+        tables[index] = least_bus_words(whole, every, distinct[index])
+        least_words[index] = tables[index].min()
+    return tables, least_words, position

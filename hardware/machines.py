@@ -28,15 +28,17 @@ class KernelConstants:
 
     ``launch_s`` passes before the kernel works, ``floor_s`` is the least time of a call: what the host does meanwhile,
     hidden behind longer kernels. The efficiencies (0 to 1] are the sustained parts of the rates of the cores and of
-    memory. Row-wise vector work reads each row ``row_reads`` times and has ``rows_per_core`` rows at work on each core
-    (0: as many as fit); where these outgrow the memory of the core, later reads come from the global buffer, and from
-    HBM where they outgrow that too.
+    memory; ``buffer_efficiency``, that of the global buffer, counts inside on_chip_s, and only for matrix products
+    that are handed out in block tiles. Row-wise vector work reads each row ``row_reads`` times and has
+    ``rows_per_core`` rows at work on each core (0: as many as fit); where these outgrow the memory of the core, later
+    reads come from the global buffer, and from HBM where they outgrow that too.
     """
 
     launch_s: float = 0.0
     floor_s: float = 0.0
     efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    buffer_efficiency: float = 1.0
     row_reads: int = 1
     rows_per_core: int = 0
 
@@ -53,7 +55,9 @@ class Machines:
     ``vector_l2_bytes`` are those of one core. ``hbm_bytes_per_s`` counts reads and writes together where
     ``rules.hbm_shares_reads_and_writes``, and holds for each otherwise. ``kernels`` maps a kind of work ("gemm",
     "convolution", or a :data:`~hardware.operations.VectorKind`) to its constants; the key "default" stands for the
-    rest, and kinds without either are ideal (launch 0, efficiency 1).
+    rest, and kinds without either are ideal (launch 0, efficiency 1). ``block_tiles`` are the output tiles (m, n) in
+    which a GPU's library hands out matrix products (:mod:`hardware.block_waves`); without any, products are mapped by
+    search.
     """
 
     tensor_cores: Integers
@@ -71,6 +75,7 @@ class Machines:
     element_bytes: int
     rules: HardwareRules = field(default_factory=lambda: cost_model().hardware)
     kernels: Mapping[str, KernelConstants] = field(default_factory=lambda: MappingProxyType({}))
+    block_tiles: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         length = len(self.tensor_cores)
@@ -91,6 +96,17 @@ class Machines:
     def one(self, index: int) -> "Machines":
         """The machine at position ``index`` alone (length 1)."""
         return self.take([index])
+
+    def distinct(self, *names: str) -> tuple["Machines", Integers]:
+        """Machines that differ in the array fields ``names``, one of each kind, and the kind of each machine, [A]."""
+        columns = np.stack([getattr(self, name) for name in names])
+        order = np.lexsort(columns)
+        ordered = columns[:, order]
+        first = np.ones(len(self), dtype=np.bool_)
+        first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+        kind = np.empty(len(self), dtype=np.int64)
+        kind[order] = np.cumsum(first) - 1
+        return self.take(order[first]), kind
 
     @property
     def peak_flops(self) -> Floats:

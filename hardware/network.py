@@ -19,7 +19,7 @@ from typing import Annotated
 from pydantic import Field
 
 from hardware.operations import CollectiveKind
-from hardware.spec_fields import Count, NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
+from hardware.spec_fields import Choice, Count, NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
 
 _FOLDER = "networks"
 
@@ -30,7 +30,8 @@ class Network:
 
     ``bytes_per_s`` is the sustained rate of one accelerator in one direction, all its links together. Rings are taken
     to use all links (several rings side by side where the links lead to different neighbours). ``latency_s`` is paid
-    per step and channel, ``launch_s`` once per transfer or collective.
+    per step and channel, ``launch_s`` once per transfer or collective. ``additions_included``: the constants are of
+    measured collectives, whose time holds their additions too.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Network:
     latency_s: float = 0.0
     launch_s: float = 0.0
     channels: int = 1
+    additions_included: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bytes_per_s) and self.bytes_per_s > 0):
@@ -61,7 +63,8 @@ class Network:
 
         ``size_bytes`` is the full tensor on each of them: the input of an all-reduce or a reduce-scatter, the output
         of an all-gather. An all-reduce takes 2 · (participants − 1) steps, the other two half of that; each step
-        moves ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4). Additions are not in it.
+        moves ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4). Additions are not in it,
+        unless ``additions_included``.
 
         Raises:
             ValueError: ``size_bytes`` is negative or ``participants`` below 1.
@@ -116,6 +119,7 @@ class NetworkSpec(StrictModel):
     latency_s: _NonNegativeQuantity
     launch_s: _NonNegativeQuantity
     channels: Count
+    additions_included: Choice
 
     def network(self) -> Network:
         """The network that the spec describes."""
@@ -125,6 +129,7 @@ class NetworkSpec(StrictModel):
             latency_s=self.latency_s.value,
             launch_s=self.launch_s.value,
             channels=self.channels.value,
+            additions_included=self.additions_included.value,
         )
 
 

@@ -1,7 +1,6 @@
 """Accelerators by name: ``specs/accelerators/*.yaml`` or a user's own file, as one-machine :class:`Machines`."""
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, get_args
@@ -42,6 +41,13 @@ class Template(StrictModel):
     global_buffer_mib: PositiveInteger
 
 
+class BlockTiles(StrictModel):
+    """Output tiles (m, n) in which a GPU's library hands out matrix products to its cores."""
+
+    sizes: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1)]
+    source: Source
+
+
 class MachineSizes(StrictModel):
     """Sizes of a real machine, in the terms of :class:`Machines`."""
 
@@ -57,6 +63,7 @@ class MachineSizes(StrictModel):
     global_buffer_words_per_cycle: Quantity
     element_bytes: Count
     core_bandwidth: CoreBandwidth | None = None
+    block_tiles: BlockTiles | None = None
 
 
 class Kernel(StrictModel):
@@ -66,6 +73,7 @@ class Kernel(StrictModel):
     floor_s: NonNegative = 0.0
     efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     memory_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    buffer_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     row_reads: PositiveInteger = 1
     rows_per_core: Annotated[int, Field(ge=0)] = 0
     source: Source
@@ -82,7 +90,7 @@ class AcceleratorSpec(StrictModel):
     hbm_bytes_per_s: Quantity
     hbm_gib: Quantity
     network: NamedChoice
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_form(self) -> "AcceleratorSpec":
@@ -110,7 +118,6 @@ def list_specs() -> list[str]:
     return spec_names("accelerators")
 
 
-@cache
 def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Accelerator:
     """The accelerator of this name, or of a user's own file (a path with a suffix or a slash), under ``model``.
 
@@ -125,7 +132,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     machines = (
         _from_template(spec.template, chosen, str(name_or_path))
         if spec.template is not None
-        else _from_machine(spec, chosen)
+        else _from_machine(spec, chosen, str(name_or_path))
     )
     return Accelerator(
         name=spec.name,
@@ -154,9 +161,10 @@ def _from_template(template: Template, model: CostModel, file: str) -> Machines:
     return template_machines(*(np.array([getattr(template, key)]) for key in sizes), model=model, area=area)
 
 
-def _from_machine(spec: AcceleratorSpec, model: CostModel) -> Machines:
+def _from_machine(spec: AcceleratorSpec, model: CostModel, file: str) -> Machines:
     sizes = spec.machine
     assert sizes is not None
+    _require_buffers(sizes, model, file)
     rules = model.hardware
     if sizes.core_bandwidth is not None:
         rules = rules.model_copy(update={"core_bandwidth": sizes.core_bandwidth})
@@ -178,4 +186,19 @@ def _from_machine(spec: AcceleratorSpec, model: CostModel) -> Machines:
         kernels=MappingProxyType(
             {kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()}
         ),
+        block_tiles=tuple(sizes.block_tiles.sizes) if sizes.block_tiles is not None else (),
     )
+
+
+def _require_buffers(sizes: MachineSizes, model: CostModel, file: str) -> None:
+    """InputError where a core's L2 cannot feed the edges of its array, or the global buffer not hold one block."""
+    width, depth = sizes.core_width.value, sizes.core_depth.value
+    word_bytes = sizes.element_bytes.value / model.hardware.usable_buffer_fraction.value
+    rules = {
+        "tensor_l2_bytes": ((width + depth) * word_bytes, "feed the edges of a tensor core"),
+        "global_buffer_bytes": ((width * depth + width + depth) * word_bytes, "hold the operands of a tensor core"),
+    }
+    for key, (least_bytes, purpose) in rules.items():
+        value = getattr(sizes, key).value
+        if value < least_bytes:
+            raise fail(file, f"machine.{key}", value, f"must be at least {least_bytes:g} bytes, to {purpose}")

@@ -8,3 +8,11 @@ def ray_executor():
 
     with RayExecutor(2) as executor:
         yield executor
+
+
+@pytest.fixture
+def dse(monkeypatch, capsys):
+    """The command line: ``dse("place", "x.json")`` gives exit code, stdout and stderr."""
+    from tests.command_line import CommandLine
+
+    return CommandLine(monkeypatch, capsys)

@@ -1,20 +1,21 @@
 """``dse codesign``: the best accelerator and placement for a training job, proven."""
 
 from pathlib import Path
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dse.cli.run import executor_for, progress, run, run_options, settings_from
+from dse.cli.terminal import console, print_table
 from dse.codesign.answer import solve
-from dse.codesign.comparison import compare
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.options import CodesignOptions, predicted_seconds
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.report import keep
-from dse.codesign.table import show
+from dse.codesign.table import answer_rows, comparison_rows, verdict
 from dse.result import Result
-from dse.run_directory import RunDirectory
+from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
 
 
 @click.command("codesign")
@@ -41,31 +42,36 @@ from dse.run_directory import RunDirectory
 def command(**options: Any) -> None:
     """Find and prove the best accelerator and placement for training MODEL.
 
-    MODEL is a name from `dse models` or a YAML file of model hyper-parameters (docs/models.md).
+    MODEL is a name from `dse models` or a YAML file of model hyper-parameters (docs/example-model.yaml).
     """
     settings = settings_from(options)
     chosen = CodesignOptions(**options)
-    problem = chosen.problem()
+    problem, machines = chosen.problem(), chosen.machines()
     seen: list[SearchOutcome] = []
 
     def answer(directory: RunDirectory | None) -> Result:
-        journal = directory.journal() if directory else None
-        try:
-            store = JournalledEvaluations(journal, problem, chosen.machines()) if journal is not None else None
-            with progress(settings) as report:
-                executor = executor_for(settings, predicted_seconds(problem))
-                result, outcome = solve(problem, executor, store, report, settings.deadline_s, settings.seed)
-        finally:
-            if journal is not None:
-                journal.close()
+        with journal_of(directory) as journal, progress(settings) as report:
+            store = None if journal is None else JournalledEvaluations(journal, problem, machines)
+            executor = executor_for(settings, predicted_seconds(problem, machines))
+            result, outcome = solve(chosen, executor, store, report, settings.deadline_s, settings.seed)
         seen.append(outcome)
-        return compare(problem, result)
+        return result
 
     run(
         settings,
         "codesign",
         chosen.document(),
         answer,
-        lambda result: show(result, settings.out),
-        lambda directory, result: keep(directory, problem, result, seen[0]),
+        lambda result: _show(result, settings.out),
+        lambda directory, result: keep(directory, machines, result, seen[0]),
     )
+
+
+def _show(result: Result, out: Path | None) -> None:
+    screen = console()
+    screen.print(f"[bold]{result.problem.name}[/bold]: {verdict(result)}")
+    if result.solution:
+        print_table(("", ""), answer_rows(result))
+        print_table(*comparison_rows(result))
+    if out is not None and (out / REPORT_FILE).exists():
+        screen.print(f"report: {out / REPORT_FILE}")

@@ -11,7 +11,7 @@ from dse.models.describe import HEADERS, describe
 @click.command("models")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List the built-in models; a YAML file of hyper-parameters adds your own (docs/models.md)."""
+    """List the built-in models; a YAML file of hyper-parameters adds your own (docs/example-model.yaml)."""
     rows = describe()
     if as_json:
         click.echo(json.dumps([dict(zip(HEADERS, row, strict=True)) for row in rows], indent=2))

@@ -9,7 +9,7 @@ from dse.cli.run import run, run_options, settings_from
 from dse.cli.terminal import console, print_table
 from dse.result import Result
 from dse.schedule.answer import answer
-from dse.schedule.formats import read_schedule_problem
+from dse.schedule.formats import read_problem
 
 
 @click.command("schedule")
@@ -25,7 +25,7 @@ from dse.schedule.formats import read_schedule_problem
 def command(layer: Path, method: str, **options: Any) -> None:
     """Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) with the least makespan."""
     settings = settings_from(options)
-    problem = read_schedule_problem(layer)
+    problem = read_problem(layer)
     arguments = {"layer": str(layer), "method": method}
     run(settings, "schedule", arguments, lambda _directory: answer(problem, method, settings.seed), _show)
 

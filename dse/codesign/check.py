@@ -141,7 +141,7 @@ def _layer_faults(
     for part, operators in (("forward", layer.forward), ("backward", layer.backward), ("update", layer.update)):
         where = f"{layer.kind} {part}"
         posed = schedule_problem(where, operators, machine, 0, problem.network)
-        schedule = schedule_from_document(posed, stated[part], path)
+        schedule = schedule_from_document(posed, {"operators": stated[part]["operators"]}, path)
         faults += [f"{where}: {fault}" for fault in schedule_check.violations(posed, schedule)]
         makespans[part] = max(schedule.finish_s, default=0.0)
         if not math.isclose(makespans[part], stated[part]["makespan_s"], rel_tol=_TOLERANCE):
@@ -172,7 +172,7 @@ def _placement_problem(
         hbm_bytes=bytes_from_gib(plan["hbm_gb"]),
         network_bytes_per_s=problem.network_bytes_per_s,
         recompute=plan["recompute"],
-        state_factor=training.state_factor,
-        gradient_sync_factor=training.gradient_sync_factor,
+        state_factor=training.state_factor.value,
+        gradient_sync_factor=training.gradient_sync_factor.value,
         tensor_parallel={plan["tensor"]: LayerGraph(layers, tuple((u, v, float(b)) for u, v, b in graph.edges))},
     )

@@ -18,7 +18,7 @@ from dse.codesign.pricing import LayerLatencies, optimistic_latencies, scheduled
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.graph.operator_graph import ModelGraph
 from dse.models.transformer import build
-from dse.placement.bound import batch_lower_bound
+from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
 from hardware.machines import Machines
@@ -176,24 +176,29 @@ class Evaluator:
         return bounds
 
     def _placement_bound(self, choice: Choice, width: int, latencies: LayerLatencies) -> Bounds:
-        return batch_lower_bound(
-            self._templates[choice],
-            width,
-            self.graphs[choice.microbatch, width].layer_index,
-            latencies.forward_s,
-            latencies.backward_s,
-            latencies.update_s,
-        )
+        bound = self._batch_bounds[choice, width]
+        return bound(latencies.forward_s, latencies.backward_s, latencies.update_s)
 
     @cached_property
-    def _templates(self) -> dict[Choice, PlacementProblem]:
-        """The placement problem of every choice without latencies: the same for all architectures."""
-        return {choice: self.placement_problem(choice, None) for choice in self.choices}
+    def _batch_bounds(self) -> dict[tuple[Choice, int], BatchBound]:
+        """What bounds every placement of a choice at a width: it depends on memory, not on the architecture."""
+        return {
+            (choice, width): BatchBound(template, width, self.graphs[choice.microbatch, width].layer_index)
+            for choice in self.choices
+            for template in [self.placement_problem(choice, None)]
+            for width in self.problem.tensor_parallel
+        }
 
     def placement_problem(
-        self, choice: "Choice", latencies: dict[tuple[int, int], LayerLatencies] | None
+        self,
+        choice: Choice,
+        latencies: dict[tuple[int, int], LayerLatencies] | None,
+        widths: tuple[int, ...] | None = None,
     ) -> PlacementProblem:
-        """The placement problem of one choice, with the latencies of one architecture (zeros where None)."""
+        """The placement problem of one choice, with the latencies of one architecture (zeros where None).
+
+        ``widths`` restricts the tensor-parallel widths (None: all of the problem's).
+        """
         problem = self.problem
         return PlacementProblem(
             name=problem.model.name,
@@ -202,16 +207,22 @@ class Evaluator:
             hbm_bytes=choice.hbm_bytes,
             network_bytes_per_s=problem.network_bytes_per_s,
             recompute=choice.recompute,
-            state_factor=problem.cost_model.training.state_factor,
-            gradient_sync_factor=problem.cost_model.training.gradient_sync_factor,
+            state_factor=problem.cost_model.training.state_factor.value,
+            gradient_sync_factor=problem.cost_model.training.gradient_sync_factor.value,
             tensor_parallel={
                 width: _layer_graph(
                     self.graphs[choice.microbatch, width],
                     None if latencies is None else latencies[choice.microbatch, width],
                 )
-                for width in problem.tensor_parallel
+                for width in widths or problem.tensor_parallel
             },
         )
+
+    def utilisation(self, index: int, plan: TrainingPlan) -> float:
+        """Model FLOPs utilisation (PaLM, appendix B): model FLOPs a second over the peak of all accelerators."""
+        graph = self.graphs[plan.microbatch, plan.placement.tensor]
+        peak_flops = self.problem.accelerators * float(self.machines.peak_flops[index])
+        return plan.throughput_per_s(self.problem.global_batch) * graph.flops_per_sample / peak_flops
 
 
 def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None) -> LayerGraph:

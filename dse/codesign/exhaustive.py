@@ -110,7 +110,8 @@ class _Search:
     def bound_all(self) -> None:
         """Level 1 over the whole space."""
         # Architectures that share tensor cores and buffer stand together, so that a slice prices few distinct ones.
-        order = np.lexsort(self._machines.grouping_keys())
+        of = self._machines
+        order = np.lexsort((of.vector_cores, of.global_buffer_bytes, of.core_depth, of.core_width, of.tensor_cores))
         parts = list(_slices(order, _BOUND_SLICE))
         done = 0
         for part, batch_s in zip(parts, self._executor.map(self._evaluator, map(Bound, parts)), strict=True):

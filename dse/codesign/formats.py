@@ -1,6 +1,6 @@
 """Co-search answers as JSON types: the ``solution`` of a result, and evaluations for the journal."""
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingPlan
@@ -8,7 +8,6 @@ from dse.journal import Journal
 from dse.placement.problem import Placement, Stage
 from dse.result import digest
 from dse.schedule.formats import schedule_document
-from dse.schedule.problem import ScheduleSolution
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -43,8 +42,8 @@ def architecture_solution(machines: Machines, index: int) -> dict[str, Any]:
     }
 
 
-def plan_solution(problem: CodesignProblem, plan: TrainingPlan, names: tuple[str, ...]) -> dict[str, Any]:
-    """One model's plan: the choices, the placement by layer names, throughput."""
+def plan_summary(problem: CodesignProblem, plan: TrainingPlan) -> dict[str, Any]:
+    """One model's plan without its stages: the choices, {p, d, t}, batch time and throughput."""
     placement = plan.placement
     return {
         "pipeline": len(placement.stages),
@@ -56,28 +55,27 @@ def plan_solution(problem: CodesignProblem, plan: TrainingPlan, names: tuple[str
         "accelerators_used": placement.data * sum(stage.accelerators for stage in placement.stages),
         "batch_s": placement.batch_s,
         "throughput_per_s": plan.throughput_per_s(problem.global_batch),
-        "stages": [
-            {"layers": [names[layer] for layer in stage.layers], "accelerators": stage.accelerators}
-            for stage in placement.stages
-        ],
     }
 
 
-def layer_solution(schedules: dict[str, LayerSchedules], names: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, Any]:
-    """The operator schedules of every distinct layer: forward, backward and update, each with its proof."""
+def plan_solution(problem: CodesignProblem, plan: TrainingPlan, names: Sequence[str]) -> dict[str, Any]:
+    """:func:`plan_summary` with the stages, in the model's layer names."""
+    stages = [
+        {"layers": [names[layer] for layer in stage.layers], "accelerators": stage.accelerators}
+        for stage in plan.placement.stages
+    ]
+    return {**plan_summary(problem, plan), "stages": stages}
 
-    def one(solution: ScheduleSolution, operators: tuple[str, ...]) -> dict[str, Any]:
-        return {
-            "makespan_s": solution.schedule.makespan_s,
-            "bound_s": solution.bound_s,
-            **schedule_document(solution.schedule, operators),
-        }
 
+def layer_solution(schedules: LayerSchedules, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The operator schedules of one distinct layer: forward, backward and update, each with its proof."""
     return {
-        kind: {
-            part: one(getattr(layer, part), names[kind][part]) for part in ("forward", "backward", "update")
+        part: {
+            "makespan_s": getattr(schedules, part).schedule.makespan_s,
+            "bound_s": getattr(schedules, part).bound_s,
+            **schedule_document(getattr(schedules, part).schedule, names[part]),
         }
-        for kind, layer in schedules.items()
+        for part in ("forward", "backward", "update")
     }
 
 
@@ -139,7 +137,7 @@ def _plan_document(plan: TrainingPlan) -> dict[str, Any]:
         "tensor": placement.tensor,
         "data": placement.data,
         "batch_s": placement.batch_s,
-        "stages": [[list(stage.layers), stage.accelerators] for stage in placement.stages],
+        "stages": [[list(stage.layers), stage.accelerators, [list(group) for group in stage.groups]] for stage in placement.stages],
     }
 
 
@@ -147,7 +145,10 @@ def _plan_from_document(document: dict[str, Any]) -> TrainingPlan:
     placement = Placement(
         tensor=document["tensor"],
         data=document["data"],
-        stages=tuple(Stage(tuple(layers), accelerators) for layers, accelerators in document["stages"]),
+        stages=tuple(
+            Stage(tuple(layers), accelerators, tuple(map(tuple, groups)))
+            for layers, accelerators, groups in document["stages"]
+        ),
         batch_s=document["batch_s"],
     )
     return TrainingPlan(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.schedule.bound import makespan_lower_bound
 from dse.schedule.problem import ScheduleOperator, ScheduleProblem
-from dse.schedule.solve import solve_many
+from dse.schedule.layer import solve_many
 from hardware.estimator import OperatorLatency, estimate
 from hardware.machines import Machines
 from hardware.network import Network

@@ -14,7 +14,7 @@ Ties are broken by smaller area, then by position in the space.
 from dataclasses import dataclass, field
 
 from dse.models.hyperparameters import Hyperparameters
-from dse.models.recipe import TrainingRecipe
+from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.placement.problem import Placement
 from dse.schedule.problem import ScheduleSolution
 from hardware.cost_model import CostModel
@@ -45,13 +45,7 @@ class CodesignProblem:
     @property
     def recipe(self) -> TrainingRecipe:
         """How the cost model trains, as the model builders take it."""
-        training = self.cost_model.training
-        return TrainingRecipe(
-            element_bytes=self.cost_model.hardware.element_bytes.value,
-            weight_gradients=training.weight_gradients.value,
-            linear_keeps_batch=training.linear_keeps_batch.value,
-            optimizer=training.optimizer.name,
-        )
+        return recipe_for(self.cost_model)
 
     @property
     def network_bytes_per_s(self) -> float:

@@ -3,8 +3,8 @@
 What is kept for the backward pass follows Korthikanti et al. 2022 ("Reducing activation recomputation in large
 transformer models", section 4.1): a GEMM keeps its inputs, softmax and tanh their output, relu its output (its sign is
 all that is needed), other nonlinearities and normalisations their input, dropout a mask of one byte an element. The
-per-row statistics of normalisations are left out, as there. ``read_elements`` and ``write_elements`` count every operand
-of an operator once; token indices are left out.
+per-row statistics of normalisations are left out, as there. ``read_elements`` and ``write_elements`` count every
+operand of an operator once; token indices are left out.
 """
 
 from collections.abc import Sequence
@@ -185,7 +185,7 @@ def lookup(tape: Tape, name: str, table_weights: int, elements: int) -> Tensor:
 
     def backward(gradient: Gradient) -> None:
         operation = Vector("embedding_backward", elements, 2 * elements, elements)
-        tape.record_backward(f"{name}_backward", operation, gradient)
+        tape.record_backward(f"{name}_table_gradient", operation, gradient)
 
     return tape.record(name, Vector("embedding", elements, elements, elements), [], elements, backward, table_weights)
 
@@ -196,7 +196,9 @@ def add_lookup(tape: Tape, name: str, source: Tensor, table_weights: int, rows_r
 
     def backward(gradient: Gradient) -> None:
         tape.contribute(source, gradient)
-        tape.record_backward(f"{name}_backward", Vector("embedding_backward", n, n + rows_read, rows_read), gradient)
+        tape.record_backward(
+            f"{name}_table_gradient", Vector("embedding_backward", n, n + rows_read, rows_read), gradient
+        )
 
     return tape.record(name, Vector("add", n, n + rows_read, n), [source], n, backward, table_weights)
 
@@ -211,7 +213,9 @@ def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int) -> Tensor:
         operation = Vector("cross_entropy_backward", n, kept, n, row)
         tape.contribute(logits, (tape.record_backward(f"{name}_backward", operation, gradient),))
 
-    return tape.record(name, Vector("cross_entropy", n, n, kept, row), [logits], tape.elements_of(n // row * LOGIT_BYTES), backward)
+    return tape.record(
+        name, Vector("cross_entropy", n, n, kept, row), [logits], tape.elements_of(n // row * LOGIT_BYTES), backward
+    )
 
 
 def all_reduce(tape: Tape, name: str, source: Tensor, participants: int) -> Tensor:
@@ -222,9 +226,7 @@ def all_reduce(tape: Tape, name: str, source: Tensor, participants: int) -> Tens
     if participants == 1:
         return source
     operation = Collective("all_reduce", source.elements, participants)
-    return tape.record(
-        name, operation, [source], source.elements, lambda gradient: tape.contribute(source, gradient)
-    )
+    return tape.record(name, operation, [source], source.elements, lambda gradient: tape.contribute(source, gradient))
 
 
 def copy_to_group(tape: Tape, name: str, source: Tensor, participants: int) -> Tensor:

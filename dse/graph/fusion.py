@@ -6,9 +6,11 @@ additions and gate products join two tensors and are never fused; reductions ove
 collectives and optimizer steps are no epilogue of a GEMM.
 """
 
-from hardware.operations import Convolution, Fused, Gemm, Vector, VectorKind
+from collections.abc import Set
+from dataclasses import replace
 
 from dse.graph.operator_graph import Operator, OperatorGraph
+from hardware.operations import Convolution, Fused, Gemm, Vector, VectorKind
 
 EPILOGUES: frozenset[VectorKind] = frozenset(
     {
@@ -36,8 +38,12 @@ EPILOGUES: frozenset[VectorKind] = frozenset(
 """The vector work that a GEMM's result may pass through before it goes to memory."""
 
 
-def fuse(graph: OperatorGraph) -> OperatorGraph:
-    """``graph`` with every fusible pair fused. A fused operator is named ``gemm+consumer`` and holds its members."""
+def fuse(graph: OperatorGraph, kept: Set[str] = frozenset()) -> OperatorGraph:
+    """``graph`` with every fusible pair fused. A fused operator is named ``gemm+consumer`` and holds its members.
+
+    ``kept`` names operators whose output must reach memory, since the backward pass reads it. The epilogue of such a
+    GEMM writes the GEMM's result besides its own.
+    """
     predecessors, successors = _neighbours(graph)
     epilogue_of: dict[int, int] = {}
     for node, operator in enumerate(graph):
@@ -56,8 +62,9 @@ def fuse(graph: OperatorGraph) -> OperatorGraph:
         position[node] = len(operators)
         if node in epilogue_of:
             position[epilogue_of[node]] = len(operators)
-            operator = _fused(operator, graph.operators[epilogue_of[node]])
-        operators.append(operator)
+            operators.append(_fused(operator, graph.operators[epilogue_of[node]], operator.name in kept))
+        else:
+            operators.append(operator)
     joined = ((position[source], position[target]) for source, target in graph.edges)
     return OperatorGraph(tuple(operators), tuple((source, target) for source, target in joined if source != target))
 
@@ -77,12 +84,15 @@ def unfuse(graph: OperatorGraph) -> OperatorGraph:
     return OperatorGraph(tuple(operators), tuple(edges))
 
 
-def _fused(gemm: Operator, epilogue: Operator) -> Operator:
+def _fused(gemm: Operator, epilogue: Operator, keep: bool) -> Operator:
     assert isinstance(gemm.operation, Gemm | Convolution)
     assert isinstance(epilogue.operation, Vector)
+    work = epilogue.operation
+    if keep:
+        work = replace(work, write_elements=work.write_elements + gemm.operation.output_elements)
     return Operator(
         name=f"{gemm.name}+{epilogue.name}",
-        operation=Fused(gemm.operation, (epilogue.operation,)),
+        operation=Fused(gemm.operation, (work,)),
         weights=gemm.weights + epilogue.weights,
         members=(gemm, epilogue),
     )

@@ -117,6 +117,12 @@ class Tape:
         return sum(self._kept_bytes.values()) + self._extra_bytes
 
     @property
+    def kept_operators(self) -> frozenset[str]:
+        """Names of the forward operators whose output is kept."""
+        producers = {producer for tensor in self._kept_bytes for producer in tensor.producers}
+        return frozenset(self._forward.operators[producer].name for producer in producers)
+
+    @property
     def forward_flops(self) -> int:
         """Tensor-core FLOPs of the forward operators recorded so far."""
         return sum(operator.flops for operator in self._forward.operators)

@@ -4,6 +4,7 @@ Every field that has a usual value takes it when it is left out, so that a new m
 ``docs/example-model.yaml``).
 """
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -20,6 +21,15 @@ LayerCount = Annotated[int, Field(strict=True, gt=0, le=10_000)]
 Probability = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Head = Literal["causal_lm", "masked_lm", "masked_lm_next_sentence", "pooler"]
+
+
+class ExpertPlacement(StrictModel):
+    """How practitioners place the model: pipeline depth, data-parallel and tensor-parallel width {p, d, t}."""
+
+    pipeline: Size
+    data: Size
+    tensor: Size
+    source: str
 
 
 class Hyperparameters(StrictModel):
@@ -46,13 +56,14 @@ class Hyperparameters(StrictModel):
         dropout: dropout probability behind embedding, attention and feed-forward; 0 leaves the operators out.
         attention_dropout: the same on attention probabilities; ``dropout`` when left out.
         tied_embeddings: whether the output matrix is the token embedding.
-        head: ``causal_lm``: output matrix and loss. ``masked_lm``: dense, activation, norm, output matrix with bias, and
-            loss (BERT). ``masked_lm_next_sentence``: with BERT's pooler and next-sentence classifier besides.
+        head: ``causal_lm``: output matrix and loss. ``masked_lm``: dense, activation, norm, output matrix with bias,
+            and loss (BERT). ``masked_lm_next_sentence``: with BERT's pooler and next-sentence classifier besides.
             ``pooler``: the pooler alone, no loss (a BERT encoder to be fine-tuned).
         token_types: rows of the token-type table (BERT: 2).
         embedding_width: width of the token embedding, projected to ``hidden`` and back where it differs (OPT-350M);
             ``hidden`` when left out.
         tensor_parallel: the tensor-parallel widths the model is searched with, ascending.
+        expert_placement: how practitioners place it, for comparison; None where nobody has published one.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -77,7 +88,8 @@ class Hyperparameters(StrictModel):
     head: Head = "causal_lm"
     token_types: Annotated[int, Field(strict=True, ge=0, le=2**24)] = 0
     embedding_width: Size = Field(default=None, validate_default=True)
-    tensor_parallel: Annotated[tuple[Size, ...], Field(min_length=1)] = (1,)
+    tensor_parallel: tuple[Size, ...] = (1,)
+    expert_placement: ExpertPlacement | None = None
 
     @field_validator("heads")
     @classmethod
@@ -136,7 +148,9 @@ class Hyperparameters(StrictModel):
     @field_validator("tensor_parallel")
     @classmethod
     def _widths_divide(cls, widths: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
-        if any(low >= high for low, high in zip(widths, widths[1:], strict=False)):
+        if not widths:
+            raise ValueError("must name at least one width")
+        if any(low >= high for low, high in pairwise(widths)):
             raise ValueError("widths must ascend, each named once")
         for width in widths:
             broken = _width_fault(info.data, width)

@@ -92,7 +92,7 @@ def chain_structure(problem: PlacementProblem, tensor: int) -> ChainStructure:
             float(problem.hbm_bytes),
             stage_limit,
         ),
-        plain_end=_plain_end(sliced) if mixed else np.arange(count, dtype=np.int64),
+        plain_end=plain_ends(sliced) if mixed else np.arange(count, dtype=np.int64),
         weight_bytes=weight_bytes,
         choice_offset=choices.offset,
         choice_data=choices.data,
@@ -122,7 +122,7 @@ def edge_tables(
     return arrival_s, departure_s, entering_bytes
 
 
-def _plain_end(sliced: list[bool]) -> NDArray[np.int64]:
+def plain_ends(sliced: list[bool]) -> NDArray[np.int64]:
     """For each layer the end of the run of unsliced layers that begins there (the layer itself if it is sliced)."""
     ends = np.arange(len(sliced), dtype=np.int64)
     end = len(sliced)

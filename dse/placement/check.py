@@ -90,6 +90,11 @@ def group_memory_bytes(
     return problem.state_factor * weight_bytes + activation_bytes + (from_end - 1) * stash_bytes
 
 
+def stage_memory_bytes(problem: PlacementProblem, graph: LayerGraph, stage: Stage, from_end: int) -> float:
+    """Bytes of the fullest accelerator of ``stage``, the ``from_end``-th from the end (1 is the last)."""
+    return max(group_memory_bytes(problem, graph, stage, group, from_end) for group in _groups(stage))
+
+
 def _groups(stage: Stage) -> tuple[tuple[int, ...], ...]:
     return stage.groups or (stage.layers,)
 

@@ -24,12 +24,11 @@ from numba import njit
 
 from dse.schedule.precedence import Edges, precedence
 from dse.schedule.problem import ScheduleProblem
-from hardware.operations import CoreKind
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-KIND_CODES: dict[CoreKind, int] = {"tensor": 0, "vector": 1, "fused": 2}
+KIND_CODES: dict[str, int] = {"tensor": 0, "vector": 1, "fused": 2}
 """How kernels number the kinds of operators."""
 
 MULTIPLIER_GRID = (
@@ -53,13 +52,13 @@ MULTIPLIER_GRID = (
 """The weights (λ_T, λ_V, λ_C) tried by the bound; each sums to at most 1."""
 
 
-def kind_codes(kinds: Sequence[CoreKind]) -> npt.NDArray[np.int8]:
+def kind_codes(kinds: Sequence[str]) -> npt.NDArray[np.int8]:
     """``kinds`` as the numbers of :data:`KIND_CODES`."""
     return np.array([KIND_CODES[kind] for kind in kinds], dtype=np.int8)
 
 
 def makespan_lower_bound(
-    kinds: Sequence[CoreKind],
+    kinds: Sequence[str],
     edges: Edges,
     single_s: Floats,
     all_cores_s: Floats,

@@ -11,7 +11,11 @@ Cut away, without losing every optimal schedule:
   Operators that start at the same time are taken in the order of their numbers. Where its cores cannot fill up again,
   no operator is passed over.
 * *Gaps.* Nothing starts so late that another operator could be run to its end before.
-* *Alone.* An operator with a shorter all-core mode does not run on one core with nothing beside it.
+* *Alone.* An operator with a shorter all-core mode does not run on one core with nothing beside it; nor do several
+  between two uses of all cores where all of them one after the other would take less.
+* *All cores early.* An operator that runs on all cores does so when its predecessors have first finished and all cores
+  are in use or free anyway: moved there, it delays the rest by no more than it frees later. Whoever could and did not
+  runs on a single core.
 * *Twins.* Equal chains take their steps in a fixed order (:func:`dse.schedule.reduce.interchangeable_chains`).
 * *Dominance.* Of two states that started the same operators the one whose cores are free no later remains.
 * *Bounds.* :func:`dse.schedule.segment.remaining_bound` against the best schedule found.
@@ -29,7 +33,7 @@ from numba import njit
 
 from dse.schedule.reduce import NO_MODE, Ints
 from dse.schedule.search_pool import Pool, enter, new_pool, pop
-from dse.schedule.segment import DELAYED, STARTED, UNSTARTED, Codes, Segment, remaining_bound
+from dse.schedule.segment import DELAYED, SINGLE_ONLY, STARTED, UNSTARTED, Codes, Segment, remaining_bound
 
 ON_ALL_CORES = -2
 COUNTED_CORE = -1
@@ -146,7 +150,7 @@ def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
     candidates(seg, work, time)
     first_end, first_op, second_end = NO_MODE, -1, NO_MODE
     for i in range(count):
-        if work.single_start[i] >= 0:
+        if work.single_start[i] >= 0 and not work.status[i] & DELAYED:
             end = work.single_start[i] + seg.single[i]
             if end < first_end:
                 first_end, first_op, second_end = end, i, first_end
@@ -156,30 +160,48 @@ def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
     alone = pool.running_count[node] == 1 and pool.running[node, 0] == pool.op[node]
     if alone and seg.all_cores[pool.op[node]] < NO_MODE:
         alone_until = idle
+    whole_block = idle < alone_until and block_helps(seg, pool, node, idle)
     for i in range(count):
-        if work.ready[i] < 0:
+        if work.ready[i] < 0 or not twin_started(seg, work, i):
             continue
-        if work.single_start[i] >= 0 and work.status[i] != DELAYED:
+        if work.single_start[i] >= 0 and not work.status[i] & DELAYED:
             start = work.single_start[i]
             if start < alone_until and (second_end if i == first_op else first_end) > start:
                 if seg.paired:
                     start_on_each_core(seg, pool, work, node, i, alone_until)
                 else:
                     start_on_one(seg, pool, work, node, i, start, COUNTED_CORE)
-        if seg.all_cores[i] < NO_MODE and idle < alone_until and (second_end if i == first_op else first_end) > idle:
+        on_all = seg.all_cores[i] < NO_MODE and not work.status[i] & SINGLE_ONLY
+        if on_all and whole_block and (second_end if i == first_op else first_end) > idle:
             start_on_all(seg, pool, work, node, i, idle)
 
 
 @njit(cache=True)
+def twin_started(seg: Segment, work: Work, op: int) -> bool:
+    """Whether ``op`` may start as far as the order of equal chains says."""
+    return bool(seg.twin_before[op] < 0 or work.status[seg.twin_before[op]] == STARTED)
+
+
+@njit(cache=True)
+def block_helps(seg: Segment, pool: Pool, node: int, end: int) -> bool:
+    """Whether the operators on single cores since all cores were last in use gain from that, if they end at ``end``."""
+    serial = 0
+    while node > 0 and pool.mode[node] != ON_ALL_CORES:
+        if seg.all_cores[pool.op[node]] == NO_MODE:
+            return True
+        serial += seg.all_cores[pool.op[node]]
+        node = pool.parent[node]
+    return end - pool.time[node] <= serial
+
+
+@njit(cache=True)
 def candidates(seg: Segment, work: Work, time: int) -> None:
-    """Fills ``ready`` (-1 until predecessors and twin started) and ``single_start`` (-1 where one core is no option)."""
+    """Fills ``ready`` (-1 until all predecessors started) and ``single_start`` (-1: one core is no option)."""
     free_0, free_1 = free_time(seg, work, 0, time), free_time(seg, work, 1, time)
     free_pair = free_pair_time(seg, work, time) if seg.paired else time
     for i in range(len(seg.kind)):
         work.ready[i], work.single_start[i] = -1, -1
         if work.status[i] == STARTED:
-            continue
-        if seg.twin_before[i] >= 0 and work.status[seg.twin_before[i]] != STARTED:
             continue
         ready, possible = time, True
         for e in range(seg.first[i], seg.first[i + 1]):
@@ -188,7 +210,7 @@ def candidates(seg: Segment, work: Work, time: int) -> None:
         if not possible:
             continue
         work.ready[i] = ready
-        if seg.single[i] < NO_MODE:
+        if seg.single[i] < NO_MODE and twin_started(seg, work, i):
             if seg.uses[0, i]:
                 ready = max(ready, free_0)
             if seg.uses[1, i]:
@@ -253,9 +275,22 @@ def start_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start
     """The child of ``node`` in which ``op`` starts on one core (or pair) at ``start``."""
     work.child_status[:], work.child_finish[:], work.child_core[:] = work.status, work.finish, work.core
     work.child_status[op], work.child_finish[op], work.child_core[op] = STARTED, start + seg.single[op], core
+    if (node == 0 or pool.mode[node] == ON_ALL_CORES) and not keep_off_all(seg, work, op):
+        return
     if not seg.paired and not mark_delays(seg, work, op, start):
         return
     finish_child(seg, pool, work, node, op, start, start, core)
+
+
+@njit(cache=True)
+def keep_off_all(seg: Segment, work: Work, op: int) -> bool:
+    """Keeps the operators that could have run on all cores before ``op`` off them; False if one has no other mode."""
+    for i in range(len(seg.kind)):
+        if i != op and work.child_status[i] != STARTED and work.ready[i] >= 0:
+            if seg.single[i] == NO_MODE:
+                return False
+            work.child_status[i] |= SINGLE_ONLY
+    return True
 
 
 @njit(cache=True)
@@ -268,16 +303,16 @@ def mark_delays(seg: Segment, work: Work, op: int, start: int) -> bool:
     for i in range(count):
         if work.child_status[i] == STARTED:
             continue
-        any_all |= seg.all_cores[i] < NO_MODE
+        any_all |= seg.all_cores[i] < NO_MODE and not work.child_status[i] & SINGLE_ONLY
         other = work.single_start[i]
         if other >= 0 and (other < start or (other == start and i < op)):
-            work.child_status[i] = DELAYED
+            work.child_status[i] |= DELAYED
         if (full_0 and seg.uses[0, i]) or (full_1 and seg.uses[1, i]):
-            work.child_status[i] = UNSTARTED
+            work.child_status[i] &= ~DELAYED
     if any_all:
         return True
     for i in range(count):  # noqa: SIM110 (a generator inside a kernel)
-        if work.child_status[i] == DELAYED and not can_fill(seg, work, i, start):
+        if work.child_status[i] & DELAYED and not can_fill(seg, work, i, start):
             return False
     return True
 
@@ -310,7 +345,7 @@ def can_fill(seg: Segment, work: Work, op: int, time: int) -> bool:
 def start_on_all(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int) -> None:
     """The child of ``node`` in which ``op`` runs on all cores from ``start``, when everything else has finished."""
     for i in range(len(seg.kind)):
-        work.child_status[i] = STARTED if work.status[i] == STARTED else UNSTARTED
+        work.child_status[i] = work.status[i] & ~DELAYED
         work.child_finish[i] = 0
     work.child_status[op] = STARTED
     finish_child(seg, pool, work, node, op, start, start + seg.all_cores[op], ON_ALL_CORES)

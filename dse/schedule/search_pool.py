@@ -7,7 +7,7 @@ import numpy.typing as npt
 from numba import njit
 
 from dse.schedule.reduce import Ints
-from dse.schedule.segment import DELAYED, STARTED, Codes
+from dse.schedule.segment import STARTED, Codes
 
 _TABLE_SIZE = 1 << 15
 
@@ -140,7 +140,7 @@ def _dominates(pool: Pool, a: int, b: int) -> bool:
     """Whether every completion of node ``b`` is as feasible after node ``a``: no cores are busy for longer.
 
     Both have started the same operators; ``a`` is free no later, what still runs there also runs in ``b``, on the same
-    core and for no shorter, and nothing is delayed in ``a`` that is not in ``b``.
+    core and for no shorter, and no operator is delayed or kept off all cores in ``a`` that is not in ``b``.
     """
     if pool.time[a] > pool.time[b]:
         return False
@@ -155,6 +155,6 @@ def _dominates(pool: Pool, a: int, b: int) -> bool:
             return False
     for i in range(pool.status.shape[1]):
         in_a, in_b = pool.status[a, i], pool.status[b, i]
-        if (in_a == STARTED) != (in_b == STARTED) or (in_a == DELAYED and in_b != DELAYED):
+        if (in_a == STARTED) != (in_b == STARTED) or in_a & ~in_b:
             return False
     return True

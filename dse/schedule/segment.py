@@ -14,8 +14,10 @@ from dse.schedule.reduce import NO_MODE, Bools, Floats, Ints, interchangeable_ch
 
 Codes = npt.NDArray[np.int8]
 
-UNSTARTED, STARTED, DELAYED = 0, 1, 2
-"""Status of an operator in a partial schedule; DELAYED: passed over although a core was free (see event_search)."""
+UNSTARTED, STARTED, DELAYED, SINGLE_ONLY = 0, 1, 2, 4
+"""Status of an operator in a partial schedule, the last two as flags: passed over although a core was free, and no
+longer to be run on all cores (see event_search).
+"""
 
 POTENTIALS = 2
 
@@ -23,8 +25,9 @@ POTENTIALS = 2
 class Segment(NamedTuple):
     """Static data of one search. ``quick`` is the shorter latency and ``tail`` the longest path behind an operator.
 
-    ``capacity`` holds the tensor and vector cores, ``uses[k, i]`` whether i needs a core of kind k, and ``work[k, i]``
-    the least core time of kind k that i takes away: on all cores that is the whole kind for ``all_cores``.
+    ``capacity`` holds the tensor and vector cores and ``uses[k, i]`` whether i needs a core of kind k. ``line[k, i]``
+    numbers chains of the graph that cover the operators able to run on a single core of kind k (-1 for the others): of
+    each chain at most one runs at a time.
     ``potential`` and ``rate`` are the terms of the best dual bounds (:mod:`dse.schedule.bound`): what an operator not
     yet started adds to the makespan, and what a unit of a running one adds. ``by_tail`` sorts by falling tail.
     """
@@ -41,7 +44,7 @@ class Segment(NamedTuple):
     by_tail: Ints
     capacity: Ints
     uses: Bools
-    work: Ints
+    line: Ints
     potential: Floats
     rate: Floats
     signature: npt.NDArray[np.uint64]
@@ -75,14 +78,13 @@ def build_segment(
         for e in range(first[i], first[i + 1]):
             tail[before[e]] = max(tail[before[e]], tail[i] + quick[i])
     uses = np.zeros((2, count), np.bool_)
-    work = np.zeros((2, count), np.int64)
-    for i in range(count):
-        for k in range(2):
+    line = np.full((2, count), -1)
+    width = np.empty(2, np.int64)
+    for k in range(2):
+        for i in range(count):
             uses[k, i] = kind[i] == k or kind[i] == 2
-            on_all = capacity[k] * all_cores[i] if all_cores[i] < NO_MODE else NO_MODE
-            on_one = NO_MODE if single[i] == NO_MODE else single[i] if uses[k, i] else 0
-            work[k, i] = min(on_one, on_all)
-    potential, rate = best_potentials(kind, single, all_cores, first, before, capacity, multipliers)
+        width[k] = min(capacity[k], cover_by_chains(ancestor, uses[k] & (single < NO_MODE), line[k]))
+    potential, rate = best_potentials(kind, single, all_cores, first, before, width, multipliers)
     twin_before = interchangeable_chains(kind, single, all_cores, covers)
     by_tail = np.argsort(-tail, kind="mergesort")
     signature = np.empty(count, np.uint64)
@@ -93,24 +95,27 @@ def build_segment(
         state ^= state << np.uint64(17)
         signature[i] = state
     return Segment(
-        kind, single, all_cores, quick, tail, first, before, ancestor, twin_before, by_tail, capacity, uses, work,
+        kind, single, all_cores, quick, tail, first, before, ancestor, twin_before, by_tail, capacity, uses, line,
         potential, rate, signature, paired,
     )  # fmt: skip
 
 
 @njit(cache=True)
 def best_potentials(
-    kind: Codes, single: Ints, all_cores: Ints, first: Ints, before: Ints, capacity: Ints, multipliers: Floats
+    kind: Codes, single: Ints, all_cores: Ints, first: Ints, before: Ints, width: Ints, multipliers: Floats
 ) -> tuple[Floats, Floats]:
-    """Terms [POTENTIALS, O] of the best dual bounds over the grid of ``multipliers``, best first."""
+    """Terms [POTENTIALS, O] of the best dual bounds over the grid of ``multipliers``.
+
+    ``width`` [2] is how many operators may at most use the tensor and the vector cores at once.
+    """
     count = len(kind)
     potential, rate = np.zeros((POTENTIALS, count)), np.zeros((POTENTIALS, count))
     values = np.zeros(POTENTIALS)
     share, longest, gain = np.zeros(count), np.zeros(count), np.zeros(count)
     for m in range(len(multipliers)):
         for i in range(count):
-            share[i] = 0.0 if kind[i] == 1 else multipliers[m, 0] / max(capacity[0], 1)
-            share[i] += 0.0 if kind[i] == 0 else multipliers[m, 1] / max(capacity[1], 1)
+            share[i] = 0.0 if kind[i] == 1 else multipliers[m, 0] / max(width[0], 1)
+            share[i] += 0.0 if kind[i] == 0 else multipliers[m, 1] / max(width[1], 1)
             base = dual_term(single[i], all_cores[i], share[i])
             gain[i] = dual_term(single[i], all_cores[i], share[i] + multipliers[m, 2]) - base
             reach = 0.0
@@ -143,13 +148,13 @@ def add_chain(share: Floats, longest: Floats, first: Ints, before: Ints, weight:
     """Adds ``weight`` to the share of the operators on the longest path, whose lengths are in ``longest``."""
     if len(longest) == 0:
         return
-    i = np.argmax(longest)
+    i = int(np.argmax(longest))
     while True:
         share[i] += weight
         nearest, reach = -1, -1.0
         for e in range(first[i], first[i + 1]):
             if longest[before[e]] > reach:
-                nearest, reach = before[e], longest[before[e]]
+                nearest, reach = int(before[e]), float(longest[before[e]])
         if nearest < 0:
             return
         i = nearest
@@ -207,28 +212,37 @@ def remaining_bound(seg: Segment, time: int, status: Codes, finish: Ints, earlie
         start = time
         if seg.single[i] == NO_MODE:
             start = idle
-        elif seg.all_cores[i] == NO_MODE:
+        elif seg.all_cores[i] == NO_MODE or status[i] & SINGLE_ONLY:
             if seg.uses[0, i]:
                 start = max(start, free_0)
             if seg.uses[1, i]:
                 start = max(start, free_1)
         for e in range(seg.first[i], seg.first[i + 1]):
             j = seg.before[e]
-            start = max(start, finish[j] if status[j] == STARTED else earliest[j] + seg.quick[j])
+            start = max(start, finish[j] if status[j] == STARTED else earliest[j] + shortest(seg, status, j))
         earliest[i] = start
-        path = max(path, start + seg.quick[i] + seg.tail[i])
+        path = max(path, start + shortest(seg, status, i) + seg.tail[i])
     work = max(kind_work(seg, 0, time, status, finish, earliest), kind_work(seg, 1, time, status, finish, earliest))
     dual = 0.0
     for g in range(POTENTIALS):
         value = 0.0
         for i in range(count):
             if status[i] != STARTED:
-                value += seg.potential[g, i]
+                if status[i] & SINGLE_ONLY:
+                    value += seg.rate[g, i] * seg.single[i]
+                else:
+                    value += seg.potential[g, i]
             elif finish[i] > time:
                 value += seg.rate[g, i] * (finish[i] - time)
         dual = max(dual, value)
     whole = time + int(np.ceil(dual - 0.25))
     return max(path, work, whole), path + work + whole
+
+
+@njit(cache=True)
+def shortest(seg: Segment, status: Codes, i: int) -> int:
+    """The shortest latency that operator i may still take."""
+    return int(seg.single[i] if status[i] & SINGLE_ONLY else seg.quick[i])
 
 
 @njit(cache=True)
@@ -244,20 +258,83 @@ def core_release(seg: Segment, k: int, time: int, status: Codes, finish: Ints) -
 
 @njit(cache=True)
 def kind_work(seg: Segment, k: int, time: int, status: Codes, finish: Ints, earliest: Ints) -> int:
-    """The work-and-tail part of :func:`remaining_bound` for cores of kind k."""
-    cores = max(seg.capacity[k], 1)
+    """The work-and-tail part of :func:`remaining_bound` for cores of kind k.
+
+    No more of them are in use at once than chains are left that cover the operators still to run on single cores.
+    """
+    lines = 0
+    seen = np.zeros(len(status), np.bool_)
+    for i in range(len(status)):
+        left = status[i] != STARTED or finish[i] > time
+        if left and seg.line[k, i] >= 0 and not seen[seg.line[k, i]]:
+            seen[seg.line[k, i]] = True
+            lines += 1
+    cores = max(min(seg.capacity[k], lines), 1)
     best, release, unstarted, running = time, NO_MODE, 0, 0
     for i in seg.by_tail:
         if status[i] == STARTED:
             if finish[i] <= time or not seg.uses[k, i]:
                 continue
             running += finish[i] - time
-        elif seg.work[k, i] > 0:
-            release = min(release, earliest[i])
-            unstarted += seg.work[k, i]
         else:
-            continue
+            no_all = seg.all_cores[i] == NO_MODE or status[i] & SINGLE_ONLY
+            work = NO_MODE if no_all else cores * seg.all_cores[i]
+            if seg.single[i] < NO_MODE:
+                work = min(work, seg.single[i] if seg.uses[k, i] else 0)
+            if work == 0:
+                continue
+            release = min(release, earliest[i])
+            unstarted += work
         best = max(best, time - (-(unstarted + running) // cores) + seg.tail[i])
         if release > time and unstarted > 0:
             best = max(best, release - (-unstarted // cores) + seg.tail[i])
     return best
+
+
+@njit(cache=True)
+def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
+    """Covers the operators of ``member`` by the fewest chains, numbered in ``line``; returns how many.
+
+    By Dilworth's theorem that is the most members that could ever run at once. A chain cover is a matching of
+    operators with later ones, grown here by augmenting paths.
+    """
+    count = len(member)
+    follower, leader = np.full(count, -1), np.full(count, -1)
+    for i in range(count):
+        if member[i]:
+            _augment(ancestor, member, i, follower, leader)
+    chains = 0
+    for i in range(count):
+        if member[i] and leader[i] < 0:
+            j = i
+            while j >= 0:
+                line[j] = chains
+                j = follower[j]
+            chains += 1
+    return chains
+
+
+@njit(cache=True)
+def _augment(ancestor: Bools, member: Bools, root: int, follower: Ints, leader: Ints) -> None:
+    """Gives ``root`` a follower if an augmenting path exists (breadth first)."""
+    count = len(member)
+    reached_from = np.full(count, -1)
+    queue = np.empty(count, np.int64)
+    queue[0] = root
+    head, tail = 0, 1
+    while head < tail:
+        i = queue[head]
+        head += 1
+        for j in range(count):
+            if not member[j] or not ancestor[j, i] or reached_from[j] >= 0:
+                continue
+            reached_from[j] = i
+            if leader[j] >= 0:
+                queue[tail] = leader[j]
+                tail += 1
+                continue
+            while True:
+                i = reached_from[j]
+                follower[i], leader[j], j = j, i, follower[i]
+                if i == root:
+                    return

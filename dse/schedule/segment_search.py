@@ -7,7 +7,7 @@ from numba import njit
 
 from dse.schedule.core_assignment import assign_cores
 from dse.schedule.event_search import ON_ALL_CORES, SearchResult, search
-from dse.schedule.reduce import NO_MODE, Bools, Floats, Ints, unit_latencies
+from dse.schedule.reduce import Bools, Floats, Ints, unit_latencies
 from dse.schedule.segment import Codes, Segment, build_segment, fix_modes
 
 
@@ -94,9 +94,9 @@ def _search_both_ways(
     paired: bool,
 ) -> SearchResult:
     """Searches the segment; where that stays open, with the edges reversed, which keeps the optimum."""
-    best = SearchResult(False, NO_MODE, 0, np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+    best = serial_schedule(single, all_cores)
     forward = build_segment(kind, single, all_cores, covers, ancestor, capacity, multipliers, paired)
-    best = _improve(best, search(forward, NO_MODE, limits.first_nodes, limits.width), forward, False)
+    best = _improve(best, search(forward, best.makespan, limits.first_nodes, limits.width), forward, False)
     if best.bound >= best.makespan:
         return best
     backward = build_segment(
@@ -117,6 +117,19 @@ def _search_both_ways(
                 )
             best = _improve(best, search(seg, best.makespan, limits.nodes, limits.width), seg, reverse)
     return best
+
+
+@njit(cache=True)
+def serial_schedule(single: Ints, all_cores: Ints) -> SearchResult:
+    """One operator after the other, each in its shorter mode (on core 0 where that is a single one)."""
+    count = len(single)
+    start, core = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    makespan = 0
+    for i in range(count):
+        start[i] = makespan
+        core[i] = ON_ALL_CORES if all_cores[i] < single[i] else 0
+        makespan += min(single[i], all_cores[i])
+    return SearchResult(True, makespan, 0, start, core, 0)
 
 
 @njit(cache=True)

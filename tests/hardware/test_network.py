@@ -128,6 +128,7 @@ GOOD = {
     "latency_s": {"value": 1e-6, "source": "measured"},
     "launch_s": {"value": 0, "source": "measured"},
     "channels": {"value": 1, "source": "datasheet"},
+    "additions_included": {"value": False, "source": "datasheet"},
 }
 
 

@@ -1,0 +1,13 @@
+"""Run every benchmark, one after the other, each in a process of its own."""
+
+import subprocess
+import sys
+
+SCRIPTS = ("placement", "estimator", "schedule", "measured", "codesign", "newcomer")
+
+if __name__ == "__main__":
+    codes = []
+    for script in SCRIPTS:
+        print(f"\n== {script} ==", flush=True)
+        codes.append(subprocess.run([sys.executable, "-m", f"benchmarks.{script}"]).returncode)
+    sys.exit(max(codes))

@@ -1,0 +1,218 @@
+"""Exact placement of layer graphs that branch: the dynamic program over downsets (paper section 5).
+
+A *downset* is a set of layers closed under predecessors. A stage is the difference of two, and
+``value[s, D, k]`` is the least largest load of splitting the layers outside D into exactly s stages on at most k
+accelerators. A stage may use several groups of accelerators, up to the width of the graph (its largest set of
+incomparable layers); its load is the least over all assignments of its layers to groups
+(:mod:`dse.placement.stage_groups`), which is also where the definition of a stage's schedule is.
+
+The number of downsets can be exponential; beyond :data:`DOWNSET_LIMIT` of them (or limits on tables and search steps
+of the same purpose) the problem is refused, never approximated. The best placement with stages contiguous in the
+problem's order, from :mod:`dse.placement.chain_dp`, is the first incumbent: it prunes all stages with too high a load.
+
+Of placements of equal ``batch_s`` the first is returned by: smaller width, the contiguous one, fewer stages, smaller
+first stage, fewer groups in it, fewer accelerators, fewer pipelines; then the same, stage by stage.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.placement.downset_kernels import solve_downsets, stage_pairs
+from dse.placement.pipelines import PipelineChoices, pipeline_choices
+from dse.placement.problem import LayerGraph, Placement, PlacementProblem, Stage
+from dse.placement.stage_groups import GraphArrays, graph_arrays, least_load
+from hardware.inputs import fail
+
+DOWNSET_LIMIT = 4096
+TABLE_LIMIT = 2**25
+STEP_LIMIT = 2 * 10**8
+
+_SLACK = 1e-12
+
+
+@dataclass(frozen=True)
+class Downsets:
+    """All downsets of a graph by ascending size: ``member[D, v]``, and the width of the graph."""
+
+    member: NDArray[np.bool_]
+    width: int
+
+
+def downsets(graph: LayerGraph, limit: int = DOWNSET_LIMIT) -> Downsets | None:
+    """The downsets of a graph, or None where there are more than ``limit``."""
+    before = [0] * len(graph.layers)
+    for source, target, _ in graph.edges:
+        before[target] |= 1 << source
+    found = {0}
+    layer_of_search = [0]
+    while layer_of_search:
+        larger: set[int] = set()
+        for downset in layer_of_search:
+            for layer, needed in enumerate(before):
+                if not downset >> layer & 1 and downset & needed == needed:
+                    larger.add(downset | 1 << layer)
+        found |= larger
+        if len(found) > limit:
+            return None
+        layer_of_search = sorted(larger)
+    ordered = sorted(found, key=lambda downset: (downset.bit_count(), downset))
+    count = len(graph.layers)
+    member = np.array([[downset >> layer & 1 for layer in range(count)] for downset in ordered], dtype=np.bool_)
+    return Downsets(member, max(_maximal_layers(downset, before) for downset in ordered))
+
+
+def _maximal_layers(downset: int, before: list[int]) -> int:
+    """Layers of a downset that no other of its layers needs: an antichain, and every antichain is one of these."""
+    needed = 0
+    for layer, predecessors in enumerate(before):
+        if downset >> layer & 1:
+            needed |= predecessors
+    return (downset & ~needed).bit_count()
+
+
+def downset_placement(
+    problem: PlacementProblem, tensor: int, incumbent_s: float = math.inf, limit: int = DOWNSET_LIMIT
+) -> Placement | None:
+    """The best placement at one width that is faster than ``incumbent_s``; None where there is none.
+
+    Raises:
+        InputError: the graph has more than ``limit`` downsets, or tables or search exceed their limits.
+    """
+    graph = problem.tensor_parallel[tensor]
+    key = f"tensor_parallel.{tensor}.edges"
+    sets = downsets(graph, limit)
+    if sets is None:
+        rule = f"the layer graph branches into more than {limit} downsets, the limit of exact placement"
+        raise fail(problem.name, key, f"{len(graph.layers)} layers", f"{rule}; join layers that run side by side")
+    table = _Table(problem, tensor, sets)
+    if table.entries > TABLE_LIMIT:
+        rule = f"{len(sets.member)} downsets need {table.entries} table entries, but the limit is {TABLE_LIMIT}"
+        raise fail(problem.name, key, f"{len(graph.layers)} layers", rule)
+    return table.best(incumbent_s, key)
+
+
+class _Table:
+    """The dynamic program of one width; accelerators are counted in units of ``unit``."""
+
+    def __init__(self, problem: PlacementProblem, tensor: int, sets: Downsets) -> None:
+        self._problem = problem
+        self._tensor = tensor
+        self._graph = problem.tensor_parallel[tensor]
+        self._sets = sets
+        self._arrays: GraphArrays = graph_arrays(self._graph, problem.network_bytes_per_s)
+        self._sliced = np.array([layer.sliced for layer in self._graph.layers], dtype=np.bool_)
+        group_size = tensor if self._sliced.any() else 1
+        self._unit = group_size if self._sliced.all() else 1
+        self._slots = group_size // self._unit
+        self._stages = min(len(self._graph.layers), problem.accelerators)
+        useful = self._stages * sets.width * self._slots
+        self._accelerators = min(problem.accelerators // self._unit, useful)
+        self._rules = (problem.recompute, float(problem.state_factor), float(problem.hbm_bytes))
+
+    @property
+    def entries(self) -> int:
+        """Size of the table of values."""
+        return (self._stages + 1) * len(self._sets.member) * (self._accelerators + 1)
+
+    def best(self, incumbent_s: float, key: str) -> Placement | None:
+        """The best placement faster than ``incumbent_s``."""
+        layers, member = self._graph.layers, self._sets.member
+        choices = self._choices()
+        passes = self._fewest_passes(choices)
+        limit_s = incumbent_s / passes[1]
+        offset, target, least = stage_pairs(member, self._arrays, self._rules, self._sets.width, limit_s)
+        shape = (self._stages + 1, len(member), self._accelerators + 1)
+        value, cut = np.full(shape, np.inf), np.zeros((*shape, 2), dtype=np.int32)
+        first_bytes = member @ np.array([layer.weight_bytes for layer in layers], dtype=np.float64)
+        first_update_s = member @ np.array([layer.update_s for layer in layers], dtype=np.float64)
+        found, budget = solve_downsets(
+            member,
+            self._arrays,
+            self._rules,
+            self._sets.width,
+            self._sliced,
+            self._slots,
+            (offset, target, least),
+            (first_bytes, first_update_s),
+            (choices.offset, choices.rounds, choices.sync_s_per_byte),
+            passes,
+            incumbent_s,
+            _SLACK,
+            STEP_LIMIT,
+            value,
+            cut,
+        )
+        if budget < 0:
+            rule = f"the search for the best groups of the stages takes more than the limit of {STEP_LIMIT} steps"
+            raise fail(self._problem.name, key, f"{len(layers)} layers", rule)
+        _, stages, accelerators, choice, pair, groups = found
+        if stages == 0:
+            return None
+        decided = self._trace(stages, accelerators, pair, groups, target, cut)
+        return self._placement(int(choices.data[choice]), decided)
+
+    def _trace(
+        self,
+        stages: int,
+        accelerators: int,
+        pair: int,
+        groups: int,
+        target: NDArray[np.int64],
+        cut: NDArray[np.int32],
+    ) -> list[tuple[Stage, float]]:
+        """The stages with their loads, from the first on."""
+        decided: list[tuple[Stage, float]] = []
+        downset = 0
+        for from_end in range(stages, 0, -1):
+            if downset:
+                pair, groups = (int(number) for number in cut[from_end, downset, accelerators])
+            member = self._sets.member
+            decided.append(self._stage(member[target[pair]] & ~member[downset], groups, from_end))
+            downset = int(target[pair])
+            accelerators -= decided[-1][0].accelerators // self._unit
+        return decided
+
+    def _stage(self, chosen: NDArray[np.bool_], groups: int, from_end: int) -> tuple[Stage, float]:
+        """A stage with its best groups, and its load."""
+        stage = np.flatnonzero(chosen)
+        local = np.full(len(chosen), -1, dtype=np.int64)
+        local[stage] = np.arange(len(stage))
+        rules = (self._problem.recompute and from_end > 1, *self._rules, from_end)
+        load_s, group_of, _ = least_load(stage, local, self._arrays, groups, rules, math.inf, _SLACK, STEP_LIMIT)
+        held = [tuple(stage[group_of == group].tolist()) for group in sorted(set(group_of.tolist()))]
+        size = self._slots * self._unit if self._sliced[stage].any() else 1
+        return Stage(tuple(stage.tolist()), size * len(held), tuple(held) if len(held) > 1 else ()), float(load_s)
+
+    def _placement(self, data: int, decided: list[tuple[Stage, float]]) -> Placement:
+        problem = self._problem
+        stages = tuple(stage for stage, _ in decided)
+        first = [self._graph.layers[layer] for layer in stages[0].layers]
+        passes = -(-problem.microbatches // data) + len(stages) - 1
+        sync_s_per_byte = problem.gradient_sync_factor * (data - 1) / (data * problem.network_bytes_per_s)
+        batch_s = (
+            max(load_s for _, load_s in decided) * passes
+            + sync_s_per_byte * sum(layer.weight_bytes for layer in first)
+            + sum(layer.update_s for layer in first)
+        )
+        return Placement(self._tensor, data, stages, batch_s)
+
+    def _choices(self) -> PipelineChoices:
+        """Useful numbers of pipelines for each number of accelerators of one pipeline (none for zero)."""
+        problem = self._problem
+        limits = [0] + [problem.accelerators // (self._unit * used) for used in range(1, self._accelerators + 1)]
+        return pipeline_choices(
+            problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits
+        )
+
+    def _fewest_passes(self, choices: PipelineChoices) -> NDArray[np.float64]:
+        """For each s the fewest passes of any placement with s or more stages (one more entry, infinite)."""
+        fewest = np.full(self._stages + 2, np.inf)
+        for stages in range(self._stages, 0, -1):
+            fewest[stages] = fewest[stages + 1]
+            if stages <= self._accelerators:  # each stage needs one unit at least
+                rounds = choices.rounds[choices.offset[stages] : choices.offset[stages + 1]]
+                fewest[stages] = min(fewest[stages], rounds[-1] + stages - 1)
+        return fewest

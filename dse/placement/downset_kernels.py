@@ -1,0 +1,179 @@
+"""Numba kernels of :mod:`dse.placement.downset_dp`.
+
+A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of D are at ``offset[D] : offset[D + 1]``,
+``target`` is E and ``least`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
+(recompute, state_factor, hbm_bytes). Accelerators are counted in the unit of the caller.
+"""
+
+import numpy as np
+from numba import njit
+
+from dse.placement.stage_groups import layer_needs, least_load, load_bounds
+
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+
+@njit(cache=True)
+def _stage_of(member, small, large, local):
+    """The layers of ``large`` that are not in ``small``; fills ``local``. Empty where ``small`` is no subset."""
+    count = 0
+    for layer in range(member.shape[1]):
+        local[layer] = -1
+        if member[small, layer]:
+            if not member[large, layer]:
+                return np.empty(0, dtype=np.int64)
+        elif member[large, layer]:
+            local[layer] = count
+            count += 1
+    stage = np.empty(count, dtype=np.int64)
+    for layer in range(member.shape[1]):
+        if local[layer] >= 0:
+            stage[local[layer]] = layer
+    return stage
+
+
+@njit(cache=True)
+def stage_pairs(member, graph, rules, width, limit_s):
+    """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
+    downsets = len(member)
+    recompute, state_factor, hbm_bytes = rules
+    offset = np.zeros(downsets + 1, dtype=np.int64)
+    target, least = np.empty(1024, dtype=np.int64), np.empty(1024)
+    local = np.empty(member.shape[1], dtype=np.int64)
+    found = 0
+    for small in range(downsets):
+        for large in range(small + 1, downsets):
+            stage = _stage_of(member, small, large, local)
+            if len(stage) == 0:
+                continue
+            needs = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, 1))
+            if needs.max() > hbm_bytes or needs.sum() > width * hbm_bytes:
+                continue
+            forward, behind = load_bounds(stage, local, graph, width, recompute and large < downsets - 1)
+            if forward + behind >= limit_s:
+                continue
+            if found == len(target):
+                target, least = np.append(target, target), np.append(least, least)
+            target[found], least[found] = large, forward + behind
+            found += 1
+        offset[small + 1] = found
+    return offset, target[:found], least[:found]
+
+
+@njit(cache=True)
+def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
+    """A number of stages from the end up to which this assignment fits memory."""
+    recompute, state_factor, hbm_bytes = rules
+    now = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, from_end))
+    then = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, from_end + 1))
+    depth = stage_limit
+    for group in range(group_of.max() + 1):
+        need, growth = 0.0, 0.0
+        for place in range(len(stage)):
+            if group_of[place] == group:
+                need += now[place]
+                growth += then[place] - now[place]
+        if growth > 0.0:
+            # one less than what division gives, as it rounds: then the stage is searched again, no more
+            depth = min(depth, from_end + max(0, int((hbm_bytes - need) / growth) - 1))
+    return depth
+
+
+@njit(cache=True)
+def solve_downsets(
+    member,
+    graph,
+    rules,
+    width,
+    sliced,
+    slots,
+    pairs,
+    first_costs,
+    choices,
+    passes,
+    incumbent_s,
+    slack,
+    budget,
+    value,
+    cut,
+):
+    """Fills ``value[s, D, k]`` and ``cut[s, D, k] = (pair, groups)``; returns the best first stage.
+
+    The answer is (batch_s, stages, accelerators, choice, pair, groups), with 0 stages where nothing is faster than the
+    incumbent, and the budget left (negative: exceeded). ``passes[s]`` is the fewest passes of s or more stages.
+    """
+    offset, target, least = pairs
+    downsets, stage_limit = len(member), value.shape[0] - 1
+    known = np.full((len(target), width + 1), np.nan)  # loads found so far, and up to which depth they hold
+    known_to = np.zeros((len(target), width + 1), dtype=np.int64)
+    local = np.empty(member.shape[1], dtype=np.int64)
+    best = (incumbent_s, 0, 0, 0, 0, 0)
+    value[0, downsets - 1, :] = 0.0
+    for stages in range(1, stage_limit + 1):
+        repeats = rules[0] and stages > 1
+        stage_rules = (repeats, rules[0], rules[1], rules[2], stages)
+        for small in range(downsets - 1):
+            for pair in range(offset[small], offset[small + 1]):
+                rest = value[stages - 1, target[pair]]
+                limit_s = best[0] / passes[stages if small == 0 else stages + 1] * (1.0 + slack)
+                if least[pair] >= limit_s or rest[-1] >= limit_s:
+                    continue
+                stage = _stage_of(member, small, target[pair], local)
+                size = 1
+                for layer in stage:
+                    size = slots if sliced[layer] else size
+                for groups in range(1, min(width, len(stage)) + 1):
+                    if groups * size >= len(rest) + 1:
+                        break
+                    if known_to[pair, groups] < stages:
+                        load, group_of, budget = least_load(
+                            stage, local, graph, groups, stage_rules, limit_s, slack, budget
+                        )
+                        if budget < 0:
+                            return best, budget
+                        known[pair, groups] = load
+                        known_to[pair, groups] = stage_limit
+                        if load < np.inf:
+                            known_to[pair, groups] = _fits_to(stage, local, group_of, graph, rules, stages, stage_limit)
+                    load = known[pair, groups]
+                    if load == np.inf:
+                        continue
+                    used = groups * size
+                    if small == 0:
+                        best = _first(best, load, rest, used, stages, pair, groups, target[pair], first_costs, choices)
+                    else:
+                        _relax(load, rest, used, limit_s, value[stages, small], cut[stages, small], pair, groups)
+                    if load <= least[pair] * (1.0 + slack):
+                        break  # more groups cannot shorten the stage
+    return best, budget
+
+
+@njit(cache=True)
+def _relax(load, rest, used, limit_s, value, cut, pair, groups):
+    """Improves the values of one downset by a stage in front of ``rest``."""
+    for accelerators in range(used, len(rest)):
+        candidate = max(load, rest[accelerators - used])
+        if candidate < value[accelerators] and candidate < limit_s:
+            value[accelerators] = candidate
+            cut[accelerators, 0] = pair
+            cut[accelerators, 1] = groups
+
+
+@njit(cache=True)
+def _first(best, load, rest, used, stages, pair, groups, end, first_costs, choices):
+    """The better of ``best`` and the placements that begin with this stage."""
+    first_bytes, first_update_s = first_costs
+    offset, rounds, sync_s_per_byte = choices
+    lowest = np.inf
+    for accelerators in range(used, len(rest)):
+        largest = max(load, rest[accelerators - used])
+        if largest >= lowest:
+            continue
+        lowest = largest
+        for choice in range(offset[accelerators], offset[accelerators + 1]):
+            batch_s = largest * (rounds[choice] + stages - 1)
+            batch_s += sync_s_per_byte[choice] * first_bytes[end] + first_update_s[end]
+            if batch_s < best[0]:
+                best = (batch_s, stages, accelerators, choice, pair, groups)
+    return best

@@ -1,0 +1,149 @@
+"""Why no placement fits memory, and what would make one fit: computed exactly, not guessed.
+
+The least memory with which some placement exists is a bottleneck problem: split the layers into s stages so that the
+largest need of any stage is least. The need of a stage grows with its depth, so every depth has its own needs.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dse.placement.chain_structure import edge_tables, plain_ends
+from dse.placement.problem import MemoryShortfall, PlacementProblem
+from hardware.units import gib_from_bytes
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The least memory that some split needs at one width, with ``accelerators`` (of one pipeline) at hand.
+
+    ``stage_layers`` are the positions of the layers of the stage that needs most in that split.
+    """
+
+    tensor: int
+    accelerators: int
+    needed_bytes: float
+    stage_layers: tuple[int, ...]
+
+
+def chain_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNeed]:
+    """Least needs of width ``tensor`` for ascending numbers of accelerators, each smaller than the one before.
+
+    The layers are totally ordered (or taken so). The needs go beyond the accelerators that the problem has.
+    """
+    graph = problem.tensor_parallel[tensor]
+    sliced = [layer.sliced for layer in graph.layers]
+    slots = tensor if any(sliced) else 1
+    mixed = slots > 1 and not all(sliced)
+    count = len(sliced)
+    need, cut = _least_needs(
+        np.array([layer.weight_bytes for layer in graph.layers]),
+        np.array([layer.activation_bytes for layer in graph.layers]),
+        edge_tables(graph, problem.network_bytes_per_s)[2],
+        problem.recompute,
+        float(problem.state_factor),
+        plain_ends(sliced) if mixed else np.arange(count, dtype=np.int64),
+        sliced.count(False) if mixed else 0,
+    )
+    splits = sorted(
+        (slots * (stages - plain) + plain, float(need[stages, plain, 0]), stages, plain)
+        for stages in range(1, count + 1)
+        for plain in range(min(need.shape[1] - 1, stages) + 1)
+        if math.isfinite(need[stages, plain, 0])
+    )
+    needs: list[MemoryNeed] = []
+    for accelerators, needed_bytes, stages, plain in splits:
+        if not needs or needed_bytes < needs[-1].needed_bytes:
+            layers = _neediest_stage(need, cut, stages, plain)
+            needs.append(MemoryNeed(tensor, accelerators, needed_bytes, layers))
+    return needs
+
+
+def _neediest_stage(need: NDArray[np.float64], cut: NDArray[np.int64], stages: int, plain: int) -> tuple[int, ...]:
+    """Layers of the stage whose own need is the need of the whole split (``cut`` holds end and plain stages left)."""
+    begin = 0
+    while stages > 1:
+        end, plain_left = cut[stages, plain, begin]
+        if need[stages - 1, plain_left, end] < need[stages, plain, begin]:
+            break
+        stages, plain, begin = stages - 1, plain_left, end
+    return tuple(range(begin, int(cut[stages, plain, begin, 0])))
+
+
+def explain(
+    problem: PlacementProblem, needs: dict[int, list[MemoryNeed]], recompute_needs: dict[int, list[MemoryNeed]]
+) -> MemoryShortfall:
+    """The shortfall of a problem that fits no placement.
+
+    Args:
+        problem: the problem.
+        needs: for each width its needs by ascending number of accelerators, as from :func:`chain_memory_needs`.
+        recompute_needs: the same with recomputation (empty where the problem recomputes already).
+    """
+    nearest = _least(needs, problem.accelerators)
+    assert nearest is not None, "some width can be placed at all, or there is no question of memory"
+    remedies = [f"hbm_bytes of at least {_bytes(nearest.needed_bytes)}"]
+    recomputing = _least(recompute_needs, problem.accelerators)
+    if recomputing is not None and recomputing.needed_bytes <= problem.hbm_bytes:
+        remedies.append("recompute")
+    elif recomputing is not None and recomputing.needed_bytes < nearest.needed_bytes:
+        remedies.append(f"recompute and hbm_bytes of at least {_bytes(recomputing.needed_bytes)}")
+    enough = [
+        need.accelerators
+        for all_needs in needs.values()
+        for need in all_needs
+        if need.needed_bytes <= problem.hbm_bytes
+    ]
+    if enough:
+        remedies.append(f"{min(enough)} accelerators instead of {problem.accelerators}")
+    names = [layer.name for layer in problem.tensor_parallel[nearest.tensor].layers]
+    return MemoryShortfall(
+        tensor=nearest.tensor,
+        stage_layers=tuple(names[layer] for layer in nearest.stage_layers),
+        needed_bytes=nearest.needed_bytes,
+        hbm_bytes=problem.hbm_bytes,
+        remedy=f"It would fit with {', or with '.join(remedies)}.",
+    )
+
+
+def with_recompute(problem: PlacementProblem) -> PlacementProblem | None:
+    """The problem with recomputation, or None where it recomputes already."""
+    return None if problem.recompute else replace(problem, recompute=True)
+
+
+def _least(needs: dict[int, list[MemoryNeed]], accelerators: int) -> MemoryNeed | None:
+    """The least need of any width that ``accelerators`` allow (ties: the smaller width)."""
+    allowed = [need for width in sorted(needs) for need in needs[width] if need.accelerators <= accelerators]
+    return min(allowed, key=lambda need: need.needed_bytes, default=None)
+
+
+def _bytes(size_bytes: float) -> str:
+    return f"{math.ceil(size_bytes)} ({gib_from_bytes(size_bytes):.1f} GiB)"
+
+
+@njit(cache=True)
+def _least_needs(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, plain_end, plain_stages):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """need[s, q, i]: least largest need of splitting the layers from i on into s stages, q of them plain."""
+    count = len(weight_bytes)
+    need = np.full((count + 1, plain_stages + 1, count + 1), np.inf)
+    cut = np.zeros((count + 1, plain_stages + 1, count + 1, 2), dtype=np.int64)
+    need[0, 0, count] = 0.0
+    for stages in range(1, count + 1):
+        for begin in range(count - stages + 1):
+            weights, activations, stash = 0.0, 0.0, 0.0
+            for end in range(begin + 1, count - stages + 2):
+                weights += weight_bytes[end - 1]
+                activations += activation_bytes[end - 1]
+                stash += entering_bytes[begin, end - 1] if recompute else activation_bytes[end - 1]
+                own = state_factor * weights + activations + (stages - 1) * stash
+                here = 1 if end <= plain_end[begin] else 0
+                for plain in range(here, plain_stages + 1):
+                    value = max(own, need[stages - 1, plain - here, end])
+                    if value < need[stages, plain, begin]:
+                        need[stages, plain, begin] = value
+                        cut[stages, plain, begin, 0] = end
+                        cut[stages, plain, begin, 1] = plain - here
+    return need, cut

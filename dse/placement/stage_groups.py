@@ -1,0 +1,223 @@
+"""The least load of one stage on several groups of accelerators, over all assignments of its layers to groups.
+
+Each group runs its layers one at a time in the problem's order (:mod:`dse.placement.problem`). The search assigns layer
+after layer; it prunes by the longest path behind each finished layer and by the memory of each group, treats groups
+that are still empty as one, and starts from a list schedule. It ends at once where the bound (the longest path, or
+equal shares of the work) is reached: so with one group for each branch there is next to nothing to search.
+
+In the kernels a *stage* is an array of layer positions in ascending order, ``local[v]`` the place of layer v in it (−1
+outside), and ``graph`` what :func:`graph_arrays` returns. ``rules`` is (repeats, recompute, state_factor, hbm_bytes,
+from_end): whether this stage repeats its forward pass, the problem's numbers, and the stage's place from the end.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dse.placement.problem import LayerGraph
+
+Offsets = NDArray[np.int64]
+Amounts = NDArray[np.float64]
+GraphArrays = tuple[Amounts, Offsets, Offsets, Amounts, Offsets, Offsets, Amounts]
+
+
+def graph_arrays(graph: LayerGraph, network_bytes_per_s: float) -> GraphArrays:
+    """The graph as (layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount).
+
+    ``layers[v]`` is (forward_s, backward_s, weight_bytes, activation_bytes). The in-edges of v are at
+    ``in_offset[v] : in_offset[v + 1]``; ``in_end`` is the other layer, ``in_amount`` (seconds, bytes). Likewise out.
+    """
+    layers = [(layer.forward_s, layer.backward_s, layer.weight_bytes, layer.activation_bytes) for layer in graph.layers]
+    arrays = []
+    for own, other in ((1, 0), (0, 1)):
+        edges = sorted(graph.edges, key=lambda edge: (edge[own], edge[other]))
+        offset = np.searchsorted([edge[own] for edge in edges], np.arange(len(layers) + 1)).astype(np.int64)
+        ends = np.array([edge[other] for edge in edges], dtype=np.int64)
+        amounts = np.array([(edge[2] / network_bytes_per_s, edge[2]) for edge in edges], dtype=np.float64)
+        arrays.append((offset, ends, amounts.reshape(-1, 2)))
+    (in_offset, in_end, in_amount), (out_offset, out_end, out_amount) = arrays
+    return np.array(layers, dtype=np.float64), in_offset, in_end, in_amount, out_offset, out_end, out_amount
+
+
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+
+@njit(cache=True)
+def _pass_s(stage, local, group_of, latency_s, edges, begin_s, transfers, reverse):
+    """Finish of every layer in one pass; ``edges`` is (offset, end, amount) of what a layer waits for."""
+    offset, ends, amounts = edges
+    finish = np.empty(len(stage))
+    free = np.full(len(stage), begin_s)
+    for step in range(len(stage)):
+        place = len(stage) - 1 - step if reverse else step
+        layer = stage[place]
+        start = free[group_of[place]]
+        for edge in range(offset[layer], offset[layer + 1]):
+            other = local[ends[edge]]
+            if other >= 0:
+                start = max(start, finish[other])
+            elif transfers:
+                start = max(start, amounts[edge, 0])
+        finish[place] = free[group_of[place]] = start + latency_s[layer]
+    return finish
+
+
+@njit(cache=True)
+def assigned_load(stage, local, group_of, graph, repeats):
+    """Load of the stage with its layers on the groups ``group_of``."""
+    layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount = graph
+    inward, outward = (in_offset, in_end, in_amount), (out_offset, out_end, out_amount)
+    forward_s, backward_s = layers[:, 0], layers[:, 1]
+    load = _pass_s(stage, local, group_of, forward_s, inward, 0.0, True, False).max()
+    begin = 0.0
+    if repeats:
+        begin = _pass_s(stage, local, group_of, forward_s, inward, 0.0, False, False).max()
+    return load + _pass_s(stage, local, group_of, backward_s, outward, begin, True, True).max()
+
+
+@njit(cache=True)
+def load_bounds(stage, local, graph, groups, repeats):
+    """Lower bounds of (forward part, backward part with its repetition) on ``groups`` groups."""
+    layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount = graph
+    inward, outward = (in_offset, in_end, in_amount), (out_offset, out_end, out_amount)
+    forward_s, backward_s = layers[:, 0], layers[:, 1]
+    forward_share = forward_s[stage].sum() / groups
+    backward_share = backward_s[stage].sum() / groups
+    apart = np.arange(len(stage))
+    forward = max(_pass_s(stage, local, apart, forward_s, inward, 0.0, True, False).max(), forward_share)
+    begin = 0.0
+    if repeats:
+        begin = max(_pass_s(stage, local, apart, forward_s, inward, 0.0, False, False).max(), forward_share)
+    path = _pass_s(stage, local, apart, backward_s, outward, begin, True, True).max()
+    return forward, max(path, begin + backward_share)
+
+
+@njit(cache=True)
+def layer_needs(stage, local, graph, rules):
+    """Bytes that each layer of the stage adds to the memory of its group (the rule is a sum over layers)."""
+    layers, in_offset, in_end, in_amount = graph[0], graph[1], graph[2], graph[3]
+    _, recompute, state_factor, _, from_end = rules
+    needs = np.empty(len(stage))
+    for place in range(len(stage)):
+        layer = stage[place]
+        stash = layers[layer, 3]
+        if recompute:
+            stash = 0.0
+            for edge in range(in_offset[layer], in_offset[layer + 1]):
+                if local[in_end[edge]] < 0:
+                    stash += in_amount[edge, 1]
+        needs[place] = state_factor * layers[layer, 2] + layers[layer, 3] + (from_end - 1) * stash
+    return needs
+
+
+@njit(cache=True)
+def least_load(stage, local, graph, groups, rules, limit_s, slack, budget):
+    """Least load below ``limit_s`` on at most ``groups`` groups, its assignment, and the steps left of ``budget``.
+
+    The load is infinite where no assignment fits memory or none is below the limit. A negative budget says that the
+    search ran out of steps.
+    """
+    repeats, hbm_bytes = rules[0], rules[3]
+    needs = layer_needs(stage, local, graph, rules)
+    best_of = np.zeros(len(stage), dtype=np.int64)
+    if groups == 1:
+        load = assigned_load(stage, local, best_of, graph, repeats) if needs.sum() <= hbm_bytes else np.inf
+        return (load if load < limit_s else np.inf), best_of, budget
+    forward, behind = load_bounds(stage, local, graph, groups, repeats)
+    best = np.inf
+    if needs.sum() > groups * hbm_bytes or needs.max() > hbm_bytes or forward + behind >= limit_s:
+        return best, best_of, budget
+    listed, fits = _list_schedule(stage, local, graph, groups, needs, hbm_bytes)
+    if fits:
+        best = assigned_load(stage, local, listed, graph, repeats)
+        best_of[:] = listed
+    if best > (forward + behind) * (1.0 + slack):
+        least = min(best, limit_s)
+        best_found, budget = _search(
+            stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, budget
+        )
+        best = min(best, best_found)
+    return (best if best < limit_s else np.inf), best_of, budget
+
+
+@njit(cache=True)
+def _ready_s(layer, local, finish, graph):
+    """When the inputs of a layer are there, in the forward pass."""
+    in_offset, in_end, in_amount = graph[1], graph[2], graph[3]
+    ready = 0.0
+    for edge in range(in_offset[layer], in_offset[layer + 1]):
+        other = local[in_end[edge]]
+        ready = max(ready, finish[other] if other >= 0 else in_amount[edge, 0])
+    return ready
+
+
+@njit(cache=True)
+def _list_schedule(stage, local, graph, groups, needs, hbm_bytes):
+    """Each layer on the group where it starts first (of equal ones, where the wait was shortest); whether it fits."""
+    layers = graph[0]
+    group_of = np.zeros(len(stage), dtype=np.int64)
+    free, filled, finish = np.zeros(groups), np.zeros(groups), np.zeros(len(stage))
+    for place in range(len(stage)):
+        ready = _ready_s(stage[place], local, finish, graph)
+        chosen = -1
+        for group in range(groups):
+            if filled[group] + needs[place] > hbm_bytes:
+                continue
+            if chosen >= 0:
+                start, least = max(free[group], ready), max(free[chosen], ready)
+                if start > least or (start == least and free[group] <= free[chosen]):
+                    continue
+            chosen = group
+        if chosen < 0:
+            return group_of, False
+        group_of[place] = chosen
+        filled[chosen] += needs[place]
+        free[chosen] = finish[place] = max(free[chosen], ready) + layers[stage[place], 0]
+    return group_of, True
+
+
+@njit(cache=True)
+def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, budget):
+    """Depth-first search over assignments for a load below ``least``; writes ``best_of``."""
+    layers, count = graph[0], len(stage)
+    outward = (graph[4], graph[5], graph[6])
+    tail = _pass_s(stage, local, np.arange(count), layers[:, 0], outward, 0.0, False, True) - layers[stage, 0]
+    group_of = np.full(count, -1, dtype=np.int64)
+    used = np.zeros(count + 1, dtype=np.int64)  # groups used by the layers before
+    free_before, filled_before = np.zeros(count), np.zeros(count)  # of the chosen group, to undo
+    longest = np.full(count + 1, forward)
+    free, filled, finish = np.zeros(groups), np.zeros(groups), np.zeros(count)
+    best, place = np.inf, 0
+    while place >= 0:
+        if place == count:
+            load = assigned_load(stage, local, group_of, graph, repeats)
+            if load < least:
+                best = least = load
+                best_of[:] = group_of
+                if best <= (forward + behind) * (1.0 + slack):
+                    break
+            place -= 1
+            continue
+        group = group_of[place]
+        if group >= 0:  # undo the last try
+            free[group] = free_before[place]
+            filled[group] = filled_before[place]
+        group += 1
+        if group > min(used[place], groups - 1):
+            group_of[place] = -1
+            place -= 1
+            continue
+        budget -= 1
+        if budget < 0:
+            break
+        group_of[place] = group
+        free_before[place], filled_before[place] = free[group], filled[group]
+        filled[group] += needs[place]
+        ready = _ready_s(stage[place], local, finish, graph)
+        free[group] = finish[place] = max(free[group], ready) + layers[stage[place], 0]
+        longest[place + 1] = max(longest[place], finish[place] + tail[place])
+        used[place + 1] = max(used[place], group + 1)
+        if filled[group] <= hbm_bytes and longest[place + 1] + behind < least:
+            place += 1
+    return best, budget

@@ -1,0 +1,174 @@
+"""Tables for the closed form of :mod:`dse.placement.uniform_bound`: what does not depend on latencies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.placement.chain_structure import ChainStructure
+from dse.placement.pipelines import pipeline_choices
+from dse.placement.problem import LayerGraph, PlacementProblem
+
+_SHARES, _OWN = 0, 1
+"""Whether an end layer shares a stage with the run, or has its own."""
+
+
+@dataclass(frozen=True)
+class UniformTables:
+    """What the closed form needs besides latencies.
+
+    ``run`` is (first layer, end) of the equal layers. Arrays are indexed by arrangement (2 · prefix + suffix, each
+    shares 0 or own 1) and number of stages: ``first_capacity`` and ``last_capacity`` are the most layers of the run in
+    its first and last stage (0 where the arrangement is impossible), ``choice_offset`` the rows of useful pipelines.
+    ``capacity_sum[depth, c]`` is the sum of min(capacity, c) over depths 1 to ``depth``; ``capacity[depth]`` the most
+    layers of a stage that holds nothing else. ``least_share[s]`` is a number of equal layers that some stage reaches.
+    ``transfer_s`` are the transfers from prefix to run, inside the run, from run to suffix, and the least of all edges.
+    ``weight_bytes`` are those of the prefix, an equal layer and the suffix.
+    """
+
+    run: tuple[int, int]
+    first_capacity: NDArray[np.int64]
+    last_capacity: NDArray[np.int64]
+    choice_offset: NDArray[np.int64]
+    choice_rounds: NDArray[np.int64]
+    choice_sync_s_per_byte: NDArray[np.float64]
+    capacity: NDArray[np.int64]
+    capacity_sum: NDArray[np.int64]
+    least_share: NDArray[np.int64]
+    least_last: NDArray[np.int64]
+    fewest_passes: NDArray[np.float64]
+    transfer_s: tuple[float, float, float, float]
+    weight_bytes: tuple[float, float, float]
+    recompute: bool
+
+
+def uniform_run(graph: LayerGraph, layer_index: Sequence[int]) -> tuple[int, int] | None:
+    """(first, end) of the equal layers of a chain that has at most one other layer at each end; None for others.
+
+    Equal layers have the same index, weights, activations and slicing, and the edges between them the same bytes.
+    """
+    layers, count = graph.layers, len(graph.layers)
+    size = {(source, target): size_bytes for source, target, size_bytes in graph.edges}
+    if sorted(size) != list(pairwise(range(count))) or len(graph.edges) != len(size):
+        return None
+    middle = count // 2
+
+    def equal(position: int) -> bool:
+        layer, model = layers[position], layers[middle]
+        return layer_index[position] == layer_index[middle] and (
+            (layer.weight_bytes, layer.activation_bytes, layer.sliced)
+            == (model.weight_bytes, model.activation_bytes, model.sliced)
+        )
+
+    first = 0 if equal(0) else 1
+    end = count if equal(count - 1) else count - 1
+    edges = {size[pair] for pair in pairwise(range(first, end))}
+    if first >= end or not all(map(equal, range(first, end))) or len(edges) > 1:
+        return None
+    return first, end
+
+
+def uniform_tables(problem: PlacementProblem, structure: ChainStructure, run: tuple[int, int]) -> UniformTables:
+    """The tables of one problem and width, from its chain structure and :func:`uniform_run`."""
+    graph = problem.tensor_parallel[structure.tensor]
+    first, end = run
+    count, length = len(graph.layers), end - first
+    fits = structure.last_end
+    stage_limit = fits.shape[0] - 1
+    inner = min(first + 1, end - 1)  # a layer that is entered by an edge of the run
+    capacity = np.maximum(np.minimum(fits[:, inner], end) - inner, 0)
+    closing = np.flatnonzero(fits[1] == count)
+    last_shared = int(end - max(first, closing[0])) if closing.size else 0
+    first_capacity = np.zeros((4, stage_limit + 1), dtype=np.int64)
+    last_capacity = np.zeros((4, stage_limit + 1), dtype=np.int64)
+    limits = np.zeros((4, stage_limit + 1), dtype=np.int64)
+    for arrangement in range(4):
+        prefix, suffix = divmod(arrangement, 2)
+        if (prefix == _OWN and first == 0) or (suffix == _OWN and end == count):
+            continue
+        for stages in range(1 + prefix + suffix, min(stage_limit, length + prefix + suffix) + 1):
+            if (prefix == _OWN and fits[stages, 0] < 1) or (suffix == _OWN and fits[1, count - 1] < count):
+                continue
+            depth = stages - prefix
+            begin = first if prefix == _OWN else 0
+            first_capacity[arrangement, stages] = max(0, min(fits[depth, begin], end) - first)
+            last_capacity[arrangement, stages] = capacity[2] if suffix == _OWN and stage_limit >= 2 else last_shared
+            if depth == 1 + suffix:  # one stage holds the whole run
+                whole = fits[depth, begin] >= (end if suffix == _OWN else count)
+                first_capacity[arrangement, stages] = length if whole else 0
+            accelerators = _accelerators(graph, structure, run, prefix, suffix, stages)
+            limits[arrangement, stages] = problem.accelerators // accelerators
+    choices = pipeline_choices(
+        problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits.ravel().tolist()
+    )
+    capacity_sum = np.cumsum(np.minimum(capacity[:, None], np.arange(length + 1)[None, :]), axis=0)
+    most = np.max([np.minimum(fits[:, begin], end) - max(begin, first) for begin in (0, first, inner)], axis=0)
+    least_share, least_last = _least_shares(most, length)
+    return UniformTables(
+        run=run,
+        first_capacity=first_capacity,
+        last_capacity=last_capacity,
+        choice_offset=choices.offset,
+        choice_rounds=choices.rounds,
+        choice_sync_s_per_byte=choices.sync_s_per_byte,
+        capacity=capacity,
+        capacity_sum=capacity_sum,
+        least_share=least_share,
+        least_last=least_last,
+        fewest_passes=structure.fewest_passes,
+        transfer_s=_transfers(graph, run, problem.network_bytes_per_s),
+        weight_bytes=(
+            graph.layers[0].weight_bytes if first else 0.0,
+            graph.layers[first].weight_bytes,
+            graph.layers[-1].weight_bytes if end < count else 0.0,
+        ),
+        recompute=problem.recompute,
+    )
+
+
+def _accelerators(
+    graph: LayerGraph, structure: ChainStructure, run: tuple[int, int], prefix: int, suffix: int, stages: int
+) -> int:
+    """Accelerators of one pipeline of ``stages`` stages in an arrangement."""
+    first, end = run
+    count = len(graph.layers)
+
+    def group(*positions: int) -> int:
+        return structure.slots if any(graph.layers[position].sliced for position in positions) else 1
+
+    own = (group(0) if prefix == _OWN else 0) + (group(count - 1) if suffix == _OWN else 0)
+    before = [0] if prefix == _SHARES and first else []
+    behind = [count - 1] if suffix == _SHARES and end < count else []
+    run_stages = stages - prefix - suffix
+    if run_stages == 1:
+        return own + group(*before, first, *behind)
+    return own + group(*before, first) + (run_stages - 2) * group(first) + group(first, *behind)
+
+
+def _least_shares(most: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """``least_share`` and ``least_last`` of :class:`UniformTables`; ``most[depth]`` bounds the layers of a stage."""
+    layers = np.arange(length + 1)
+    held = np.cumsum(np.minimum(most[1:, None], layers[None, :]), axis=0)  # by s − 1, at most c layers a stage
+    least_share = np.full(len(most), length + 1, dtype=np.int64)
+    least_last = np.full(len(most), length + 1, dtype=np.int64)
+    for stages in range(1, len(most)):
+        enough = np.flatnonzero(held[stages - 1] >= length)
+        if enough.size:
+            share = int(enough[0])
+            least_share[stages] = share
+            before = held[stages - 1, share - 1] - min(int(most[1]), share - 1)
+            least_last[stages] = length - before
+    return least_share, least_last
+
+
+def _transfers(
+    graph: LayerGraph, run: tuple[int, int], network_bytes_per_s: float
+) -> tuple[float, float, float, float]:
+    """``transfer_s`` of :class:`UniformTables`; zero for an edge that does not exist."""
+    first, end = run
+    seconds = {source: size_bytes / network_bytes_per_s for source, _, size_bytes in graph.edges}
+    inside = seconds[first] if end - first > 1 else 0.0
+    entering = seconds[0] if first else 0.0
+    return entering, inside, seconds.get(end - 1, 0.0), min(seconds.values(), default=0.0)

@@ -1,0 +1,165 @@
+"""Reading ``dse.schedule/1`` documents, and writing and reading schedules in the user's operator names."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dse.schedule.precedence import find_cycle
+from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem
+from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+from hardware.operations import CoreKind
+
+_LONGEST_S = 1e12
+_MOST_CORES = 10**6
+
+
+def _edge(value: Any) -> Any:
+    if isinstance(value, list) and len(value) in (2, 3):
+        return tuple(value[:2])
+    raise ValueError("an edge must be [from, to] or [from, to, bytes]")
+
+
+def _cores(value: Any) -> Any:
+    if value == "all" or (isinstance(value, list) and all(type(core) is int for core in value)):
+        return value if value == "all" else tuple(value)
+    raise ValueError('cores must be "all" or a list with the number of one core')
+
+
+_Name = Annotated[str, Field(min_length=1)]
+_Latency = Annotated[float, Field(ge=0, le=_LONGEST_S, allow_inf_nan=False)]
+_CoreCount = Annotated[int, Field(ge=1, le=_MOST_CORES)]
+_Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Operator(_Document):
+    name: _Name
+    kind: CoreKind
+    single_s: _Latency
+    all_cores_s: _Latency
+
+
+class _ScheduleDocument(_Document):
+    version: Annotated[Literal["dse.schedule/1"], Field(alias="schema")]
+    name: str = ""
+    tensor_cores: _CoreCount
+    vector_cores: _CoreCount
+    operators: Annotated[list[_Operator], Field(min_length=1)]
+    edges: list[_Edge]
+
+
+class _OperatorRun(_Document):
+    start_s: _Latency
+    finish_s: _Latency
+    cores: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_cores)]
+
+
+class _SolutionDocument(_Document):
+    """``makespan_s`` and ``bound_s`` stand beside the operators in the layers of a co-search answer."""
+
+    operators: dict[str, _OperatorRun]
+    makespan_s: _Latency | None = None
+    bound_s: _Latency | None = None
+
+
+def read_problem(path: str | Path) -> ScheduleProblem:
+    """The scheduling problem in a JSON or YAML file, named after the file unless it says otherwise.
+
+    Raises:
+        InputError: one fault for each thing that is wrong with the file.
+    """
+    return problem_from_document(read_document(path), path)
+
+
+def problem_from_document(document: Any, path: str | Path) -> ScheduleProblem:
+    """The scheduling problem in a parsed document; ``path`` names it in errors.
+
+    Latencies may be zero (a view or a reshape), and the bytes of an edge are accepted and not used: the latencies
+    already hold the transfers.
+
+    Raises:
+        InputError: one fault for each thing that is wrong.
+    """
+    parsed = validate(_ScheduleDocument, document, path)
+    faults = [Fault(str(path), *fault) for fault in _graph_faults(parsed)]
+    if faults:
+        raise InputError(faults)
+    position = {operator.name: index for index, operator in enumerate(parsed.operators)}
+    return ScheduleProblem(
+        name=parsed.name or Path(path).stem,
+        tensor_cores=parsed.tensor_cores,
+        vector_cores=parsed.vector_cores,
+        operators=tuple(
+            ScheduleOperator(operator.name, operator.kind, operator.single_s, operator.all_cores_s)
+            for operator in parsed.operators
+        ),
+        edges=tuple((position[source], position[target]) for source, target in parsed.edges),
+    )
+
+
+def _graph_faults(parsed: _ScheduleDocument) -> Iterator[tuple[str, str, str, str | None]]:
+    """Key, value, rule and suggestion of each fault: duplicate names and edges, edges to nothing, a cycle."""
+    position: dict[str, int] = {}
+    for index, operator in enumerate(parsed.operators):
+        if operator.name in position:
+            rule = f"operator names must be unique, but operator {position[operator.name]} has this name too"
+            yield f"operators.{index}.name", shown(operator.name), rule, None
+        position.setdefault(operator.name, index)
+    sound = len(position) == len(parsed.operators)
+    seen: dict[tuple[str, str], int] = {}
+    for index, (source, target) in enumerate(parsed.edges):
+        for end in (source, target):
+            if end not in position:
+                sound = False
+                yield f"edges.{index}", shown(end), "an edge must join two operators", nearest(end, position)
+        if (source, target) in seen:
+            rule = f"every edge must stand once, but edge {seen[source, target]} is the same"
+            yield f"edges.{index}", f"{source} → {target}", rule, None
+        seen.setdefault((source, target), index)
+    if not sound:
+        return
+    cycle = find_cycle(len(position), [(position[source], position[target]) for source, target in parsed.edges])
+    if cycle:
+        names = [parsed.operators[index].name for index in cycle]
+        yield "edges", shown(" → ".join([*names, names[0]])), "operators must not wait for each other in a cycle", None
+
+
+def schedule_document(schedule: Schedule, names: Sequence[str]) -> dict[str, Any]:
+    """``schedule`` as the ``solution`` of a result file; ``names`` are the operators' names by position."""
+    runs = zip(names, schedule.start_s, schedule.finish_s, schedule.cores, strict=True)
+    return {
+        "operators": {
+            name: {"start_s": start_s, "finish_s": finish_s, "cores": cores if cores == "all" else list(cores)}
+            for name, start_s, finish_s, cores in runs
+        }
+    }
+
+
+def schedule_from_document(problem: ScheduleProblem, document: Any, path: str | Path) -> Schedule:
+    """The schedule that :func:`schedule_document` wrote; whether it is feasible is for the checker to say.
+
+    Raises:
+        InputError: the document is malformed, names an unknown operator or leaves one out.
+    """
+    parsed = validate(_SolutionDocument, document, path)
+    known = [operator.name for operator in problem.operators]
+    faults = [
+        Fault(str(path), f"operators.{name}", "", "no operator of this name", nearest(name, known))
+        for name in parsed.operators
+        if name not in known
+    ]
+    missing = [name for name in known if name not in parsed.operators]
+    faults += [Fault(str(path), f"operators.{name}", "", "the operator is missing") for name in missing]
+    if faults:
+        raise InputError(faults)
+    runs = [parsed.operators[name] for name in known]
+    return Schedule(
+        start_s=tuple(run.start_s for run in runs),
+        finish_s=tuple(run.finish_s for run in runs),
+        cores=tuple(run.cores for run in runs),
+    )

@@ -1,0 +1,59 @@
+"""One facade over the schedulers: a table of methods, and no answer that the checker has not passed."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from dse.result import FailedCheck
+from dse.schedule.bound import lower_bound
+from dse.schedule.check import violations
+from dse.schedule.layer import Layer, schedule_column, solve_many
+from dse.schedule.problem import ScheduleProblem, ScheduleSolution
+from hardware.inputs import choose
+
+__all__ = ["METHODS", "Method", "schedule_column", "solve", "solve_many", "solve_search"]
+
+Method = Callable[[ScheduleProblem], ScheduleSolution]
+
+
+def solve(problem: ScheduleProblem, method: str = "auto") -> ScheduleSolution:
+    """A schedule of ``problem`` with its proof, by one of :data:`METHODS`.
+
+    Raises:
+        InputError: an unknown method, or a problem too large for the method.
+        ValueError: the edges close a cycle.
+        FailedCheck: the method returned a schedule that breaks a rule (a fault of this program).
+    """
+    solution = METHODS[choose("", "method", method, METHODS, "scheduling method")](problem)
+    faults = violations(problem, solution.schedule)
+    if faults:
+        raise FailedCheck(f"{method} returned a schedule that is not feasible: {'; '.join(faults)}")
+    return solution
+
+
+def solve_search(problem: ScheduleProblem) -> ScheduleSolution:
+    """Segments in series, each by bounds and exact search (:mod:`dse.schedule.event_search`)."""
+    single_s = np.array([operator.single_s for operator in problem.operators], dtype=np.float64)
+    all_cores_s = np.array([operator.all_cores_s for operator in problem.operators], dtype=np.float64)
+    layer = Layer([operator.kind for operator in problem.operators], problem.edges)
+    found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores)
+    makespan_s = found.schedule.makespan_s
+    bound_s = min(makespan_s, max(found.bound_s, lower_bound(problem) if problem.operators else 0.0))
+    return ScheduleSolution(found.schedule, bound_s, "auto")
+
+
+def _cp_sat(problem: ScheduleProblem) -> ScheduleSolution:
+    from dse.schedule.cp_sat import solve_cp_sat
+
+    return solve_cp_sat(problem)
+
+
+def _scip(problem: ScheduleProblem) -> ScheduleSolution:
+    from dse.schedule.scip import solve_scip
+
+    return solve_scip(problem)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType({"auto": solve_search, "cp-sat": _cp_sat, "scip": _scip})
+"""The methods by name: ``auto`` is the project's own search; the others are general solvers."""

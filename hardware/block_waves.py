@@ -1,0 +1,75 @@
+"""Matrix products the way GPU libraries run them: output tiles, handed out to the cores in waves.
+
+One core (streaming multiprocessor) computes one tile of T_m × T_n outputs over the whole k, or over one of P equal
+parts of k whose sums are then added in a second pass over memory. All cores work on a wave of tiles at once; the
+last wave is as long as the others, however few tiles it has (wave quantisation). With C cores of D multiply-accumulates
+a cycle and a global buffer (the GPU's L2) of W words a cycle, a share W / C each:
+
+    tiles   = ⌈m / T_m⌉ · ⌈n / T_n⌉ · batch · P
+    cycles  = ⌈tiles / C⌉ · ⌈k / P⌉ · max(T_m · T_n / D, (T_m + T_n) / (W / C))
+    extra   = 4-byte sums written and read once for each part, if P > 1
+
+The library picks the tile and P with the least time. Source of the scheme: NVIDIA, "Matrix multiplication background
+user's guide" (deep learning performance documentation), sections 3 and 4; of the tile sizes: the machine's spec.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.gemm import TensorTimes, TensorWork
+from hardware.machines import Machines
+from hardware.operations import Convolution
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_PARTS_OF_K = (1, 2, 4, 8)
+_SUM_BYTES = 4
+
+
+def wave_times(work: Sequence[TensorWork], machines: Machines, cores: Integers, bandwidth_share: Floats) -> TensorTimes:
+    """Ideal times of each work on ``cores`` [A] cores of each machine; ``machines.block_tiles`` must not be empty.
+
+    ``bandwidth_share`` [A] is the part of the HBM bandwidth that these cores get; each core has its share of the
+    global buffer's in any case.
+    """
+    m, n, k, batch = (column[:, None] for column in _sizes(work).T)
+    words = np.array([_hbm_words(item) for item in work], dtype=np.float64)[:, None]
+    words_per_s = machines.hbm_bytes_per_s / machines.element_bytes * bandwidth_share
+    sustained = machines.kernel("gemm").buffer_efficiency
+    core_words_per_cycle = sustained * machines.global_buffer_words_per_cycle / machines.tensor_cores
+    on_chip_s = np.full((len(work), len(machines)), np.inf)
+    hbm_s = np.full_like(on_chip_s, np.inf)
+    for (tile_m, tile_n), parts in itertools.product(machines.block_tiles, _PARTS_OF_K):
+        products = tile_m * tile_n / (machines.core_width * machines.core_depth)
+        loads = (tile_m + tile_n) / core_words_per_cycle
+        waves = _ceil_divide(_ceil_divide(m, tile_m) * _ceil_divide(n, tile_n) * batch * parts, cores)
+        sums = 2 * m * n * batch * parts * _SUM_BYTES / machines.element_bytes if parts > 1 else np.zeros(m.shape)
+        moving_s = (words + sums) / words_per_s
+        cycles = waves * _ceil_divide(k, parts) * np.maximum(products, loads)
+        working_s = cycles / machines.clock_hz + sums / words_per_s
+        total_s, least_s = np.maximum(working_s, moving_s), np.maximum(on_chip_s, hbm_s)
+        # where memory binds several tiles alike, the one that leaves the cores most time for fused work
+        better = (total_s < least_s) | ((total_s == least_s) & (working_s < on_chip_s))
+        on_chip_s = np.where(better, working_s, on_chip_s)
+        hbm_s = np.where(better, moving_s, hbm_s)
+    return TensorTimes(on_chip_s, hbm_s)
+
+
+def _sizes(work: Sequence[TensorWork]) -> Integers:
+    """m, n, k and batch of each work, [O, 4]."""
+    gemms = [item.operation.gemm if isinstance(item.operation, Convolution) else item.operation for item in work]
+    return np.array([(gemm.m, gemm.n, gemm.k, gemm.batch) for gemm in gemms], dtype=np.int64).reshape(-1, 4)
+
+
+def _hbm_words(item: TensorWork) -> float:
+    """Words moved from and to HBM if each operand is moved once."""
+    operation = item.operation
+    return operation.input_elements + operation.output_elements + item.extra_read_words + item.extra_write_words
+
+
+def _ceil_divide(numerator: Integers, denominator: Integers | int) -> Integers:
+    return -(-numerator // denominator)
