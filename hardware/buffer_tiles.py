@@ -18,14 +18,17 @@ Floats = NDArray[np.float64]
 OUTPUT = 2
 """The operand C: it lacks dimension k."""
 
+ANY = 3
+"""No dimension whose tile size is exact."""
 
-@njit(cache=True, error_model="numpy")
+
+@njit(error_model="numpy")
 def tile_size(size: int, position: int) -> int:
     """The tile at ``position`` of 1, 2, 4, …, ``size``."""
     return min(size, 1 << position)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def tile_position(size: int, least: int) -> int:
     """Position of the smallest tile that is at least ``least``, or the whole of ``size``."""
     position = 0
@@ -34,7 +37,7 @@ def tile_position(size: int, least: int) -> int:
     return position
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def bus_words(sizes: tuple[int, int, int], operand_words: Floats, extra_words: Floats, shared_bus: bool) -> Floats:
     """Least words that occupy the HBM bus, over the innermost loop, for every tile: [tiles of m, of n, of k].
 
@@ -57,7 +60,7 @@ def bus_words(sizes: tuple[int, int, int], operand_words: Floats, extra_words: F
     return words
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _traffic_words(
     operand_words: Floats, steps: Integers, extra_words: Floats, innermost: int, shared_bus: bool
 ) -> float:
@@ -74,14 +77,15 @@ def _traffic_words(
     return float(reads + writes) if shared_bus else float(max(reads, writes))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def least_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -> Floats:
-    """Least bus words by bounds on the tile, [3, tiles of m, of n, of k]; inf where none fits.
+    """Least bus words by bounds on the tile, [4, tiles of m, of n, of k]; inf where none fits.
 
     Entry [x, i, j, h]: over tiles of at most ``capacity`` words whose size along x is exactly the one of that position,
-    and along the two other dimensions at least. (The exact size along x tells how often cores see what they keep.)
+    and along the two other dimensions at least; x = 3 (``ANY``) has at least along all three. (The exact size along x
+    tells how often cores see what they keep.)
     """
-    table = np.empty((3, words.shape[0], words.shape[1], words.shape[2]))
+    table = np.empty((4, words.shape[0], words.shape[1], words.shape[2]))
     for i in range(words.shape[0] - 1, -1, -1):
         tile_m = tile_size(sizes[0], i)
         for j in range(words.shape[1] - 1, -1, -1):
@@ -93,7 +97,7 @@ def least_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -
                 beyond_m = i + 1 < words.shape[0]
                 beyond_n = j + 1 < words.shape[1]
                 beyond_k = h + 1 < words.shape[2]
-                for exact in range(3):
+                for exact in range(4):
                     least = own
                     if exact != 0 and beyond_m:
                         least = min(least, table[exact, i + 1, j, h])

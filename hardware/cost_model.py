@@ -37,8 +37,8 @@ class BandwidthShare(StrictModel):
     """What of the shared bandwidths (HBM, global buffer) an operation gets that runs on a single core.
 
     ``whole``: all of it, as if nothing else ran. ``equal``: one half is for the tensor and one for the vector cores,
-    each in as many equal parts as there are cores of the kind, and an operation gets the part of its core (a fused one
-    those of both its cores). Then operations that run side by side never need more bandwidth than there is.
+    each in as many equal parts as there are cores of the kind, and an operation gets one part (a fused one that of the
+    scarcer kind). Then operations that run side by side never need more bandwidth than there is.
     """
 
     rule: Literal["whole", "equal"]

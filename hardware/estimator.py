@@ -3,6 +3,12 @@
 Equal operations are priced once, and each operation only on the machines that differ in what it can see (tensor core
 configurations for GEMMs, vector core configurations for vector work). Times of real machines add a launch and divide
 by a sustained efficiency per kind of work (``Machines.kernels``); those of template machines are ideal.
+
+A fused operation passes its product tile by tile to the vector cores. With T seconds of tensor work (HBM traffic
+included, the product itself neither written to nor read from HBM), V seconds of vector work and N output tiles, all but
+one tile overlap:
+
+    fused = max(T, V) + min(T, V) / N
 """
 
 from collections.abc import Callable, Sequence
@@ -88,13 +94,13 @@ def _fused(operations: Sequence[Fused], machines: Machines, network: Network | N
     constants = kernel_batch([_tensor_kind(operation) for operation in tensor], machines)
     work = [_fused_work(operation) for operation in operations]
     results = []
-    for mode in _modes(machines, 0.5 / machines.tensor_cores + 0.5 / machines.vector_cores):
+    for mode in _modes(machines, 0.5 / machines.pairs):
         times = _tensor_times(work, machines, mode)
-        working_s = _epilogues_s(operations, machines, mode.vector_cores)
+        tensor_s = constants.working_s(times.on_chip_s, times.hbm_s)
+        vector_s = constants.working_s(_epilogues_s(operations, machines, mode.vector_cores), np.zeros((1, 1)))
         tiles = _output_tiles(operations, machines, mode.tensor_cores)
-        longer_s = np.maximum(times.on_chip_s, working_s)
-        pipelined_s = longer_s + np.minimum(times.on_chip_s, working_s) / tiles
-        results.append(constants.call_s(pipelined_s, times.hbm_s))
+        pipelined_s = np.maximum(tensor_s, vector_s) + np.minimum(tensor_s, vector_s) / tiles
+        results.append(constants.started_s(pipelined_s))
     return results[0], results[1]
 
 

@@ -11,8 +11,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hardware.buffer_tiles import bus_words, least_bus_words, tile_position
-from hardware.core_mapping import Best, Cores, Product, register_blocks, search
+from hardware import buffer_tiles, core_mapping, core_splits
+from hardware.buffer_tiles import ANY, bus_words, least_bus_words, tile_position
+from hardware.compiled import compiled
+from hardware.core_mapping import Best, search
+from hardware.core_splits import Cores, Product, register_blocks
 from hardware.machines import Machines
 from hardware.operations import Convolution, Gemm
 
@@ -68,16 +71,17 @@ def tensor_times(
     """
     rules = machines.rules
     configurations = tensor_configurations(machines, cores, bandwidth_share)
+    problems, problem_of = np.unique(_problems(work), axis=0, return_inverse=True)
     on_chip_cycles, hbm_cycles = _search_all(
-        *_problem_arrays(work),
+        problems,
         configurations.cores,
         configurations.group_starts,
         register_blocks(rules.register_words.value),
         rules.core_bandwidth.rule == "chip",
         rules.hbm_shares_reads_and_writes.value,
     )
-    on_chip_s = on_chip_cycles / machines.clock_hz
-    return TensorTimes(on_chip_s[:, configurations.row_of], (hbm_cycles / machines.clock_hz)[:, configurations.row_of])
+    chosen = np.ix_(problem_of.ravel(), configurations.row_of)
+    return TensorTimes((on_chip_cycles / machines.clock_hz)[chosen], (hbm_cycles / machines.clock_hz)[chosen])
 
 
 def tensor_configurations(machines: Machines, cores: Integers, bandwidth_share: Floats) -> TensorConfigurations:
@@ -111,45 +115,49 @@ def tensor_configurations(machines: Machines, cores: Integers, bandwidth_share: 
     return TensorConfigurations(np.ascontiguousarray(ordered[:, first].T), starts.astype(np.int64), row_of)
 
 
-def _problem_arrays(work: Sequence[TensorWork]) -> tuple[Integers, Floats, Floats]:
-    """Sizes [O, 4] (m, n, k, batch), HBM words of B, A, C [O, 3] (by the dimension they lack) and extras [O, 2]."""
-    sizes = np.empty((len(work), 4), dtype=np.int64)
-    words = np.empty((len(work), 3))
-    extras = np.empty((len(work), 2))
+def _problems(work: Sequence[TensorWork]) -> Floats:
+    """Columns m ≥ n, k, batch; HBM words of B, A and C; extra words read and written: [O, 9].
+
+    Cᵀ = Bᵀ · Aᵀ is the same problem to a machine, so m and n stand in order (A and B follow them).
+    """
+    problems = np.empty((len(work), 9))
     for row, item in enumerate(work):
         gemm = item.operation.gemm if isinstance(item.operation, Convolution) else item.operation
-        sizes[row] = gemm.m, gemm.n, gemm.k, gemm.batch
-        inputs = gemm.batch * gemm.m * gemm.k
-        if isinstance(item.operation, Convolution):
-            inputs = min(inputs, item.operation.input_elements - gemm.batch * gemm.k * gemm.n)
-        words[row] = gemm.batch * gemm.k * gemm.n, inputs, gemm.batch * gemm.m * gemm.n
-        extras[row] = item.extra_read_words, item.extra_write_words
-        if sizes[row].min() < 1:
+        if min(gemm.m, gemm.n, gemm.k, gemm.batch) < 1:
             raise ValueError(f"the sizes of a product must be at least 1, but it is {gemm}")
-    return sizes, words, extras
+        words_a, words_b = gemm.batch * gemm.m * gemm.k, gemm.batch * gemm.k * gemm.n
+        if isinstance(item.operation, Convolution):
+            words_a = min(words_a, item.operation.input_elements - words_b)
+        sides = (gemm.m, gemm.n, gemm.k, gemm.batch, words_b, words_a)
+        if gemm.m < gemm.n:
+            sides = (gemm.n, gemm.m, gemm.k, gemm.batch, words_a, words_b)
+        problems[row] = *sides, gemm.batch * gemm.m * gemm.n, item.extra_read_words, item.extra_write_words
+    return problems
 
 
-@njit(cache=True)
+@compiled(buffer_tiles, core_splits, core_mapping)
 def _search_all(
-    sizes: Integers,
-    words: Floats,
-    extras: Floats,
+    problems: Floats,
     configurations: Floats,
     group_starts: Integers,
     blocks: Integers,
     chip_wide: bool,
     shared_bus: bool,
 ) -> tuple[Floats, Floats]:
-    """On-chip and HBM cycles of every product on every configuration, each [O, C]."""
-    on_chip_cycles = np.empty((len(sizes), len(configurations)))
-    hbm_cycles = np.empty((len(sizes), len(configurations)))
-    for row in range(len(sizes)):
-        tables, least_words, position = _tables(sizes[row], words[row], extras[row], configurations[:, 7], shared_bus)
-        whole = (sizes[row, 0], sizes[row, 1], sizes[row, 2])
+    """On-chip and HBM cycles of every problem (see ``_problems``) on every configuration, each [O, C]."""
+    on_chip_cycles = np.empty((len(problems), len(configurations)))
+    hbm_cycles = np.empty((len(problems), len(configurations)))
+    for row in range(len(problems)):
+        problem = problems[row]
+        whole = (int(problem[0]), int(problem[1]), int(problem[2]))
+        batch = int(problem[3])
+        tables, least_words, position = _tables(
+            whole, batch, problem[4:7], problem[7:9], configurations[:, 7], shared_bus
+        )
         for group in range(len(group_starts) - 1):
             start = group_starts[group]
             stop = group_starts[group + 1]
-            product = Product(whole, sizes[row, 3], tables, least_words, position[start:stop])
+            product = Product(whole, batch, tables, least_words, position[start:stop])
             first = configurations[start]
             cores = Cores(
                 int(first[0]),
@@ -171,23 +179,22 @@ def _search_all(
     return on_chip_cycles, hbm_cycles
 
 
-@njit(cache=True)
+@njit(error_model="numpy")
 def _tables(
-    sizes: Integers, words: Floats, extras: Floats, buffer_words: Floats, shared_bus: bool
+    whole: tuple[int, int, int], batch: int, words: Floats, extras: Floats, buffer_words: Floats, shared_bus: bool
 ) -> tuple[Floats, Floats, Integers]:
     """``least_bus_words`` for each capacity, its least entry, and the capacity of each configuration [C, bits]."""
-    bits = tile_position(sizes[3], sizes[3])
+    bits = tile_position(batch, batch)
     capacities = np.empty((len(buffer_words), bits + 1), np.int64)
     for part_bits in range(bits + 1):
         for row in range(len(buffer_words)):
             capacities[row, part_bits] = int(buffer_words[row]) >> part_bits
     distinct = np.unique(capacities.ravel())
     position = np.searchsorted(distinct, capacities.ravel()).reshape(capacities.shape)
-    whole = (sizes[0], sizes[1], sizes[2])
     every = bus_words(whole, words, extras, shared_bus)
-    tables = np.empty((len(distinct), 3, every.shape[0], every.shape[1], every.shape[2]))
+    tables = np.empty((len(distinct), 4, every.shape[0], every.shape[1], every.shape[2]))
     least_words = np.empty(len(distinct))
     for index in range(len(distinct)):
         tables[index] = least_bus_words(whole, every, distinct[index])
-        least_words[index] = tables[index].min()
+        least_words[index] = tables[index, ANY, 0, 0, 0]
     return tables, least_words, position

@@ -25,7 +25,15 @@ class KernelBatch:
 
     def call_s(self, on_chip_s: Floats, memory_s: Floats) -> Floats:
         """Seconds of a call, [O, A], from ideal times of shape [O, A] or [O, 1]."""
-        working_s = np.maximum(on_chip_s / self.efficiency[:, None], memory_s / self.memory_efficiency[:, None])
+        return self.started_s(self.working_s(on_chip_s, memory_s))
+
+    def working_s(self, on_chip_s: Floats, memory_s: Floats) -> Floats:
+        """Seconds of work at the sustained rates of cores and memory, which overlap."""
+        sustained = np.maximum(on_chip_s / self.efficiency[:, None], memory_s / self.memory_efficiency[:, None])
+        return np.asarray(sustained, dtype=np.float64)
+
+    def started_s(self, working_s: Floats) -> Floats:
+        """Seconds of a call that works for ``working_s``."""
         return np.asarray(np.maximum(self.floor_s[:, None], self.launch_s[:, None] + working_s), dtype=np.float64)
 
 

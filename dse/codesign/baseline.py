@@ -2,16 +2,14 @@
 
 Expert placements {p, d, t} are those of the paper's Table 4 (``expert_placement`` of a model's YAML file): equal runs of
 blocks in every stage, as practitioners split a model, with the embedding in the first stage and the head in the last.
-What the expert leaves open – microbatch, recompute or stash – is chosen for the expert as well as for us, at the
-largest HBM size that is offered.
+What the expert leaves open – microbatch, HBM size, recompute or stash – is chosen for the expert as well as for us.
 """
 
 from typing import Any
 
-from dse.codesign.evaluator import Choice, Evaluator
+from dse.codesign.evaluator import Evaluator, GraphLatencies
 from dse.codesign.formats import plan_summary
-from dse.codesign.pricing import scheduled_latencies
-from dse.codesign.problem import CodesignProblem, TrainingPlan
+from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, TrainingPlan
 from dse.models.hyperparameters import ExpertPlacement
 from dse.placement.check import batch_s, violations
 from dse.placement.problem import Placement, PlacementProblem, Stage
@@ -19,42 +17,49 @@ from hardware.specs import accelerator
 
 REFERENCE = "tpuv4"
 
+Plans = tuple[TrainingPlan | None, ...]
+"""A plan for each HBM size of the problem, None where nothing fits."""
+
 
 def baselines(problem: CodesignProblem) -> list[dict[str, Any]]:
     """The comparison's rows as JSON types: name, area, model FLOPs utilisation and plan (None where nothing fits)."""
     machine = accelerator(REFERENCE, problem.cost_model).machines
     evaluator = Evaluator(problem, machine)
+    makespan, _ = evaluator.layer_latencies(0)
     rows = []
     if problem.model.expert_placement is not None:
-        rows.append(("TPUv4, expert placement", expert_plan(evaluator, problem.model.expert_placement)))
-    rows.append(("TPUv4, our placement", evaluator.evaluate(0).plans[-1]))
-    return [
-        {
-            "name": name,
-            "area_mm2": float(machine.area_mm2[0]),
-            "model_flops_utilisation": None if plan is None else evaluator.utilisation(0, plan),
-            "plan": None if plan is None else plan_summary(problem, plan),
-        }
-        for name, plan in rows
-    ]
+        rows.append(("TPUv4, expert placement", expert_plans(evaluator, makespan, problem.model.expert_placement)))
+    rows.append(("TPUv4, our placement", evaluator.plans(makespan)))
+    return [_row(name, evaluator, _smallest_within_tolerance(problem, plans)) for name, plans in rows]
 
 
-def expert_plan(evaluator: Evaluator, expert: ExpertPlacement) -> TrainingPlan | None:
-    """The expert's split on the evaluator's first machine, with the best microbatch and recompute choice that fits."""
+def _row(name: str, evaluator: Evaluator, plan: TrainingPlan | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "area_mm2": float(evaluator.machines.area_mm2[0]),
+        "model_flops_utilisation": None if plan is None else evaluator.utilisation(0, plan),
+        "plan": None if plan is None else plan_summary(evaluator.problem, plan),
+    }
+
+
+def _smallest_within_tolerance(problem: CodesignProblem, plans: Plans) -> TrainingPlan | None:
+    """The plan at the smallest HBM size within one per cent of the best, as the search chooses it."""
+    found = [plan for plan in plans if plan is not None]
+    best = max((plan.throughput_per_s(problem.global_batch) for plan in found), default=0.0)
+    return next((p for p in found if p.throughput_per_s(problem.global_batch) >= (1 - HBM_TOLERANCE) * best), None)
+
+
+def expert_plans(evaluator: Evaluator, makespan: GraphLatencies, expert: ExpertPlacement) -> Plans:
+    """The expert's split on the evaluator's first machine at each HBM size, with the best choices that fit."""
     problem = evaluator.problem
-    if expert.tensor not in problem.tensor_parallel:
-        return None
-    best: TrainingPlan | None = None
-    for choice in evaluator.choices:
-        if choice.hbm_bytes != problem.hbm_bytes[-1]:
-            continue
-        graph = evaluator.graphs[choice.microbatch, expert.tensor]
-        latencies = scheduled_latencies(graph, evaluator.machines.one(0), problem.network)[0]
-        posed = evaluator.placement_problem(choice, {(choice.microbatch, expert.tensor): latencies}, (expert.tensor,))
-        placement = _even_split(posed, expert)
-        if placement is not None and (best is None or placement.batch_s < best.placement.batch_s):
-            best = TrainingPlan(choice.microbatch, choice.hbm_bytes, choice.recompute, placement, placement.batch_s)
-    return best
+    best: dict[int, TrainingPlan] = {}
+    for choice in evaluator.choices if expert.tensor in problem.tensor_parallel else ():
+        placement = _even_split(evaluator.placement_problem(choice, makespan, (expert.tensor,)), expert)
+        known = best.get(choice.hbm_bytes)
+        if placement is not None and (known is None or placement.batch_s < known.placement.batch_s):
+            plan = TrainingPlan(choice.microbatch, choice.hbm_bytes, choice.recompute, placement, placement.batch_s)
+            best[choice.hbm_bytes] = plan
+    return tuple(best.get(size) for size in problem.hbm_bytes)
 
 
 def _even_split(problem: PlacementProblem, expert: ExpertPlacement) -> Placement | None:

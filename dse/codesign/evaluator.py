@@ -25,6 +25,8 @@ from hardware.machines import Machines
 
 Bounds = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+GraphLatencies = dict[tuple[int, int], LayerLatencies]
+"""Layer latencies for each (microbatch, tensor-parallel width)."""
 
 
 @dataclass(frozen=True)
@@ -124,23 +126,22 @@ class Evaluator:
 
     def evaluate(self, index: int) -> Evaluation:
         """The exact optimum on one architecture, for each HBM size."""
-        machines = self.machines.take(np.array([index]))
-        makespan = {}
-        bound = {}
-        for key, graph in self.graphs.items():
-            makespan[key], bound[key] = scheduled_latencies(graph, machines, self.problem.network)
+        makespan, bound = self.layer_latencies(index)
+        plans = self.plans(makespan)
         proven = all(_equal(makespan[key], bound[key]) for key in makespan)
-        plans = self._plans(makespan)
-        if proven:
-            limits = tuple(plan.placement.batch_s if plan else np.inf for plan in plans)
-        else:
-            optimistic = self._plans(bound)
-            limits = tuple(plan.placement.batch_s if plan else np.inf for plan in optimistic)
+        optimistic = plans if proven else self.plans(bound)
+        limits = tuple(plan.placement.batch_s if plan else np.inf for plan in optimistic)
         plans = tuple(replace(plan, bound_s=limit) if plan else None for plan, limit in zip(plans, limits, strict=True))
         return Evaluation(index, plans, limits)
 
-    def _plans(self, latencies: dict[tuple[int, int], LayerLatencies]) -> tuple[TrainingPlan | None, ...]:
-        """The best plan for each HBM size under the given layer latencies (one architecture)."""
+    def layer_latencies(self, index: int) -> tuple[GraphLatencies, GraphLatencies]:
+        """Makespans of the scheduled layers of every graph on one architecture, and lower bounds on them."""
+        machine = self.machines.one(index)
+        both = {key: scheduled_latencies(graph, machine, self.problem.network) for key, graph in self.graphs.items()}
+        return {key: pair[0] for key, pair in both.items()}, {key: pair[1] for key, pair in both.items()}
+
+    def plans(self, latencies: GraphLatencies) -> tuple[TrainingPlan | None, ...]:
+        """The best plan for each HBM size under the layer latencies of one architecture; None where nothing fits."""
         bounds = {
             choice: min(
                 float(self._placement_bound(choice, width, latencies[choice.microbatch, width])[0])
@@ -165,7 +166,7 @@ class Evaluator:
             plans.append(best)
         return tuple(plans)
 
-    def _placement_bounds(self, latencies: dict[tuple[int, int], LayerLatencies]) -> Bounds:
+    def _placement_bounds(self, latencies: GraphLatencies) -> Bounds:
         columns = next(iter(latencies.values())).forward_s.shape[1]
         bounds = np.full((len(self.problem.hbm_bytes), columns), np.inf)
         for choice in self.choices:
@@ -192,7 +193,7 @@ class Evaluator:
     def placement_problem(
         self,
         choice: Choice,
-        latencies: dict[tuple[int, int], LayerLatencies] | None,
+        latencies: GraphLatencies | None,
         widths: tuple[int, ...] | None = None,
     ) -> PlacementProblem:
         """The placement problem of one choice, with the latencies of one architecture (zeros where None).

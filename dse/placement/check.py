@@ -145,6 +145,9 @@ def _accelerator_violations(problem: PlacementProblem, graph: LayerGraph, placem
     if not 1 <= placement.data <= data_limit:
         return [f"the number of pipelines must lie between 1 and {data_limit}, but is {placement.data}"]
     broken = []
+    most_groups = max(len(_groups(stage)) for stage in placement.stages)
+    if most_groups > 1 and most_groups > (width := _width(graph)):
+        broken.append(f"a stage must use at most {width} groups, the width of the layer graph, but uses {most_groups}")
     for number, stage in enumerate(placement.stages, start=1):
         sliced = any(graph.layers[layer].sliced for layer in stage.layers)
         needed = len(_groups(stage)) * (placement.tensor if sliced else 1)
@@ -156,6 +159,27 @@ def _accelerator_violations(problem: PlacementProblem, graph: LayerGraph, placem
             f"{placement.data} pipelines of {used} accelerators must not exceed the {problem.accelerators} available"
         )
     return broken
+
+
+def _width(graph: LayerGraph) -> int:
+    """Most layers without order among them: layers less the largest matching of ordered pairs (Dilworth, Kőnig)."""
+    count = len(graph.layers)
+    behind: list[set[int]] = [set() for _ in range(count)]
+    for layer in reversed(range(count)):
+        for source, target, _ in graph.edges:
+            if source == layer:
+                behind[layer] |= {target} | behind[target]
+    matched: dict[int, int] = {}
+
+    def augments(layer: int, tried: set[int]) -> bool:
+        for other in behind[layer] - tried:
+            tried.add(other)
+            if other not in matched or augments(matched[other], tried):
+                matched[other] = layer
+                return True
+        return False
+
+    return count - sum(augments(layer, set()) for layer in range(count))
 
 
 def _memory_violations(problem: PlacementProblem, graph: LayerGraph, stages: Sequence[Stage]) -> list[str]:

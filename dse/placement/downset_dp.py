@@ -6,9 +6,11 @@ accelerators. A stage may use several groups of accelerators, up to the width of
 incomparable layers); its load is the least over all assignments of its layers to groups
 (:mod:`dse.placement.stage_groups`), which is also where the definition of a stage's schedule is.
 
-The number of downsets can be exponential; beyond :data:`DOWNSET_LIMIT` of them (or limits on tables and search steps
-of the same purpose) the problem is refused, never approximated. The best placement with stages contiguous in the
-problem's order, from :mod:`dse.placement.chain_dp`, is the first incumbent: it prunes all stages with too high a load.
+The number of downsets can be exponential; beyond :data:`DOWNSET_LIMIT` of them, or :data:`TABLE_LIMIT` entries of the
+table, the problem is refused. The search for the groups of a stage ends after :data:`SEARCH_LIMIT` steps; where that
+leaves a doubt, a second run in which such stages count with their lower bounds gives a bound on the optimum. The best
+placement with stages contiguous in the problem's order, from :mod:`dse.placement.chain_dp`, is the first incumbent: it
+prunes all stages with too high a load.
 
 Of placements of equal ``batch_s`` the first is returned by: smaller width, the contiguous one, fewer stages, smaller
 first stage, fewer groups in it, fewer accelerators, fewer pipelines; then the same, stage by stage.
@@ -16,6 +18,7 @@ first stage, fewer groups in it, fewer accelerators, fewer pipelines; then the s
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +31,13 @@ from hardware.inputs import fail
 
 DOWNSET_LIMIT = 4096
 TABLE_LIMIT = 2**25
-STEP_LIMIT = 2 * 10**8
+SEARCH_LIMIT = 20_000
+STEP_LIMIT = 2 * 10**7
+"""Steps of the search for the groups of one stage, and of all such searches together. Beyond them, stages run on the
+best groups found, and the answer carries a bound."""
 
 _SLACK = 1e-12
+_LEAST_NORMAL = 2.0**-1022
 
 
 @dataclass(frozen=True)
@@ -73,25 +80,37 @@ def _maximal_layers(downset: int, before: list[int]) -> int:
     return (downset & ~needed).bit_count()
 
 
+@dataclass(frozen=True)
+class DownsetAnswer:
+    """The best placement found at one width (None: none is faster than the incumbent), and a bound.
+
+    No placement of the width takes less than ``bound_s``, unless the incumbent does. The bound is the placement's own
+    ``batch_s`` where all searches ended, as they nearly always do.
+    """
+
+    placement: Placement | None
+    bound_s: float
+
+
 def downset_placement(
     problem: PlacementProblem, tensor: int, incumbent_s: float = math.inf, limit: int = DOWNSET_LIMIT
-) -> Placement | None:
-    """The best placement at one width that is faster than ``incumbent_s``; None where there is none.
+) -> DownsetAnswer:
+    """The best placement at one width that is faster than ``incumbent_s``.
 
     Raises:
-        InputError: the graph has more than ``limit`` downsets, or tables or search exceed their limits.
+        InputError: the graph has more than ``limit`` downsets, or the table exceeds its limit.
     """
     graph = problem.tensor_parallel[tensor]
-    key = f"tensor_parallel.{tensor}.edges"
+    key, layers = f"tensor_parallel.{tensor}.edges", f"{len(graph.layers)} layers"
     sets = downsets(graph, limit)
     if sets is None:
         rule = f"the layer graph branches into more than {limit} downsets, the limit of exact placement"
-        raise fail(problem.name, key, f"{len(graph.layers)} layers", f"{rule}; join layers that run side by side")
+        raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
     table = _Table(problem, tensor, sets)
     if table.entries > TABLE_LIMIT:
         rule = f"{len(sets.member)} downsets need {table.entries} table entries, but the limit is {TABLE_LIMIT}"
-        raise fail(problem.name, key, f"{len(graph.layers)} layers", rule)
-    return table.best(incumbent_s, key)
+        raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
+    return table.best(incumbent_s)
 
 
 class _Table:
@@ -106,9 +125,9 @@ class _Table:
         self._sliced = np.array([layer.sliced for layer in self._graph.layers], dtype=np.bool_)
         group_size = tensor if self._sliced.any() else 1
         self._unit = group_size if self._sliced.all() else 1
-        self._slots = group_size // self._unit
+        self._slots = np.where(self._sliced, group_size // self._unit, 1)
         self._stages = min(len(self._graph.layers), problem.accelerators)
-        useful = self._stages * sets.width * self._slots
+        useful = self._stages * sets.width * int(self._slots.max())
         self._accelerators = min(problem.accelerators // self._unit, useful)
         self._rules = (problem.recompute, float(problem.state_factor), float(problem.hbm_bytes))
 
@@ -117,73 +136,88 @@ class _Table:
         """Size of the table of values."""
         return (self._stages + 1) * len(self._sets.member) * (self._accelerators + 1)
 
-    def best(self, incumbent_s: float, key: str) -> Placement | None:
+    def best(self, incumbent_s: float) -> DownsetAnswer:
         """The best placement faster than ``incumbent_s``."""
-        layers, member = self._graph.layers, self._sets.member
-        choices = self._choices()
-        passes = self._fewest_passes(choices)
+        passes = self._fewest_passes()
         limit_s = incumbent_s / passes[1]
-        offset, target, least = stage_pairs(member, self._arrays, self._rules, self._sets.width, limit_s)
-        shape = (self._stages + 1, len(member), self._accelerators + 1)
+        pairs = stage_pairs(self._sets.member, self._arrays, self._rules, self._sets.width, limit_s)
+        shape = (self._stages + 1, len(self._sets.member), self._accelerators + 1)
         value, cut = np.full(shape, np.inf), np.zeros((*shape, 2), dtype=np.int32)
+        first, complete = self._solve(pairs, passes, incumbent_s, False, value, cut)
+        batch_s, _, stages, _, choice, _, _ = first
+        placement = None
+        if stages:
+            decided = self._trace(first, pairs[1], value, cut)
+            placement = self._placement(int(self._choices.data[choice]), decided)
+        if not complete:
+            value.fill(np.inf)
+            (batch_s, *_), _ = self._solve(pairs, passes, batch_s, True, value, cut)
+        return DownsetAnswer(placement, batch_s)
+
+    def _solve(
+        self,
+        pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+        passes: NDArray[np.float64],
+        incumbent_s: float,
+        optimistic: bool,
+        value: NDArray[np.float64],
+        cut: NDArray[np.int32],
+    ) -> tuple[tuple[float, float, int, int, int, int, int], bool]:
+        """One run of the dynamic program, see :func:`dse.placement.downset_kernels.solve_downsets`."""
+        layers, member = self._graph.layers, self._sets.member
         first_bytes = member @ np.array([layer.weight_bytes for layer in layers], dtype=np.float64)
         first_update_s = member @ np.array([layer.update_s for layer in layers], dtype=np.float64)
-        found, budget = solve_downsets(
+        choices = self._choices
+        first, complete = solve_downsets(
             member,
             self._arrays,
             self._rules,
             self._sets.width,
-            self._sliced,
             self._slots,
-            (offset, target, least),
+            pairs,
             (first_bytes, first_update_s),
             (choices.offset, choices.rounds, choices.sync_s_per_byte),
             passes,
             incumbent_s,
             _SLACK,
-            STEP_LIMIT,
+            (SEARCH_LIMIT, STEP_LIMIT),
+            optimistic,
             value,
             cut,
         )
-        if budget < 0:
-            rule = f"the search for the best groups of the stages takes more than the limit of {STEP_LIMIT} steps"
-            raise fail(self._problem.name, key, f"{len(layers)} layers", rule)
-        _, stages, accelerators, choice, pair, groups = found
-        if stages == 0:
-            return None
-        decided = self._trace(stages, accelerators, pair, groups, target, cut)
-        return self._placement(int(choices.data[choice]), decided)
+        return first, bool(complete)
 
     def _trace(
         self,
-        stages: int,
-        accelerators: int,
-        pair: int,
-        groups: int,
+        first: tuple[float, float, int, int, int, int, int],
         target: NDArray[np.int64],
+        value: NDArray[np.float64],
         cut: NDArray[np.int32],
     ) -> list[tuple[Stage, float]]:
         """The stages with their loads, from the first on."""
+        _, largest_s, stages, accelerators, _, pair, groups = first
         decided: list[tuple[Stage, float]] = []
         downset = 0
         for from_end in range(stages, 0, -1):
             if downset:
                 pair, groups = (int(number) for number in cut[from_end, downset, accelerators])
-            member = self._sets.member
-            decided.append(self._stage(member[target[pair]] & ~member[downset], groups, from_end))
+                largest_s = float(value[from_end, downset, accelerators])
+            chosen = self._sets.member[target[pair]] & ~self._sets.member[downset]
+            decided.append(self._stage(chosen, groups, from_end, largest_s))
             downset = int(target[pair])
             accelerators -= decided[-1][0].accelerators // self._unit
         return decided
 
-    def _stage(self, chosen: NDArray[np.bool_], groups: int, from_end: int) -> tuple[Stage, float]:
-        """A stage with its best groups, and its load."""
+    def _stage(self, chosen: NDArray[np.bool_], groups: int, from_end: int, largest_s: float) -> tuple[Stage, float]:
+        """A stage on groups that reach a load of ``largest_s`` or less, and its load."""
         stage = np.flatnonzero(chosen)
         local = np.full(len(chosen), -1, dtype=np.int64)
         local[stage] = np.arange(len(stage))
         rules = (self._problem.recompute and from_end > 1, *self._rules, from_end)
-        load_s, group_of, _ = least_load(stage, local, self._arrays, groups, rules, math.inf, _SLACK, STEP_LIMIT)
+        limit_s = max(largest_s, _LEAST_NORMAL) * (1.0 + 1e3 * _SLACK)
+        load_s, _, group_of, _ = least_load(stage, local, self._arrays, groups, rules, limit_s, _SLACK, SEARCH_LIMIT)
         held = [tuple(stage[group_of == group].tolist()) for group in sorted(set(group_of.tolist()))]
-        size = self._slots * self._unit if self._sliced[stage].any() else 1
+        size = int(self._slots[stage].max()) * self._unit if self._sliced[stage].any() else 1
         return Stage(tuple(stage.tolist()), size * len(held), tuple(held) if len(held) > 1 else ()), float(load_s)
 
     def _placement(self, data: int, decided: list[tuple[Stage, float]]) -> Placement:
@@ -199,6 +233,7 @@ class _Table:
         )
         return Placement(self._tensor, data, stages, batch_s)
 
+    @cached_property
     def _choices(self) -> PipelineChoices:
         """Useful numbers of pipelines for each number of accelerators of one pipeline (none for zero)."""
         problem = self._problem
@@ -207,8 +242,9 @@ class _Table:
             problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits
         )
 
-    def _fewest_passes(self, choices: PipelineChoices) -> NDArray[np.float64]:
+    def _fewest_passes(self) -> NDArray[np.float64]:
         """For each s the fewest passes of any placement with s or more stages (one more entry, infinite)."""
+        choices = self._choices
         fewest = np.full(self._stages + 2, np.inf)
         for stages in range(self._stages, 0, -1):
             fewest[stages] = fewest[stages + 1]

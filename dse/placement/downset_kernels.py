@@ -82,56 +82,44 @@ def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
 
 @njit(cache=True)
 def solve_downsets(
-    member,
-    graph,
-    rules,
-    width,
-    sliced,
-    slots,
-    pairs,
-    first_costs,
-    choices,
-    passes,
-    incumbent_s,
-    slack,
-    budget,
-    value,
-    cut,
-):
+    member, graph, rules, width, slots, pairs, first_costs, choices, passes, incumbent_s, slack, steps, optimistic,
+    value, cut,
+):  # fmt: skip
     """Fills ``value[s, D, k]`` and ``cut[s, D, k] = (pair, groups)``; returns the best first stage.
 
-    The answer is (batch_s, stages, accelerators, choice, pair, groups), with 0 stages where nothing is faster than the
-    incumbent, and the budget left (negative: exceeded). ``passes[s]`` is the fewest passes of s or more stages.
+    The answer is (batch_s, largest load, stages, accelerators, choice, pair, groups), with 0 stages where nothing is
+    faster than the incumbent, and whether every stage was searched to its end. With ``optimistic``, a stage that was
+    not counts with its lower bound. ``steps`` is (most of one search, most of all); ``passes[s]`` the fewest passes of
+    s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
     """
     offset, target, least = pairs
-    downsets, stage_limit = len(member), value.shape[0] - 1
-    known = np.full((len(target), width + 1), np.nan)  # loads found so far, and up to which depth they hold
+    stage_limit = value.shape[0] - 1
+    known = np.full((len(target), width + 1), np.inf)  # loads found so far, and up to which depth they hold
     known_to = np.zeros((len(target), width + 1), dtype=np.int64)
     local = np.empty(member.shape[1], dtype=np.int64)
-    best = (incumbent_s, 0, 0, 0, 0, 0)
-    value[0, downsets - 1, :] = 0.0
+    best = (incumbent_s, 0.0, 0, 0, 0, 0, 0)
+    complete, left = True, steps[1]
+    value[0, len(member) - 1, :] = 0.0
     for stages in range(1, stage_limit + 1):
-        repeats = rules[0] and stages > 1
-        stage_rules = (repeats, rules[0], rules[1], rules[2], stages)
-        for small in range(downsets - 1):
+        stage_rules = (rules[0] and stages > 1, rules[0], rules[1], rules[2], stages)
+        for small in range(len(member) - 1):
             for pair in range(offset[small], offset[small + 1]):
                 rest = value[stages - 1, target[pair]]
                 limit_s = best[0] / passes[stages if small == 0 else stages + 1] * (1.0 + slack)
                 if least[pair] >= limit_s or rest[-1] >= limit_s:
                     continue
                 stage = _stage_of(member, small, target[pair], local)
-                size = 1
-                for layer in stage:
-                    size = slots if sliced[layer] else size
+                size = slots[stage].max()
                 for groups in range(1, min(width, len(stage)) + 1):
-                    if groups * size >= len(rest) + 1:
+                    if groups * size >= len(rest):
                         break
                     if known_to[pair, groups] < stages:
-                        load, group_of, budget = least_load(
-                            stage, local, graph, groups, stage_rules, limit_s, slack, budget
+                        load, lower, group_of, used = least_load(
+                            stage, local, graph, groups, stage_rules, limit_s, slack, min(steps[0], left)
                         )
-                        if budget < 0:
-                            return best, budget
+                        left -= min(used, left)
+                        complete = complete and lower == load
+                        load = lower if optimistic else load
                         known[pair, groups] = load
                         known_to[pair, groups] = stage_limit
                         if load < np.inf:
@@ -139,30 +127,31 @@ def solve_downsets(
                     load = known[pair, groups]
                     if load == np.inf:
                         continue
-                    used = groups * size
                     if small == 0:
-                        best = _first(best, load, rest, used, stages, pair, groups, target[pair], first_costs, choices)
+                        front = (stages, pair, groups, target[pair])
+                        best = _first(best, load, rest, groups * size, front, first_costs, choices)
                     else:
-                        _relax(load, rest, used, limit_s, value[stages, small], cut[stages, small], pair, groups)
+                        place = (pair, groups)
+                        _relax(load, rest, groups * size, limit_s, place, value[stages, small], cut[stages, small])
                     if load <= least[pair] * (1.0 + slack):
                         break  # more groups cannot shorten the stage
-    return best, budget
+    return best, complete
 
 
 @njit(cache=True)
-def _relax(load, rest, used, limit_s, value, cut, pair, groups):
+def _relax(load, rest, used, limit_s, place, value, cut):
     """Improves the values of one downset by a stage in front of ``rest``."""
     for accelerators in range(used, len(rest)):
         candidate = max(load, rest[accelerators - used])
         if candidate < value[accelerators] and candidate < limit_s:
             value[accelerators] = candidate
-            cut[accelerators, 0] = pair
-            cut[accelerators, 1] = groups
+            cut[accelerators, 0], cut[accelerators, 1] = place
 
 
 @njit(cache=True)
-def _first(best, load, rest, used, stages, pair, groups, end, first_costs, choices):
+def _first(best, load, rest, used, place, first_costs, choices):
     """The better of ``best`` and the placements that begin with this stage."""
+    stages, pair, groups, end = place
     first_bytes, first_update_s = first_costs
     offset, rounds, sync_s_per_byte = choices
     lowest = np.inf
@@ -175,5 +164,5 @@ def _first(best, load, rest, used, stages, pair, groups, end, first_costs, choic
             batch_s = largest * (rounds[choice] + stages - 1)
             batch_s += sync_s_per_byte[choice] * first_bytes[end] + first_update_s[end]
             if batch_s < best[0]:
-                best = (batch_s, stages, accelerators, choice, pair, groups)
+                best = (batch_s, largest, stages, accelerators, choice, pair, groups)
     return best

@@ -18,9 +18,10 @@ Memory of the stage that is s-th from the end::
 synchronisation (paper equation 18), the update of every other stage hides in the pipeline flush.
 
 Where layers are not totally ordered, a stage may use g groups, ``a_i = g·t`` (or ``g`` if none of its layers is
-sliced). Each group runs its layers one at a time in the problem's order, backward in the reverse order; data cross
-between groups of a stage for free; ``F`` is the recomputed forward pass of the whole stage; the memory rule holds for
-each group with the layers it runs (the stash of recomputation being the bytes that enter the stage at its layers).
+sliced), with g at most the width of the layer graph: the largest number of its layers without order among them. Each
+group runs its layers one at a time in the problem's order, backward in the reverse order; data cross between groups of
+a stage for free; ``F`` is the recomputed forward pass of the whole stage; the memory rule holds for each group with the
+layers it runs (the stash of recomputation being the bytes that enter the stage at its layers).
 """
 
 from dataclasses import dataclass
@@ -109,8 +110,11 @@ class MemoryShortfall:
 class PlacementSolution:
     """The optimum (``placement``), or the reason why there is none (``shortfall``).
 
-    Exactly one is set, except that neither is where a cutoff was given and no placement is faster than it.
+    Exactly one is set, except that neither is where a cutoff was given and no placement is faster than it. The
+    placement is the proven optimum, unless ``bound_s`` is set: then no placement takes less than that (only on graphs
+    that branch, where a search for the groups of a stage met its limit).
     """
 
     placement: Placement | None
     shortfall: MemoryShortfall | None
+    bound_s: float | None = None

@@ -12,7 +12,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dse.placement.chain_structure import edge_tables, plain_ends
-from dse.placement.problem import MemoryShortfall, PlacementProblem
+from dse.placement.check import group_memory_bytes
+from dse.placement.downset_dp import downset_placement
+from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem
 from hardware.units import gib_from_bytes
 
 
@@ -60,6 +62,45 @@ def chain_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNee
             layers = _neediest_stage(need, cut, stages, plain)
             needs.append(MemoryNeed(tensor, accelerators, needed_bytes, layers))
     return needs
+
+
+def branching_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNeed]:
+    """As :func:`chain_memory_needs` for a graph that branches; the needs are rounded up to whole bytes.
+
+    Up to the accelerators of the problem the least need is found by bisection over the placement of layers that take no
+    time; it is exact where the searches for groups stay within their limits. Beyond them it is that of contiguous
+    stages on one group, which is enough but may not be least.
+    """
+    contiguous = chain_memory_needs(problem, tensor)
+    graph = problem.tensor_parallel[tensor]
+    idle = tuple(replace(layer, forward_s=0.0, backward_s=0.0, update_s=0.0) for layer in graph.layers)
+    still = replace(problem, tensor_parallel={tensor: LayerGraph(idle, graph.edges)})
+
+    def placement(hbm_bytes: int) -> Placement | None:
+        return downset_placement(replace(still, hbm_bytes=float(hbm_bytes)), tensor).placement
+
+    allowed = [need.needed_bytes for need in contiguous if need.accelerators <= problem.accelerators]
+    if not allowed:
+        return contiguous
+    too_little, enough = -1, math.ceil(min(allowed))
+    while enough - too_little > 1:
+        middle = (too_little + enough) // 2
+        if placement(middle) is None:
+            too_little = middle
+        else:
+            enough = middle
+    found = placement(enough)
+    assert found is not None, "the contiguous placement fits"
+    needs = [
+        max(
+            group_memory_bytes(still, still.tensor_parallel[tensor], stage, group, len(found.stages) - place)
+            for group in stage.groups or (stage.layers,)
+        )
+        for place, stage in enumerate(found.stages)
+    ]
+    stage = found.stages[needs.index(max(needs))]
+    own = MemoryNeed(tensor, sum(stage.accelerators for stage in found.stages), float(enough), stage.layers)
+    return [own, *(need for need in contiguous if need.accelerators > problem.accelerators)]
 
 
 def _neediest_stage(need: NDArray[np.float64], cut: NDArray[np.int64], stages: int, plain: int) -> tuple[int, ...]:

@@ -7,10 +7,19 @@ import numpy as np
 
 from dse.placement.chain_dp import ChainLatencies, width_optimum
 from dse.placement.chain_structure import chain_structure, is_totally_ordered
-from dse.placement.downset_dp import downset_placement
+from dse.placement.downset_dp import DownsetAnswer, downset_placement
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem, PlacementSolution, Stage
-from dse.placement.shortfall import MemoryNeed, chain_memory_needs, explain, with_recompute
+from dse.placement.shortfall import (
+    MemoryNeed,
+    branching_memory_needs,
+    chain_memory_needs,
+    explain,
+    with_recompute,
+)
 from hardware.inputs import fail
+
+_PROVEN = 1e-9
+"""Relative distance of bound and placement up to which the placement counts as proven."""
 
 
 def solve(problem: PlacementProblem, cutoff_s: float = math.inf) -> PlacementSolution:
@@ -29,12 +38,18 @@ def solve(problem: PlacementProblem, cutoff_s: float = math.inf) -> PlacementSol
         rule = f"the smallest tensor-parallel width needs at least {least_accelerators} accelerators"
         raise fail(problem.name, "accelerators", problem.accelerators, rule)
     best: Placement | None = None
+    bound_s = least_s = cutoff_s
     for tensor in sorted(problem.tensor_parallel):
-        found = _width_placement(problem, tensor, cutoff_s)
-        if found is not None:
-            best, cutoff_s = found, found.batch_s
+        found = _width_answer(problem, tensor, least_s)
+        bound_s = min(bound_s, found.bound_s)
+        if found.placement is not None:
+            best, least_s = found.placement, found.placement.batch_s
+    proven = bound_s >= least_s * (1.0 - _PROVEN)
+    if best is None and not proven:
+        rule = "whether a placement exists was not decided within the limits on branching layer graphs"
+        raise fail(problem.name, "tensor_parallel", "", rule)
     shortfall = _shortfall(problem) if best is None and cutoff_s == math.inf else None
-    return PlacementSolution(best, shortfall)
+    return PlacementSolution(best, shortfall, None if proven else bound_s)
 
 
 def layer_latencies(graph: LayerGraph) -> ChainLatencies:
@@ -52,15 +67,16 @@ def _group_size(width: tuple[int, LayerGraph]) -> int:
     return tensor if any(layer.sliced for layer in graph.layers) else 1
 
 
-def _width_placement(problem: PlacementProblem, tensor: int, cutoff_s: float) -> Placement | None:
+def _width_answer(problem: PlacementProblem, tensor: int, cutoff_s: float) -> DownsetAnswer:
     graph = problem.tensor_parallel[tensor]
     if _group_size((tensor, graph)) > problem.accelerators:
-        return None
+        return DownsetAnswer(None, math.inf)
     contiguous = _contiguous_placement(problem, tensor, cutoff_s)
-    if is_totally_ordered(graph):
-        return contiguous
     incumbent_s = contiguous.batch_s if contiguous else cutoff_s
-    return downset_placement(problem, tensor, incumbent_s) or contiguous
+    if is_totally_ordered(graph):
+        return DownsetAnswer(contiguous, incumbent_s)
+    answer = downset_placement(problem, tensor, incumbent_s)
+    return DownsetAnswer(answer.placement or contiguous, answer.bound_s)
 
 
 def _contiguous_placement(problem: PlacementProblem, tensor: int, cutoff_s: float) -> Placement | None:
@@ -85,4 +101,8 @@ def _shortfall(problem: PlacementProblem) -> MemoryShortfall:
 
 
 def _memory_needs(problem: PlacementProblem) -> dict[int, list[MemoryNeed]]:
-    return {tensor: chain_memory_needs(problem, tensor) for tensor in problem.tensor_parallel}
+    needs = {}
+    for tensor, graph in problem.tensor_parallel.items():
+        of_width = chain_memory_needs if is_totally_ordered(graph) else branching_memory_needs
+        needs[tensor] = of_width(problem, tensor)
+    return needs

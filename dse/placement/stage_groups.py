@@ -112,33 +112,58 @@ def layer_needs(stage, local, graph, rules):
 
 
 @njit(cache=True)
-def least_load(stage, local, graph, groups, rules, limit_s, slack, budget):
-    """Least load below ``limit_s`` on at most ``groups`` groups, its assignment, and the steps left of ``budget``.
+def _may_fit(needs, groups, hbm_bytes):
+    """Whether the layers may fit the groups: by their sum, each alone, and by how many of the smallest one would."""
+    if needs.sum() > groups * hbm_bytes or needs.max() > hbm_bytes:
+        return False
+    return needs.min() <= 0.0 or groups * np.floor(hbm_bytes / needs.min()) >= len(needs)
 
-    The load is infinite where no assignment fits memory or none is below the limit. A negative budget says that the
-    search ran out of steps.
+
+@njit(cache=True)
+def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
+    """(load, lower, group_of, used): the least load on at most ``groups`` groups, if below ``limit_s``.
+
+    The load is infinite where no assignment fits memory or none is below the limit. ``lower`` bounds it from below: it
+    is the load itself unless the search ended after ``steps`` steps, of which ``used`` were taken.
     """
     repeats, hbm_bytes = rules[0], rules[3]
     needs = layer_needs(stage, local, graph, rules)
     best_of = np.zeros(len(stage), dtype=np.int64)
+    best, lower, used = np.inf, np.inf, 0
     if groups == 1:
-        load = assigned_load(stage, local, best_of, graph, repeats) if needs.sum() <= hbm_bytes else np.inf
-        return (load if load < limit_s else np.inf), best_of, budget
-    forward, behind = load_bounds(stage, local, graph, groups, repeats)
-    best = np.inf
-    if needs.sum() > groups * hbm_bytes or needs.max() > hbm_bytes or forward + behind >= limit_s:
-        return best, best_of, budget
-    listed, fits = _list_schedule(stage, local, graph, groups, needs, hbm_bytes)
-    if fits:
-        best = assigned_load(stage, local, listed, graph, repeats)
-        best_of[:] = listed
-    if best > (forward + behind) * (1.0 + slack):
-        least = min(best, limit_s)
-        best_found, budget = _search(
-            stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, budget
-        )
-        best = min(best, best_found)
-    return (best if best < limit_s else np.inf), best_of, budget
+        if needs.sum() <= hbm_bytes:
+            best = lower = assigned_load(stage, local, best_of, graph, repeats)
+    elif _may_fit(needs, groups, hbm_bytes):
+        forward, behind = load_bounds(stage, local, graph, groups, repeats)
+        lower = forward + behind
+        if lower < limit_s:
+            listed, fits = _list_schedule(stage, local, graph, groups, needs, hbm_bytes)
+            if fits:
+                best = assigned_load(stage, local, listed, graph, repeats)
+                best_of[:] = listed
+            if best > lower * (1.0 + slack):
+                least = min(best, limit_s)
+                found, used = _search(
+                    stage,
+                    local,
+                    graph,
+                    groups,
+                    needs,
+                    hbm_bytes,
+                    repeats,
+                    forward,
+                    behind,
+                    least,
+                    slack,
+                    best_of,
+                    steps,
+                )
+                best = min(best, found)
+            if used <= steps:
+                lower = best
+    if best >= limit_s:
+        best = np.inf
+    return best, (lower if lower < limit_s else np.inf), best_of, used
 
 
 @njit(cache=True)
@@ -178,8 +203,11 @@ def _list_schedule(stage, local, graph, groups, needs, hbm_bytes):
 
 
 @njit(cache=True)
-def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, budget):
-    """Depth-first search over assignments for a load below ``least``; writes ``best_of``."""
+def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, steps):
+    """Depth-first search over assignments for a load below ``least``; writes ``best_of``.
+
+    Returns the load (infinite if none was found) and the steps taken; one more than ``steps`` if they did not suffice.
+    """
     layers, count = graph[0], len(stage)
     outward = (graph[4], graph[5], graph[6])
     tail = _pass_s(stage, local, np.arange(count), layers[:, 0], outward, 0.0, False, True) - layers[stage, 0]
@@ -188,7 +216,7 @@ def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, beh
     free_before, filled_before = np.zeros(count), np.zeros(count)  # of the chosen group, to undo
     longest = np.full(count + 1, forward)
     free, filled, finish = np.zeros(groups), np.zeros(groups), np.zeros(count)
-    best, place = np.inf, 0
+    best, place, taken = np.inf, 0, 0
     while place >= 0:
         if place == count:
             load = assigned_load(stage, local, group_of, graph, repeats)
@@ -208,8 +236,8 @@ def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, beh
             group_of[place] = -1
             place -= 1
             continue
-        budget -= 1
-        if budget < 0:
+        taken += 1
+        if taken > steps:
             break
         group_of[place] = group
         free_before[place], filled_before[place] = free[group], filled[group]
@@ -220,4 +248,4 @@ def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, beh
         used[place + 1] = max(used[place], group + 1)
         if filled[group] <= hbm_bytes and longest[place + 1] + behind < least:
             place += 1
-    return best, budget
+    return best, taken

@@ -38,16 +38,9 @@ def uniform_optimum(
             update_s,
             limit_s,
             tables.run[1] - tables.run[0],
-            tables.first_capacity,
-            tables.last_capacity,
-            tables.choice_offset,
-            tables.choice_rounds,
-            tables.choice_sync_s_per_byte,
-            tables.capacity,
-            tables.capacity_sum,
-            tables.least_share,
-            tables.least_last,
-            tables.fewest_passes,
+            tables.plans,
+            tables.choices,
+            tables.held,
             tables.transfer_s,
             tables.weight_bytes,
             tables.recompute,
@@ -55,7 +48,8 @@ def uniform_optimum(
     )
 
 
-# Below, numba kernels. ``times`` is (forward, backward) of prefix, layer, suffix: six numbers, and three updates.
+# Below, numba kernels. Few arrays are passed, as counting references to many costs more than the arithmetic.
+# ``times`` is (forward, backward) of layer, prefix, suffix; ``weights`` (bytes, update) of prefix, layer, suffix.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
@@ -69,12 +63,21 @@ def _load(forward, backward, arrival, departure, repeats):
 
 
 @njit(cache=True)
-def _batch_s(load, first_bytes, choices, rounds, sync_s_per_byte):
+def _plan(plans, arrangement, stages):
+    """One row of the plans as numbers."""
+    return (
+        plans[arrangement, stages, 0], plans[arrangement, stages, 1], plans[arrangement, stages, 2],
+        plans[arrangement, stages, 3], plans[arrangement, stages, 4], plans[arrangement, stages, 5],
+        plans[arrangement, stages, 6],
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def _batch_s(load, first_bytes, stages, plan, choices):
     """Seconds a batch takes with the best number of pipelines, without the update (convex over the hull's vertices)."""
-    stages, begin, end = choices
     best = np.inf
-    for choice in range(end - 1, begin - 1, -1):
-        batch_s = load * (rounds[choice] + stages - 1) + sync_s_per_byte[choice] * first_bytes
+    for choice in range(plan[3] - 1, plan[2] - 1, -1):
+        batch_s = load * (choices[choice, 0] + (stages - 1)) + choices[choice, 1] * first_bytes
         if batch_s > best:
             break
         best = batch_s
@@ -118,114 +121,97 @@ def _rest_load(needed, rest, held):
 
 
 @njit(cache=True)
-def _share_load(stages, ends_pipeline, forward, backward, recompute, least_share, least_last):
+def _share_load(plan, ends_pipeline, forward, backward, recompute):
     """What the stages of the run must at least reach; the pipeline's last stage, if among them, repeats nothing."""
     once = forward + backward
     if not recompute:
-        return least_share[stages] * once
-    repeated = least_share[stages] * (once + forward)
-    return min(repeated, least_last[stages] * once) if ends_pipeline else repeated
+        return plan[4] * once
+    repeated = plan[4] * (once + forward)
+    return min(repeated, plan[5] * once) if ends_pipeline else repeated
 
 
 @njit(cache=True)
-def _least_shared(floor, run_stages, length, ends, forward, backward, recompute, weights, choices, rounds, sync):
-    """Bound of the arrangements whose first stage holds layers of the run, by equal shares of the rest.
+def _least_arranged(floor, kinds, length, run_stages, own_prefix, weights, stages, plan, choices):
+    """Bound of a plan whose run fills several stages, by equal shares of work and transfers.
 
-    With a layers in front the rest reaches ``(length − a) · once / rest_stages`` at least: load and first weights are
-    linear in a, so one of two splits is cheapest: one layer in front, or as many as leave the rest ``floor``.
+    With a layers in front the rest reaches ``((length − a) · once + behind) / rest_stages`` at least: load and first
+    weights are linear in a, so one of two splits is cheapest: one layer in front, or as many as leave the rest no more
+    than ``floor``.
     """
+    first, middle, last = kinds
     end_bytes, end_update, layer_bytes, layer_update, _, _ = weights
-    once, behind, rest_stages = forward + backward, ends[0] + ends[1], run_stages - 1.0
-    if recompute and once > 0.0:
-        if ends[3]:
-            behind += ends[0]
-        else:
+    _, _, forward, backward, inside, _, recompute = middle
+    once, rest_stages = forward + backward, run_stages - 1.0
+    front, behind = first[0] + first[1] + first[4], last[0] + last[1] + inside * rest_stages
+    if recompute:  # late gradients may hide behind the repeated pass
+        front += first[0]
+        if not last[6] and once > 0.0:
             rest_stages += forward / once  # the pipeline's last stage repeats nothing, at most this share of its load
         once += forward
+    else:
+        front += inside
+        behind += last[5] + inside * (run_stages - 2.0)
+    floor = max(floor, (length * once + front + behind) / (rest_stages + 1.0))
+    if own_prefix:
+        return _batch_s(floor, end_bytes, stages, plan, choices) + end_update
     fewest = max(floor, ((length - 1) * once + behind) / rest_stages)
-    least_s = _batch_s(fewest, end_bytes + layer_bytes, choices, rounds, sync) + layer_update
+    least_s = _batch_s(fewest, end_bytes + layer_bytes, stages, plan, choices) + layer_update
     if fewest > floor and once > 0.0:
         split = max(1.0, length - (floor * rest_stages - behind) / once)
-        balanced_s = _batch_s(floor, end_bytes + split * layer_bytes, choices, rounds, sync) + split * layer_update
+        balanced_s = _batch_s(floor, end_bytes + split * layer_bytes, stages, plan, choices) + split * layer_update
         least_s = min(least_s, balanced_s)
     return least_s + end_update
 
 
 @njit(cache=True)
-def _arrange(
-    prefix,
-    suffix,
-    stages,
-    length,
-    floor,
-    times,
-    weights,
-    transfers,
-    recompute,
-    best_s,
-    first_capacity,
-    last_capacity,
-    offset,
-    rounds,
-    sync,
-    capacity,
-    held,
-    least_share,
-    least_last,
-):
+def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, recompute, best_s, plan, choices, held):
     """Least batch_s of one arrangement of ``stages`` stages, or ``best_s`` if that is less.
 
-    ``floor`` is the load of the ends' own stages; ``weights`` are (bytes, update) of prefix, equal layer and suffix.
+    ``floor`` is the load of the ends' own stages.
     """
     forward, backward, prefix_forward, prefix_backward, suffix_forward, suffix_backward = times
     end_bytes, end_update, layer_bytes, layer_update, tail_bytes, tail_update = weights
     entering, inside, leaving, _ = transfers
-    row = (2 * prefix + suffix) * first_capacity.shape[1] + stages
-    most_first, most_last = first_capacity[2 * prefix + suffix, stages], last_capacity[2 * prefix + suffix, stages]
-    low, high = offset[row], offset[row + 1]
-    if most_first == 0 or low == high:
-        return best_s
-    begins = (0.0, 0.0, entering) if prefix == 1 else (prefix_forward, prefix_backward, 0.0)
-    ends = (0.0, 0.0, leaving, recompute) if suffix == 1 else (suffix_forward, suffix_backward, 0.0, False)
+    begin_forward, begin_backward, arrival = prefix_forward, prefix_backward, 0.0
+    if prefix == 1:
+        begin_forward, begin_backward, arrival = 0.0, 0.0, entering
+    end_forward, end_backward, departure, repeats = suffix_forward, suffix_backward, 0.0, False
+    if suffix == 1:
+        end_forward, end_backward, departure, repeats = 0.0, 0.0, leaving, recompute
     run_stages = stages - prefix - suffix
-    floor = max(floor, _share_load(run_stages, suffix == 0, forward, backward, recompute, least_share, least_last))
-    choices = (stages, low, high)
-    least_s = _batch_s(floor, end_bytes, choices, rounds, sync) + end_update
-    if prefix == 0 and run_stages > 1:
-        least_s = _least_shared(
-            floor, run_stages, length, ends, forward, backward, recompute, weights, choices, rounds, sync
-        )
-    if least_s >= best_s:
-        return best_s
     if run_stages == 1:
-        both = (begins[0] + ends[0], begins[1] + ends[1], forward, backward, begins[2], ends[2], ends[3])
+        both = (
+            begin_forward + end_forward,
+            begin_backward + end_backward,
+            forward,
+            backward,
+            arrival,
+            departure,
+            repeats,
+        )
         load = max(floor, _run_load(length, both))
         bytes_, update = end_bytes, end_update
         if prefix == 0:
             shared = 0.0 if suffix == 1 else 1.0
             bytes_ += length * layer_bytes + shared * tail_bytes
             update += length * layer_update + shared * tail_update
-        return min(best_s, _batch_s(load, bytes_, choices, rounds, sync) + update)
-    if most_last == 0:
-        return best_s
-    first = (begins[0], begins[1], forward, backward, begins[2], inside, recompute)
-    last = (ends[0], ends[1], forward, backward, inside, ends[2], ends[3])
+        return min(best_s, _batch_s(load, bytes_, stages, plan, choices) + update)
+    first = (begin_forward, begin_backward, forward, backward, arrival, inside, recompute)
     middle = (0.0, 0.0, forward, backward, inside, inside, recompute)
-    between = run_stages - 2
-    largest = capacity[2 + suffix] if between > 0 else 0
-    if between > 0 and capacity[stages - prefix - 1] == 0:
+    last = (end_forward, end_backward, forward, backward, inside, departure, repeats)
+    share = _share_load(plan, suffix == 0, forward, backward, recompute)
+    share = max(floor, share if recompute else share + inside)
+    kinds = (first, middle, last)
+    if _least_arranged(share, kinds, length, run_stages, prefix == 1, weights, stages, plan, choices) >= best_s:
         return best_s
-    most_first = min(most_first, length - 1 - between)
-    rest = (between, most_last, 1 + suffix, stages - prefix - 1, largest, middle, last)
-    return _best_first(
-        most_first, length, floor, first, rest, prefix == 1, weights, choices, best_s, held, rounds, sync
-    )
+    rest = (run_stages - 2, plan[1], 1 + suffix, stages - prefix - 1, plan[6], middle, last)
+    return _best_first(length, floor, first, rest, prefix == 1, weights, stages, best_s, plan, choices, held)
 
 
 @njit(cache=True)
-def _best_first(most_first, length, floor, first, rest, own_prefix, weights, choices, best_s, held, rounds, sync):
+def _best_first(length, floor, first, rest, own_prefix, weights, stages, best_s, plan, choices, held):
     """Least batch_s over the number of layers in the run's first stage, or ``best_s`` if that is less."""
-    between = rest[0]
+    between, most_first = rest[0], plan[0]
     end_bytes, end_update, layer_bytes, layer_update, _, _ = weights
     a = min(max((length + between + 1) // (between + 2), 1), most_first)
     load = max(floor, _rest_load(length - a, rest, held))
@@ -236,10 +222,10 @@ def _best_first(most_first, length, floor, first, rest, own_prefix, weights, cho
     while a >= 1:
         whole = max(load, _run_load(a, first))
         update = end_update + shared * a * layer_update
-        batch_s = _batch_s(whole, end_bytes + shared * a * layer_bytes, choices, rounds, sync) + update
+        batch_s = _batch_s(whole, end_bytes + shared * a * layer_bytes, stages, plan, choices) + update
         best_s = min(best_s, batch_s)
         # fewer layers in front leave no less load behind, and save at most the weights of all but one of them
-        least_s = _batch_s(load, end_bytes + shared * layer_bytes, choices, rounds, sync) + end_update
+        least_s = _batch_s(load, end_bytes + shared * layer_bytes, stages, plan, choices) + end_update
         if _run_load(a, first) <= load and (own_prefix or least_s >= best_s):
             break
         a -= 1
@@ -249,29 +235,11 @@ def _best_first(most_first, length, floor, first, rest, own_prefix, weights, cho
 
 @njit(cache=True)
 def _uniform_optima(
-    forward_s,
-    backward_s,
-    update_s,
-    limit_s,
-    length,
-    first_capacity,
-    last_capacity,
-    choice_offset,
-    choice_rounds,
-    choice_sync_s_per_byte,
-    capacity,
-    capacity_sum,
-    least_share,
-    least_last,
-    fewest_passes,
-    transfers,
-    weight_bytes,
-    recompute,
+    forward_s, backward_s, update_s, limit_s, length, plans, choices, held, transfers, weight_bytes, recompute
 ):
     """One optimum for each column of the latencies."""
-    stage_limit = first_capacity.shape[1] - 1
     optima = np.empty(forward_s.shape[1])
-    least_s = np.empty(stage_limit + 1)
+    least_s = np.empty(plans.shape[1])
     for column in range(forward_s.shape[1]):
         head, layer, tail = forward_s[0, column], forward_s[1, column], forward_s[2, column]
         head_back, layer_back, tail_back = backward_s[0, column], backward_s[1, column], backward_s[2, column]
@@ -280,46 +248,30 @@ def _uniform_optima(
             weight_bytes[0], update_s[0, column], weight_bytes[1], update_s[1, column],
             weight_bytes[2], update_s[2, column],
         )  # fmt: skip
-        own = (_load(head, head_back, 0.0, transfers[0], recompute), _load(tail, tail_back, transfers[2], 0.0, False))
-        promising = _least_by_stages(
-            times, length, transfers, recompute, least_share, least_last, fewest_passes, least_s
-        )
+        head_own = _load(head, head_back, 0.0, transfers[0], recompute)
+        tail_own = _load(tail, tail_back, transfers[2], 0.0, False)
         best = limit_s[column]
-        for turn in range(stage_limit + 1):
+        promising = _least_by_stages(times, weights, length, transfers, recompute, best, plans, choices, least_s)
+        for turn in range(len(least_s)):
             stages = promising if turn == 0 else turn
             if stages == 0 or least_s[stages] >= best or (turn == promising and turn > 0):
                 continue
-            for arrangement in range(4):
-                prefix, suffix = divmod(arrangement, 2)
-                floor = max(prefix * own[0], suffix * own[1])
-                best = _arrange(
-                    prefix,
-                    suffix,
-                    stages,
-                    length,
-                    floor,
-                    times,
-                    weights,
-                    transfers,
-                    recompute,
-                    best,
-                    first_capacity,
-                    last_capacity,
-                    choice_offset,
-                    choice_rounds,
-                    choice_sync_s_per_byte,
-                    capacity,
-                    capacity_sum,
-                    least_share,
-                    least_last,
-                )
+            for prefix in range(2):
+                for suffix in range(2):
+                    plan = _plan(plans, 2 * prefix + suffix, stages)
+                    if plan[0] > 0 and plan[2] < plan[3]:
+                        floor = max(prefix * head_own, suffix * tail_own)
+                        best = _arrange(
+                            prefix, suffix, stages, length, floor, times, weights, transfers, recompute, best, plan,
+                            choices, held,
+                        )  # fmt: skip
         optima[column] = best
     return optima
 
 
 @njit(cache=True)
-def _least_by_stages(times, length, transfers, recompute, least_share, least_last, fewest_passes, least_s):
-    """Fills least_s[s], a quick lower bound for s stages; returns the s of the least (0 where all are infinite)."""
+def _least_by_stages(times, weights, length, transfers, recompute, limit_s, plans, choices, least_s):
+    """Fills least_s[s], a quick lower bound for s stages; returns the s of the least (0: none is below the limit)."""
     layer, layer_back, head, head_back, tail, tail_back = times
     total = head + head_back + tail + tail_back + length * (layer + layer_back)
     longest = max(layer + layer_back, head + head_back, tail + tail_back)
@@ -330,15 +282,16 @@ def _least_by_stages(times, length, transfers, recompute, least_share, least_las
         for pair in ((layer, layer_back), (head, head_back), (tail, tail_back)):
             if pair[0] + pair[1] > 0.0:
                 saved = max(saved, pair[0] / (pair[0] + pair[1]))
-    promising = 0
-    least_s[0] = np.inf
+    promising, least = 0, limit_s
     for stages in range(1, len(least_s)):
-        if least_share[stages] > length:
-            least_s[stages] = np.inf
-            continue
-        share = _share_load(stages, True, layer, layer_back, recompute, least_share, least_last)
-        load = max(longest, share, (total + (stages - 1) * cut) / (stages + saved))
-        least_s[stages] = load * fewest_passes[stages]
-        if least_s[stages] < least_s[promising]:
-            promising = stages
+        plan = _plan(plans, 4, stages)
+        least_s[stages] = np.inf
+        if plan[0] > 0 and plan[2] < plan[3]:
+            share = _share_load(plan, True, layer, layer_back, recompute)
+            load = max(longest, share, (total + (stages - 1) * cut) / (stages + saved))
+            least_s[stages] = load * (choices[plan[3] - 1, 0] + (stages - 1))
+            if least_s[stages] < least:
+                least_s[stages] = _batch_s(load, weights[0], stages, plan, choices) + weights[1]
+                if least_s[stages] < least:
+                    promising, least = stages, least_s[stages]
     return promising

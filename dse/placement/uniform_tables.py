@@ -15,30 +15,30 @@ _SHARES, _OWN = 0, 1
 """Whether an end layer shares a stage with the run, or has its own."""
 
 
+PLAN_COLUMNS = ("first", "last", "begin", "end", "share", "last_share", "between")
+"""Columns of :attr:`UniformTables.plans`."""
+
+
 @dataclass(frozen=True)
 class UniformTables:
     """What the closed form needs besides latencies.
 
-    ``run`` is (first layer, end) of the equal layers. Arrays are indexed by arrangement (2 · prefix + suffix, each
-    shares 0 or own 1) and number of stages: ``first_capacity`` and ``last_capacity`` are the most layers of the run in
-    its first and last stage (0 where the arrangement is impossible), ``choice_offset`` the rows of useful pipelines.
-    ``capacity_sum[depth, c]`` is the sum of min(capacity, c) over depths 1 to ``depth``; ``capacity[depth]`` the most
-    layers of a stage that holds nothing else. ``least_share[s]`` is a number of equal layers that some stage reaches.
+    ``run`` is (first layer, end) of the equal layers. ``plans[arrangement, stages]`` (arrangement: 2 · prefix + suffix,
+    each shares 0 or own 1) holds the columns of :data:`PLAN_COLUMNS`: the most layers of the run in its first stage (0
+    where the plan is impossible), in its last, the rows of ``choices`` from begin to end, the number of layers that
+    some stage of the run reaches, the number that its last stage reaches if all others hold fewer, and the most layers
+    in any stage between. A fifth arrangement allows whatever one of the others does.
+
+    ``choices`` are (ceil(M/d), seconds of synchronisation a byte) of the useful numbers of pipelines.
+    ``held[depth, c]`` is the sum, over depths 1 to ``depth``, of the layers of a stage that holds c or as many as fit.
     ``transfer_s`` are the transfers from prefix to run, inside the run, from run to suffix, and the least of all edges.
     ``weight_bytes`` are those of the prefix, an equal layer and the suffix.
     """
 
     run: tuple[int, int]
-    first_capacity: NDArray[np.int64]
-    last_capacity: NDArray[np.int64]
-    choice_offset: NDArray[np.int64]
-    choice_rounds: NDArray[np.int64]
-    choice_sync_s_per_byte: NDArray[np.float64]
-    capacity: NDArray[np.int64]
-    capacity_sum: NDArray[np.int64]
-    least_share: NDArray[np.int64]
-    least_last: NDArray[np.int64]
-    fewest_passes: NDArray[np.float64]
+    plans: NDArray[np.int64]
+    choices: NDArray[np.float64]
+    held: NDArray[np.int64]
     transfer_s: tuple[float, float, float, float]
     weight_bytes: tuple[float, float, float]
     recompute: bool
@@ -79,45 +79,36 @@ def uniform_tables(problem: PlacementProblem, structure: ChainStructure, run: tu
     stage_limit = fits.shape[0] - 1
     inner = min(first + 1, end - 1)  # a layer that is entered by an edge of the run
     capacity = np.maximum(np.minimum(fits[:, inner], end) - inner, 0)
-    closing = np.flatnonzero(fits[1] == count)
-    last_shared = int(end - max(first, closing[0])) if closing.size else 0
-    first_capacity = np.zeros((4, stage_limit + 1), dtype=np.int64)
-    last_capacity = np.zeros((4, stage_limit + 1), dtype=np.int64)
-    limits = np.zeros((4, stage_limit + 1), dtype=np.int64)
+    most = np.max([np.minimum(fits[:, begin], end) - max(begin, first) for begin in (0, first, inner)], axis=0)
+    shares = _least_shares(most, length)
+    plans = np.zeros((5, stage_limit + 1, len(PLAN_COLUMNS)), dtype=np.int64)
+    limits = np.zeros((5, stage_limit + 1), dtype=np.int64)
     for arrangement in range(4):
         prefix, suffix = divmod(arrangement, 2)
         if (prefix == _OWN and first == 0) or (suffix == _OWN and end == count):
             continue
         for stages in range(1 + prefix + suffix, min(stage_limit, length + prefix + suffix) + 1):
-            if (prefix == _OWN and fits[stages, 0] < 1) or (suffix == _OWN and fits[1, count - 1] < count):
-                continue
-            depth = stages - prefix
-            begin = first if prefix == _OWN else 0
-            first_capacity[arrangement, stages] = max(0, min(fits[depth, begin], end) - first)
-            last_capacity[arrangement, stages] = capacity[2] if suffix == _OWN and stage_limit >= 2 else last_shared
-            if depth == 1 + suffix:  # one stage holds the whole run
-                whole = fits[depth, begin] >= (end if suffix == _OWN else count)
-                first_capacity[arrangement, stages] = length if whole else 0
-            accelerators = _accelerators(graph, structure, run, prefix, suffix, stages)
-            limits[arrangement, stages] = problem.accelerators // accelerators
+            capacities = _capacities(fits, capacity, run, prefix, suffix, stages)
+            run_stages = stages - prefix - suffix
+            if capacities[0] > 0 and shares[0][run_stages] <= length:
+                plan = plans[arrangement, stages]
+                plan[0], plan[1], plan[6] = capacities
+                plan[4], plan[5] = shares[0][run_stages], shares[1][run_stages]
+                used = _accelerators(graph, structure, run, prefix, suffix, stages)
+                limits[arrangement, stages] = problem.accelerators // used
+    limits[4] = limits[:4].max(axis=0)
+    plans[4, :, 0] = plans[:4, :, 0].max(axis=0)
+    plans[4, :, 4:6] = np.transpose(shares)
     choices = pipeline_choices(
         problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits.ravel().tolist()
     )
-    capacity_sum = np.cumsum(np.minimum(capacity[:, None], np.arange(length + 1)[None, :]), axis=0)
-    most = np.max([np.minimum(fits[:, begin], end) - max(begin, first) for begin in (0, first, inner)], axis=0)
-    least_share, least_last = _least_shares(most, length)
+    plans[:, :, 2] = choices.offset[:-1].reshape(limits.shape)
+    plans[:, :, 3] = choices.offset[1:].reshape(limits.shape)
     return UniformTables(
         run=run,
-        first_capacity=first_capacity,
-        last_capacity=last_capacity,
-        choice_offset=choices.offset,
-        choice_rounds=choices.rounds,
-        choice_sync_s_per_byte=choices.sync_s_per_byte,
-        capacity=capacity,
-        capacity_sum=capacity_sum,
-        least_share=least_share,
-        least_last=least_last,
-        fewest_passes=structure.fewest_passes,
+        plans=plans,
+        choices=np.column_stack([choices.rounds.astype(np.float64), choices.sync_s_per_byte]),
+        held=np.cumsum(np.minimum(capacity[:, None], np.arange(length + 1)[None, :]), axis=0),
         transfer_s=_transfers(graph, run, problem.network_bytes_per_s),
         weight_bytes=(
             graph.layers[0].weight_bytes if first else 0.0,
@@ -126,6 +117,36 @@ def uniform_tables(problem: PlacementProblem, structure: ChainStructure, run: tu
         ),
         recompute=problem.recompute,
     )
+
+
+def _capacities(
+    fits: NDArray[np.int64],
+    capacity: NDArray[np.int64],
+    run: tuple[int, int],
+    prefix: int,
+    suffix: int,
+    stages: int,
+) -> tuple[int, int, int]:
+    """Most layers of the run in its first stage, its last, and one between (0 in the first: does not fit memory)."""
+    first, end = run
+    count, length = fits.shape[1], end - first
+    if (prefix == _OWN and fits[stages, 0] < 1) or (suffix == _OWN and fits[1, count - 1] < count):
+        return 0, 0, 0
+    run_stages = stages - prefix - suffix
+    depth = stages - prefix
+    begin = first if prefix == _OWN else 0
+    if run_stages == 1:
+        return (length if fits[depth, begin] >= (end if suffix == _OWN else count) else 0), 0, 0
+    most_first = min(fits[depth, begin], end) - first
+    if suffix == _OWN:
+        most_last = capacity[2]
+    else:
+        closing = np.flatnonzero(fits[1] == count)
+        most_last = end - max(first, closing[0]) if closing.size else 0
+    most_between = capacity[2 + suffix] if run_stages > 2 else 0
+    if most_last <= 0 or (run_stages > 2 and capacity[depth - 1] == 0):
+        return 0, 0, 0
+    return max(0, min(int(most_first), length - run_stages + 1)), int(most_last), int(most_between)
 
 
 def _accelerators(

@@ -31,7 +31,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dse.schedule.reduce import NO_MODE, Ints
+from dse.schedule.kernel import kernel
+from dse.schedule.reduce import NO_MODE, Integer, Ints
 from dse.schedule.search_pool import Pool, enter, new_pool, pop
 from dse.schedule.segment import DELAYED, SINGLE_ONLY, STARTED, UNSTARTED, Codes, Segment, remaining_bound
 
@@ -66,14 +67,16 @@ class Work(NamedTuple):
     ready: Ints
     single_start: Ints
     earliest: Ints
+    seen: Ints
     progress: Ints
 
 
 @njit(cache=True)
-def search(seg: Segment, limit: int, node_limit: int, width: int) -> SearchResult:
+def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: int) -> SearchResult:
     """The shortest schedule of ``seg`` below ``limit``, or a bound where ``node_limit`` states do not suffice.
 
-    Deterministic: states are generated in the same order on every machine.
+    ``known_bound`` is a lower bound from elsewhere: a schedule of that makespan ends the search. Deterministic: states
+    are generated in the same order on every machine.
     """
     count = len(seg.kind)
     slots = min(count, seg.capacity[0] + seg.capacity[1])
@@ -82,9 +85,10 @@ def search(seg: Segment, limit: int, node_limit: int, width: int) -> SearchResul
     work = new_work(count, limit)
     pool.time[0], pool.depth[0], pool.parent[0], pool.op[0], pool.signature[0] = 0, 0, -1, -1, 0
     pool.status[0], pool.running_count[0], pool.start[0], pool.mode[0] = UNSTARTED, 0, 0, COUNTED_CORE
-    bound, spread = remaining_bound(seg, 0, work.status, work.finish, work.earliest)
+    bound, spread = remaining_bound(seg, np.int64(0), work.status, work.finish, limit, work.earliest, work.seen)
     pool.bound[0], pool.spread[0] = bound, spread
-    enter(pool, 0)
+    enter(pool, np.int64(0))
+    bound = max(bound, known_bound)
     work.progress[0] = 1
     dry = False
     while not dry and work.progress[0] < node_limit and work.progress[1] > bound:
@@ -112,11 +116,12 @@ def new_work(count: int, limit: int) -> Work:
         np.zeros(count, np.int64),
         np.zeros(count, np.int64),
         np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
         np.array([0, limit, -1]),
     )
 
 
-@njit(cache=True)
+@kernel
 def open_bound(pool: Pool, makespan: int) -> int:
     """The least bound of all open states, at most ``makespan``."""
     least = makespan
@@ -137,11 +142,12 @@ def _result(pool: Pool, work: Work, count: int, bound: int) -> SearchResult:
     return SearchResult(work.progress[2] >= 0, makespan, min(bound, makespan), start, core, work.progress[0])
 
 
-@njit(cache=True)
+@kernel
 def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
     """Generates the children of ``node``."""
     count, time = len(seg.kind), pool.time[node]
-    work.status[:], work.finish[:], work.core[:] = pool.status[node], 0, COUNTED_CORE
+    for i in range(count):
+        work.status[i], work.finish[i], work.core[i] = pool.status[node, i], 0, COUNTED_CORE
     idle = time
     for x in range(pool.running_count[node]):
         i = pool.running[node, x]
@@ -170,19 +176,19 @@ def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
                 if seg.paired:
                     start_on_each_core(seg, pool, work, node, i, alone_until)
                 else:
-                    start_on_one(seg, pool, work, node, i, start, COUNTED_CORE)
+                    start_on_one(seg, pool, work, node, i, start, np.int64(COUNTED_CORE))
         on_all = seg.all_cores[i] < NO_MODE and not work.status[i] & SINGLE_ONLY
         if on_all and whole_block and (second_end if i == first_op else first_end) > idle:
             start_on_all(seg, pool, work, node, i, idle)
 
 
-@njit(cache=True)
+@kernel
 def twin_started(seg: Segment, work: Work, op: int) -> bool:
     """Whether ``op`` may start as far as the order of equal chains says."""
     return bool(seg.twin_before[op] < 0 or work.status[seg.twin_before[op]] == STARTED)
 
 
-@njit(cache=True)
+@kernel
 def block_helps(seg: Segment, pool: Pool, node: int, end: int) -> bool:
     """Whether the operators on single cores since all cores were last in use gain from that, if they end at ``end``."""
     serial = 0
@@ -191,13 +197,14 @@ def block_helps(seg: Segment, pool: Pool, node: int, end: int) -> bool:
             return True
         serial += seg.all_cores[pool.op[node]]
         node = pool.parent[node]
-    return end - pool.time[node] <= serial
+    return bool(end - pool.time[node] <= serial)
 
 
-@njit(cache=True)
+@kernel
 def candidates(seg: Segment, work: Work, time: int) -> None:
     """Fills ``ready`` (-1 until all predecessors started) and ``single_start`` (-1: one core is no option)."""
-    free_0, free_1 = free_time(seg, work, 0, time), free_time(seg, work, 1, time)
+    tensor, vector = np.int64(0), np.int64(1)
+    free_0, free_1 = free_time(seg, work, tensor, time), free_time(seg, work, vector, time)
     free_pair = free_pair_time(seg, work, time) if seg.paired else time
     for i in range(len(seg.kind)):
         work.ready[i], work.single_start[i] = -1, -1
@@ -220,8 +227,8 @@ def candidates(seg: Segment, work: Work, time: int) -> None:
             work.single_start[i] = ready
 
 
-@njit(cache=True)
-def free_time(seg: Segment, work: Work, k: int, time: int) -> int:
+@kernel
+def free_time(seg: Segment, work: Work, k: Integer, time: int) -> int:
     """When a core of kind k is free, at ``time`` or later."""
     busy, soonest = 0, NO_MODE
     for i in range(len(seg.kind)):
@@ -231,17 +238,17 @@ def free_time(seg: Segment, work: Work, k: int, time: int) -> int:
     return time if busy < seg.capacity[k] else soonest
 
 
-@njit(cache=True)
+@kernel
 def free_pair_time(seg: Segment, work: Work, time: int) -> int:
     """When both halves of some pair are free, at ``time`` or later."""
     soonest = NO_MODE
     for pair in range(min(seg.capacity[0], seg.capacity[1])):
-        soonest = min(soonest, core_free_time(seg, work, 2, pair, time))
+        soonest = min(soonest, core_free_time(seg, work, np.int64(2), pair, time))
     return soonest
 
 
-@njit(cache=True)
-def core_free_time(seg: Segment, work: Work, kind: int, core: int, time: int) -> int:
+@kernel
+def core_free_time(seg: Segment, work: Work, kind: Integer, core: int, time: int) -> int:
     """When ``core`` of a kind (a pair where ``kind`` is 2) is free, at ``time`` or later."""
     free = time
     for i in range(len(seg.kind)):
@@ -250,30 +257,32 @@ def core_free_time(seg: Segment, work: Work, kind: int, core: int, time: int) ->
     return free
 
 
-@njit(cache=True)
+@kernel
 def start_on_each_core(seg: Segment, pool: Pool, work: Work, node: int, op: int, alone_until: int) -> None:
     """Children of ``node`` that start ``op`` on each core or pair of its kind; of equally busy ones only the first."""
-    time, kind = pool.time[node], seg.kind[op]
+    time, kind = pool.time[node], np.int64(seg.kind[op])
+    tensor, vector = np.int64(0), np.int64(1)
     pairs = min(seg.capacity[0], seg.capacity[1])
     cores = pairs if kind == 2 else seg.capacity[kind]
     for core in range(cores):
-        free_0 = core_free_time(seg, work, 0, core, time)
-        free_1 = core_free_time(seg, work, 1, core, time)
+        free_0 = core_free_time(seg, work, tensor, core, time)
+        free_1 = core_free_time(seg, work, vector, core, time)
         repeated = False
         for other in range(core):
             if (other < pairs) == (core < pairs):
-                repeated |= free_0 == core_free_time(seg, work, 0, other, time) and free_1 == core_free_time(
-                    seg, work, 1, other, time
+                repeated |= free_0 == core_free_time(seg, work, tensor, other, time) and free_1 == core_free_time(
+                    seg, work, vector, other, time
                 )
         start = max(work.ready[op], core_free_time(seg, work, kind, core, time))
         if not repeated and start < alone_until:
             start_on_one(seg, pool, work, node, op, start, core)
 
 
-@njit(cache=True)
-def start_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, core: int) -> None:
+@kernel
+def start_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, core: Integer) -> None:
     """The child of ``node`` in which ``op`` starts on one core (or pair) at ``start``."""
-    work.child_status[:], work.child_finish[:], work.child_core[:] = work.status, work.finish, work.core
+    for i in range(len(seg.kind)):
+        work.child_status[i], work.child_finish[i], work.child_core[i] = work.status[i], work.finish[i], work.core[i]
     work.child_status[op], work.child_finish[op], work.child_core[op] = STARTED, start + seg.single[op], core
     if (node == 0 or pool.mode[node] == ON_ALL_CORES) and not keep_off_all(seg, work, op):
         return
@@ -282,7 +291,7 @@ def start_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start
     finish_child(seg, pool, work, node, op, start, start, core)
 
 
-@njit(cache=True)
+@kernel
 def keep_off_all(seg: Segment, work: Work, op: int) -> bool:
     """Keeps the operators that could have run on all cores before ``op`` off them; False if one has no other mode."""
     for i in range(len(seg.kind)):
@@ -293,13 +302,13 @@ def keep_off_all(seg: Segment, work: Work, op: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def mark_delays(seg: Segment, work: Work, op: int, start: int) -> bool:
     """Marks the operators passed over when ``op`` starts at ``start``; False where one is passed over for nothing."""
     count = len(seg.kind)
     any_all = False
-    full_0 = seg.capacity[0] <= running_at(seg, work, 0, start)
-    full_1 = seg.capacity[1] <= running_at(seg, work, 1, start)
+    full_0 = seg.capacity[0] <= running_at(seg, work, np.int64(0), start)
+    full_1 = seg.capacity[1] <= running_at(seg, work, np.int64(1), start)
     for i in range(count):
         if work.child_status[i] == STARTED:
             continue
@@ -317,8 +326,8 @@ def mark_delays(seg: Segment, work: Work, op: int, start: int) -> bool:
     return True
 
 
-@njit(cache=True)
-def running_at(seg: Segment, work: Work, k: int, time: int) -> int:
+@kernel
+def running_at(seg: Segment, work: Work, k: Integer, time: int) -> int:
     """Cores of kind k in use just after ``time`` in the child."""
     busy = 0
     for i in range(len(seg.kind)):
@@ -326,7 +335,7 @@ def running_at(seg: Segment, work: Work, k: int, time: int) -> int:
     return busy
 
 
-@njit(cache=True)
+@kernel
 def can_fill(seg: Segment, work: Work, op: int, time: int) -> bool:
     """Whether operators that need not wait for ``op`` could fill up one of its kinds of cores."""
     for k in range(2):
@@ -341,30 +350,34 @@ def can_fill(seg: Segment, work: Work, op: int, time: int) -> bool:
     return False
 
 
-@njit(cache=True)
+@kernel
 def start_on_all(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int) -> None:
     """The child of ``node`` in which ``op`` runs on all cores from ``start``, when everything else has finished."""
     for i in range(len(seg.kind)):
         work.child_status[i] = work.status[i] & ~DELAYED
         work.child_finish[i] = 0
     work.child_status[op] = STARTED
-    finish_child(seg, pool, work, node, op, start, start + seg.all_cores[op], ON_ALL_CORES)
+    finish_child(seg, pool, work, node, op, start, start + seg.all_cores[op], np.int64(ON_ALL_CORES))
 
 
-@njit(cache=True)
-def finish_child(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, time: int, core: int) -> None:
+@kernel
+def finish_child(
+    seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, time: int, core: Integer
+) -> None:
     """Bounds the child held in the scratch arrays and enters it, or takes it as the best schedule if complete."""
     child, depth = work.progress[0], pool.depth[node] + 1
-    bound, spread = remaining_bound(seg, time, work.child_status, work.child_finish, work.earliest)
+    bound, spread = remaining_bound(
+        seg, time, work.child_status, work.child_finish, work.progress[1], work.earliest, work.seen
+    )
     bound = max(bound, pool.bound[node])
     if bound >= work.progress[1]:
         return
     pool.time[child], pool.bound[child], pool.spread[child], pool.depth[child] = time, bound, spread, depth
     pool.parent[child], pool.op[child], pool.start[child], pool.mode[child] = node, op, start, core
     pool.signature[child] = pool.signature[node] ^ seg.signature[op]
-    pool.status[child] = work.child_status
     running = 0
     for i in range(len(seg.kind)):
+        pool.status[child, i] = work.child_status[i]
         if work.child_finish[i] > time:
             pool.running[child, running], pool.finish[child, running] = i, work.child_finish[i]
             pool.core[child, running] = work.child_core[i]

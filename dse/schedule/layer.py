@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule.bound import MULTIPLIER_GRID, kind_codes
+from dse.schedule.bound import kind_codes
+from dse.schedule.dual_bound import MULTIPLIER_GRID
 from dse.schedule.event_search import ON_ALL_CORES
 from dse.schedule.precedence import Edges, precedence
 from dse.schedule.problem import ALL_CORES, Cores, Schedule

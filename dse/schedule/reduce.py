@@ -13,6 +13,8 @@ from numba import njit
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Integer = int | np.int64
+"""What a kernel takes where callers pass constants: typed ones, or numba compiles a version for each constant."""
 
 NO_MODE = 1 << 60
 """The duration, in units, of a mode that an operator does not have."""

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule.reduce import Ints
+from dse.schedule.kernel import kernel
+from dse.schedule.reduce import Integer, Ints
 from dse.schedule.segment import STARTED, Codes
 
 _TABLE_SIZE = 1 << 15
@@ -70,15 +71,15 @@ def new_pool(nodes: int, operators: int, slots: int) -> Pool:
     )
 
 
-@njit(cache=True)
-def push(pool: Pool, node: int) -> None:
+@kernel
+def push(pool: Pool, node: Integer) -> None:
     """Enters ``node`` into the heap of its level."""
     pool.left[node], pool.right[node] = -1, -1
     level = pool.depth[node]
     pool.roots[level] = _merge(pool, pool.roots[level], node)
 
 
-@njit(cache=True)
+@kernel
 def pop(pool: Pool, level: int, limit: int) -> int:
     """Removes the best living node of ``level`` with a bound below ``limit``; -1 where there is none."""
     while True:
@@ -90,21 +91,21 @@ def pop(pool: Pool, level: int, limit: int) -> int:
             return int(node)
 
 
-@njit(cache=True)
-def _before(pool: Pool, a: int, b: int) -> bool:
+@kernel
+def _before(pool: Pool, a: Integer, b: Integer) -> bool:
     if pool.bound[a] != pool.bound[b]:
         return bool(pool.bound[a] < pool.bound[b])
     return bool(pool.spread[a] < pool.spread[b])
 
 
-@njit(cache=True)
-def _merge(pool: Pool, a: int, b: int) -> int:
+@kernel
+def _merge(pool: Pool, a: Integer, b: Integer) -> int:
     """Merges two skew heaps and returns the root of the union."""
     if a < 0 or b < 0:
-        return max(a, b)
+        return int(max(a, b))
     if _before(pool, b, a):
         a, b = b, a
-    top = a
+    top = int(a)
     while True:
         right = pool.right[a]
         pool.right[a] = pool.left[a]
@@ -117,8 +118,8 @@ def _merge(pool: Pool, a: int, b: int) -> int:
         a = right
 
 
-@njit(cache=True)
-def enter(pool: Pool, node: int) -> bool:
+@kernel
+def enter(pool: Pool, node: Integer) -> bool:
     """Enters the filled-in ``node`` into table and heap unless another node dominates it; kills what it dominates."""
     slot = int(pool.signature[node] % np.uint64(len(pool.table)))
     other = pool.table[slot]
@@ -135,8 +136,8 @@ def enter(pool: Pool, node: int) -> bool:
     return True
 
 
-@njit(cache=True)
-def _dominates(pool: Pool, a: int, b: int) -> bool:
+@kernel
+def _dominates(pool: Pool, a: Integer, b: Integer) -> bool:
     """Whether every completion of node ``b`` is as feasible after node ``a``: no cores are busy for longer.
 
     Both have started the same operators; ``a`` is free no later, what still runs there also runs in ``b``, on the same

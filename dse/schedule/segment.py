@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule.reduce import NO_MODE, Bools, Floats, Ints, interchangeable_chains
+from dse.schedule.dual_bound import add_chain, core_users, cover_by_chains, dual_value, lines_beside
+from dse.schedule.kernel import kernel
+from dse.schedule.reduce import NO_MODE, Bools, Floats, Integer, Ints, interchangeable_chains
 
 Codes = npt.NDArray[np.int8]
 
@@ -39,6 +41,7 @@ class Segment(NamedTuple):
     tail: Ints
     first: Ints
     before: Ints
+    covers: Bools
     ancestor: Bools
     twin_before: Ints
     by_tail: Ints
@@ -78,13 +81,13 @@ def build_segment(
         for e in range(first[i], first[i + 1]):
             tail[before[e]] = max(tail[before[e]], tail[i] + quick[i])
     uses = np.zeros((2, count), np.bool_)
-    line = np.full((2, count), -1)
-    width = np.empty(2, np.int64)
+    line, beside, width = np.full((2, count), -1), np.empty((2, count), np.int64), np.empty(2)
     for k in range(2):
-        for i in range(count):
-            uses[k, i] = kind[i] == k or kind[i] == 2
-        width[k] = min(capacity[k], cover_by_chains(ancestor, uses[k] & (single < NO_MODE), line[k]))
-    potential, rate = best_potentials(kind, single, all_cores, first, before, width, multipliers)
+        uses[k] = core_users(kind, k)
+        lines = cover_by_chains(ancestor, uses[k] & (single < NO_MODE), line[k])
+        width[k] = max(1, min(capacity[k], lines))
+        beside[k] = np.minimum(capacity[k], lines_beside(ancestor, line[k], uses[k]))
+    potential, rate = best_potentials(single, all_cores, first, before, uses, beside, width, multipliers)
     twin_before = interchangeable_chains(kind, single, all_cores, covers)
     by_tail = np.argsort(-tail, kind="mergesort")
     signature = np.empty(count, np.uint64)
@@ -95,69 +98,42 @@ def build_segment(
         state ^= state << np.uint64(17)
         signature[i] = state
     return Segment(
-        kind, single, all_cores, quick, tail, first, before, ancestor, twin_before, by_tail, capacity, uses, line,
-        potential, rate, signature, paired,
+        kind, single, all_cores, quick, tail, first, before, covers, ancestor, twin_before, by_tail, capacity, uses,
+        line, potential, rate, signature, paired,
     )  # fmt: skip
 
 
 @njit(cache=True)
 def best_potentials(
-    kind: Codes, single: Ints, all_cores: Ints, first: Ints, before: Ints, width: Ints, multipliers: Floats
+    single: Ints,
+    all_cores: Ints,
+    first: Ints,
+    before: Ints,
+    uses: Bools,
+    beside: Ints,
+    cores: Floats,
+    multipliers: Floats,
 ) -> tuple[Floats, Floats]:
-    """Terms [POTENTIALS, O] of the best dual bounds over the grid of ``multipliers``.
+    """Terms [POTENTIALS, O] of the best dual bounds over the grid of ``multipliers`` [L, 3].
 
-    ``width`` [2] is how many operators may at most use the tensor and the vector cores at once.
+    ``cores`` [2] is how many operators may at most use the tensor and the vector cores at once, ``beside`` [2, O] how
+    many while operator i runs.
     """
-    count = len(kind)
+    count = len(single)
+    on_one = np.where(single == NO_MODE, np.inf, single.astype(np.float64))
+    on_all = np.where(all_cores == NO_MODE, np.inf, all_cores.astype(np.float64))
     potential, rate = np.zeros((POTENTIALS, count)), np.zeros((POTENTIALS, count))
-    values = np.zeros(POTENTIALS)
-    share, longest, gain = np.zeros(count), np.zeros(count), np.zeros(count)
+    values, share, longest = np.zeros(POTENTIALS), np.zeros(count), np.zeros(count)
     for m in range(len(multipliers)):
-        for i in range(count):
-            share[i] = 0.0 if kind[i] == 1 else multipliers[m, 0] / max(width[0], 1)
-            share[i] += 0.0 if kind[i] == 0 else multipliers[m, 1] / max(width[1], 1)
-            base = dual_term(single[i], all_cores[i], share[i])
-            gain[i] = dual_term(single[i], all_cores[i], share[i] + multipliers[m, 2]) - base
-            reach = 0.0
-            for e in range(first[i], first[i + 1]):
-                reach = max(reach, longest[before[e]])
-            longest[i] = reach + gain[i]
-        add_chain(share, longest, first, before, multipliers[m, 2])
-        value = 0.0
-        for i in range(count):
-            value += dual_term(single[i], all_cores[i], share[i])
+        value = dual_value(0, count, first, before, on_one, on_all, uses, beside, cores, multipliers[m], share, longest)
         worst = np.argmin(values)
         if value > values[worst]:
             values[worst] = value
+            add_chain(first, before, beside, cores, multipliers[m], share, longest)
             for i in range(count):
-                potential[worst, i] = dual_term(single[i], all_cores[i], share[i])
                 rate[worst, i] = share[i]
+                potential[worst, i] = on_all[i] if on_one[i] == np.inf else min(on_all[i], share[i] * on_one[i])
     return potential, rate
-
-
-@njit(cache=True)
-def dual_term(single: int, all_cores: int, share: float) -> float:
-    """What an operator adds to a dual bound when a unit of its single-core run costs ``share``."""
-    on_one = np.inf if single == NO_MODE else share * single
-    on_all = np.inf if all_cores == NO_MODE else float(all_cores)
-    return min(on_one, on_all)
-
-
-@njit(cache=True)
-def add_chain(share: Floats, longest: Floats, first: Ints, before: Ints, weight: float) -> None:
-    """Adds ``weight`` to the share of the operators on the longest path, whose lengths are in ``longest``."""
-    if len(longest) == 0:
-        return
-    i = int(np.argmax(longest))
-    while True:
-        share[i] += weight
-        nearest, reach = -1, -1.0
-        for e in range(first[i], first[i + 1]):
-            if longest[before[e]] > reach:
-                nearest, reach = int(before[e]), float(longest[before[e]])
-        if nearest < 0:
-            return
-        i = nearest
 
 
 @njit(cache=True)
@@ -191,25 +167,56 @@ def fix_modes(seg: Segment, limit: int) -> tuple[Ints, Ints, int]:
     return single, all_cores, dropped
 
 
-@njit(cache=True)
-def remaining_bound(seg: Segment, time: int, status: Codes, finish: Ints, earliest: Ints) -> tuple[int, int]:
+@kernel
+def remaining_bound(
+    seg: Segment, time: Integer, status: Codes, finish: Ints, limit: int, earliest: Ints, seen: Ints
+) -> tuple[int, int]:
     """A lower bound on the makespan of every completion of a partial schedule, and the sum of its parts as a tie-break.
 
     ``time`` is when the last operator started; nothing may start earlier. ``finish`` holds the finish of started
-    operators (0 once past) and ``earliest`` [O] is overwritten with the earliest starts of the others. The bound is
-    the largest of: the critical path; the dual bounds; and for each kind of core and each tail q, the work of the
-    operators with tail ≥ q, from ``time`` or from the earliest release among them, plus q.
+    operators (0 once past). ``earliest`` [O] is overwritten with the earliest starts of the others, ``seen`` [O] is
+    scratch. The bound is the largest of: the critical path; the dual bounds; and for each kind of core and each tail q,
+    the work of the operators with tail ≥ q, from ``time`` or from the earliest release among them, plus q. From
+    ``limit`` on the rest is not looked at.
     """
-    count = len(status)
-    free_0, free_1 = core_release(seg, 0, time, status, finish), core_release(seg, 1, time, status, finish)
-    path, idle = time, time
-    for i in range(count):
+    path = path_bound(seg, time, status, finish, earliest)
+    if path >= limit:
+        return path, path
+    dual = 0.0
+    for g in range(POTENTIALS):
+        value = 0.0
+        for i in range(len(status)):
+            if status[i] == STARTED:
+                if finish[i] > time:
+                    value += seg.rate[g, i] * (finish[i] - time)
+            elif status[i] & SINGLE_ONLY:
+                value += seg.rate[g, i] * seg.single[i]
+            else:
+                value += seg.potential[g, i]
+        dual = max(dual, value)
+    whole = int(time) + int(np.ceil(dual - 0.25))
+    if whole >= limit:
+        return whole, whole
+    work = int(time)
+    for k in range(2):
+        if work < limit:
+            work = max(work, kind_work(seg, k, time, status, finish, earliest, seen))
+    return max(path, work, whole), path + work + whole
+
+
+@kernel
+def path_bound(seg: Segment, time: Integer, status: Codes, finish: Ints, earliest: Ints) -> int:
+    """The critical-path part of :func:`remaining_bound`; fills ``earliest``."""
+    tensor, vector = np.int64(0), np.int64(1)
+    free_0, free_1 = core_release(seg, tensor, time, status, finish), core_release(seg, vector, time, status, finish)
+    path, idle = int(time), int(time)
+    for i in range(len(status)):
         if status[i] == STARTED and finish[i] > time:
             path, idle = max(path, finish[i] + seg.tail[i]), max(idle, finish[i])
-    for i in range(count):
+    for i in range(len(status)):
         if status[i] == STARTED:
             continue
-        start = time
+        start = int(time)
         if seg.single[i] == NO_MODE:
             start = idle
         elif seg.all_cores[i] == NO_MODE or status[i] & SINGLE_ONLY:
@@ -222,55 +229,42 @@ def remaining_bound(seg: Segment, time: int, status: Codes, finish: Ints, earlie
             start = max(start, finish[j] if status[j] == STARTED else earliest[j] + shortest(seg, status, j))
         earliest[i] = start
         path = max(path, start + shortest(seg, status, i) + seg.tail[i])
-    work = max(kind_work(seg, 0, time, status, finish, earliest), kind_work(seg, 1, time, status, finish, earliest))
-    dual = 0.0
-    for g in range(POTENTIALS):
-        value = 0.0
-        for i in range(count):
-            if status[i] != STARTED:
-                if status[i] & SINGLE_ONLY:
-                    value += seg.rate[g, i] * seg.single[i]
-                else:
-                    value += seg.potential[g, i]
-            elif finish[i] > time:
-                value += seg.rate[g, i] * (finish[i] - time)
-        dual = max(dual, value)
-    whole = time + int(np.ceil(dual - 0.25))
-    return max(path, work, whole), path + work + whole
+    return path
 
 
-@njit(cache=True)
+@kernel
 def shortest(seg: Segment, status: Codes, i: int) -> int:
     """The shortest latency that operator i may still take."""
     return int(seg.single[i] if status[i] & SINGLE_ONLY else seg.quick[i])
 
 
-@njit(cache=True)
-def core_release(seg: Segment, k: int, time: int, status: Codes, finish: Ints) -> int:
+@kernel
+def core_release(seg: Segment, k: Integer, time: Integer, status: Codes, finish: Ints) -> int:
     """When a core of kind k is next free, at ``time`` or later."""
     busy, soonest = 0, NO_MODE
     for i in range(len(status)):
         if status[i] == STARTED and finish[i] > time and seg.uses[k, i]:
             busy += 1
             soonest = min(soonest, finish[i])
-    return time if busy < seg.capacity[k] else soonest
+    return int(time) if busy < seg.capacity[k] else soonest
 
 
-@njit(cache=True)
-def kind_work(seg: Segment, k: int, time: int, status: Codes, finish: Ints, earliest: Ints) -> int:
+@kernel
+def kind_work(seg: Segment, k: int, time: Integer, status: Codes, finish: Ints, earliest: Ints, seen: Ints) -> int:
     """The work-and-tail part of :func:`remaining_bound` for cores of kind k.
 
     No more of them are in use at once than chains are left that cover the operators still to run on single cores.
     """
     lines = 0
-    seen = np.zeros(len(status), np.bool_)
+    seen[:] = 0
     for i in range(len(status)):
         left = status[i] != STARTED or finish[i] > time
-        if left and seg.line[k, i] >= 0 and not seen[seg.line[k, i]]:
-            seen[seg.line[k, i]] = True
+        if left and seg.line[k, i] >= 0 and seen[seg.line[k, i]] == 0:
+            seen[seg.line[k, i]] = 1
             lines += 1
     cores = max(min(seg.capacity[k], lines), 1)
-    best, release, unstarted, running = time, NO_MODE, 0, 0
+    # In core times, so that nothing but the end needs a division.
+    best, release, unstarted, running = int(time) * cores, NO_MODE, 0, 0
     for i in seg.by_tail:
         if status[i] == STARTED:
             if finish[i] <= time or not seg.uses[k, i]:
@@ -285,56 +279,7 @@ def kind_work(seg: Segment, k: int, time: int, status: Codes, finish: Ints, earl
                 continue
             release = min(release, earliest[i])
             unstarted += work
-        best = max(best, time - (-(unstarted + running) // cores) + seg.tail[i])
+        best = max(best, (time + seg.tail[i]) * cores + unstarted + running)
         if release > time and unstarted > 0:
-            best = max(best, release - (-unstarted // cores) + seg.tail[i])
-    return best
-
-
-@njit(cache=True)
-def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
-    """Covers the operators of ``member`` by the fewest chains, numbered in ``line``; returns how many.
-
-    By Dilworth's theorem that is the most members that could ever run at once. A chain cover is a matching of
-    operators with later ones, grown here by augmenting paths.
-    """
-    count = len(member)
-    follower, leader = np.full(count, -1), np.full(count, -1)
-    for i in range(count):
-        if member[i]:
-            _augment(ancestor, member, i, follower, leader)
-    chains = 0
-    for i in range(count):
-        if member[i] and leader[i] < 0:
-            j = i
-            while j >= 0:
-                line[j] = chains
-                j = follower[j]
-            chains += 1
-    return chains
-
-
-@njit(cache=True)
-def _augment(ancestor: Bools, member: Bools, root: int, follower: Ints, leader: Ints) -> None:
-    """Gives ``root`` a follower if an augmenting path exists (breadth first)."""
-    count = len(member)
-    reached_from = np.full(count, -1)
-    queue = np.empty(count, np.int64)
-    queue[0] = root
-    head, tail = 0, 1
-    while head < tail:
-        i = queue[head]
-        head += 1
-        for j in range(count):
-            if not member[j] or not ancestor[j, i] or reached_from[j] >= 0:
-                continue
-            reached_from[j] = i
-            if leader[j] >= 0:
-                queue[tail] = leader[j]
-                tail += 1
-                continue
-            while True:
-                i = reached_from[j]
-                follower[i], leader[j], j = j, i, follower[i]
-                if i == root:
-                    return
+            best = max(best, (release + seg.tail[i]) * cores + unstarted)
+    return int(-(-best // cores))

@@ -1,23 +1,26 @@
-"""The exact schedule of one segment: reductions, search, cores, and what to do when cores cannot be assigned."""
+"""The exact schedule of one segment: reductions, search in both directions, cores, and what to do when none fit."""
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from dse.schedule.core_assignment import assign_cores
 from dse.schedule.event_search import ON_ALL_CORES, SearchResult, search
 from dse.schedule.reduce import Bools, Floats, Ints, unit_latencies
 from dse.schedule.segment import Codes, Segment, build_segment, fix_modes
 
+_FIXING_ROUNDS = 3
+
 
 class SearchLimits(NamedTuple):
-    """Deterministic limits of a segment's search, in states (``first_nodes`` for the first incumbent).
+    """Deterministic limits on the search of a segment, in states generated.
 
-    ``width`` states a level are expanded in each cycle; ``assignment_steps`` limits the assignment of cores.
+    Searches of ``first_nodes``, ``nodes`` / 8 and ``nodes`` states are made forwards and backwards until one proves
+    the best schedule found; ``width`` states a level are expanded in each cycle. ``assignment_steps`` limits the
+    assignment of cores.
     """
 
-    first_nodes: int = 2_000
+    first_nodes: int = 1_000
     nodes: int = 200_000
     width: int = 8
     assignment_steps: int = 20_000
@@ -38,7 +41,6 @@ class SegmentSchedule(NamedTuple):
     nodes: int
 
 
-@njit(cache=True)
 def solve_segment(
     kind: Codes,
     single_s: Floats,
@@ -50,97 +52,97 @@ def solve_segment(
     multipliers: Floats,
     limits: SearchLimits,
 ) -> SegmentSchedule:
-    """The best schedule of a segment within ``limits``; operators in topological order, latencies in seconds."""
-    count = len(kind)
+    """The best schedule of a segment within ``limits``; operators in topological order, latencies in seconds.
+
+    Cores are counted first. Where the schedule found has no assignment of cores, which fused operators can bring about,
+    the search is repeated with the cores of each operator in its states; the first result stays a lower bound.
+    """
     cores = np.array([tensor_cores, vector_cores, min(tensor_cores, vector_cores)])
     units = unit_latencies(kind, single_s, all_cores_s, cores)
     # More cores of a kind than operators are never needed: with them every operator can have its own core or pair.
-    capacity = np.minimum(cores[:2], count)
-    both = _search_both_ways(
-        kind, units.single, units.all_cores, covers, ancestor, capacity, multipliers, limits, False
-    )
-    core = both.core.copy()
-    finish = _finish_times(both.start, core, units.single, units.all_cores)
-    if assign_cores(kind, both.start, finish, core, capacity, limits.assignment_steps):
-        return SegmentSchedule(both.start, finish, core, both.makespan, both.bound, units.unit_s, both.nodes)
-    paired = _search_both_ways(
-        kind, units.single, units.all_cores, covers, ancestor, capacity, multipliers, limits, True
-    )
-    finish = _finish_times(paired.start, paired.core, units.single, units.all_cores)
-    bound = max(paired.bound, both.bound)
-    return SegmentSchedule(
-        paired.start, finish, paired.core, paired.makespan, bound, units.unit_s, both.nodes + paired.nodes
-    )
+    capacity = np.minimum(cores[:2], len(kind))
+
+    def directions(paired: bool) -> tuple[Segment, Segment]:
+        return (
+            build_segment(kind, units.single, units.all_cores, covers, ancestor, capacity, multipliers, paired),
+            build_segment(
+                kind[::-1].copy(),
+                units.single[::-1].copy(),
+                units.all_cores[::-1].copy(),
+                np.ascontiguousarray(covers[::-1, ::-1].T),
+                np.ascontiguousarray(ancestor[::-1, ::-1].T),
+                capacity,
+                multipliers,
+                paired,
+            ),
+        )
+
+    serial = serial_schedule(units.single, units.all_cores)
+    best = _search_both_ways(serial, directions(paired=False), multipliers, limits)
+    core = best.core.copy()
+    finish = finish_times(best.start, core, units.single, units.all_cores)
+    if not assign_cores(kind, best.start, finish, core, capacity, limits.assignment_steps):
+        counted = serial._replace(bound=best.bound, nodes=best.nodes)
+        best = _search_both_ways(counted, directions(paired=True), multipliers, limits)
+        core = best.core
+        finish = finish_times(best.start, core, units.single, units.all_cores)
+    return SegmentSchedule(best.start, finish, core, best.makespan, best.bound, units.unit_s, best.nodes)
 
 
-@njit(cache=True)
-def _finish_times(start: Ints, core: Ints, single: Ints, all_cores: Ints) -> Ints:
-    finish = start.copy()
-    for i in range(len(start)):
-        finish[i] += all_cores[i] if core[i] == ON_ALL_CORES else single[i]
-    return finish
+def finish_times(start: Ints, core: Ints, single: Ints, all_cores: Ints) -> Ints:
+    """When operators finish that start at ``start`` and run where ``core`` says."""
+    return np.asarray(start + np.where(core == ON_ALL_CORES, all_cores, single))
 
 
-@njit(cache=True)
+def serial_schedule(single: Ints, all_cores: Ints) -> SearchResult:
+    """One operator after the other, each in its shorter mode (on core 0 where that is a single one)."""
+    duration = np.minimum(single, all_cores)
+    start = np.cumsum(duration) - duration
+    core = np.where(all_cores < single, ON_ALL_CORES, 0)
+    return SearchResult(True, int(duration.sum()), 0, start, core, 0)
+
+
 def _search_both_ways(
-    kind: Codes,
-    single: Ints,
-    all_cores: Ints,
-    covers: Bools,
-    ancestor: Bools,
-    capacity: Ints,
-    multipliers: Floats,
-    limits: SearchLimits,
-    paired: bool,
+    known: SearchResult, directions: tuple[Segment, Segment], multipliers: Floats, limits: SearchLimits
 ) -> SearchResult:
-    """Searches the segment; where that stays open, with the edges reversed, which keeps the optimum."""
-    best = serial_schedule(single, all_cores)
-    forward = build_segment(kind, single, all_cores, covers, ancestor, capacity, multipliers, paired)
-    best = _improve(best, search(forward, best.makespan, limits.first_nodes, limits.width), forward, False)
-    if best.bound >= best.makespan:
-        return best
-    backward = build_segment(
-        kind[::-1].copy(), single[::-1].copy(), all_cores[::-1].copy(), covers[::-1, ::-1].T.copy(),
-        ancestor[::-1, ::-1].T.copy(), capacity, multipliers, paired,
-    )  # fmt: skip
-    best = _improve(best, search(backward, best.makespan, limits.first_nodes, limits.width), backward, True)
-    for reverse in (False, True):
-        if best.bound < best.makespan:
-            seg = backward if reverse else forward
-            covers_now = covers[::-1, ::-1].T.copy() if reverse else covers
-            for _ in range(3):
-                single_left, all_left, dropped = fix_modes(seg, best.makespan)
-                if dropped == 0:
-                    break
-                seg = build_segment(
-                    seg.kind, single_left, all_left, covers_now, seg.ancestor, capacity, multipliers, paired
-                )
-            best = _improve(best, search(seg, best.makespan, limits.nodes, limits.width), seg, reverse)
+    """Improves ``known`` by searching the segment and, as that keeps the optimum, the segment with reversed edges."""
+    best = known
+    for node_limit in (limits.first_nodes, limits.nodes // 8, limits.nodes):
+        for backwards, segment in enumerate(directions):
+            if best.bound >= best.makespan:
+                return best
+            reduced = segment if node_limit == limits.first_nodes else _reduced(segment, best.makespan, multipliers)
+            found = search(reduced, best.makespan, best.bound, node_limit, limits.width)
+            best = _improved(best, found, segment, bool(backwards))
     return best
 
 
-@njit(cache=True)
-def serial_schedule(single: Ints, all_cores: Ints) -> SearchResult:
-    """One operator after the other, each in its shorter mode (on core 0 where that is a single one)."""
-    count = len(single)
-    start, core = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    makespan = 0
-    for i in range(count):
-        start[i] = makespan
-        core[i] = ON_ALL_CORES if all_cores[i] < single[i] else 0
-        makespan += min(single[i], all_cores[i])
-    return SearchResult(True, makespan, 0, start, core, 0)
+def _reduced(segment: Segment, limit: int, multipliers: Floats) -> Segment:
+    """``segment`` without the modes that no schedule shorter than ``limit`` uses."""
+    for _ in range(_FIXING_ROUNDS):
+        single, all_cores, dropped = fix_modes(segment, limit)
+        if dropped == 0:
+            break
+        segment = build_segment(
+            segment.kind,
+            single,
+            all_cores,
+            segment.covers,
+            segment.ancestor,
+            segment.capacity,
+            multipliers,
+            segment.paired,
+        )
+    return segment
 
 
-@njit(cache=True)
-def _improve(best: SearchResult, found: SearchResult, seg: Segment, reverse: bool) -> SearchResult:
+def _improved(best: SearchResult, found: SearchResult, segment: Segment, backwards: bool) -> SearchResult:
     """The better schedule with the better bound; a schedule of the reversed segment is turned round."""
-    bound = max(best.bound, found.bound)
-    nodes = best.nodes + found.nodes
+    bound, nodes = max(best.bound, found.bound), best.nodes + found.nodes
     if not found.found or found.makespan >= best.makespan:
-        return SearchResult(best.found, best.makespan, min(bound, best.makespan), best.start, best.core, nodes)
+        return best._replace(bound=min(bound, best.makespan), nodes=nodes)
     start, core = found.start, found.core
-    if reverse:
-        finish = _finish_times(start, core, seg.single, seg.all_cores)
+    if backwards:
+        finish = finish_times(start, core, segment.single, segment.all_cores)
         start, core = (found.makespan - finish)[::-1].copy(), core[::-1].copy()
     return SearchResult(True, found.makespan, min(bound, found.makespan), start, core, nodes)

@@ -12,16 +12,29 @@ from dse.executor import InProcessExecutor
 from hardware.space import architecture_space
 
 
-def small_problem(model_file, **changes):
+TINY_MODEL = """
+schema: dse.model/1
+name: tiny
+layers: 3
+hidden: 64
+heads: 4
+vocabulary: 512
+sequence: 64
+dropout: 0.1
+tensor_parallel: [1, 2]
+"""
+
+
+def small(model_file, **changes):
     """A small model on few accelerators of a few square millimetres."""
     options = {
         "accelerators": 16,
         "global_batch": 32,
         "microbatch": "1,2",
-        "hbm_gb": "0.05,0.2,1",
-        "area_budget": "4.2",
+        "hbm_gb": "0.004,0.02,1",
+        "area_budget": "3.42",
     }
-    return CodesignOptions(str(model_file), **(options | changes)).problem()
+    return CodesignOptions(str(model_file), **(options | changes))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +62,7 @@ def enumerate_all(problem):
 @pytest.mark.parametrize("cost_model", ["consistent", "phaze-2024"])
 @pytest.mark.parametrize("tensor_parallel", ["1", "1,2"])
 def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_parallel):
-    problem = small_problem(model_file, cost_model=cost_model, tensor_parallel=tensor_parallel)
+    problem = small(model_file, cost_model=cost_model, tensor_parallel=tensor_parallel).problem()
     machines, evaluations, best = enumerate_all(problem)
     outcome = search(problem, machines, InProcessExecutor(), {})
     chosen = next(row for row in range(len(best)) if best[row] > 0 and best[row] >= 0.99 * max(best))
@@ -64,9 +77,9 @@ def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_
 
 
 def test_the_answer_passes_the_checker_and_is_the_same_for_any_number_of_workers(model_file, ray_executor):
-    problem = small_problem(model_file)
-    alone, _ = solve(problem, InProcessExecutor())
-    spread, _ = solve(problem, _Borrowed(ray_executor))
+    options = small(model_file)
+    alone, _ = solve(options, InProcessExecutor())
+    spread, _ = solve(options, _Borrowed(ray_executor))
     assert alone.status == "optimal"
     drop = {"seconds"}
     assert alone.model_dump(exclude=drop) == spread.model_dump(exclude=drop)
@@ -88,7 +101,7 @@ class _Borrowed:
 
 
 def test_finished_evaluations_are_not_repeated(model_file):
-    problem = small_problem(model_file)
+    problem = small(model_file).problem()
     machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
     store = {}
     first = search(problem, machines, InProcessExecutor(), store)
@@ -104,8 +117,7 @@ def test_finished_evaluations_are_not_repeated(model_file):
 
 
 def test_a_model_that_fits_nowhere_is_proven_infeasible(model_file):
-    problem = small_problem(model_file, hbm_gb="0.001")
-    result, _ = solve(problem)
+    result, _ = solve(small(model_file, hbm_gb="0.0001"))
     assert result.status == "infeasible"
     assert result.exit_code == 1
     assert result.infeasibility["excess_bytes"] > 0
@@ -113,6 +125,6 @@ def test_a_model_that_fits_nowhere_is_proven_infeasible(model_file):
 
 
 def test_the_time_limit_ends_the_search_without_a_proof(model_file):
-    result, _ = solve(small_problem(model_file), deadline_s=0.0)
+    result, _ = solve(small(model_file), deadline_s=0.0)
     assert result.status in ("unknown", "feasible")
     assert result.exit_code in (0, 3)

@@ -1,0 +1,183 @@
+"""A lower bound on ``batch_s`` for any chain, for many architectures at once.
+
+Over s and the end j of the first stage, the bound is the least of ``L · (ceil(M/d) + s − 1) + synchronisation and
+update of the layers before j``, with L the largest of:
+
+- the longest layer;
+- the first stage's own load: its layers one after another, and its last gradient's transfer;
+- an equal share of the rest, ``(work + transfers over the cuts) / (s − 1)``. With recomputation all but the last stage
+  repeat their forward pass; as the last one saves at most the share ρ of its own load (the largest
+  forward / (forward + backward) of any layer), the loads of the rest are at most ``(s − 1 + ρ) · L`` together even if
+  it is repeated too;
+- the least largest load of any split of the rest into s − 1 stages that fits memory, if layers took the time of a
+  *model*, times the least ratio of any layer's real time to the model's. The model is the mean of the architectures,
+  each scaled to equal work.
+
+Only s and j are taken for which some split fits memory.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from dse.placement.chain_structure import ChainStructure
+
+
+def chain_bounds(
+    structure: ChainStructure,
+    index: NDArray[np.int64],
+    forward_s: NDArray[np.float64],
+    backward_s: NDArray[np.float64],
+    update_s: NDArray[np.float64],
+    limit_s: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Bounds on the optimal ``batch_s`` of A architectures, float64[A], or ``limit_s`` (float64[A]) where that is less.
+
+    The latencies are float64[D, A], of D distinct layers; ``index`` (L entries) gives each layer of the chain its own.
+    """
+    cut = np.arange(structure.layers)
+    once = forward_s + backward_s
+    total = np.maximum(once[index].sum(axis=0), np.finfo(np.float64).tiny)
+    repeated = once + forward_s if structure.recompute else once
+    return np.asarray(
+        _chain_bounds(
+            np.ascontiguousarray(forward_s),
+            np.ascontiguousarray(backward_s),
+            np.ascontiguousarray(update_s),
+            index,
+            structure.recompute,
+            structure.arrival_s[cut, cut],
+            np.append(0.0, structure.departure_s[cut[1:], cut[:-1]]),
+            (once / total).mean(axis=1),
+            (repeated / total).mean(axis=1),
+            structure.last_end,
+            structure.plain_stages,
+            np.append(0.0, np.cumsum(structure.weight_bytes)),
+            structure.choice_offset,
+            structure.choice_rounds,
+            structure.choice_sync_s_per_byte,
+            structure.fewest_passes,
+            limit_s,
+        )
+    )
+
+
+# Below, numba kernels.
+# ruff: noqa: ANN001, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+
+@njit(cache=True)
+def _model_loads(last_end, once, work):
+    """model[s, j]: least largest load of splitting the layers from j on into s stages, if layers took the model's time.
+
+    ``once`` and ``work`` are prefix sums, of a last stage and of the others. Infinite where no split fits memory.
+    """
+    stage_limit, count = last_end.shape[0] - 1, last_end.shape[1]
+    model = np.full((stage_limit + 1, count + 1), np.inf)
+    model[0, count] = 0.0
+    for stages in range(1, stage_limit + 1):
+        sums = once if stages == 1 else work
+        for begin in range(count - stages + 1):
+            for end in range(begin + 1, last_end[stages, begin] + 1):
+                own = sums[end] - sums[begin]
+                if own >= model[stages, begin]:
+                    break
+                model[stages, begin] = min(model[stages, begin], max(own, model[stages - 1, end]))
+    return model
+
+
+@njit(cache=True)
+def _chain_bounds(
+    forward_s,
+    backward_s,
+    update_s,
+    index,
+    recompute,
+    entering_s,
+    leaving_s,
+    model_once,
+    model_work,
+    last_end,
+    plain_stages,
+    prefix_bytes,
+    offset,
+    rounds,
+    sync_s_per_byte,
+    fewest_passes,
+    limit_s,
+):
+    """One bound for each column of the latencies."""
+    count = len(index)
+    stage_limit = len(fewest_passes) - 1
+    bounds = np.empty(forward_s.shape[1])
+    once, work, update = np.zeros(count + 1), np.zeros(count + 1), np.zeros(count + 1)
+    for layer in range(count):
+        once[layer + 1] = once[layer] + model_once[index[layer]]
+        work[layer + 1] = work[layer] + model_work[index[layer]]
+    model = _model_loads(last_end, once, work)
+    for column in range(forward_s.shape[1]):
+        longest, saved, ratio = 0.0, 0.0, np.inf
+        for layer in range(count):
+            forward, backward = forward_s[index[layer], column], backward_s[index[layer], column]
+            single = forward + backward
+            once[layer + 1] = once[layer] + single
+            work[layer + 1] = work[layer] + (single + forward if recompute else single)
+            update[layer + 1] = update[layer] + update_s[index[layer], column]
+            longest = max(longest, single)
+            if recompute and single > 0.0:
+                saved = max(saved, forward / single)
+            if model_once[index[layer]] > 0.0:
+                ratio = min(ratio, single / model_once[index[layer]])
+                repeated = work[layer + 1] - work[layer]
+                ratio = min(ratio, repeated / model_work[index[layer]])
+        ratio = 0.0 if ratio == np.inf else ratio
+        best = limit_s[column]
+        for stages in range(1, stage_limit + 1):
+            if max(longest, work[count] / (stages + saved)) * fewest_passes[stages] >= best:
+                continue
+            best = _stages_bound(
+                stages, longest, saved, once, work, update, recompute, entering_s, leaving_s,
+                model, ratio, last_end[stages, 0],
+                plain_stages, prefix_bytes, offset, rounds, sync_s_per_byte, best,
+            )  # fmt: skip
+        bounds[column] = best
+    return bounds
+
+
+@njit(cache=True)
+def _stages_bound(
+    stages, longest, saved, once, work, update, recompute, entering_s, leaving_s, model, ratio, first_end,
+    plain_stages, prefix_bytes, offset, rounds, sync_s_per_byte, best,
+):  # fmt: skip
+    """The bound for ``stages`` stages, or ``best`` if that is less."""
+    count = len(once) - 1
+    if model[stages, 0] == np.inf:
+        return best
+    # the most plain stages leave the most pipelines; one stage at least is sliced where slicing costs accelerators
+    row = stages * (plain_stages + 1) + min(plain_stages, stages - 1)
+    cut_s = np.inf  # what any cut behind the first stage costs its two sides at least
+    for cut in range(2, count):
+        cut_s = min(cut_s, entering_s[cut] + (0.0 if recompute else leaving_s[cut]))
+    least = np.inf
+    for end in range(count if stages == 1 else 1, min(first_end, count - stages + 1) + 1):
+        if model[stages - 1, end] == np.inf:
+            continue
+        load = max(longest, ratio * model[stages - 1, end])
+        if stages == 1:
+            load = max(load, once[count])
+        else:
+            own = work[end] if recompute else work[end] + leaving_s[end]
+            rest = work[count] - work[end] + entering_s[end]
+            if stages > 2:
+                rest += (stages - 2) * cut_s
+            load = max(load, own, rest / (stages - 1 + saved))
+        for choice in range(offset[row], offset[row + 1]):
+            best = min(
+                best,
+                load * (rounds[choice] + stages - 1) + sync_s_per_byte[choice] * prefix_bytes[end] + update[end],
+            )
+        least = min(least, load)
+        if work[end] >= least:
+            break  # a longer first stage only costs more
+    return best

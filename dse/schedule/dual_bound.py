@@ -1,0 +1,183 @@
+"""The dual bound on a makespan, for kernels: one choice of multipliers, the best chain, and each operator's share.
+
+Let M be the time of a schedule in which no operator holds all cores. Operators on all cores exclude each other and
+everything else, so makespan = M + the sum of ``all_cores`` over the operators that run on all cores. For the operators
+on single cores and any chain C of the graph:
+
+* M ≥ Σ_{i in C} single_i, since operators of a chain run one after the other;
+* n · M ≥ Σ_{i uses tensor cores} single_i + Σ_{i in C} (n − beside_i) · single_i, where n tensor cores can be in use at
+  once and no more than beside_i of them while operator i runs; the same for the vector cores.
+
+Convex combinations with multipliers λ_C, λ_T, λ_V bound M by Σ_i share_i · single_i, so that::
+
+    makespan ≥ Σ_i min(all_cores_i, share_i · single_i)
+
+for every chain and all multipliers. λ_C = 1 is the critical path of the shorter latencies, λ_T = 1 without a chain the
+work of the tensor cores. The best chain for given multipliers is a longest path.
+
+How many operators of a set can run at once is bounded by the number of chains that cover the set (Dilworth).
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from dse.schedule.reduce import Bools, Floats, Ints
+
+MULTIPLIER_GRID = (
+    (1.0, 0.0, 0.0),
+    (0.0, 1.0, 0.0),
+    (0.0, 0.0, 1.0),
+    (0.0, 0.02, 0.98),
+    (0.9, 0.1, 0.0),
+    (0.75, 0.25, 0.0),
+    (0.5, 0.5, 0.0),
+    (0.25, 0.75, 0.0),
+    (0.1, 0.9, 0.0),
+    (0.75, 0.0, 0.25),
+    (0.5, 0.0, 0.5),
+    (0.25, 0.0, 0.75),
+    (0.0, 0.75, 0.25),
+    (0.0, 0.5, 0.5),
+    (0.0, 0.25, 0.75),
+    (0.34, 0.33, 0.33),
+)
+"""The multipliers (λ_T, λ_V, λ_C) that are tried; each triple sums to at most 1."""
+
+
+@njit(cache=True)
+def core_users(kind: npt.NDArray[np.int8], k: int) -> Bools:
+    """Which operators use a core of kind k (0 tensor, 1 vector); kind 2 (fused) uses both."""
+    users: Bools = (kind == k) | (kind == 2)
+    return users
+
+
+@njit(cache=True)
+def lines_beside(ancestor: Bools, line: Ints, uses: Bools) -> Ints:
+    """How many users of one kind of core can be running while operator i runs on a single core, itself included.
+
+    ``line`` numbers the chains that cover the users able to run on single cores, -1 for other operators.
+    """
+    count = len(line)
+    beside = np.empty(count, np.int64)
+    seen = np.full(count, -1)
+    for i in range(count):
+        beside[i] = 1 if uses[i] else 0
+        for j in range(count):
+            free = j != i and line[j] >= 0 and not ancestor[i, j] and not ancestor[j, i]
+            if free and seen[line[j]] != i:
+                seen[line[j]] = i
+                beside[i] += 1
+    return beside
+
+
+@njit(cache=True)
+def dual_value(
+    begin: int,
+    end: int,
+    first: Ints,
+    before: Ints,
+    single: Floats,
+    all_cores: Floats,
+    uses: Bools,
+    beside: Ints,
+    cores: Floats,
+    multipliers: Floats,
+    share: Floats,
+    longest: Floats,
+) -> float:
+    """The dual bound of operators ``begin`` to ``end`` (topological order) with the best chain.
+
+    ``cores`` [2] is how many cores of each kind can be in use at once, ``uses`` and ``beside`` are [2, O], a missing
+    mode takes infinite time. ``share`` is overwritten with the shares outside the chain and ``longest`` with the
+    lengths of the longest paths, by what an operator gains on the chain.
+    """
+    total, chain = 0.0, 0.0
+    for i in range(begin, end):
+        outside, inside = 0.0, multipliers[2]
+        for k in range(2):
+            outside += multipliers[k] / cores[k] if uses[k, i] else 0.0
+            inside += multipliers[k] * max(0.0, 1.0 - beside[k, i] / cores[k])
+        share[i] = outside
+        if single[i] == np.inf:
+            total += all_cores[i]
+            gain = 0.0
+        else:
+            base = min(all_cores[i], outside * single[i])
+            gain = min(all_cores[i], (outside + inside) * single[i]) - base
+            total += base
+        reach = 0.0
+        for e in range(first[i], first[i + 1]):
+            if before[e] >= begin:
+                reach = max(reach, longest[before[e]])
+        longest[i] = reach + gain
+        chain = max(chain, longest[i])
+    return total + chain
+
+
+@njit(cache=True)
+def add_chain(
+    first: Ints, before: Ints, beside: Ints, cores: Floats, multipliers: Floats, share: Floats, longest: Floats
+) -> None:
+    """Adds what being on the chain costs to the ``share`` of the operators on the longest path."""
+    if len(longest) == 0:
+        return
+    i = int(np.argmax(longest))
+    while i >= 0:
+        share[i] += multipliers[2]
+        for k in range(2):
+            share[i] += multipliers[k] * max(0.0, 1.0 - beside[k, i] / cores[k])
+        nearest, reach = -1, -1.0
+        for e in range(first[i], first[i + 1]):
+            if longest[before[e]] > reach:
+                nearest, reach = int(before[e]), float(longest[before[e]])
+        i = nearest
+
+
+@njit(cache=True)
+def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
+    """Covers the operators of ``member`` by the fewest chains, numbered in ``line``; returns how many.
+
+    By Dilworth's theorem that is the most members that could ever run at once. A chain cover is a matching of
+    operators with later ones, grown here by augmenting paths.
+    """
+    count = len(member)
+    follower, leader = np.full(count, -1), np.full(count, -1)
+    for i in range(count):
+        if member[i]:
+            _augment(ancestor, member, i, follower, leader)
+    chains = 0
+    for i in range(count):
+        if member[i] and leader[i] < 0:
+            j = i
+            while j >= 0:
+                line[j] = chains
+                j = follower[j]
+            chains += 1
+    return chains
+
+
+@njit(cache=True)
+def _augment(ancestor: Bools, member: Bools, root: int, follower: Ints, leader: Ints) -> None:
+    """Gives ``root`` a follower if an augmenting path exists (breadth first)."""
+    count = len(member)
+    reached_from = np.full(count, -1)
+    queue = np.empty(count, np.int64)
+    queue[0] = root
+    head, tail = 0, 1
+    while head < tail:
+        i = queue[head]
+        head += 1
+        for j in range(count):
+            if not member[j] or not ancestor[j, i] or reached_from[j] >= 0:
+                continue
+            reached_from[j] = i
+            if leader[j] >= 0:
+                queue[tail] = leader[j]
+                tail += 1
+                continue
+            while True:
+                i = reached_from[j]
+                follower[i], leader[j], j = j, i, follower[i]
+                if i == root:
+                    return

@@ -1,0 +1,243 @@
+"""Specs: every constant has a source; a broken file gives one line a fault, with file, key and rule."""
+
+import copy
+from importlib import resources
+
+import pytest
+import yaml
+
+from hardware.area import area_model
+from hardware.cost_model import cost_model, vector_cycles
+from hardware.inputs import InputError
+from hardware.network import network
+from hardware.spec_fields import spec_names
+from hardware.specs import accelerator, list_specs
+
+FOLDERS = ("accelerators", "area", "cost_models", "vector_cycles")
+
+
+def text_of(folder, name):
+    return resources.files("hardware").joinpath("specs", folder, f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def numbers_without_source(node, path=(), covered=False):
+    """Paths of numbers that stand in no mapping with a source of its own or above."""
+    if isinstance(node, dict):
+        covered = covered or "source" in node
+        return [fault for key, child in node.items() for fault in numbers_without_source(child, (*path, key), covered)]
+    if isinstance(node, list):
+        return [fault for item in node for fault in numbers_without_source(item, path, covered)]
+    return [] if covered or not isinstance(node, int | float) or isinstance(node, bool) else [path]
+
+
+@pytest.mark.parametrize(("folder", "name"), [(folder, name) for folder in FOLDERS for name in spec_names(folder)])
+def test_every_constant_has_a_source(folder, name):
+    assert numbers_without_source(yaml.safe_load(text_of(folder, name))) == []
+
+
+def test_the_built_in_accelerators():
+    assert list_specs() == ["a100-80gb", "tpuv4", "v100"]
+    published_tflops = {"a100-80gb": 312, "tpuv4": 275.3, "v100": 125}
+    published_gib = {"a100-80gb": 80, "tpuv4": 32, "v100": 32}
+    for name in list_specs():
+        found = accelerator(name)
+        assert len(found.machines) == 1
+        assert found.machines.peak_flops[0] / 1e12 == pytest.approx(published_tflops[name], rel=3e-3)
+        assert found.hbm_bytes == published_gib[name] * 2**30
+        assert network(found.network).bytes_per_s > 0
+
+
+def test_tpuv4_is_the_reference_machine_of_the_area_budget():
+    machine = accelerator("tpuv4").machines
+    assert machine.area_mm2[0] == pytest.approx(area_model().reference_um2 * 1e-6)
+
+
+def test_tpuv4_spec_and_the_default_cost_model_agree():
+    spec = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    machine = accelerator("tpuv4").machines
+    assert machine.clock_hz == spec["clock_hz"]["value"]
+    assert machine.hbm_bytes_per_s == spec["hbm_bytes_per_s"]["value"]
+
+
+def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
+    published = cost_model("phaze-2024")
+    assert accelerator("tpuv4", published).machines.hbm_bytes_per_s == pytest.approx(268.8e9)
+    assert accelerator("a100-80gb", published).machines.hbm_bytes_per_s == pytest.approx(2.039e12)
+
+
+def test_cost_models_differ_as_the_published_tool_differs():
+    ours, published = cost_model(), cost_model("phaze-2024")
+    assert ours.training.weight_gradients.value
+    assert not published.training.weight_gradients.value
+    assert (ours.training.state_factor.value, published.training.state_factor.value) == (8, 2)
+    assert (ours.training.gradient_sync_factor.value, published.training.gradient_sync_factor.value) == (2, 4)
+    assert (ours.training.optimizer.name, published.training.optimizer.name) == ("adam", "sgd")
+    assert (ours.hardware.network_time_factor.value, published.hardware.network_time_factor.value) == (1, 1e-3)
+    for model in (ours, published):
+        assert network(model.training.network.name).bytes_per_s > 0
+        assert vector_cycles(model.hardware.vector_cycles).cycles["softmax"].value == 11
+
+
+def test_a_users_own_file_works(tmp_path):
+    path = tmp_path / "mine.yaml"
+    document = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    document["name"] = "mine"
+    document["template"]["tensor_cores"] = 4
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    mine = accelerator(path)
+    assert mine.name == "mine"
+    assert mine.machines.tensor_cores[0] == 4
+    assert accelerator(str(path)).machines.describe(0) == mine.machines.describe(0)
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "hint"),
+    [
+        (accelerator, "tpu4", "did you mean tpuv4?"),
+        (accelerator, "a100-80", "did you mean a100-80gb?"),
+        (cost_model, "consistant", "did you mean consistent?"),
+        (area_model, "22mn", "did you mean 22nm?"),
+    ],
+)
+def test_an_unknown_name_offers_the_nearest(reader, name, hint):
+    with pytest.raises(InputError) as caught:
+        reader(name)
+    assert len(caught.value.faults) == 1
+    assert hint in str(caught.value)
+
+
+DELETE = object()
+
+BROKEN = [
+    # accelerator, key path, value, key in the fault, words in the rule
+    ("tpuv4", "name", "", "name", "at least 1 character"),
+    ("tpuv4", "nmae", "x", "nmae", "did you mean name?"),
+    ("tpuv4", "title", DELETE, "title", "the key is missing"),
+    ("tpuv4", "template", DELETE, "", "exactly one of template and machine"),
+    ("tpuv4", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
+    ("tpuv4", "template.tensor_cores", 3, "template.tensor_cores", "must be a size of the template: 1, 2, 4"),
+    ("tpuv4", "template.tensor_cores", 2.5, "template.tensor_cores", "valid integer"),
+    ("tpuv4", "template.core_width", 512, "template.core_width", "must be a size of the template"),
+    ("tpuv4", "template.core_depth", -128, "template.core_depth", "greater than 0"),
+    ("tpuv4", "template.vector_cores", "two", "template.vector_cores", "valid integer"),
+    ("tpuv4", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
+    ("tpuv4", "template.lanes", 128, "template.lanes", "unknown key"),
+    ("tpuv4", "template.source", DELETE, "template.source", "the key is missing"),
+    ("tpuv4", "clock_hz", 1.05e9, "clock_hz", "valid dictionary"),
+    ("tpuv4", "clock_hz.value", 0, "clock_hz.value", "greater than 0"),
+    ("tpuv4", "clock_hz.value", float("inf"), "clock_hz.value", "finite"),
+    ("tpuv4", "clock_hz.value", float("nan"), "clock_hz.value", "finite"),
+    ("tpuv4", "clock_hz.value", "fast", "clock_hz.value", "valid number"),
+    ("tpuv4", "clock_hz.source", DELETE, "clock_hz.source", "the key is missing"),
+    ("tpuv4", "clock_hz.source", "", "clock_hz.source", "at least 3 characters"),
+    ("tpuv4", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
+    ("tpuv4", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
+    ("tpuv4", "network.name", "", "network.name", "at least 1 character"),
+    ("v100", "machine.vector_lanes.value", 1.5, "machine.vector_lanes.value", "valid integer"),
+    ("v100", "machine.core_widht", {"value": 1, "source": "abc"}, "machine.core_widht", "did you mean core_width?"),
+    ("v100", "machine.tensor_l2_bytes.value", 64, "machine.tensor_l2_bytes", "to feed the edges of a tensor core"),
+    ("v100", "machine.global_buffer_bytes.value", 512, "machine.global_buffer_bytes", "hold the operands"),
+    ("v100", "machine.area_mm2.value", 0, "machine.area_mm2.value", "greater than 0"),
+    ("v100", "kernels", {"gem": {"source": "test"}}, "", "gem: unknown kind of work"),
+    (
+        "v100",
+        "kernels",
+        {"gemm": {"efficiency": 1.2, "source": "test"}},
+        "kernels.gemm.efficiency",
+        "less than or equal",
+    ),
+    (
+        "v100",
+        "kernels",
+        {"gemm": {"launch_s": -1e-6, "source": "test"}},
+        "kernels.gemm.launch_s",
+        "greater than or equal",
+    ),
+    ("v100", "kernels", {"gemm": {"launch_s": 1e-6}}, "kernels.gemm.source", "the key is missing"),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "value", "key", "rule"), BROKEN, ids=lambda item: str(item)[:40])
+def test_a_broken_accelerator_file_gives_one_line(tmp_path, name, path, value, key, rule):
+    file = tmp_path / "broken.yaml"
+    file.write_text(yaml.safe_dump(edited(name, path, value)), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        accelerator(file)
+    assert len(caught.value.faults) == 1
+    fault = caught.value.faults[0]
+    assert fault.file == str(file)
+    assert fault.key == key
+    assert rule in str(fault)
+    assert "\n" not in str(fault)
+
+
+def edited(name, path, value):
+    document = copy.deepcopy(yaml.safe_load(text_of("accelerators", name)))
+    *parents, last = path.split(".")
+    node = document
+    for parent in parents:
+        node = node[parent]
+    if value is DELETE:
+        del node[last]
+    else:
+        node[last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("name: [tpu\n", "is not well-formed YAML"),
+        ("name: a\nname: b\n", "stands twice"),
+        ("- tpuv4\n", "must be an object of keys and values"),
+        ("", "must be an object of keys and values"),
+        ("name: \ttpu\n\tx: 1\n", "is not well-formed YAML"),
+    ],
+)
+def test_text_that_is_no_spec_gives_one_line(tmp_path, text, rule):
+    file = tmp_path / "broken.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        accelerator(file)
+    assert len(caught.value.faults) == 1
+    assert rule in str(caught.value)
+
+
+def test_a_missing_file_gives_one_line(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        accelerator(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "key", "rule"),
+    [
+        ("hardware.core_bandwidth.rule", "edge", "hardware.core_bandwidth.rule", "did you mean edges?"),
+        ("hardware.usable_buffer_fraction.value", 1.5, "hardware.usable_buffer_fraction.value", "less than or equal"),
+        ("training.optimizer.name", "adamw", "training.optimizer.name", "did you mean adam?"),
+        ("training.state_factor.value", 0, "training.state_factor.value", "greater than 0"),
+        ("training.weight_gradients.value", "maybe", "training.weight_gradients.value", "boolean"),
+        ("training.momentum", 1, "training.momentum", "unknown key"),
+    ],
+)
+def test_a_broken_cost_model_gives_one_line(tmp_path, path, value, key, rule):
+    document = yaml.safe_load(text_of("cost_models", "consistent"))
+    *parents, last = path.split(".")
+    node = document
+    for parent in parents:
+        node = node[parent]
+    node[last] = value
+    file = tmp_path / "broken.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        cost_model(file)
+    assert [fault.key for fault in caught.value.faults] == [key]
+    assert rule in str(caught.value)
+
+
+def test_a_table_of_vector_cycles_must_name_every_kind(tmp_path):
+    document = yaml.safe_load(text_of("vector_cycles", "phaze"))
+    del document["cycles"]["gelu"]
+    file = tmp_path / "cycles.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(InputError, match="gelu is missing"):
+        vector_cycles(file)

@@ -1,0 +1,127 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.placement.bound import BatchBound, batch_lower_bound
+from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
+from dse.placement.solve import solve
+from tests.placement.strategies import SECONDS, SIZES, chain_of
+
+ARCHITECTURES = 3
+
+
+@st.composite
+def architectures(draw, uniform):
+    """(problem, width, layer_index, forward_s, backward_s, update_s) of a chain with few distinct layers."""
+    if uniform:
+        ends = draw(st.tuples(st.booleans(), st.booleans()))
+        index = [0] * ends[0] + [1] * draw(st.integers(1, 10)) + [2] * ends[1]
+        distinct = 3
+    else:
+        distinct = draw(st.integers(1, 4))
+        index = draw(st.lists(st.integers(0, distinct - 1), min_size=1, max_size=10))
+    width = draw(st.sampled_from([1, 1, 2]))
+    inner = draw(SIZES)
+    kinds = [
+        PlacementLayer("", 0.0, 0.0, draw(SIZES), draw(SIZES), width > 1 and draw(st.booleans()))
+        for _ in range(distinct)
+    ]
+    edges = tuple(
+        (position, position + 1, inner if uniform and index[position] == index[position + 1] else draw(SIZES))
+        for position in range(len(index) - 1)
+    )
+    layers = tuple(replace(kinds[kind], name=f"layer{position}") for position, kind in enumerate(index))
+    problem = PlacementProblem(
+        name="space",
+        accelerators=draw(st.sampled_from([2, 3, 4, 8, 16, 40])),
+        microbatches=draw(st.sampled_from([1, 2, 7, 16, 64])),
+        hbm_bytes=float(draw(st.sampled_from([8, 14, 24, 40, 100]))),
+        network_bytes_per_s=draw(st.sampled_from([0.5, 2.0, 20.0])),
+        recompute=draw(st.booleans()),
+        state_factor=2.0,
+        gradient_sync_factor=draw(st.sampled_from([0.0, 2.0, 4.0])),
+        tensor_parallel={width: LayerGraph(layers, edges)},
+    )
+    table = st.lists(
+        st.lists(SECONDS, min_size=ARCHITECTURES, max_size=ARCHITECTURES), min_size=distinct, max_size=distinct
+    )
+    forward, backward, update = (np.array(draw(table)) for _ in range(3))
+    return problem, width, index, forward, backward, update
+
+
+def optima(problem, width, index, forward, backward, update):
+    """The exact optimum on each architecture."""
+    graph = problem.tensor_parallel[width]
+    for column in range(forward.shape[1]):
+        layers = tuple(
+            replace(
+                layer,
+                forward_s=float(forward[kind, column]),
+                backward_s=float(backward[kind, column]),
+                update_s=float(update[kind, column]),
+            )
+            for layer, kind in zip(graph.layers, index, strict=True)
+        )
+        found = solve(replace(problem, tensor_parallel={width: replace(graph, layers=layers)})).placement
+        yield found.batch_s if found else math.inf
+
+
+@settings(max_examples=150, deadline=None)
+@given(architectures(uniform=True))
+def test_bound_of_equal_layers_is_the_optimum(space):
+    bounds = batch_lower_bound(*space)
+    for bound, optimum in zip(bounds, optima(*space), strict=True):
+        assert bound <= optimum
+        assert bound == optimum or bound >= optimum * (1 - 1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(architectures(uniform=False))
+def test_bound_of_any_chain_holds(space):
+    for bound, optimum in zip(batch_lower_bound(*space), optima(*space), strict=True):
+        assert bound <= optimum
+
+
+@settings(max_examples=100, deadline=None)
+@given(architectures(uniform=True) | architectures(uniform=False), st.floats(0.3, 2.0))
+def test_limit_gives_the_lesser_of_bound_and_limit(space, share):
+    problem, width, index, *latencies = space
+    bound = BatchBound(problem, width, index)
+    free = bound(*latencies)
+    limit_s = np.where(np.isfinite(free), free, 1.0) * share
+    limited = bound(*latencies, limit_s)
+    assert np.allclose(limited, np.minimum(free, limit_s), rtol=1e-11, atol=0.0)
+    assert np.all(limited <= limit_s)
+
+
+def test_bound_of_jittered_layers_is_tight():
+    generator = np.random.default_rng(0)
+    ratios = []
+    for _ in range(20):
+        count = 24
+        problem = chain_of(
+            [(0.0, 0.0)] * count,
+            sizes=[(10.0, 50.0)] * count,
+            accelerators=64,
+            microbatches=128,
+            hbm_bytes=600.0,
+        )
+        forward = generator.uniform(0.9, 1.1, (count, 1))
+        space = (problem, 1, range(count), forward, 2 * forward, 0 * forward)
+        ratios.append(batch_lower_bound(*space)[0] / next(optima(*space)))
+    assert max(ratios) <= 1.0
+    assert np.median(ratios) > 0.9
+
+
+def test_branching_graphs_and_wrong_indices_are_refused():
+    problem = chain_of([(1.0, 1.0)] * 3)
+    graph = problem.tensor_parallel[1]
+    branching = replace(problem, tensor_parallel={1: replace(graph, edges=((0, 1, 1.0), (0, 2, 1.0)))})
+    with pytest.raises(ValueError, match="totally ordered"):
+        BatchBound(branching, 1, [0, 0, 0])
+    with pytest.raises(ValueError, match="must have 3 entries, but has 2"):
+        BatchBound(problem, 1, [0, 0])

@@ -1,0 +1,109 @@
+"""Layers of transformers as scheduling problems: attention split into heads, and backward passes."""
+
+import numpy as np
+
+from dse.schedule.problem import ScheduleOperator, ScheduleProblem
+from hardware.operations import CoreKind
+
+CLOCK_HZ = 1.05e9
+
+_HEAD: tuple[tuple[CoreKind, int], ...] = (
+    ("tensor", 16384),
+    ("vector", 40960),
+    ("vector", 4096),
+    ("vector", 49152),
+    ("vector", 8192),
+    ("tensor", 16384),
+)
+"""Cycles on one core: scores, scale, mask, softmax, dropout, values."""
+
+_TAIL: tuple[tuple[CoreKind, int, int], ...] = (
+    ("fused", 40960, 40960),
+    ("vector", 8192, 0),
+    ("vector", 8192, 0),
+    ("fused", 131072, 114688),
+    ("fused", 131072, 114688),
+    ("vector", 8192, 0),
+    ("vector", 8192, 0),
+)
+"""Projection, add, normalise, two feed-forward products, add, normalise: cycles on one and on all cores."""
+
+
+def heads_layer(heads: int, tensor_cores: int, vector_cores: int) -> ScheduleProblem:
+    """An encoder layer with a chain of six operators for each head (11 + 6 · heads operators).
+
+    Vector work is shared by all vector cores; a product gains nothing from more than one tensor core but in the
+    feed-forward part. Four heads on 2 and 4 cores are the shared case ``heads4``.
+    """
+    operators: list[ScheduleOperator] = []
+    edges: list[tuple[int, int]] = []
+
+    def add(kind: CoreKind, single: int, on_all: int, *before: int) -> int:
+        if kind == "vector":
+            on_all = -(-single // vector_cores)
+        operators.append(ScheduleOperator(f"op{len(operators)}", kind, single / CLOCK_HZ, on_all / CLOCK_HZ))
+        edges.extend((other, len(operators) - 1) for other in before)
+        return len(operators) - 1
+
+    source = add("vector", 8192, 0)
+    query, key, value = (add("fused", 40960, 40960, source) for _ in range(3))
+    ends = []
+    for _ in range(heads):
+        last = -1
+        for step, (kind, cycles) in enumerate(_HEAD):
+            before = (query, key) if step == 0 else (value, last) if step == len(_HEAD) - 1 else (last,)
+            last = add(kind, cycles, cycles, *before)
+        ends.append(last)
+    projection = add(*_TAIL[0], *ends)
+    first_sum = add(*_TAIL[1], source, projection)
+    norm = add(*_TAIL[2], first_sum)
+    inner = add(*_TAIL[3], norm)
+    outer = add(*_TAIL[4], inner)
+    second_sum = add(*_TAIL[5], first_sum, outer)
+    add(*_TAIL[6], second_sum)
+    name = f"{heads} heads on {tensor_cores}+{vector_cores}"
+    return ScheduleProblem(name, tensor_cores, vector_cores, tuple(operators), tuple(edges))
+
+
+def backward_layer(seed: int, tensor_cores: int, vector_cores: int) -> ScheduleProblem:
+    """The backward pass of an encoder layer (30 operators): data gradients in a chain, weight gradients beside it.
+
+    Every linear operator has a weight gradient (a product) and a bias gradient (a reduction) that nobody waits for.
+    Products run on all cores at 50 to 100 % of the ideal speed-up, with one core at no gain.
+    """
+    rng = np.random.default_rng(seed)
+    efficiency = rng.uniform(0.5, 1.0)
+    operators: list[ScheduleOperator] = []
+    edges: list[tuple[int, int]] = []
+
+    def add(kind: CoreKind, cycles: float, *before: int) -> int:
+        cores = {"tensor": tensor_cores, "vector": vector_cores, "fused": min(tensor_cores, vector_cores)}[kind]
+        cycles = round(cycles * rng.uniform(0.8, 1.25))
+        on_all = cycles if cores == 1 else min(cycles, round(cycles / (efficiency * cores)) + 64)
+        operators.append(ScheduleOperator(f"op{len(operators)}", kind, cycles / CLOCK_HZ, on_all / CLOCK_HZ))
+        edges.extend((other, len(operators) - 1) for other in before)
+        return len(operators) - 1
+
+    def linear(gradient: int, product: int) -> int:
+        add("tensor", product, gradient)
+        add("vector", 4096, gradient)
+        return add("tensor", product, gradient)
+
+    gradient = add("vector", 16384)
+    add("vector", 4096, gradient)
+    inner = add("fused", 262144, gradient)
+    add("tensor", 262144, gradient)
+    hidden = linear(inner, 262144)
+    joined = add("vector", 16384, gradient, hidden)
+    norm = add("vector", 16384, joined)
+    values = linear(norm, 65536)
+    scores = add("tensor", 32768, values)
+    value_gradient = add("tensor", 32768, values)
+    softmax = add("vector", 131072, scores)
+    mask = add("vector", 65536, softmax)
+    query_gradient = add("tensor", 32768, mask)
+    key_gradient = add("tensor", 32768, mask)
+    ends = [linear(part, 65536) for part in (query_gradient, key_gradient, value_gradient)]
+    add("vector", 24576, joined, *ends)
+    name = f"backward {seed} on {tensor_cores}+{vector_cores}"
+    return ScheduleProblem(name, tensor_cores, vector_cores, tuple(operators), tuple(edges))

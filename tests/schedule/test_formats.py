@@ -1,0 +1,160 @@
+"""Reading problems and schedules: what is right comes back, what is wrong gives one clear line."""
+
+import copy
+import json
+
+import pytest
+
+from dse.schedule.check import violations
+from dse.schedule.formats import problem_from_document, read_problem, schedule_document, schedule_from_document
+from dse.schedule.problem import ScheduleOperator
+from dse.schedule.solve import solve
+from hardware.inputs import InputError
+
+GOOD = {
+    "schema": "dse.schedule/1",
+    "tensor_cores": 2,
+    "vector_cores": 4,
+    "operators": [
+        {"name": "qk", "kind": "tensor", "single_s": 2e-4, "all_cores_s": 6e-5},
+        {"name": "softmax", "kind": "vector", "single_s": 1e-4, "all_cores_s": 3e-5},
+        {"name": "av", "kind": "fused", "single_s": 2e-4, "all_cores_s": 1.5e-4},
+    ],
+    "edges": [["qk", "softmax"], ["softmax", "av", 4096]],
+}
+
+
+def test_problem_is_read(tmp_path):
+    path = tmp_path / "attention.json"
+    path.write_text(json.dumps(GOOD))
+    problem = read_problem(path)
+    assert (problem.name, problem.tensor_cores, problem.vector_cores) == ("attention", 2, 4)
+    assert problem.operators[1] == ScheduleOperator("softmax", "vector", 1e-4, 3e-5)
+    assert problem.edges == ((0, 1), (1, 2))
+
+
+def test_zero_latency_is_allowed():
+    document = edited(lambda d: d["operators"][0].update(single_s=0, all_cores_s=0))
+    assert solve(problem_from_document(document, "layer.json")).optimal
+
+
+def edited(change):
+    document = copy.deepcopy(GOOD)
+    change(document)
+    return document
+
+
+def operator(document, **changes):
+    document["operators"][0].update(changes)
+
+
+BROKEN = {
+    "no schema": (lambda d: d.pop("schema"), "schema: the key is missing"),
+    "schema of the future": (lambda d: d.update(schema="dse.schedule/2"), "schema: dse.schedule/2: input should be"),
+    "unknown key": (lambda d: d.update(tensor_core=2), "tensor_core: unknown key"),
+    "unknown operator key": (lambda d: operator(d, single_ms=2), "operators.0.single_ms: unknown key"),
+    "no tensor cores": (lambda d: d.pop("tensor_cores"), "tensor_cores: the key is missing"),
+    "zero tensor cores": (lambda d: d.update(tensor_cores=0), "tensor_cores: 0: input should be greater than or equal"),
+    "negative vector cores": (lambda d: d.update(vector_cores=-1), "vector_cores: -1: input should be greater"),
+    "half a core": (lambda d: d.update(vector_cores=1.5), "vector_cores: 1.5: input should be a valid integer"),
+    "cores as text": (lambda d: d.update(vector_cores="4"), "vector_cores: 4: input should be a valid integer"),
+    "too many cores": (lambda d: d.update(vector_cores=10**9), "vector_cores: 1000000000: input should be less"),
+    "no operators": (lambda d: d.update(operators=[], edges=[]), "operators: []: list should have at least 1 item"),
+    "operators no list": (lambda d: d.update(operators={}), "operators: {}: input should be a valid list"),
+    "empty name": (lambda d: operator(d, name=""), "operators.0.name: string should have at least 1 character"),
+    "duplicate name": (
+        lambda d: d["operators"].append(dict(d["operators"][0])),
+        "operators.3.name: qk: operator names must be unique, but operator 0 has this name too",
+    ),
+    "unknown kind": (lambda d: operator(d, kind="tensr"), "operators.0.kind: tensr: input should be"),
+    "negative latency": (
+        lambda d: operator(d, single_s=-1e-6),
+        "operators.0.single_s: -1e-06: input should be",
+    ),
+    "no latency": (lambda d: d["operators"][0].pop("all_cores_s"), "operators.0.all_cores_s: the key is missing"),
+    "latency as text": (lambda d: operator(d, single_s="2e-4"), "operators.0.single_s: 2e-4: input should be a valid"),
+    "NaN latency": (lambda d: operator(d, single_s=float("nan")), "operators.0.single_s: NaN: input should be"),
+    "infinite latency": (lambda d: operator(d, single_s=float("inf")), "operators.0.single_s: Infinity: input should"),
+    "null latency": (lambda d: operator(d, single_s=None), "operators.0.single_s: null: input should be a valid"),
+    "no edges": (lambda d: d.pop("edges"), "edges: the key is missing"),
+    "edge of one": (lambda d: d["edges"].append(["qk"]), 'edges.2: ["qk"]: an edge must be [from, to]'),
+    "edge as text": (lambda d: d["edges"].append("qk softmax"), "edges.2: qk softmax: an edge must be [from, to]"),
+    "edge to nothing": (
+        lambda d: d["edges"].append(["qk", "softmx"]),
+        "edges.2: softmx: an edge must join two operators (did you mean softmax?)",
+    ),
+    "duplicate edge": (
+        lambda d: d["edges"].append(["qk", "softmax"]),
+        "edges.2: qk → softmax: every edge must stand once, but edge 0 is the same",
+    ),
+    "cycle": (
+        lambda d: d["edges"].append(["av", "qk"]),
+        "operators must not wait for each other in a cycle",
+    ),
+    "edge to itself": (lambda d: d["edges"].append(["qk", "qk"]), "edges: qk → qk: operators must not wait"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_one_line_for_each_fault(name):
+    change, expected = BROKEN[name]
+    with pytest.raises(InputError) as caught:
+        problem_from_document(edited(change), "layer.json")
+    assert len(caught.value.faults) == 1
+    line = str(caught.value)
+    assert line.startswith("layer.json: ")
+    assert "\n" not in line
+    assert expected in line
+
+
+def test_cycle_is_named():
+    document = edited(lambda d: d["edges"].append(["av", "qk"]))
+    with pytest.raises(InputError) as caught:
+        problem_from_document(document, "layer.json")
+    names = caught.value.faults[0].value.split(" → ")
+    assert names[0] == names[-1]
+    assert set(names) == {"qk", "softmax", "av"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 1, "schema": 2}', '{"tensor_cores": NaN}'])
+def test_what_is_no_document_is_refused(tmp_path, text):
+    path = tmp_path / "layer.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_problem(path)
+    assert len(caught.value.faults) == 1
+
+
+def test_schedule_survives_writing_and_reading():
+    problem = problem_from_document(GOOD, "layer.json")
+    schedule = solve(problem).schedule
+    document = json.loads(json.dumps(schedule_document(schedule, [op.name for op in problem.operators])))
+    assert set(document) == {"operators"}
+    assert document["operators"]["qk"]["cores"] == "all"
+    again = schedule_from_document(problem, document, "result.json")
+    assert again == schedule
+    assert violations(problem, again) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda d: d["operators"].pop("qk"), "operators.qk: the operator is missing"),
+        (
+            lambda d: d["operators"].update(kq=d["operators"]["av"]),
+            "operators.kq: no operator of this name",
+        ),
+        (lambda d: d["operators"]["av"].update(cores="some"), "operators.av.cores: some: cores must be"),
+        (lambda d: d["operators"]["av"].update(cores=[0.5]), "operators.av.cores: [0.5]: cores must be"),
+        (lambda d: d["operators"]["av"].pop("start_s"), "operators.av.start_s: the key is missing"),
+        (lambda d: d["operators"]["av"].update(start_s=-1), "operators.av.start_s: -1: input should be greater"),
+        (lambda d: d.update(operator={}), "operator: unknown key"),
+    ],
+)
+def test_broken_schedules_are_refused(change, expected):
+    problem = problem_from_document(GOOD, "layer.json")
+    document = schedule_document(solve(problem).schedule, [op.name for op in problem.operators])
+    change(document)
+    with pytest.raises(InputError) as caught:
+        schedule_from_document(problem, document, "result.json")
+    assert expected in str(caught.value)

@@ -1,0 +1,73 @@
+"""Layers of transformers: the cases that co-search meets."""
+
+import numpy as np
+import pytest
+
+from dse.schedule.formats import read_problem
+from dse.schedule.layer import solve_many
+from dse.schedule.reduce import interchangeable_chains
+from dse.schedule.solve import solve
+from dse.schedule.unit_problem import unit_problem
+from tests.schedule.layers import backward_layer, heads_layer
+from tests.shared_data import shared_data
+
+CORES = [(1, 1), (1, 8), (2, 4), (4, 4), (8, 2), (16, 512), (256, 16), (1024, 1024)]
+
+
+def test_four_heads_are_the_shared_case():
+    shared = read_problem(shared_data("schedule", "heads4.json"))
+    ours = heads_layer(4, 2, 4)
+    assert sorted(ours.edges) == sorted(shared.edges)
+    for mine, theirs in zip(ours.operators, shared.operators, strict=True):
+        assert (mine.name, mine.kind) == (theirs.name, theirs.kind)
+        assert (mine.single_s, mine.all_cores_s) == pytest.approx((theirs.single_s, theirs.all_cores_s), rel=1e-12)
+
+
+@pytest.mark.parametrize("heads", [2, 3, 5])
+def test_equal_heads_are_interchangeable(heads):
+    units = unit_problem(heads_layer(heads, 2, 4))
+    twins = units.twin_before
+    assert np.count_nonzero(twins >= 0) == 6 * (heads - 1) + 1  # query and key projections are twins too
+    for op, twin in enumerate(twins.tolist()):
+        if twin >= 0:
+            assert units.kind[op] == units.kind[twin]
+            assert units.single[op] == units.single[twin]
+
+
+def test_unequal_chains_are_not_interchangeable():
+    kind = np.zeros(4, np.int8)
+    covers = np.zeros((4, 4), np.bool_)
+    covers[2, 0] = covers[3, 1] = True
+    missing = np.full(4, 1 << 60)
+    assert interchangeable_chains(kind, np.array([1, 1, 5, 5]), missing, covers).tolist() == [-1, 0, -1, 2]
+    assert interchangeable_chains(kind, np.array([1, 1, 5, 6]), missing, covers).tolist() == [-1, -1, -1, -1]
+    covers[3, 0] = True
+    assert interchangeable_chains(kind, np.array([1, 1, 5, 5]), missing, covers).tolist() == [-1, -1, -1, -1]
+
+
+@pytest.mark.parametrize(("heads", "cores"), [(3, (2, 4)), (4, (4, 4)), (6, (1, 1)), (16, (1, 8)), (16, (4, 4))])
+def test_heads_are_proven(heads, cores):
+    assert solve(heads_layer(heads, *cores)).optimal
+
+
+@pytest.mark.parametrize("cores", CORES)
+def test_backward_layers_are_closed(cores):
+    """Most are proven within the default limits, and no gap is wide."""
+    solutions = [solve(backward_layer(seed, *cores)) for seed in range(3)]
+    for solution in solutions:
+        assert solution.bound_s >= 0.93 * solution.schedule.makespan_s
+
+
+def test_backward_columns_are_mostly_proven():
+    """The same layer on many architectures, as co-search asks for it."""
+    columns = [backward_layer(seed, *cores) for seed in range(2) for cores in CORES]
+    makespan, bound = solve_many(
+        [operator.kind for operator in columns[0].operators],
+        columns[0].edges,
+        np.array([[operator.single_s for operator in problem.operators] for problem in columns]).T,
+        np.array([[operator.all_cores_s for operator in problem.operators] for problem in columns]).T,
+        np.array([problem.tensor_cores for problem in columns]),
+        np.array([problem.vector_cores for problem in columns]),
+    )
+    assert np.all(bound <= makespan)
+    assert np.mean(bound == makespan) >= 0.6
