@@ -59,9 +59,7 @@ class RunDirectory:
             other = _first_difference(found, self._wanted)
             raise fail(self.path / RUN_FILE, other, "", "the directory holds a run of other arguments")
         if not resume:
-            raise fail(
-                self.path, "", "", "already holds this run; --resume continues it"
-            )
+            raise fail(self.path, "", "", "already holds this run; --resume continues it")
 
     def _write_run_file(self) -> None:
         content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}

@@ -1,7 +1,6 @@
 """``dse codesign``: the best accelerator and placement for a training job, proven."""
 
 from pathlib import Path
-from pathlib import Path
 from typing import Any
 
 import click
@@ -35,9 +34,7 @@ from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
 @click.option("--search", type=click.Choice(["exhaustive"]), default="exhaustive", show_default=True)
 @click.option("--network", metavar="SPEC", help="Network spec (default: the cost model's own).")
 @click.option("--objective", type=click.Choice(["throughput"]), default="throughput", show_default=True)
-@click.option(
-    "--cost-model", type=click.Choice(["consistent", "phaze-2024"]), default="consistent", show_default=True
-)
+@click.option("--cost-model", type=click.Choice(["consistent", "phaze-2024"]), default="consistent", show_default=True)
 @run_options
 def command(**options: Any) -> None:
     """Find and prove the best accelerator and placement for training MODEL.

@@ -27,8 +27,9 @@ def _show(result: Result) -> None:
         console().print(f"Proven infeasible: {result.infeasibility['explanation']}")
         return
     solution = result.solution
+    proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {result.bound:.9g} s"
     console().print(
-        f"{result.objective.value:.9g} s a batch, proven optimal: {len(solution['stages'])} stages × "
+        f"{result.objective.value:.9g} s a batch, {proof}: {len(solution['stages'])} stages × "
         f"{solution['data']} data × {solution['tensor']} tensor ({1e3 * result.seconds:.1f} ms)"
     )
     rows = [

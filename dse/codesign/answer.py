@@ -4,8 +4,6 @@ import math
 import time
 from typing import Any
 
-import numpy as np
-
 from dse.codesign.baseline import baselines
 from dse.codesign.check import violations
 from dse.codesign.evaluator import Choice, Evaluator
@@ -120,7 +118,7 @@ def _solution(problem: CodesignProblem, machines: Machines, best: int, plan: Tra
 
 def _answer_metrics(problem: CodesignProblem, machines: Machines, best: int, plan: TrainingPlan) -> dict[str, Any]:
     evaluator = Evaluator(problem, machines)
-    choice = Choice(plan.microbatch, plan.hbm_bytes, plan.recompute)
+    choice = Choice(plan.microbatch, plan.placement.tensor, plan.hbm_bytes, plan.recompute)
     placement_problem = evaluator.placement_problem(choice, None)
     graph = placement_problem.tensor_parallel[plan.placement.tensor]
     stages = plan.placement.stages
@@ -139,10 +137,11 @@ def _answer_metrics(problem: CodesignProblem, machines: Machines, best: int, pla
 
 def why_nothing_fits(problem: CodesignProblem, machines: Machines) -> MemoryShortfall:
     """The shortfall of the choice that comes closest to fitting: memory does not depend on the architecture."""
-    evaluator = Evaluator(problem, machines.take(np.array([0])))
+    evaluator = Evaluator(problem, machines.one(0))
+    microbatch, hbm_bytes = problem.microbatches[0], problem.hbm_bytes[-1]
     shortfalls = [
-        place(evaluator.placement_problem(choice, None)).shortfall
-        for choice in evaluator.choices
-        if choice.microbatch == problem.microbatches[0] and choice.hbm_bytes == problem.hbm_bytes[-1]
+        place(evaluator.placement_problem(Choice(microbatch, width, hbm_bytes, recompute), None)).shortfall
+        for width in problem.tensor_parallel
+        for recompute in (False, True)
     ]
     return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)

@@ -5,14 +5,17 @@ blocks in every stage, as practitioners split a model, with the embedding in the
 What the expert leaves open – microbatch, HBM size, recompute or stash – is chosen for the expert as well as for us.
 """
 
+from itertools import product
 from typing import Any
 
-from dse.codesign.evaluator import Evaluator, GraphLatencies
+from dse.codesign.evaluator import Evaluator
 from dse.codesign.formats import plan_summary
+from dse.codesign.pricing import scheduled_latencies
 from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, TrainingPlan
 from dse.models.hyperparameters import ExpertPlacement
 from dse.placement.check import batch_s, violations
 from dse.placement.problem import Placement, PlacementProblem, Stage
+from dse.schedule.layer import DEFAULT_LIMITS
 from hardware.specs import accelerator
 
 REFERENCE = "tpuv4"
@@ -25,11 +28,10 @@ def baselines(problem: CodesignProblem) -> list[dict[str, Any]]:
     """The comparison's rows as JSON types: name, area, model FLOPs utilisation and plan (None where nothing fits)."""
     machine = accelerator(REFERENCE, problem.cost_model).machines
     evaluator = Evaluator(problem, machine)
-    makespan, _ = evaluator.layer_latencies(0)
     rows = []
     if problem.model.expert_placement is not None:
-        rows.append(("TPUv4, expert placement", expert_plans(evaluator, makespan, problem.model.expert_placement)))
-    rows.append(("TPUv4, our placement", evaluator.plans(makespan)))
+        rows.append(("TPUv4, expert placement", expert_plans(evaluator, problem.model.expert_placement)))
+    rows.append(("TPUv4, our placement", evaluator.evaluate(0).plans))
     return [_row(name, evaluator, _smallest_within_tolerance(problem, plans)) for name, plans in rows]
 
 
@@ -49,16 +51,20 @@ def _smallest_within_tolerance(problem: CodesignProblem, plans: Plans) -> Traini
     return next((p for p in found if p.throughput_per_s(problem.global_batch) >= (1 - HBM_TOLERANCE) * best), None)
 
 
-def expert_plans(evaluator: Evaluator, makespan: GraphLatencies, expert: ExpertPlacement) -> Plans:
+def expert_plans(evaluator: Evaluator, expert: ExpertPlacement) -> Plans:
     """The expert's split on the evaluator's first machine at each HBM size, with the best choices that fit."""
-    problem = evaluator.problem
+    problem, machine = evaluator.problem, evaluator.machines.one(0)
     best: dict[int, TrainingPlan] = {}
-    for choice in evaluator.choices if expert.tensor in problem.tensor_parallel else ():
-        placement = _even_split(evaluator.placement_problem(choice, makespan, (expert.tensor,)), expert)
-        known = best.get(choice.hbm_bytes)
-        if placement is not None and (known is None or placement.batch_s < known.placement.batch_s):
-            plan = TrainingPlan(choice.microbatch, choice.hbm_bytes, choice.recompute, placement, placement.batch_s)
-            best[choice.hbm_bytes] = plan
+    for key, graph in evaluator.graphs.items():
+        if key[1] != expert.tensor:
+            continue
+        makespan, _ = scheduled_latencies(graph, machine, problem.network, DEFAULT_LIMITS)
+        for hbm_bytes, recompute in product(problem.hbm_bytes, (False, True)):
+            choice = evaluator.choice(key, hbm_bytes, recompute)
+            placement = _even_split(evaluator.placement_problem(choice, makespan), expert)
+            known = best.get(hbm_bytes)
+            if placement is not None and (known is None or placement.batch_s < known.placement.batch_s):
+                best[hbm_bytes] = TrainingPlan(key[0], hbm_bytes, recompute, placement, placement.batch_s)
     return tuple(best.get(size) for size in problem.hbm_bytes)
 
 

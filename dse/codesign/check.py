@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-
 from dse.codesign.pricing import schedule_problem
 from dse.codesign.problem import CodesignProblem
 from dse.graph.operator_graph import Layer, ModelGraph
@@ -21,9 +20,9 @@ from dse.placement.formats import placement_from_document
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
-from hardware.machines import Machines
 from hardware.area import AreaModel, area_model
 from hardware.inputs import InputError, fail
+from hardware.machines import Machines
 from hardware.space import template_machines
 from hardware.units import MIB, UM2_PER_MM2, bytes_from_gib
 
@@ -62,7 +61,9 @@ def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | 
     found += placement_check.violations(placement_problem, placement)
     expected = problem.global_batch / plan["batch_s"]
     if not math.isclose(expected, plan["throughput_per_s"], rel_tol=_TOLERANCE):
-        found.append(f"throughput_per_s must be global batch / batch_s = {expected}, but got {plan['throughput_per_s']}")
+        found.append(
+            f"throughput_per_s must be global batch / batch_s = {expected}, but got {plan['throughput_per_s']}"
+        )
     return found
 
 
@@ -114,9 +115,7 @@ def _area_mm2(rules: AreaModel, stated: dict[str, Any]) -> float:
 def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
     sizes = [np.array([stated[key]]) for key in _SIZES]
     tensor_cores, vector_cores, width, depth, buffer_bytes = sizes
-    return template_machines(
-        tensor_cores, vector_cores, width, depth, buffer_bytes // MIB, model=problem.cost_model
-    )
+    return template_machines(tensor_cores, vector_cores, width, depth, buffer_bytes // MIB, model=problem.cost_model)
 
 
 def _choice_faults(problem: CodesignProblem, plan: dict[str, Any]) -> list[str]:

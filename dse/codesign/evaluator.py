@@ -7,7 +7,7 @@
 The evaluator is a plain picklable object; graphs are built once a process, on first use.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,21 +21,45 @@ from dse.models.transformer import build
 from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
+from dse.schedule.segment_search import SearchLimits
 from hardware.machines import Machines
 
 Bounds = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-GraphLatencies = dict[tuple[int, int], LayerLatencies]
-"""Layer latencies for each (microbatch, tensor-parallel width)."""
+GraphKey = tuple[int, int]
+"""(microbatch, tensor-parallel width): what the shape of a graph depends on."""
+
+REFINE_LIMITS = SearchLimits(nodes=20_000)
+EVALUATE_LIMITS = SearchLimits(nodes=1_000_000)
+"""How far the schedules of levels 2 and 3 are searched before a bound has to do."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One combination of the training job's choices that do not depend on the architecture."""
+    """One combination of what a training plan chooses besides the placement itself."""
 
     microbatch: int
+    tensor: int
     hbm_bytes: int
     recompute: bool
+
+    @property
+    def key(self) -> GraphKey:
+        """The graph that is trained."""
+        return self.microbatch, self.tensor
+
+
+@dataclass
+class _Evaluation:
+    """What is known of one architecture: bounds by graph, float64[H], and the layers that have been scheduled."""
+
+    bounds: dict[GraphKey, Bounds]
+    makespans: dict[GraphKey, LayerLatencies] = field(default_factory=dict)
+    proven: set[GraphKey] = field(default_factory=set)
+
+    def open_bound(self, row: int) -> float:
+        """The least bound at HBM size ``row`` of the graphs whose schedules are not proven."""
+        return float(min((bound[row] for key, bound in self.bounds.items() if key not in self.proven), default=np.inf))
 
 
 @dataclass(frozen=True)
@@ -84,122 +108,141 @@ class Evaluator:
         return {"problem": self.problem, "machines": self.machines}
 
     @cached_property
-    def graphs(self) -> dict[tuple[int, int], ModelGraph]:
+    def graphs(self) -> dict[GraphKey, ModelGraph]:
         """The model's graph for each (microbatch, tensor-parallel width)."""
         return {
-            (microbatch, width): build(
-                self.problem.model, microbatch, width, self.problem.recipe
-            )
+            (microbatch, width): build(self.problem.model, microbatch, width, self.problem.recipe)
             for microbatch in self.problem.microbatches
             for width in self.problem.tensor_parallel
         }
 
-    @cached_property
-    def choices(self) -> tuple[Choice, ...]:
-        """Every combination of microbatch, HBM size and recompute, in the order that ties are broken."""
-        return tuple(
-            Choice(microbatch, hbm_bytes, recompute)
-            for hbm_bytes in self.problem.hbm_bytes
-            for microbatch in self.problem.microbatches
-            for recompute in (False, True)
-        )
+    def choice(self, key: GraphKey, hbm_bytes: int, recompute: bool) -> Choice:
+        """The choice of one graph, HBM size, and recompute or stash."""
+        return Choice(key[0], key[1], hbm_bytes, recompute)
 
     def bound(self, indices: Indices) -> Bounds:
         """Lower bounds on the batch time for each HBM size, float64[H, len(indices)], from optimistic layers."""
         machines = self.machines.take(indices)
-        return self._placement_bounds(
-            {
-                key: optimistic_latencies(graph, machines, self.problem.network)
-                for key, graph in self.graphs.items()
-            }
-        )
+        least: Bounds | None = None
+        for key, graph in self.graphs.items():
+            least = self._graph_bound(key, optimistic_latencies(graph, machines, self.problem.network), least)
+        assert least is not None
+        return least
 
     def refine(self, indices: Indices) -> Bounds:
-        """As :meth:`bound`, from scheduled layers (their own bounds where a schedule is not proven)."""
+        """As :meth:`bound`, with scheduled layers wherever they decide the bound."""
         machines = self.machines.take(indices)
-        return self._placement_bounds(
-            {
-                key: scheduled_latencies(graph, machines, self.problem.network)[1]
-                for key, graph in self.graphs.items()
-            }
-        )
+        rough = self._optimistic(machines)
+        columns = [
+            self._refined(machines.one(column), {key: bound[:, column] for key, bound in rough.items()})
+            for column in range(len(machines))
+        ]
+        return np.stack(columns, axis=1)
 
     def evaluate(self, index: int) -> Evaluation:
-        """The exact optimum on one architecture, for each HBM size."""
-        makespan, bound = self.layer_latencies(index)
-        plans = self.plans(makespan)
-        proven = all(_equal(makespan[key], bound[key]) for key in makespan)
-        optimistic = plans if proven else self.plans(bound)
-        limits = tuple(plan.placement.batch_s if plan else np.inf for plan in optimistic)
-        plans = tuple(replace(plan, bound_s=limit) if plan else None for plan, limit in zip(plans, limits, strict=True))
-        return Evaluation(index, plans, limits)
+        """The exact optimum on one architecture, for each HBM size.
 
-    def layer_latencies(self, index: int) -> tuple[GraphLatencies, GraphLatencies]:
-        """Makespans of the scheduled layers of every graph on one architecture, and lower bounds on them."""
+        Graphs are scheduled in the order of their bounds, and only while a bound is below the best plan found.
+        """
         machine = self.machines.one(index)
-        both = {key: scheduled_latencies(graph, machine, self.problem.network) for key, graph in self.graphs.items()}
-        return {key: pair[0] for key, pair in both.items()}, {key: pair[1] for key, pair in both.items()}
-
-    def plans(self, latencies: GraphLatencies) -> tuple[TrainingPlan | None, ...]:
-        """The best plan for each HBM size under the layer latencies of one architecture; None where nothing fits."""
-        bounds = {
-            choice: min(
-                float(self._placement_bound(choice, width, latencies[choice.microbatch, width])[0])
-                for width in self.problem.tensor_parallel
-            )
-            for choice in self.choices
-        }
+        state = _Evaluation({key: bound[:, 0] for key, bound in self._optimistic(machine).items()})
         plans: list[TrainingPlan | None] = []
-        for hbm_bytes in self.problem.hbm_bytes:
-            best: TrainingPlan | None = None
+        limits: list[float] = []
+        for row, hbm_bytes in enumerate(self.problem.hbm_bytes):
             # A plan that fits a smaller memory fits this one, so it is a first incumbent.
-            if plans and plans[-1] is not None:
-                best = replace(plans[-1], hbm_bytes=hbm_bytes)
-            candidates = [choice for choice in self.choices if choice.hbm_bytes == hbm_bytes]
-            for choice in sorted(candidates, key=lambda choice: bounds[choice]):
-                cutoff_s = best.placement.batch_s if best else np.inf
-                if not bounds[choice] < cutoff_s:
-                    break
-                placement = solve(self.placement_problem(choice, latencies), cutoff_s).placement
-                if placement is not None and placement.batch_s < cutoff_s:
-                    best = TrainingPlan(choice.microbatch, hbm_bytes, choice.recompute, placement, placement.batch_s)
-            plans.append(best)
-        return tuple(plans)
+            last = plans[-1] if plans else None
+            best = None if last is None else replace(last, hbm_bytes=hbm_bytes)
+            best = self._best_plan(machine, state, row, best)
+            best_s = np.inf if best is None else best.placement.batch_s
+            limit = min(best_s, state.open_bound(row))
+            plans.append(None if best is None else replace(best, bound_s=limit))
+            limits.append(limit)
+        return Evaluation(index, tuple(plans), tuple(limits))
 
-    def _placement_bounds(self, latencies: GraphLatencies) -> Bounds:
-        columns = next(iter(latencies.values())).forward_s.shape[1]
-        bounds = np.full((len(self.problem.hbm_bytes), columns), np.inf)
-        for choice in self.choices:
-            row = self.problem.hbm_bytes.index(choice.hbm_bytes)
-            for width in self.problem.tensor_parallel:
-                bound = self._placement_bound(choice, width, latencies[choice.microbatch, width])
-                np.minimum(bounds[row], bound, out=bounds[row])
+    def _best_plan(
+        self, machine: Machines, state: "_Evaluation", row: int, best: TrainingPlan | None
+    ) -> TrainingPlan | None:
+        """The best plan at HBM size ``row`` that beats ``best``, or ``best``."""
+        hbm_bytes = self.problem.hbm_bytes[row]
+        left = set(self.graphs)
+        while left:
+            key = min(left, key=lambda key: (state.bounds[key][row], key))
+            best_s = np.inf if best is None else best.placement.batch_s
+            if not state.bounds[key][row] < best_s:
+                break
+            if key not in state.makespans:
+                self._schedule(machine, state, key)
+                continue  # its bound may have risen above another graph's
+            left.discard(key)
+            for recompute in (False, True):
+                choice = self.choice(key, hbm_bytes, recompute)
+                placement = solve(self.placement_problem(choice, state.makespans[key]), best_s).placement
+                if placement is not None and placement.batch_s < best_s:
+                    best = TrainingPlan(choice.microbatch, hbm_bytes, recompute, placement, placement.batch_s)
+                    best_s = placement.batch_s
+        return best
+
+    def _schedule(self, machine: Machines, state: "_Evaluation", key: GraphKey) -> None:
+        """Schedule the layers of one graph and tighten its bounds."""
+        makespan, bound = scheduled_latencies(self.graphs[key], machine, self.problem.network, EVALUATE_LIMITS)
+        state.makespans[key] = makespan
+        if _equal(makespan, bound):
+            state.proven.add(key)
+        state.bounds[key] = np.maximum(state.bounds[key], self._graph_bound(key, bound)[:, 0])
+
+    def _refined(self, machine: Machines, bounds: dict[GraphKey, Bounds]) -> Bounds:
+        """Bounds float64[H] of one machine, after scheduling the graphs that have the least bound at some HBM size."""
+        scheduled: set[GraphKey] = set()
+        rows = range(len(self.problem.hbm_bytes))
+        while True:
+            leading = {min(bounds, key=lambda key: (bounds[key][row], key)) for row in rows}
+            if leading <= scheduled:
+                return np.asarray(np.min(list(bounds.values()), axis=0), dtype=np.float64)
+            for key in sorted(leading - scheduled):
+                _, bound = scheduled_latencies(self.graphs[key], machine, self.problem.network, REFINE_LIMITS)
+                bounds[key] = np.maximum(bounds[key], self._graph_bound(key, bound)[:, 0])
+                scheduled.add(key)
+
+    def _optimistic(self, machines: Machines) -> dict[GraphKey, Bounds]:
+        """For each graph lower bounds on the batch time, float64[H, A], from optimistic layers."""
+        return {
+            key: self._graph_bound(key, optimistic_latencies(graph, machines, self.problem.network))
+            for key, graph in self.graphs.items()
+        }
+
+    def _graph_bound(self, key: GraphKey, latencies: LayerLatencies, least: Bounds | None = None) -> Bounds:
+        """Lower bounds on the batch time of one graph, float64[H, A], or ``least`` where that is less.
+
+        Placements that cannot fall below ``least`` are not bounded further; nor are those of a larger memory that
+        cannot fall below the bound of a smaller one, which holds for the larger one too.
+        """
+        shape = (len(self.problem.hbm_bytes), latencies.forward_s.shape[1])
+        bounds = np.full(shape, np.inf) if least is None else least.copy()
+        for row, hbm_bytes in enumerate(self.problem.hbm_bytes):
+            if row:
+                np.minimum(bounds[row], bounds[row - 1], out=bounds[row])
+            for recompute in (False, True):
+                bound = self._batch_bounds[self.choice(key, hbm_bytes, recompute)]
+                found = bound(latencies.forward_s, latencies.backward_s, latencies.update_s, bounds[row])
+                np.minimum(bounds[row], found, out=bounds[row])
         return bounds
 
-    def _placement_bound(self, choice: Choice, width: int, latencies: LayerLatencies) -> Bounds:
-        bound = self._batch_bounds[choice, width]
-        return bound(latencies.forward_s, latencies.backward_s, latencies.update_s)
-
     @cached_property
-    def _batch_bounds(self) -> dict[tuple[Choice, int], BatchBound]:
-        """What bounds every placement of a choice at a width: it depends on memory, not on the architecture."""
+    def _batch_bounds(self) -> dict[Choice, BatchBound]:
+        """What bounds every placement of a choice: it depends on memory, not on the architecture."""
+        choices = [
+            self.choice(key, hbm_bytes, recompute)
+            for key in self.graphs
+            for hbm_bytes in self.problem.hbm_bytes
+            for recompute in (False, True)
+        ]
         return {
-            (choice, width): BatchBound(template, width, self.graphs[choice.microbatch, width].layer_index)
-            for choice in self.choices
-            for template in [self.placement_problem(choice, None)]
-            for width in self.problem.tensor_parallel
+            choice: BatchBound(self.placement_problem(choice, None), choice.tensor, self.graphs[choice.key].layer_index)
+            for choice in choices
         }
 
-    def placement_problem(
-        self,
-        choice: Choice,
-        latencies: GraphLatencies | None,
-        widths: tuple[int, ...] | None = None,
-    ) -> PlacementProblem:
-        """The placement problem of one choice, with the latencies of one architecture (zeros where None).
-
-        ``widths`` restricts the tensor-parallel widths (None: all of the problem's).
-        """
+    def placement_problem(self, choice: Choice, latencies: LayerLatencies | None) -> PlacementProblem:
+        """The placement problem of one choice, with the latencies of one architecture (zeros where None)."""
         problem = self.problem
         return PlacementProblem(
             name=problem.model.name,
@@ -210,13 +253,7 @@ class Evaluator:
             recompute=choice.recompute,
             state_factor=problem.cost_model.training.state_factor.value,
             gradient_sync_factor=problem.cost_model.training.gradient_sync_factor.value,
-            tensor_parallel={
-                width: _layer_graph(
-                    self.graphs[choice.microbatch, width],
-                    None if latencies is None else latencies[choice.microbatch, width],
-                )
-                for width in widths or problem.tensor_parallel
-            },
+            tensor_parallel={choice.tensor: _layer_graph(self.graphs[choice.key], latencies)},
         )
 
     def utilisation(self, index: int, plan: TrainingPlan) -> float:
@@ -249,5 +286,6 @@ def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None) -> LayerGr
 def _equal(makespan: LayerLatencies, bound: LayerLatencies) -> bool:
     """Whether every schedule is proven: makespan and bound agree."""
     return all(
-        np.array_equal(getattr(makespan, part), getattr(bound, part)) for part in ("forward_s", "backward_s", "update_s")
+        np.array_equal(getattr(makespan, part), getattr(bound, part))
+        for part in ("forward_s", "backward_s", "update_s")
     )

@@ -137,7 +137,10 @@ def _plan_document(plan: TrainingPlan) -> dict[str, Any]:
         "tensor": placement.tensor,
         "data": placement.data,
         "batch_s": placement.batch_s,
-        "stages": [[list(stage.layers), stage.accelerators, [list(group) for group in stage.groups]] for stage in placement.stages],
+        "stages": [
+            [list(stage.layers), stage.accelerators, [list(group) for group in stage.groups]]
+            for stage in placement.stages
+        ],
     }
 
 

@@ -47,7 +47,9 @@ class CodesignOptions:
         microbatches = _whole_numbers("--microbatch", self.microbatch)
         for microbatch in microbatches:
             if self.global_batch % microbatch:
-                raise fail("dse codesign", "--microbatch", str(microbatch), f"must divide the batch {self.global_batch}")
+                raise fail(
+                    "dse codesign", "--microbatch", str(microbatch), f"must divide the batch {self.global_batch}"
+                )
         asked = _whole_numbers("--tensor-parallel", self.tensor_parallel)
         offered = tuple(width for width in asked if width in chosen.tensor_parallel)
         if not offered:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.schedule.bound import makespan_lower_bound
-from dse.schedule.problem import ScheduleOperator, ScheduleProblem
 from dse.schedule.layer import solve_many
+from dse.schedule.problem import ScheduleOperator, ScheduleProblem
+from dse.schedule.segment_search import SearchLimits
 from hardware.estimator import OperatorLatency, estimate
 from hardware.machines import Machines
 from hardware.network import Network
@@ -46,12 +47,15 @@ def optimistic_latencies(graph: ModelGraph, machines: Machines, network: Network
 
 
 def scheduled_latencies(
-    graph: ModelGraph, machines: Machines, network: Network
+    graph: ModelGraph, machines: Machines, network: Network, limits: SearchLimits
 ) -> tuple[LayerLatencies, LayerLatencies]:
-    """(makespans of schedules, lower bounds on the makespan): equal wherever the schedule is proven optimal."""
+    """(makespans of schedules, lower bounds on the makespan): equal wherever the schedule is proven optimal.
+
+    ``limits`` bounds how far each schedule is searched.
+    """
 
     def schedule(operators: OperatorGraph, latency: OperatorLatency) -> tuple[Latencies, ...]:
-        return solve_many(*_arrays(operators, latency, machines))
+        return solve_many(*_arrays(operators, latency, machines), limits)
 
     makespan, bound = _for_each_layer(graph, machines, network, schedule, 2)
     return makespan, bound

@@ -6,7 +6,16 @@ from dse.placement.check import violations
 from dse.placement.formats import placement_document
 from dse.placement.problem import MemoryShortfall, PlacementProblem
 from dse.placement.solve import solve
-from dse.result import FailedCheck, Objective, ProblemReference, Result, digest, document_of
+from dse.result import (
+    FailedCheck,
+    Objective,
+    ProblemReference,
+    Result,
+    digest,
+    document_of,
+    proven_status,
+    relative_gap,
+)
 from hardware.units import gib_from_bytes
 
 
@@ -24,13 +33,14 @@ def answer(problem: PlacementProblem, seed: int = 0) -> Result:
         if faults:
             raise FailedCheck("; ".join(faults))
     value = found.placement.batch_s if found.placement else None
+    bound = value if found.bound_s is None else found.bound_s
     return Result(
         command="place",
         problem=ProblemReference(name=problem.name, digest=digest(document_of(problem))),
-        status="infeasible" if found.placement is None else "optimal",
+        status="infeasible" if found.placement is None else proven_status(value, bound),
         objective=Objective(name="batch_s", value=value, unit="s", sense="min"),
-        bound=value,
-        gap=None if value is None else 0.0,
+        bound=bound,
+        gap=relative_gap(value, bound),
         solution={} if found.placement is None else placement_document(problem, found.placement),
         infeasibility=None if found.shortfall is None else shortfall_document(found.shortfall),
         evaluations=1,

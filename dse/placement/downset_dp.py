@@ -138,6 +138,8 @@ class _Table:
 
     def best(self, incumbent_s: float) -> DownsetAnswer:
         """The best placement faster than ``incumbent_s``."""
+        if self._accelerators == 0:  # fewer than a group
+            return DownsetAnswer(None, incumbent_s)
         passes = self._fewest_passes()
         limit_s = incumbent_s / passes[1]
         pairs = stage_pairs(self._sets.member, self._arrays, self._rules, self._sets.width, limit_s)

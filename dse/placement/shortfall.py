@@ -180,6 +180,8 @@ def _least_needs(weight_bytes, activation_bytes, entering_bytes, recompute, stat
                 activations += activation_bytes[end - 1]
                 stash += entering_bytes[begin, end - 1] if recompute else activation_bytes[end - 1]
                 own = state_factor * weights + activations + (stages - 1) * stash
+                if plain_stages == 0 and own >= need[stages, 0, begin]:
+                    break  # a longer stage needs no less
                 here = 1 if end <= plain_end[begin] else 0
                 for plain in range(here, plain_stages + 1):
                     value = max(own, need[stages - 1, plain - here, end])

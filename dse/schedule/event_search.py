@@ -21,7 +21,8 @@ Cut away, without losing every optimal schedule:
 * *Bounds.* :func:`dse.schedule.segment.remaining_bound` against the best schedule found.
 
 The search pops the best states of each level (number of started operators) in turn, ``width`` at a time: its first
-cycle is a beam search, and when all levels have run dry the incumbent is proven. A level's cores are counted here, not
+cycle is a beam search. Between the cycles it pops as many states of the least bound, as A* does, which lifts the proven
+bound. When all levels have run dry the incumbent is proven. A level's cores are counted here, not
 assigned: with fused operators that is a relaxation, since a fused one needs both halves of one pair. A schedule whose
 cores cannot be assigned is searched again with ``segment.paired``, where a state knows which core runs what.
 """
@@ -67,7 +68,7 @@ class Work(NamedTuple):
     ready: Ints
     single_start: Ints
     earliest: Ints
-    seen: Ints
+    end: Ints
     progress: Ints
 
 
@@ -85,7 +86,7 @@ def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: i
     work = new_work(count, limit)
     pool.time[0], pool.depth[0], pool.parent[0], pool.op[0], pool.signature[0] = 0, 0, -1, -1, 0
     pool.status[0], pool.running_count[0], pool.start[0], pool.mode[0] = UNSTARTED, 0, 0, COUNTED_CORE
-    bound, spread = remaining_bound(seg, np.int64(0), work.status, work.finish, limit, work.earliest, work.seen)
+    bound, spread = remaining_bound(seg, np.int64(0), work.status, work.finish, limit, work.earliest, work.end)
     pool.bound[0], pool.spread[0] = bound, spread
     enter(pool, np.int64(0))
     bound = max(bound, known_bound)
@@ -93,14 +94,26 @@ def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: i
     dry = False
     while not dry and work.progress[0] < node_limit and work.progress[1] > bound:
         dry = True
-        for level in range(count):
+        for step in range(2 * count):
             for _ in range(width):
+                level = step if step < count else lowest_level(pool)
                 node = -1 if work.progress[0] >= node_limit else pop(pool, level, work.progress[1])
                 if node < 0:
                     break
                 dry = False
                 expand(seg, pool, work, node)
     return _result(pool, work, count, max(bound, open_bound(pool, work.progress[1])))
+
+
+@kernel
+def lowest_level(pool: Pool) -> int:
+    """The level of the open state with the least bound."""
+    best, least = 0, NO_MODE
+    for level in range(len(pool.roots)):
+        root = pool.roots[level]
+        if root >= 0 and pool.bound[root] < least:
+            best, least = level, pool.bound[root]
+    return best
 
 
 @njit(cache=True)
@@ -367,7 +380,7 @@ def finish_child(
     """Bounds the child held in the scratch arrays and enters it, or takes it as the best schedule if complete."""
     child, depth = work.progress[0], pool.depth[node] + 1
     bound, spread = remaining_bound(
-        seg, time, work.child_status, work.child_finish, work.progress[1], work.earliest, work.seen
+        seg, time, work.child_status, work.child_finish, work.progress[1], work.earliest, work.end
     )
     bound = max(bound, pool.bound[node])
     if bound >= work.progress[1]:

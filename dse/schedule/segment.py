@@ -169,17 +169,17 @@ def fix_modes(seg: Segment, limit: int) -> tuple[Ints, Ints, int]:
 
 @kernel
 def remaining_bound(
-    seg: Segment, time: Integer, status: Codes, finish: Ints, limit: int, earliest: Ints, seen: Ints
+    seg: Segment, time: Integer, status: Codes, finish: Ints, limit: int, earliest: Ints, end: Ints
 ) -> tuple[int, int]:
     """A lower bound on the makespan of every completion of a partial schedule, and the sum of its parts as a tie-break.
 
     ``time`` is when the last operator started; nothing may start earlier. ``finish`` holds the finish of started
-    operators (0 once past). ``earliest`` [O] is overwritten with the earliest starts of the others, ``seen`` [O] is
+    operators (0 once past). ``earliest`` [O] is overwritten with the earliest starts of the others, ``end`` [O] is
     scratch. The bound is the largest of: the critical path; the dual bounds; and for each kind of core and each tail q,
     the work of the operators with tail ≥ q, from ``time`` or from the earliest release among them, plus q. From
     ``limit`` on the rest is not looked at.
     """
-    path = path_bound(seg, time, status, finish, earliest)
+    path = path_bound(seg, time, status, finish, earliest, end)
     if path >= limit:
         return path, path
     dual = 0.0
@@ -200,42 +200,43 @@ def remaining_bound(
     work = int(time)
     for k in range(2):
         if work < limit:
-            work = max(work, kind_work(seg, k, time, status, finish, earliest, seen))
+            work = max(work, kind_work(seg, k, time, status, finish, earliest, end))
     return max(path, work, whole), path + work + whole
 
 
 @kernel
-def path_bound(seg: Segment, time: Integer, status: Codes, finish: Ints, earliest: Ints) -> int:
-    """The critical-path part of :func:`remaining_bound`; fills ``earliest``."""
+def path_bound(seg: Segment, time: Integer, status: Codes, finish: Ints, earliest: Ints, end: Ints) -> int:
+    """The critical-path part of :func:`remaining_bound`; fills ``earliest`` starts and ``end`` [O] with earliest ends.
+
+    A single core is free when one of its kind is, all cores are when everything that runs has finished.
+    """
     tensor, vector = np.int64(0), np.int64(1)
     free_0, free_1 = core_release(seg, tensor, time, status, finish), core_release(seg, vector, time, status, finish)
     path, idle = int(time), int(time)
     for i in range(len(status)):
-        if status[i] == STARTED and finish[i] > time:
-            path, idle = max(path, finish[i] + seg.tail[i]), max(idle, finish[i])
+        if status[i] == STARTED:
+            end[i] = finish[i]
+            if finish[i] > time:
+                path, idle = max(path, finish[i] + seg.tail[i]), max(idle, finish[i])
     for i in range(len(status)):
         if status[i] == STARTED:
             continue
-        start = int(time)
-        if seg.single[i] == NO_MODE:
-            start = idle
-        elif seg.all_cores[i] == NO_MODE or status[i] & SINGLE_ONLY:
-            if seg.uses[0, i]:
-                start = max(start, free_0)
-            if seg.uses[1, i]:
-                start = max(start, free_1)
+        ready = int(time)
         for e in range(seg.first[i], seg.first[i + 1]):
-            j = seg.before[e]
-            start = max(start, finish[j] if status[j] == STARTED else earliest[j] + shortest(seg, status, j))
-        earliest[i] = start
-        path = max(path, start + shortest(seg, status, i) + seg.tail[i])
+            ready = max(ready, end[seg.before[e]])
+        on_one, on_all = ready, max(ready, idle)
+        if seg.uses[0, i]:
+            on_one = max(on_one, free_0)
+        if seg.uses[1, i]:
+            on_one = max(on_one, free_1)
+        if seg.single[i] == NO_MODE:
+            on_one = NO_MODE
+        if seg.all_cores[i] == NO_MODE or status[i] & SINGLE_ONLY:
+            on_all = NO_MODE
+        earliest[i] = min(on_one, on_all)
+        end[i] = min(on_one + seg.single[i], on_all + seg.all_cores[i])
+        path = max(path, end[i] + seg.tail[i])
     return path
-
-
-@kernel
-def shortest(seg: Segment, status: Codes, i: int) -> int:
-    """The shortest latency that operator i may still take."""
-    return int(seg.single[i] if status[i] & SINGLE_ONLY else seg.quick[i])
 
 
 @kernel

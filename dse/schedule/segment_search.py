@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.schedule.core_assignment import assign_cores
 from dse.schedule.event_search import ON_ALL_CORES, SearchResult, search
-from dse.schedule.reduce import Bools, Floats, Ints, unit_latencies
+from dse.schedule.reduce import NO_MODE, Bools, Floats, Ints, unit_latencies
 from dse.schedule.segment import Codes, Segment, build_segment, fix_modes
 
 _FIXING_ROUNDS = 3
@@ -114,7 +114,30 @@ def _search_both_ways(
             reduced = segment if node_limit == limits.first_nodes else _reduced(segment, best.makespan, multipliers)
             found = search(reduced, best.makespan, best.bound, node_limit, limits.width)
             best = _improved(best, found, segment, bool(backwards))
+        if node_limit == limits.first_nodes and best.bound < best.makespan:
+            best = _without_all_cores(best, directions[0], multipliers, limits)
     return best
+
+
+def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats, limits: SearchLimits) -> SearchResult:
+    """Improves ``best`` by schedules that use all cores only for operators without another mode.
+
+    Where many cores make both modes useful the search goes back and forth between them; this finds what one alone
+    can do. Its bound holds for such schedules only and is not kept.
+    """
+    singles = np.where(segment.single < NO_MODE, NO_MODE, segment.all_cores)
+    restricted = build_segment(
+        segment.kind,
+        segment.single,
+        singles,
+        segment.covers,
+        segment.ancestor,
+        segment.capacity,
+        multipliers,
+        segment.paired,
+    )
+    found = search(restricted, best.makespan, best.bound, limits.nodes // 8, limits.width)
+    return _improved(best, found._replace(bound=0), segment, False)
 
 
 def _reduced(segment: Segment, limit: int, multipliers: Floats) -> Segment:
