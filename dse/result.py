@@ -48,7 +48,7 @@ class Objective(_Strict):
 class Result(_Strict):
     """One answer. ``bound`` and ``gap`` are None where no bound is known; ``infeasibility`` says why nothing fits."""
 
-    schema_: Literal["dse.result/1"] = Field("dse.result/1", alias="schema")
+    schema_: Literal["dse.result/1"] = Field(default="dse.result/1", alias="schema")
     command: str
     problem: ProblemReference
     status: Status
@@ -91,7 +91,7 @@ def proven_status(value: float | None, bound: float | None) -> Status:
     return "optimal" if gap is not None and gap <= PROOF_TOLERANCE else "feasible"
 
 
-class FailedCheck(RuntimeError):
+class FailedCheckError(RuntimeError):
     """An answer that the independent checker refuses: a fault of a solver. It is never recorded or printed."""
 
 

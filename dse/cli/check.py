@@ -11,8 +11,8 @@ from dse.checking import check_result
 @click.command("check")
 @click.argument("result", type=click.Path(path_type=Path))
 @click.argument("input", required=False)
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def command(result: Path, input: str | None, debug: bool) -> None:  # noqa: A002 (the contract's name)
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def command(result: Path, input: str | None) -> None:  # noqa: A002 (the contract's name)
     """Recompute RESULT (result.json) from INPUT and print `ok` or every violation.
 
     INPUT is the file or name that was solved; in a run directory it is known and need not be given.

@@ -31,8 +31,8 @@ def command(as_json: bool) -> None:
 
 
 def _accelerators() -> tuple[Row, list[Row]]:
-    headers = ("accelerator", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "what it is")
-    rows = []
+    headers: Row = ("accelerator", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "what it is")
+    rows: list[Row] = []
     for name in list_specs():
         spec = accelerator(name)
         rows.append(
@@ -56,8 +56,8 @@ def _networks() -> tuple[Row, list[Row]]:
 
 
 def _cost_models() -> tuple[Row, list[Row]]:
-    headers = ("cost model", "HBM GB/s", "weight gradients", "optimizer", "state factor", "default network")
-    rows = []
+    headers: Row = ("cost model", "HBM GB/s", "weight gradients", "optimizer", "state factor", "default network")
+    rows: list[Row] = []
     for name in spec_names("cost_models"):
         model = cost_model(name)
         training = model.training

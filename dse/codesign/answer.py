@@ -18,7 +18,16 @@ from dse.placement.check import stage_memory_bytes
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
 from dse.progress import ProgressCallback, silent
-from dse.result import FailedCheck, Objective, ProblemReference, Result, Status, digest, proven_status, relative_gap
+from dse.result import (
+    FailedCheckError,
+    Objective,
+    ProblemReference,
+    Result,
+    Status,
+    digest,
+    proven_status,
+    relative_gap,
+)
 from dse.schedule.solve import solve as schedule
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
@@ -39,7 +48,7 @@ def solve(
 
     Raises:
         InputError: options that break a rule, or an area budget below the smallest architecture.
-        FailedCheck: the checker refuses the answer (a fault of this program).
+        FailedCheckError: the checker refuses the answer (a fault of this program).
     """
     started = time.perf_counter()
     problem, machines = options.problem(), options.machines()
@@ -54,7 +63,7 @@ def solve(
         solution = {"settings": options.document(), **_solution(problem, machines, outcome.best, outcome.plan)}
         faults = violations(problem, solution)
         if faults:
-            raise FailedCheck("; ".join(faults))
+            raise FailedCheckError("; ".join(faults))
         metrics |= _answer_metrics(problem, machines, outcome.best, outcome.plan)
     elif outcome.stopped is None:
         infeasibility = shortfall_document(why_nothing_fits(problem, machines))

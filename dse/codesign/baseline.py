@@ -1,11 +1,11 @@
 """What the answer is compared with: TPUv4 with the expert placement, and TPUv4 with our own placement.
 
-Expert placements {p, d, t} are those of the paper's Table 4 (``expert_placement`` of a model's YAML file): equal runs of
-blocks in every stage, as practitioners split a model, with the embedding in the first stage and the head in the last.
+Expert placements {p, d, t} are those of the paper's Table 4 (``expert_placement`` of a model's YAML file): equal runs
+of blocks in every stage, as practitioners split a model, the embedding in the first stage and the head in the last.
 What the expert leaves open – microbatch, HBM size, recompute or stash – is chosen for the expert as well as for us.
 """
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from dse.codesign.evaluator import Evaluator
@@ -77,7 +77,7 @@ def _even_split(problem: PlacementProblem, expert: ExpertPlacement) -> Placement
     if expert.pipeline > blocks:
         return None
     stages = []
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in pairwise(cuts):
         members = tuple(range(begin, end))
         stages.append(Stage(members, expert.tensor if any(layers[member].sliced for member in members) else 1))
     data = min(expert.data, problem.microbatches)

@@ -21,6 +21,7 @@ from dse.models.transformer import build
 from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
+from dse.schedule.layer import DEFAULT_LIMITS
 from dse.schedule.segment_search import SearchLimits
 from hardware.machines import Machines
 
@@ -30,8 +31,7 @@ GraphKey = tuple[int, int]
 """(microbatch, tensor-parallel width): what the shape of a graph depends on."""
 
 REFINE_LIMITS = SearchLimits(nodes=20_000)
-EVALUATE_LIMITS = SearchLimits(nodes=1_000_000)
-"""How far the schedules of levels 2 and 3 are searched before a bound has to do."""
+"""How far the schedules of level 2 are searched before a bound has to do."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Choice:
 class _Evaluation:
     """What is known of one architecture: bounds by graph, float64[H], and the layers that have been scheduled."""
 
+    limits: SearchLimits
     bounds: dict[GraphKey, Bounds]
     makespans: dict[GraphKey, LayerLatencies] = field(default_factory=dict)
     proven: set[GraphKey] = field(default_factory=set)
@@ -78,9 +79,10 @@ class Refine:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Ask for :meth:`Evaluator.evaluate` of ``index``."""
+    """Ask for :meth:`Evaluator.evaluate` of ``index``, with its schedules searched as far as ``nodes`` states."""
 
     index: int
+    nodes: int
 
 
 class Evaluator:
@@ -96,8 +98,8 @@ class Evaluator:
                 return self.bound(indices)
             case Refine(indices):
                 return self.refine(indices)
-            case Evaluate(index):
-                return self.evaluate(index)
+            case Evaluate(index, nodes):
+                return self.evaluate(index, nodes)
 
     def __init__(self, problem: CodesignProblem, machines: Machines) -> None:
         self.problem = problem
@@ -139,13 +141,15 @@ class Evaluator:
         ]
         return np.stack(columns, axis=1)
 
-    def evaluate(self, index: int) -> Evaluation:
-        """The exact optimum on one architecture, for each HBM size.
+    def evaluate(self, index: int, nodes: int = DEFAULT_LIMITS.nodes) -> Evaluation:
+        """The optimum on one architecture, for each HBM size: exact where the schedules that matter are proven.
 
+        ``nodes`` limits, in states, how far a schedule is searched before its bound has to do.
         Graphs are scheduled in the order of their bounds, and only while a bound is below the best plan found.
         """
         machine = self.machines.one(index)
-        state = _Evaluation({key: bound[:, 0] for key, bound in self._optimistic(machine).items()})
+        rough = {key: bound[:, 0] for key, bound in self._optimistic(machine).items()}
+        state = _Evaluation(SearchLimits(nodes=nodes), rough)
         plans: list[TrainingPlan | None] = []
         limits: list[float] = []
         for row, hbm_bytes in enumerate(self.problem.hbm_bytes):
@@ -184,7 +188,7 @@ class Evaluator:
 
     def _schedule(self, machine: Machines, state: "_Evaluation", key: GraphKey) -> None:
         """Schedule the layers of one graph and tighten its bounds."""
-        makespan, bound = scheduled_latencies(self.graphs[key], machine, self.problem.network, EVALUATE_LIMITS)
+        makespan, bound = scheduled_latencies(self.graphs[key], machine, self.problem.network, state.limits)
         state.makespans[key] = makespan
         if _equal(makespan, bound):
             state.proven.add(key)

@@ -3,7 +3,8 @@
 Every architecture gets an upper bound on its throughput (level 1 of :mod:`dse.codesign.evaluator`). The most promising
 ones are bounded again from exact schedules (level 2) and, if still promising, evaluated exactly (level 3), until no
 bound exceeds the best throughput found: then no architecture of the space does better. In the main job level 1 covers
-29,360 architectures in seconds and a few dozen reach level 3.
+29,360 architectures in seconds and a few dozen reach level 3. An evaluation whose schedules are not proven keeps an
+optimistic bound; where the proof hangs on it, its schedules are searched further.
 
 Rounds have a fixed size and are committed in order, so the candidates and the answer do not depend on the number of
 workers.
@@ -26,12 +27,20 @@ _BOUND_SLICE = 4096
 _REFINE_ROUND = 64
 _REFINE_SLICE = 16
 _EVALUATE_ROUND = 8
+_PROVE_ROUND = 2
+
+_ROUGH, _REFINED, _EVALUATED, _PROVED = range(4)
+"""What has been done to an architecture: see the levels above; the last is level 3 with its deepest schedules."""
+
+_EVALUATE_NODES = 200_000
+_PROVE_NODES = 10_000_000
+"""States to which the schedules of an evaluation are searched, at first and when the proof hangs on them."""
 
 _TIE = 1e-12
 """Throughputs closer than this (relative) are ties: the rounding of sums of doubles."""
 
-EvaluationStore = MutableMapping[int, Evaluation]
-"""Finished evaluations by architecture: a dict, or one backed by the journal."""
+EvaluationStore = MutableMapping[Evaluate, Evaluation]
+"""Finished evaluations by what was asked: a dict, or one backed by the journal."""
 
 
 @dataclass
@@ -39,8 +48,7 @@ class _State:
     """Throughput bounds by HBM size and architecture, and what has been evaluated."""
 
     upper_per_s: npt.NDArray[np.float64]
-    refined: npt.NDArray[np.bool_]
-    evaluated: npt.NDArray[np.bool_]
+    level: npt.NDArray[np.int8]
     value_per_s: npt.NDArray[np.float64]
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
 
@@ -73,12 +81,12 @@ def search(
             run.close(row)
     except KeyboardInterrupt:
         stopped = "interrupted"
-    except _DeadlineReached:
+    except _DeadlineReachedError:
         stopped = "time limit"
     return run.outcome(stopped)
 
 
-class _DeadlineReached(Exception):
+class _DeadlineReachedError(Exception):
     """The time limit was reached between two rounds."""
 
 
@@ -102,8 +110,7 @@ class _Search:
         shape = (len(problem.hbm_bytes), len(machines))
         self._state = _State(
             upper_per_s=np.full(shape, np.inf),
-            refined=np.zeros(len(machines), dtype=np.bool_),
-            evaluated=np.zeros(len(machines), dtype=np.bool_),
+            level=np.full(len(machines), _ROUGH, dtype=np.int8),
             value_per_s=np.zeros(shape),
         )
 
@@ -125,28 +132,31 @@ class _Search:
         state = self._state
         while True:
             open_ = self._promising(row)
-            total = int(state.evaluated.sum()) + len(open_)
+            total = len(state.evaluations) + len(open_)
             self._progress(f"proving the optimum at {self._problem.hbm_bytes[row] >> 30} GB", total - len(open_), total)
             if len(open_) == 0:
                 return
-            head = open_[:_REFINE_ROUND]
-            rough = head[~state.refined[head]]
+            # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
+            new = open_[state.level[open_] < _EVALUATED]
+            rough = new[:_REFINE_ROUND][state.level[new[:_REFINE_ROUND]] == _ROUGH]
             if len(rough):
                 self._refine_round(rough)
+            elif len(new):
+                self._evaluate_round(new[:_EVALUATE_ROUND], _EVALUATED)
             else:
-                self._evaluate_round(open_[:_EVALUATE_ROUND])
+                self._evaluate_round(open_[:_PROVE_ROUND], _PROVED)
             self._check_deadline()
 
     def _promising(self, row: int) -> npt.NDArray[np.int64]:
         """Architectures that may beat the best at this HBM size, most promising first (ties: smaller area first)."""
         state = self._state
-        upper = np.where(state.evaluated, 0.0, state.upper_per_s[row])
+        upper = np.where(state.level == _PROVED, 0.0, state.upper_per_s[row])
         best, best_per_s = self._best(row)
         area = self._machines.area_mm2
         candidates = upper > best_per_s * (1 + _TIE)
         if best is not None:
             ties = (upper >= best_per_s * (1 - _TIE)) & (area < area[best])
-            candidates |= ties
+            candidates |= ties & (state.value_per_s[row] < upper * (1 - _TIE))
         candidates &= upper > 0
         found = np.flatnonzero(candidates)
         return found[np.lexsort((found, area[found], -upper[found]))]
@@ -166,27 +176,30 @@ class _Search:
         for part, batch_s in zip(parts, self._executor.map(self._evaluator, map(Refine, parts)), strict=True):
             refined = self._problem.global_batch / batch_s
             self._state.upper_per_s[:, part] = np.minimum(self._state.upper_per_s[:, part], refined)
-            self._state.refined[part] = True
+            self._state.level[part] = _REFINED
 
-    def _evaluate_round(self, indices: npt.NDArray[np.int64]) -> None:
-        wanted = [int(index) for index in indices]
-        missing = [index for index in wanted if index not in self._store]
-        for index, evaluation in zip(missing, self._executor.map(self._evaluator, map(Evaluate, missing)), strict=True):
-            self._store[index] = evaluation
-        for index in wanted:
-            self._commit(self._store[index])
+    def _evaluate_round(self, indices: npt.NDArray[np.int64], level: int) -> None:
+        nodes = _EVALUATE_NODES if level == _EVALUATED else _PROVE_NODES
+        wanted = [Evaluate(int(index), nodes) for index in indices]
+        missing = [task for task in wanted if task not in self._store]
+        for task, evaluation in zip(missing, self._executor.map(self._evaluator, missing), strict=True):
+            self._store[task] = evaluation
+        for task in wanted:
+            self._commit(self._store[task], level)
 
-    def _commit(self, evaluation: Evaluation) -> None:
+    def _commit(self, evaluation: Evaluation, level: int) -> None:
         state, index, batch = self._state, evaluation.architecture, self._problem.global_batch
         state.evaluations[index] = evaluation
-        state.evaluated[index] = True
+        state.level[index] = level
         for row, (plan, bound_s) in enumerate(zip(evaluation.plans, evaluation.bound_s, strict=True)):
             state.value_per_s[row, index] = plan.throughput_per_s(batch) if plan else 0.0
             state.upper_per_s[row, index] = batch / bound_s
+        if evaluation.proven:
+            state.level[index] = _PROVED
 
     def _check_deadline(self) -> None:
         if self._deadline_s is not None and time.monotonic() > self._deadline_s:
-            raise _DeadlineReached
+            raise _DeadlineReachedError
 
     def outcome(self, stopped: str | None) -> SearchOutcome:
         """The answer at the smallest HBM size within one per cent of the best, and the bound there."""

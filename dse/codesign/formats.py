@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from dse.codesign.evaluator import Evaluate
 from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingPlan
 from dse.journal import Journal
 from dse.placement.problem import Placement, Stage
@@ -79,31 +80,31 @@ def layer_solution(schedules: LayerSchedules, names: Mapping[str, Sequence[str]]
     }
 
 
-class JournalledEvaluations(MutableMapping[int, Evaluation]):
-    """Finished evaluations of one problem, kept in a journal under the hash of problem and architecture."""
+class JournalledEvaluations(MutableMapping[Evaluate, Evaluation]):
+    """Finished evaluations of one problem, kept in a journal under the hash of problem, architecture and effort."""
 
     def __init__(self, journal: Journal, problem: CodesignProblem, machines: Machines) -> None:
         self._journal = journal
         self._problem = digest(problem_document(problem))
         self._machines = machines
 
-    def _key(self, architecture: int) -> str:
-        return digest([self._problem, architecture_solution(self._machines, architecture)])
+    def _key(self, task: Evaluate) -> str:
+        return digest([self._problem, architecture_solution(self._machines, task.index), task.nodes])
 
-    def __getitem__(self, architecture: int) -> Evaluation:
-        return evaluation_from_document(self._journal[self._key(architecture)])
+    def __getitem__(self, task: Evaluate) -> Evaluation:
+        return evaluation_from_document(self._journal[self._key(task)])
 
-    def __contains__(self, architecture: object) -> bool:
-        return isinstance(architecture, int) and self._key(architecture) in self._journal
+    def __contains__(self, task: object) -> bool:
+        return isinstance(task, Evaluate) and self._key(task) in self._journal
 
-    def __setitem__(self, architecture: int, evaluation: Evaluation) -> None:
-        self._journal.append(self._key(architecture), evaluation_document(evaluation))
+    def __setitem__(self, task: Evaluate, evaluation: Evaluation) -> None:
+        self._journal.append(self._key(task), {"nodes": task.nodes, **evaluation_document(evaluation)})
 
-    def __delitem__(self, architecture: int) -> None:
+    def __delitem__(self, task: Evaluate) -> None:
         raise TypeError("a journal only grows")
 
-    def __iter__(self) -> Iterator[int]:
-        return (int(value["architecture"]) for value in self._journal.values())
+    def __iter__(self) -> Iterator[Evaluate]:
+        return (Evaluate(int(value["architecture"]), int(value["nodes"])) for value in self._journal.values())
 
     def __len__(self) -> int:
         return len(self._journal)

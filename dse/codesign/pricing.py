@@ -18,7 +18,7 @@ from dse.schedule.segment_search import SearchLimits
 from hardware.estimator import OperatorLatency, estimate
 from hardware.machines import Machines
 from hardware.network import Network
-from hardware.operations import core_kind
+from hardware.operations import CoreKind, core_kind
 
 Latencies = npt.NDArray[np.float64]
 
@@ -81,13 +81,15 @@ def schedule_problem(
     )
 
 
-def _kinds(operators: OperatorGraph) -> list[str]:
+def _kinds(operators: OperatorGraph) -> list[CoreKind]:
     return [core_kind(operator.operation) for operator in operators]
 
 
 def _arrays(
     operators: OperatorGraph, latency: OperatorLatency, machines: Machines
-) -> tuple[list[str], tuple[tuple[int, int], ...], Latencies, Latencies, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[
+    list[CoreKind], tuple[tuple[int, int], ...], Latencies, Latencies, npt.NDArray[np.int64], npt.NDArray[np.int64]
+]:
     """The arguments that the array-level scheduling functions share."""
     return (
         _kinds(operators),

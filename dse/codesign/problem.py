@@ -11,6 +11,7 @@ the smallest h with T(h) ≥ 0.99 · max T: memory that buys less than one per c
 Ties are broken by smaller area, then by position in the space.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from dse.models.hyperparameters import Hyperparameters
@@ -91,6 +92,14 @@ class Evaluation:
     architecture: int
     plans: tuple[TrainingPlan | None, ...]
     bound_s: tuple[float, ...]
+
+    @property
+    def proven(self) -> bool:
+        """Whether the plans are optimal: every bound is reached."""
+        return all(
+            bound_s == (math.inf if plan is None else plan.placement.batch_s)
+            for plan, bound_s in zip(self.plans, self.bound_s, strict=True)
+        )
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def report(result: Result, directory: Path) -> str:
 
 def layer_rows(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headers and rows: makespan of each distinct layer, forward, backward and update, and whether it is proven."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for kind, layer in result.solution["models"][result.problem.name]["layers"].items():
         for part, schedule in layer.items():
             makespan_s, bound_s = schedule["makespan_s"], schedule["bound_s"]

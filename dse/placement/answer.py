@@ -7,7 +7,7 @@ from dse.placement.formats import placement_document
 from dse.placement.problem import MemoryShortfall, PlacementProblem
 from dse.placement.solve import solve
 from dse.result import (
-    FailedCheck,
+    FailedCheckError,
     Objective,
     ProblemReference,
     Result,
@@ -23,7 +23,7 @@ def answer(problem: PlacementProblem, seed: int = 0) -> Result:
     """The optimal placement of ``problem``, or why there is none.
 
     Raises:
-        FailedCheck: the checker refuses the answer.
+        FailedCheckError: the checker refuses the answer.
     """
     started = time.perf_counter()
     found = solve(problem)
@@ -31,7 +31,7 @@ def answer(problem: PlacementProblem, seed: int = 0) -> Result:
     if found.placement is not None:
         faults = violations(problem, found.placement)
         if faults:
-            raise FailedCheck("; ".join(faults))
+            raise FailedCheckError("; ".join(faults))
     value = found.placement.batch_s if found.placement else None
     bound = value if found.bound_s is None else found.bound_s
     return Result(

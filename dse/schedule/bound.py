@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule.dual_bound import MULTIPLIER_GRID, core_users, cover_by_chains, dual_value, lines_beside
+from dse.schedule.dual_bound import MULTIPLIER_GRID, core_shares, core_users, cover_by_chains, dual_value, lines_beside
 from dse.schedule.precedence import Edges, precedence
 from dse.schedule.problem import ScheduleProblem
 from dse.schedule.reduce import Bools, Floats, Ints
@@ -100,7 +100,7 @@ def _bound_columns(
     """Columns of :func:`makespan_lower_bound`; the latencies come as [A, O], operators in topological order."""
     columns, count = single_s.shape
     result = np.zeros(columns)
-    single, share, longest = np.empty(count), np.empty(count), np.empty(count)
+    single, share, longest = np.empty(count), np.empty((4, count)), np.empty(count)
     width = np.empty(2)
     for column in range(columns):
         pairs = min(cores[column, 0], cores[column, 1])
@@ -114,12 +114,12 @@ def _bound_columns(
             else:
                 for k in range(2):
                     width[k] = max(1.0, min(cores[column, k], _distinct(line[k, begin:end])))
+                core_shares(uses[:, begin:end], beside[:, begin:end], width, share[:, begin:end])
                 best = 0.0
                 for m in range(len(multipliers)):
                     value = dual_value(
-                        begin, end, first, before, single, all_cores_s[column], uses, beside, width, multipliers[m],
-                        share, longest,
-                    )  # fmt: skip
+                        begin, end, first, before, single, all_cores_s[column], share, multipliers[m], longest
+                    )
                     best = max(best, value)
                 result[column] += best
             begin = end

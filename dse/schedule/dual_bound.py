@@ -72,6 +72,20 @@ def lines_beside(ancestor: Bools, line: Ints, uses: Bools) -> Ints:
 
 
 @njit(cache=True)
+def core_shares(uses: Bools, beside: Ints, cores: Floats, share: Floats) -> None:
+    """Fills ``share`` [4, O]: what a unit of operator i costs of M by tensor work, by vector work, and by the tensor
+    and vector cores left idle if it is on the chain.
+
+    ``cores`` [2] is how many cores of each kind can be in use at once, ``uses`` and ``beside`` are [2, O].
+    """
+    for k in range(2):
+        each = 1.0 / cores[k]
+        for i in range(share.shape[1]):
+            share[k, i] = each if uses[k, i] else 0.0
+            share[2 + k, i] = max(0.0, 1.0 - beside[k, i] * each)
+
+
+@njit(cache=True)
 def dual_value(
     begin: int,
     end: int,
@@ -79,32 +93,26 @@ def dual_value(
     before: Ints,
     single: Floats,
     all_cores: Floats,
-    uses: Bools,
-    beside: Ints,
-    cores: Floats,
-    multipliers: Floats,
     share: Floats,
+    multipliers: Floats,
     longest: Floats,
 ) -> float:
     """The dual bound of operators ``begin`` to ``end`` (topological order) with the best chain.
 
-    ``cores`` [2] is how many cores of each kind can be in use at once, ``uses`` and ``beside`` are [2, O], a missing
-    mode takes infinite time. ``share`` is overwritten with the shares outside the chain and ``longest`` with the
+    ``share`` comes from :func:`core_shares`; a missing mode takes infinite time. ``longest`` is overwritten with the
     lengths of the longest paths, by what an operator gains on the chain.
     """
+    tensor, vector, path = multipliers[0], multipliers[1], multipliers[2]
     total, chain = 0.0, 0.0
     for i in range(begin, end):
-        outside, inside = 0.0, multipliers[2]
-        for k in range(2):
-            outside += multipliers[k] / cores[k] if uses[k, i] else 0.0
-            inside += multipliers[k] * max(0.0, 1.0 - beside[k, i] / cores[k])
-        share[i] = outside
         if single[i] == np.inf:
             total += all_cores[i]
             gain = 0.0
         else:
+            outside = tensor * share[0, i] + vector * share[1, i]
+            inside = outside + path + tensor * share[2, i] + vector * share[3, i]
             base = min(all_cores[i], outside * single[i])
-            gain = min(all_cores[i], (outside + inside) * single[i]) - base
+            gain = min(all_cores[i], inside * single[i]) - base
             total += base
         reach = 0.0
         for e in range(first[i], first[i + 1]):
@@ -116,17 +124,16 @@ def dual_value(
 
 
 @njit(cache=True)
-def add_chain(
-    first: Ints, before: Ints, beside: Ints, cores: Floats, multipliers: Floats, share: Floats, longest: Floats
+def chain_shares(
+    first: Ints, before: Ints, share: Floats, multipliers: Floats, longest: Floats, result: Floats
 ) -> None:
-    """Adds what being on the chain costs to the ``share`` of the operators on the longest path."""
-    if len(longest) == 0:
-        return
-    i = int(np.argmax(longest))
+    """Fills ``result`` [O] with the share of each operator in the combination, that of the chain included."""
+    tensor, vector, path = multipliers[0], multipliers[1], multipliers[2]
+    for i in range(len(result)):
+        result[i] = tensor * share[0, i] + vector * share[1, i]
+    i = int(np.argmax(longest)) if len(longest) else -1
     while i >= 0:
-        share[i] += multipliers[2]
-        for k in range(2):
-            share[i] += multipliers[k] * max(0.0, 1.0 - beside[k, i] / cores[k])
+        result[i] += path + tensor * share[2, i] + vector * share[3, i]
         nearest, reach = -1, -1.0
         for e in range(first[i], first[i + 1]):
             if longest[before[e]] > reach:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule.dual_bound import add_chain, core_users, cover_by_chains, dual_value, lines_beside
+from dse.schedule.dual_bound import chain_shares, core_shares, core_users, cover_by_chains, dual_value, lines_beside
 from dse.schedule.kernel import kernel
 from dse.schedule.reduce import NO_MODE, Bools, Floats, Integer, Ints, interchangeable_chains
 
@@ -123,16 +123,18 @@ def best_potentials(
     on_one = np.where(single == NO_MODE, np.inf, single.astype(np.float64))
     on_all = np.where(all_cores == NO_MODE, np.inf, all_cores.astype(np.float64))
     potential, rate = np.zeros((POTENTIALS, count)), np.zeros((POTENTIALS, count))
-    values, share, longest = np.zeros(POTENTIALS), np.zeros(count), np.zeros(count)
+    values, longest, shares = np.zeros(POTENTIALS), np.zeros(count), np.zeros(count)
+    share = np.empty((4, count))
+    core_shares(uses, beside, cores, share)
     for m in range(len(multipliers)):
-        value = dual_value(0, count, first, before, on_one, on_all, uses, beside, cores, multipliers[m], share, longest)
+        value = dual_value(0, count, first, before, on_one, on_all, share, multipliers[m], longest)
         worst = np.argmin(values)
         if value > values[worst]:
             values[worst] = value
-            add_chain(first, before, beside, cores, multipliers[m], share, longest)
+            chain_shares(first, before, share, multipliers[m], longest, shares)
             for i in range(count):
-                rate[worst, i] = share[i]
-                potential[worst, i] = on_all[i] if on_one[i] == np.inf else min(on_all[i], share[i] * on_one[i])
+                rate[worst, i] = shares[i]
+                potential[worst, i] = on_all[i] if on_one[i] == np.inf else min(on_all[i], shares[i] * on_one[i])
     return potential, rate
 
 

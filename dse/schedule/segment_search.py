@@ -21,7 +21,7 @@ class SearchLimits(NamedTuple):
     """
 
     first_nodes: int = 1_000
-    nodes: int = 200_000
+    nodes: int = 100_000
     width: int = 8
     assignment_steps: int = 20_000
 

@@ -5,14 +5,18 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dse.result import FailedCheck
+from dse.result import FailedCheckError
 from dse.schedule.bound import lower_bound
 from dse.schedule.check import violations
 from dse.schedule.layer import Layer, schedule_column, solve_many
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
+from dse.schedule.segment_search import SearchLimits
 from hardware.inputs import choose
 
 __all__ = ["METHODS", "Method", "schedule_column", "solve", "solve_many", "solve_search"]
+
+THOROUGH = SearchLimits(nodes=400_000)
+"""The limits of :func:`solve`: a few seconds for a segment that stays open."""
 
 Method = Callable[[ScheduleProblem], ScheduleSolution]
 
@@ -23,12 +27,12 @@ def solve(problem: ScheduleProblem, method: str = "auto") -> ScheduleSolution:
     Raises:
         InputError: an unknown method, or a problem too large for the method.
         ValueError: the edges close a cycle.
-        FailedCheck: the method returned a schedule that breaks a rule (a fault of this program).
+        FailedCheckError: the method returned a schedule that breaks a rule (a fault of this program).
     """
     solution = METHODS[choose("", "method", method, METHODS, "scheduling method")](problem)
     faults = violations(problem, solution.schedule)
     if faults:
-        raise FailedCheck(f"{method} returned a schedule that is not feasible: {'; '.join(faults)}")
+        raise FailedCheckError(f"{method} returned a schedule that is not feasible: {'; '.join(faults)}")
     return solution
 
 
@@ -37,7 +41,7 @@ def solve_search(problem: ScheduleProblem) -> ScheduleSolution:
     single_s = np.array([operator.single_s for operator in problem.operators], dtype=np.float64)
     all_cores_s = np.array([operator.all_cores_s for operator in problem.operators], dtype=np.float64)
     layer = Layer([operator.kind for operator in problem.operators], problem.edges)
-    found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores)
+    found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, THOROUGH)
     makespan_s = found.schedule.makespan_s
     bound_s = min(makespan_s, max(found.bound_s, lower_bound(problem) if problem.operators else 0.0))
     return ScheduleSolution(found.schedule, bound_s, "auto")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.result import FailedCheck
+from dse.result import FailedCheckError
 from dse.schedule import solve as solve_module
 from dse.schedule.check import violations
 from dse.schedule.cp_sat import solve_cp_sat
@@ -109,7 +109,7 @@ def test_no_schedule_passes_unchecked(monkeypatch):
         return ScheduleSolution(Schedule((0.0,), (1.0,), ((0,),)), 1.0, "wrong")
 
     monkeypatch.setattr(solve_module, "METHODS", {**METHODS, "wrong": wrong})
-    with pytest.raises(FailedCheck, match="must hold every operator once"):
+    with pytest.raises(FailedCheckError, match="must hold every operator once"):
         solve(random_problem(0, 3), "wrong")
 
 
