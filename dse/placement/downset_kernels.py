@@ -8,13 +8,15 @@ A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of
 import numpy as np
 from numba import njit
 
+from dse.placement import stage_groups
 from dse.placement.stage_groups import layer_needs, least_load, load_bounds
+from hardware.compiled import compiled
 
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@njit(cache=True)
+@njit
 def _stage_of(member, small, large, local):
     """The layers of ``large`` that are not in ``small``; fills ``local``. Empty where ``small`` is no subset."""
     count = 0
@@ -33,7 +35,7 @@ def _stage_of(member, small, large, local):
     return stage
 
 
-@njit(cache=True)
+@compiled(stage_groups)
 def stage_pairs(member, graph, rules, width, limit_s):
     """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
     downsets = len(member)
@@ -61,7 +63,7 @@ def stage_pairs(member, graph, rules, width, limit_s):
     return offset, target[:found], least[:found]
 
 
-@njit(cache=True)
+@njit
 def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     """A number of stages from the end up to which this assignment fits memory."""
     recompute, state_factor, hbm_bytes = rules
@@ -80,7 +82,7 @@ def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     return depth
 
 
-@njit(cache=True)
+@compiled(stage_groups)
 def solve_downsets(
     member, graph, rules, width, slots, pairs, first_costs, choices, passes, incumbent_s, slack, steps, optimistic,
     value, cut,
@@ -138,7 +140,7 @@ def solve_downsets(
     return best, complete
 
 
-@njit(cache=True)
+@njit
 def _relax(load, rest, used, limit_s, place, value, cut):
     """Improves the values of one downset by a stage in front of ``rest``."""
     for accelerators in range(used, len(rest)):
@@ -148,7 +150,7 @@ def _relax(load, rest, used, limit_s, place, value, cut):
             cut[accelerators, 0], cut[accelerators, 1] = place
 
 
-@njit(cache=True)
+@njit
 def _first(best, load, rest, used, place, first_costs, choices):
     """The better of ``best`` and the placements that begin with this stage."""
     stages, pair, groups, end = place

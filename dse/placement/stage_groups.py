@@ -43,7 +43,7 @@ def graph_arrays(graph: LayerGraph, network_bytes_per_s: float) -> GraphArrays:
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@njit(cache=True)
+@njit
 def _pass_s(stage, local, group_of, latency_s, edges, begin_s, transfers, reverse):
     """Finish of every layer in one pass; ``edges`` is (offset, end, amount) of what a layer waits for."""
     offset, ends, amounts = edges
@@ -63,7 +63,7 @@ def _pass_s(stage, local, group_of, latency_s, edges, begin_s, transfers, revers
     return finish
 
 
-@njit(cache=True)
+@njit
 def assigned_load(stage, local, group_of, graph, repeats):
     """Load of the stage with its layers on the groups ``group_of``."""
     layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount = graph
@@ -76,7 +76,7 @@ def assigned_load(stage, local, group_of, graph, repeats):
     return load + _pass_s(stage, local, group_of, backward_s, outward, begin, True, True).max()
 
 
-@njit(cache=True)
+@njit
 def load_bounds(stage, local, graph, groups, repeats):
     """Lower bounds of (forward part, backward part with its repetition) on ``groups`` groups."""
     layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount = graph
@@ -93,7 +93,7 @@ def load_bounds(stage, local, graph, groups, repeats):
     return forward, max(path, begin + backward_share)
 
 
-@njit(cache=True)
+@njit
 def layer_needs(stage, local, graph, rules):
     """Bytes that each layer of the stage adds to the memory of its group (the rule is a sum over layers)."""
     layers, in_offset, in_end, in_amount = graph[0], graph[1], graph[2], graph[3]
@@ -111,7 +111,7 @@ def layer_needs(stage, local, graph, rules):
     return needs
 
 
-@njit(cache=True)
+@njit
 def _may_fit(needs, groups, hbm_bytes):
     """Whether the layers may fit the groups: by their sum, each alone, and by how many of the smallest one would."""
     if needs.sum() > groups * hbm_bytes or needs.max() > hbm_bytes:
@@ -166,7 +166,7 @@ def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
     return best, (lower if lower < limit_s else np.inf), best_of, used
 
 
-@njit(cache=True)
+@njit
 def _ready_s(layer, local, finish, graph):
     """When the inputs of a layer are there, in the forward pass."""
     in_offset, in_end, in_amount = graph[1], graph[2], graph[3]
@@ -177,7 +177,7 @@ def _ready_s(layer, local, finish, graph):
     return ready
 
 
-@njit(cache=True)
+@njit
 def _list_schedule(stage, local, graph, groups, needs, hbm_bytes):
     """Each layer on the group where it starts first (of equal ones, where the wait was shortest); whether it fits."""
     layers = graph[0]
@@ -202,7 +202,7 @@ def _list_schedule(stage, local, graph, groups, needs, hbm_bytes):
     return group_of, True
 
 
-@njit(cache=True)
+@njit
 def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, steps):
     """Depth-first search over assignments for a load below ``least``; writes ``best_of``.
 

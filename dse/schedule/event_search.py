@@ -13,18 +13,20 @@ Cut away, without losing every optimal schedule:
 * *Gaps.* Nothing starts so late that another operator could be run to its end before.
 * *Alone.* An operator with a shorter all-core mode does not run on one core with nothing beside it; nor do several
   between two uses of all cores where all of them one after the other would take less.
-* *All cores early.* An operator that runs on all cores does so when its predecessors have first finished and all cores
-  are in use or free anyway: moved there, it delays the rest by no more than it frees later. Whoever could and did not
-  runs on a single core.
+* *All cores early.* The times between two uses of all cores are blocks. An operator that runs on all cores does so
+  before the first block that begins after its predecessors have finished: moved there from after a later block it
+  shifts what lies between by as much as it vacates. Whoever could and did not runs on a single core.
 * *Twins.* Equal chains take their steps in a fixed order (:func:`dse.schedule.reduce.interchangeable_chains`).
 * *Dominance.* Of two states that started the same operators the one whose cores are free no later remains.
 * *Bounds.* :func:`dse.schedule.segment.remaining_bound` against the best schedule found.
 
 The search pops the best states of each level (number of started operators) in turn, ``width`` at a time: its first
 cycle is a beam search. Between the cycles it pops as many states of the least bound, as A* does, which lifts the proven
-bound. When all levels have run dry the incumbent is proven. A level's cores are counted here, not
-assigned: with fused operators that is a relaxation, since a fused one needs both halves of one pair. A schedule whose
-cores cannot be assigned is searched again with ``segment.paired``, where a state knows which core runs what.
+bound. When all levels have run dry the incumbent is proven.
+
+Cores are counted here, not assigned: with fused operators that is a relaxation, since a fused one needs both halves of
+one pair. A schedule whose cores cannot be assigned is searched again with ``segment.paired``, where a state knows which
+core runs what and no operator counts as delayed.
 """
 
 from typing import NamedTuple
@@ -35,7 +37,8 @@ from numba import njit
 from dse.schedule.kernel import kernel
 from dse.schedule.reduce import NO_MODE, Integer, Ints
 from dse.schedule.search_pool import Pool, enter, new_pool, pop
-from dse.schedule.segment import DELAYED, SINGLE_ONLY, STARTED, UNSTARTED, Codes, Segment, remaining_bound
+from dse.schedule.search_state import Work, can_fill, candidates, core_free_time, new_work, running_at, twin_started
+from dse.schedule.segment import DELAYED, SINGLE_ONLY, STARTED, UNSTARTED, Segment, remaining_bound
 
 ON_ALL_CORES = -2
 COUNTED_CORE = -1
@@ -54,22 +57,6 @@ class SearchResult(NamedTuple):
     start: Ints
     core: Ints
     nodes: int
-
-
-class Work(NamedTuple):
-    """Scratch arrays of one expansion: the parent's state, the child's, and when each operator could start."""
-
-    status: Codes
-    finish: Ints
-    core: Ints
-    child_status: Codes
-    child_finish: Ints
-    child_core: Ints
-    ready: Ints
-    single_start: Ints
-    earliest: Ints
-    end: Ints
-    progress: Ints
 
 
 @njit(cache=True)
@@ -114,24 +101,6 @@ def lowest_level(pool: Pool) -> int:
         if root >= 0 and pool.bound[root] < least:
             best, least = level, pool.bound[root]
     return best
-
-
-@njit(cache=True)
-def new_work(count: int, limit: int) -> Work:
-    """Scratch arrays for ``count`` operators; ``progress`` holds the nodes used, the best makespan and its node."""
-    return Work(
-        np.zeros(count, np.int8),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int8),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-        np.array([0, limit, -1]),
-    )
 
 
 @kernel
@@ -196,12 +165,6 @@ def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
 
 
 @kernel
-def twin_started(seg: Segment, work: Work, op: int) -> bool:
-    """Whether ``op`` may start as far as the order of equal chains says."""
-    return bool(seg.twin_before[op] < 0 or work.status[seg.twin_before[op]] == STARTED)
-
-
-@kernel
 def block_helps(seg: Segment, pool: Pool, node: int, end: int) -> bool:
     """Whether the operators on single cores since all cores were last in use gain from that, if they end at ``end``."""
     serial = 0
@@ -211,63 +174,6 @@ def block_helps(seg: Segment, pool: Pool, node: int, end: int) -> bool:
         serial += seg.all_cores[pool.op[node]]
         node = pool.parent[node]
     return bool(end - pool.time[node] <= serial)
-
-
-@kernel
-def candidates(seg: Segment, work: Work, time: int) -> None:
-    """Fills ``ready`` (-1 until all predecessors started) and ``single_start`` (-1: one core is no option)."""
-    tensor, vector = np.int64(0), np.int64(1)
-    free_0, free_1 = free_time(seg, work, tensor, time), free_time(seg, work, vector, time)
-    free_pair = free_pair_time(seg, work, time) if seg.paired else time
-    for i in range(len(seg.kind)):
-        work.ready[i], work.single_start[i] = -1, -1
-        if work.status[i] == STARTED:
-            continue
-        ready, possible = time, True
-        for e in range(seg.first[i], seg.first[i + 1]):
-            possible &= work.status[seg.before[e]] == STARTED
-            ready = max(ready, work.finish[seg.before[e]])
-        if not possible:
-            continue
-        work.ready[i] = ready
-        if seg.single[i] < NO_MODE and twin_started(seg, work, i):
-            if seg.uses[0, i]:
-                ready = max(ready, free_0)
-            if seg.uses[1, i]:
-                ready = max(ready, free_1)
-            if seg.kind[i] == 2:
-                ready = max(ready, free_pair)
-            work.single_start[i] = ready
-
-
-@kernel
-def free_time(seg: Segment, work: Work, k: Integer, time: int) -> int:
-    """When a core of kind k is free, at ``time`` or later."""
-    busy, soonest = 0, NO_MODE
-    for i in range(len(seg.kind)):
-        if work.finish[i] > time and seg.uses[k, i]:
-            busy += 1
-            soonest = min(soonest, work.finish[i])
-    return time if busy < seg.capacity[k] else soonest
-
-
-@kernel
-def free_pair_time(seg: Segment, work: Work, time: int) -> int:
-    """When both halves of some pair are free, at ``time`` or later."""
-    soonest = NO_MODE
-    for pair in range(min(seg.capacity[0], seg.capacity[1])):
-        soonest = min(soonest, core_free_time(seg, work, np.int64(2), pair, time))
-    return soonest
-
-
-@kernel
-def core_free_time(seg: Segment, work: Work, kind: Integer, core: int, time: int) -> int:
-    """When ``core`` of a kind (a pair where ``kind`` is 2) is free, at ``time`` or later."""
-    free = time
-    for i in range(len(seg.kind)):
-        if work.finish[i] > time and work.core[i] == core and (kind == 2 or seg.uses[kind, i]):
-            free = max(free, work.finish[i])
-    return free
 
 
 @kernel
@@ -337,30 +243,6 @@ def mark_delays(seg: Segment, work: Work, op: int, start: int) -> bool:
         if work.child_status[i] & DELAYED and not can_fill(seg, work, i, start):
             return False
     return True
-
-
-@kernel
-def running_at(seg: Segment, work: Work, k: Integer, time: int) -> int:
-    """Cores of kind k in use just after ``time`` in the child."""
-    busy = 0
-    for i in range(len(seg.kind)):
-        busy += work.child_finish[i] > time and seg.uses[k, i]
-    return busy
-
-
-@kernel
-def can_fill(seg: Segment, work: Work, op: int, time: int) -> bool:
-    """Whether operators that need not wait for ``op`` could fill up one of its kinds of cores."""
-    for k in range(2):
-        if not seg.uses[k, op]:
-            continue
-        users = running_at(seg, work, k, time)
-        for i in range(len(seg.kind)):
-            if i != op and work.child_status[i] != STARTED and seg.uses[k, i] and not seg.ancestor[i, op]:
-                users += 1
-        if users >= seg.capacity[k]:
-            return True
-    return False
 
 
 @kernel

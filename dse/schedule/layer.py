@@ -154,7 +154,7 @@ def _in_seconds(segment: _Segment, found: SegmentSchedule, single_s: Floats, all
     if found.bound >= found.makespan:
         bound_s = makespan_s
     else:
-        bound_s = min(makespan_s, (found.bound - len(segment.kind)) * found.unit_s * (1 - _ROUNDING))
+        bound_s = min(makespan_s, (found.bound - found.rounding) * found.unit_s * (1 - _ROUNDING))
     return _SegmentTimes(start_s, found.core, makespan_s, bound_s, found.nodes)
 
 

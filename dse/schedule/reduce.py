@@ -24,11 +24,15 @@ GRID_BITS = 44
 
 
 class UnitLatencies(NamedTuple):
-    """Latencies in whole units of ``unit_s`` seconds; :data:`NO_MODE` where a mode is missing or dropped."""
+    """Latencies in whole units of ``unit_s`` seconds; :data:`NO_MODE` where a mode is missing or dropped.
+
+    ``rounding`` is how many units a makespan may have gained by rounding: 0 where the unit divides every latency.
+    """
 
     single: Ints
     all_cores: Ints
     unit_s: float
+    rounding: int
 
 
 @njit(cache=True)
@@ -78,7 +82,7 @@ def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Fl
     used = np.empty(2 * count)
     length = 0
     for i in range(count):
-        has_single[i] = cores[kind[i]] >= 1
+        has_single[i] = cores[kind[i]] >= 1 and np.isfinite(single_s[i])
         has_all[i] = not has_single[i] or all_cores_s[i] < single_s[i]
         if has_single[i]:
             used[length] = single_s[i]
@@ -87,6 +91,7 @@ def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Fl
             used[length] = all_cores_s[i]
             length += 1
     unit_s = common_unit(used[:length])
+    rounding = 0 if unit_s > 0.0 else count
     if unit_s == 0.0:
         unit_s = max(used[:length].sum(), 1e-300) / 2.0**43
     single, all_cores = np.full(count, NO_MODE), np.full(count, NO_MODE)
@@ -97,7 +102,7 @@ def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Fl
             all_cores[i] = max(1, int(np.round(all_cores_s[i] / unit_s)))
             if all_cores[i] >= single[i]:
                 all_cores[i] = NO_MODE
-    return UnitLatencies(single, all_cores, unit_s)
+    return UnitLatencies(single, all_cores, unit_s, rounding)
 
 
 @njit(cache=True)

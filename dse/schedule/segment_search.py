@@ -29,7 +29,7 @@ class SearchLimits(NamedTuple):
 class SegmentSchedule(NamedTuple):
     """``start`` and ``finish`` [O] in units of ``unit_s``, ``core`` as in :class:`SearchResult`, and a lower ``bound``.
 
-    ``nodes`` counts the states generated.
+    The bound may be too high by ``rounding`` units. ``nodes`` counts the states generated.
     """
 
     start: Ints
@@ -38,6 +38,7 @@ class SegmentSchedule(NamedTuple):
     makespan: int
     bound: int
     unit_s: float
+    rounding: int
     nodes: int
 
 
@@ -86,7 +87,9 @@ def solve_segment(
         best = _search_both_ways(counted, directions(paired=True), multipliers, limits)
         core = best.core
         finish = finish_times(best.start, core, units.single, units.all_cores)
-    return SegmentSchedule(best.start, finish, core, best.makespan, best.bound, units.unit_s, best.nodes)
+    return SegmentSchedule(
+        best.start, finish, core, best.makespan, best.bound, units.unit_s, units.rounding, best.nodes
+    )
 
 
 def finish_times(start: Ints, core: Ints, single: Ints, all_cores: Ints) -> Ints:

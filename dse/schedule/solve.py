@@ -44,7 +44,7 @@ def solve_search(problem: ScheduleProblem) -> ScheduleSolution:
     found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, THOROUGH)
     makespan_s = found.schedule.makespan_s
     bound_s = min(makespan_s, max(found.bound_s, lower_bound(problem) if problem.operators else 0.0))
-    return ScheduleSolution(found.schedule, bound_s, "auto")
+    return ScheduleSolution(found.schedule, bound_s, "event search")
 
 
 def _cp_sat(problem: ScheduleProblem) -> ScheduleSolution:

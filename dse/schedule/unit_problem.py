@@ -21,7 +21,8 @@ _ROUNDING = 1e-11
 class UnitProblem:
     """Operators in topological order; latencies in whole units, ``NO_MODE`` where a mode is missing or useless.
 
-    ``capacity`` holds the tensor and vector cores, no more of them than operators.
+    ``capacity`` holds the tensor and vector cores, no more of them than operators; ``rounding`` as in
+    :class:`dse.schedule.reduce.UnitLatencies`.
     """
 
     source: ScheduleProblem
@@ -36,6 +37,7 @@ class UnitProblem:
     twin_before: Ints
     capacity: Ints
     unit_s: float
+    rounding: int
 
     @property
     def horizon(self) -> int:
@@ -78,6 +80,7 @@ def unit_problem(problem: ScheduleProblem) -> UnitProblem:
         twin_before=interchangeable_chains(kind, units.single, units.all_cores, covers),
         capacity=np.minimum(cores[:2], len(operators)),
         unit_s=float(units.unit_s),
+        rounding=int(units.rounding),
     )
 
 
@@ -100,7 +103,7 @@ def solution(problem: UnitProblem, start: Ints, core: Ints, bound: float, method
         starts[position] = float(start_s[i])
         finishes[position] = starts[position] + float((problem.all_cores_s if on_all else problem.single_s)[i])
         cores[position] = ALL_CORES if on_all else (int(core[i]),)
-    proven_s = (bound - count) * problem.unit_s * (1 - _ROUNDING)
+    proven_s = (bound - problem.rounding) * problem.unit_s * (1 - _ROUNDING)
     if bound >= np.max(start + np.where(core == ON_ALL_CORES, problem.all_cores, problem.single), initial=0):
         proven_s = float(makespan_s)
     bound_s = min(float(makespan_s), max(proven_s, lower_bound(problem.source) if count else 0.0))
