@@ -106,7 +106,8 @@ def _positive_numbers(option: str, text: str) -> tuple[float, ...]:
 def predicted_seconds(problem: CodesignProblem, machines: Machines) -> float:
     """A rough prediction of the search's work on one core, to decide whether starting Ray pays.
 
-    Bounding dominates: about 0.15 ms an architecture and graph on the machine this was measured on.
+    Bounding took 0.03 ms an architecture and graph where this was measured. With tensor parallelism, collectives that
+    overlap weight gradients make schedules that take minutes to prove.
     """
     graphs = len(problem.microbatches) * len(problem.tensor_parallel)
-    return 1.5e-4 * len(machines) * graphs
+    return 3e-5 * len(machines) * graphs + (60.0 if max(problem.tensor_parallel) > 1 else 0.0)
