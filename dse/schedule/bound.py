@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from dse.schedule import dual_bound
 from dse.schedule.dual_bound import MULTIPLIER_GRID, core_shares, core_users, cover_by_chains, dual_value, lines_beside
 from dse.schedule.precedence import Edges, precedence
 from dse.schedule.problem import ScheduleProblem
 from dse.schedule.reduce import Bools, Floats, Ints
+from hardware.compiled import compiled
 
 KIND_CODES: dict[str, int] = {"tensor": 0, "vector": 1, "fused": 2}
 """How kernels number the kinds of operators."""
@@ -83,7 +85,7 @@ def lower_bound(problem: ScheduleProblem) -> float:
     return float(bound[0])
 
 
-@njit(cache=True)
+@compiled(dual_bound)
 def _bound_columns(
     kind: npt.NDArray[np.int8],
     first: Ints,
@@ -126,7 +128,7 @@ def _bound_columns(
     return result
 
 
-@njit(cache=True)
+@njit(cache=False)
 def _distinct(line: Ints) -> int:
     """How many different chains are in ``line``."""
     found = 0

@@ -34,11 +34,13 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dse.schedule import dual_bound, reduce, search_pool, search_state, segment
 from dse.schedule.kernel import kernel
 from dse.schedule.reduce import NO_MODE, Integer, Ints
 from dse.schedule.search_pool import Pool, enter, new_pool, pop
 from dse.schedule.search_state import Work, can_fill, candidates, core_free_time, new_work, running_at, twin_started
 from dse.schedule.segment import DELAYED, SINGLE_ONLY, STARTED, UNSTARTED, Segment, remaining_bound
+from hardware.compiled import compiled
 
 ON_ALL_CORES = -2
 COUNTED_CORE = -1
@@ -59,7 +61,7 @@ class SearchResult(NamedTuple):
     nodes: int
 
 
-@njit(cache=True)
+@compiled(dual_bound, reduce, search_pool, search_state, segment)
 def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: int) -> SearchResult:
     """The shortest schedule of ``seg`` below ``limit``, or a bound where ``node_limit`` states do not suffice.
 
@@ -113,7 +115,7 @@ def open_bound(pool: Pool, makespan: int) -> int:
     return least
 
 
-@njit(cache=True)
+@njit(cache=False)
 def _result(pool: Pool, work: Work, count: int, bound: int) -> SearchResult:
     start, core = np.zeros(count, np.int64), np.full(count, COUNTED_CORE)
     node = work.progress[2]

@@ -18,7 +18,8 @@ def kernel(function: Function) -> Function:
     """Compiles a function that allocates nothing, without counting references to the arrays it is given.
 
     The counting is two atomic operations for every array of every tuple that is passed on, which took two thirds of the
-    time of the searches. Numba refuses to compile an allocation in such a function.
+    time of the searches. Numba refuses to compile an allocation in such a function. Nothing is kept on
+    disk: kernels are compiled with the entry points that call them (:func:`hardware.compiled.compiled`).
     """
-    compiled: Function = njit(cache=True, **_OPTIONS)(function)
+    compiled: Function = njit(cache=False, **_OPTIONS)(function)
     return compiled

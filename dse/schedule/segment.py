@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from dse.schedule import dual_bound, reduce
 from dse.schedule.dual_bound import chain_shares, core_shares, core_users, cover_by_chains, dual_value, lines_beside
 from dse.schedule.kernel import kernel
 from dse.schedule.reduce import NO_MODE, Bools, Floats, Integer, Ints, interchangeable_chains
+from hardware.compiled import compiled
 
 Codes = npt.NDArray[np.int8]
 
@@ -54,7 +56,7 @@ class Segment(NamedTuple):
     paired: bool
 
 
-@njit(cache=True)
+@compiled(dual_bound, reduce)
 def build_segment(
     kind: Codes,
     single: Ints,
@@ -103,7 +105,7 @@ def build_segment(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@njit(cache=False)
 def best_potentials(
     single: Ints,
     all_cores: Ints,
@@ -138,7 +140,7 @@ def best_potentials(
     return potential, rate
 
 
-@njit(cache=True)
+@compiled(dual_bound, reduce)
 def fix_modes(seg: Segment, limit: int) -> tuple[Ints, Ints, int]:
     """Modes left to operators in schedules shorter than ``limit``; returns the latencies and the number dropped.
 
