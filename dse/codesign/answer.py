@@ -28,7 +28,8 @@ from dse.result import (
     proven_status,
     relative_gap,
 )
-from dse.schedule.solve import solve as schedule
+from dse.schedule.segment_search import SearchLimits
+from dse.schedule.solve import solve_search
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -114,7 +115,10 @@ def _solution(problem: CodesignProblem, machines: Machines, best: int, plan: Tra
     for layer in graph.distinct_layers:
         parts = {"forward": layer.forward, "backward": layer.backward, "update": layer.update}
         solved = {
-            part: schedule(schedule_problem(f"{layer.kind} {part}", operators, machines, best, problem.network))
+            part: solve_search(
+                schedule_problem(f"{layer.kind} {part}", operators, machines, best, problem.network),
+                SearchLimits(nodes=plan.schedule_nodes),
+            )
             for part, operators in parts.items()
         }
         names = {part: [operator.name for operator in operators] for part, operators in parts.items()}

@@ -64,7 +64,8 @@ def expert_plans(evaluator: Evaluator, expert: ExpertPlacement) -> Plans:
             placement = _even_split(evaluator.placement_problem(choice, makespan), expert)
             known = best.get(hbm_bytes)
             if placement is not None and (known is None or placement.batch_s < known.placement.batch_s):
-                best[hbm_bytes] = TrainingPlan(key[0], hbm_bytes, recompute, placement, placement.batch_s)
+                batch, nodes = placement.batch_s, DEFAULT_LIMITS.nodes
+                best[hbm_bytes] = TrainingPlan(key[0], hbm_bytes, recompute, placement, batch, nodes)
     return tuple(best.get(size) for size in problem.hbm_bytes)
 
 

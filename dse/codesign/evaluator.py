@@ -182,8 +182,8 @@ class Evaluator:
                 choice = self.choice(key, hbm_bytes, recompute)
                 placement = solve(self.placement_problem(choice, state.makespans[key]), best_s).placement
                 if placement is not None and placement.batch_s < best_s:
-                    best = TrainingPlan(choice.microbatch, hbm_bytes, recompute, placement, placement.batch_s)
-                    best_s = placement.batch_s
+                    best_s, nodes = placement.batch_s, state.limits.nodes
+                    best = TrainingPlan(choice.microbatch, hbm_bytes, recompute, placement, best_s, nodes)
         return best
 
     def _schedule(self, machine: Machines, state: "_Evaluation", key: GraphKey) -> None:

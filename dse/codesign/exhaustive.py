@@ -29,12 +29,14 @@ _REFINE_SLICE = 16
 _EVALUATE_ROUND = 8
 _PROVE_ROUND = 2
 
-_ROUGH, _REFINED, _EVALUATED, _PROVED = range(4)
-"""What has been done to an architecture: see the levels above; the last is level 3 with its deepest schedules."""
+_NODES = (100_000, 400_000, 1_600_000, 6_400_000, 25_600_000)
+"""States to which the schedules of an evaluation are searched: at first, and each time the proof hangs on them."""
 
-_EVALUATE_NODES = 200_000
-_PROVE_NODES = 10_000_000
-"""States to which the schedules of an evaluation are searched, at first and when the proof hangs on them."""
+_BOUNDED, _REFINED, _EVALUATED = range(3)
+"""What has been done to an architecture; each deeper evaluation adds one."""
+
+_CLOSED = _EVALUATED + len(_NODES)
+"""Nothing more can be done: the evaluation is proven, or its schedules were searched to the last limit."""
 
 _TIE = 1e-12
 """Throughputs closer than this (relative) are ties: the rounding of sums of doubles."""
@@ -110,7 +112,7 @@ class _Search:
         shape = (len(problem.hbm_bytes), len(machines))
         self._state = _State(
             upper_per_s=np.full(shape, np.inf),
-            level=np.full(len(machines), _ROUGH, dtype=np.int8),
+            level=np.full(len(machines), _BOUNDED, dtype=np.int8),
             value_per_s=np.zeros(shape),
         )
 
@@ -138,19 +140,19 @@ class _Search:
                 return
             # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
             new = open_[state.level[open_] < _EVALUATED]
-            rough = new[:_REFINE_ROUND][state.level[new[:_REFINE_ROUND]] == _ROUGH]
+            rough = new[:_REFINE_ROUND][state.level[new[:_REFINE_ROUND]] == _BOUNDED]
             if len(rough):
                 self._refine_round(rough)
             elif len(new):
-                self._evaluate_round(new[:_EVALUATE_ROUND], _EVALUATED)
+                self._evaluate_round(new[:_EVALUATE_ROUND])
             else:
-                self._evaluate_round(open_[:_PROVE_ROUND], _PROVED)
+                self._evaluate_round(open_[:_PROVE_ROUND])
             self._check_deadline()
 
     def _promising(self, row: int) -> npt.NDArray[np.int64]:
         """Architectures that may beat the best at this HBM size, most promising first (ties: smaller area first)."""
         state = self._state
-        upper = np.where(state.level == _PROVED, 0.0, state.upper_per_s[row])
+        upper = np.where(state.level == _CLOSED, 0.0, state.upper_per_s[row])
         best, best_per_s = self._best(row)
         area = self._machines.area_mm2
         candidates = upper > best_per_s * (1 + _TIE)
@@ -178,24 +180,25 @@ class _Search:
             self._state.upper_per_s[:, part] = np.minimum(self._state.upper_per_s[:, part], refined)
             self._state.level[part] = _REFINED
 
-    def _evaluate_round(self, indices: npt.NDArray[np.int64], level: int) -> None:
-        nodes = _EVALUATE_NODES if level == _EVALUATED else _PROVE_NODES
-        wanted = [Evaluate(int(index), nodes) for index in indices]
+    def _evaluate_round(self, indices: npt.NDArray[np.int64]) -> None:
+        """Evaluate architectures, each to the limit after its last one."""
+        level = np.maximum(self._state.level[indices], _REFINED) + 1
+        nodes = [_NODES[depth - _EVALUATED] for depth in level]
+        wanted = [Evaluate(int(index), limit) for index, limit in zip(indices, nodes, strict=True)]
         missing = [task for task in wanted if task not in self._store]
         for task, evaluation in zip(missing, self._executor.map(self._evaluator, missing), strict=True):
             self._store[task] = evaluation
-        for task in wanted:
-            self._commit(self._store[task], level)
+        for task, depth in zip(wanted, level, strict=True):
+            self._commit(self._store[task], int(depth))
 
     def _commit(self, evaluation: Evaluation, level: int) -> None:
         state, index, batch = self._state, evaluation.architecture, self._problem.global_batch
         state.evaluations[index] = evaluation
-        state.level[index] = level
+        deepest = level == _CLOSED - 1
+        state.level[index] = _CLOSED if evaluation.proven or deepest else level
         for row, (plan, bound_s) in enumerate(zip(evaluation.plans, evaluation.bound_s, strict=True)):
             state.value_per_s[row, index] = plan.throughput_per_s(batch) if plan else 0.0
             state.upper_per_s[row, index] = batch / bound_s
-        if evaluation.proven:
-            state.level[index] = _PROVED
 
     def _check_deadline(self) -> None:
         if self._deadline_s is not None and time.monotonic() > self._deadline_s:

@@ -135,6 +135,7 @@ def _plan_document(plan: TrainingPlan) -> dict[str, Any]:
         "hbm_bytes": plan.hbm_bytes,
         "recompute": plan.recompute,
         "bound_s": plan.bound_s,
+        "schedule_nodes": plan.schedule_nodes,
         "tensor": placement.tensor,
         "data": placement.data,
         "batch_s": placement.batch_s,
@@ -161,4 +162,5 @@ def _plan_from_document(document: dict[str, Any]) -> TrainingPlan:
         recompute=document["recompute"],
         placement=placement,
         bound_s=document["bound_s"],
+        schedule_nodes=document["schedule_nodes"],
     )

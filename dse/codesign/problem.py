@@ -68,7 +68,8 @@ class TrainingPlan:
     """How the model is trained on one architecture: a placement at one microbatch, HBM size and recompute choice.
 
     ``bound_s`` is a lower bound on the batch time of any plan on this architecture at this HBM size: below
-    ``placement.batch_s`` only where a layer's schedule is not proven optimal.
+    ``placement.batch_s`` only where a layer's schedule is not proven optimal. ``schedule_nodes`` is the limit to which
+    its layers' schedules were searched, which makes them again.
     """
 
     microbatch: int
@@ -76,6 +77,7 @@ class TrainingPlan:
     recompute: bool
     placement: Placement
     bound_s: float
+    schedule_nodes: int
 
     def throughput_per_s(self, global_batch: int) -> float:
         """Samples per second."""

@@ -36,12 +36,12 @@ def solve(problem: ScheduleProblem, method: str = "auto") -> ScheduleSolution:
     return solution
 
 
-def solve_search(problem: ScheduleProblem) -> ScheduleSolution:
+def solve_search(problem: ScheduleProblem, limits: SearchLimits = THOROUGH) -> ScheduleSolution:
     """Segments in series, each by bounds and exact search (:mod:`dse.schedule.event_search`)."""
     single_s = np.array([operator.single_s for operator in problem.operators], dtype=np.float64)
     all_cores_s = np.array([operator.all_cores_s for operator in problem.operators], dtype=np.float64)
     layer = Layer([operator.kind for operator in problem.operators], problem.edges)
-    found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, THOROUGH)
+    found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, limits)
     makespan_s = found.schedule.makespan_s
     bound_s = min(makespan_s, max(found.bound_s, lower_bound(problem) if problem.operators else 0.0))
     return ScheduleSolution(found.schedule, bound_s, "event search")

@@ -11,7 +11,6 @@ from dse.codesign.options import CodesignOptions
 from dse.executor import InProcessExecutor
 from hardware.space import architecture_space
 
-
 TINY_MODEL = """
 schema: dse.model/1
 name: tiny
