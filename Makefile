@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 .PHONY: run test lint bench clean
 
 run: $(VENV)/base
-	$(BIN)/dse codesign bert-large --out runs/bert-large --resume
+	rm -rf runs/bert-large
+	$(BIN)/dse codesign bert-large --out runs/bert-large
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest

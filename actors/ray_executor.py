@@ -8,6 +8,7 @@ call costs about 0.7 ms of dispatch: give it items of 20 ms or more.
 
 import logging
 import shutil
+import socket
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,21 +18,29 @@ from typing import Any, Self, TypeVar
 
 import ray
 
+from hardware.inputs import fail, shown
+
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 _WINDOW_PER_WORKER = 2
 """Calls in flight for each actor: one that runs and one that waits, so that no actor idles between items."""
 
+_CONNECT_TIMEOUT_S = 5.0
+
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
 
 
 class _Worker:
-    """Holds one function and applies it."""
+    """Holds one function and applies it.
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
+    The function comes as a reference inside a list, which the executor keeps alive: an argument of its own would be put
+    aside by Ray and could be lost before a restart.
+    """
+
+    def __init__(self, reference: list[Any]) -> None:
+        self._function = ray.get(reference[0])
 
     def apply(self, item: Any) -> Any:
         return self._function(item)
@@ -51,11 +60,12 @@ class RayExecutor:
         self._address = address
         self._temporary: Path | None = None
         self._actors: list[Any] = []
+        self._reference: Any = None
         self._function: Callable[[Any], Any] | None = None
 
     def __enter__(self) -> Self:
         if self._address is not None:
-            ray.init(address=self._address, log_to_driver=False)
+            _connect(self._address)
             return self
         # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
         self._temporary = Path(tempfile.mkdtemp(prefix="dse-", dir="/tmp" if Path("/tmp").is_dir() else None))
@@ -102,7 +112,8 @@ class RayExecutor:
         """The actors that hold ``function``; those of an earlier function are let go."""
         if function is not self._function:
             worker = ray.remote(max_restarts=-1, max_task_retries=-1)(_Worker)
-            self._actors = [worker.remote(function) for _ in range(self.workers)]
+            self._reference = ray.put(function)
+            self._actors = [worker.remote([self._reference]) for _ in range(self.workers)]
             self._function = function
         return self._actors
 
@@ -110,7 +121,23 @@ class RayExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._actors = []
-        self._function = None
+        self._reference = self._function = None
         ray.shutdown()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _connect(address: str) -> None:
+    """Join the cluster at ``address``.
+
+    Raises:
+        InputError: nothing answers there.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if host and port.isdigit():
+            # Ray itself tries for a minute and more before it gives up.
+            socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, OverflowError, ValueError, RuntimeError) as error:
+        raise fail("dse", "--address", address, f"no Ray cluster answers there: {shown(str(error))}") from error

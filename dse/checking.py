@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from dse.result import PROOF_TOLERANCE, Result, digest, document_of, read_result, relative_gap
 from dse.run_directory import RUN_FILE
 from hardware.inputs import choose, fail, read_document
+
+if TYPE_CHECKING:
+    from dse.codesign.options import CodesignOptions
 
 
 def check_result(result_path: Path, input_path: str | None) -> list[str]:
@@ -24,8 +28,12 @@ def check_result(result_path: Path, input_path: str | None) -> list[str]:
     result = read_result(result_path)
     choose(str(result_path), "command", result.command, _CHECKERS, "checkable command")
     found = _claims(result)
-    if not result.solution:
-        return found if result.status in ("infeasible", "unknown", "interrupted") else [*found, "no solution is given"]
+    if not result.solution and result.status in ("optimal", "feasible"):
+        return [*found, "no solution is given"]
+    if not result.solution and result.objective.value is not None:
+        return [*found, "a value is given without a solution"]
+    if result.status in ("unknown", "interrupted") and not result.solution:
+        return found
     return found + _CHECKERS[result.command](result, result_path, input_path)
 
 
@@ -74,8 +82,12 @@ def _value(result: Result, key: str, value: float) -> list[str]:
 def _check_placement(result: Result, result_path: Path, given: str | None) -> list[str]:
     from dse.placement.check import violations
     from dse.placement.formats import placement_from_document, read_problem
+    from dse.placement.solve import solve
 
     problem = read_problem(_input(result_path, given, "layers"))
+    if not result.solution:
+        fits = result.status == "infeasible" and solve(problem).placement is not None
+        return _same_problem(result, problem) + (["status infeasible: but a placement fits"] if fits else [])
     stated = result.objective.value if result.objective.value is not None else math.nan
     placement = placement_from_document(problem, result.solution, result_path, stated)
     return _same_problem(result, problem) + violations(problem, placement)
@@ -92,18 +104,48 @@ def _check_schedule(result: Result, result_path: Path, given: str | None) -> lis
 
 
 def _check_codesign(result: Result, result_path: Path, given: str | None) -> list[str]:
-    from dse.codesign.check import violations
+    from dse.codesign.check import answer_metrics, violations
     from dse.codesign.formats import problem_document
+
+    options = _settings(result, result_path, given)
+    problem = options.problem()
+    found = [] if digest(problem_document(problem)) == result.problem.digest else ["problem.digest: another problem"]
+    if "architecture" not in result.solution:
+        return found + _infeasibility(result, problem, options)
+    found += violations(problem, result.solution, result_path)
+    if found:
+        return found
+    plan = result.solution["models"][problem.model.name]
+    found += _value(result, "throughput_per_s", plan["throughput_per_s"])
+    for key, value in answer_metrics(problem, result.solution, options.machines()).items():
+        stated = result.metrics.get(key)
+        if not (type(stated) is type(value) and math.isclose(stated, value, rel_tol=PROOF_TOLERANCE)):
+            found.append(f"metrics.{key} must be {value}, but got {stated}")
+    return found
+
+
+def _settings(result: Result, result_path: Path, given: str | None) -> "CodesignOptions":
+    """The options that the result says it answers, with the model that is given."""
     from dse.codesign.options import CodesignOptions
 
     settings = result.solution.get("settings")
-    if not isinstance(settings, dict) or set(settings) != {field.name for field in fields(CodesignOptions)}:
+    if not isinstance(settings, dict):
         raise fail(result_path, "solution.settings", settings, "must hold the options of dse codesign")
-    problem = CodesignOptions(**settings | ({"model": given} if given else {})).problem()
-    found = [] if digest(problem_document(problem)) == result.problem.digest else ["problem.digest: another problem"]
-    found += violations(problem, result.solution, result_path)
-    plan = result.solution["models"].get(problem.model.name, {})
-    return found + _value(result, "throughput_per_s", plan.get("throughput_per_s", math.nan))
+    changed = settings | ({"model": given} if given else {})
+    try:
+        return TypeAdapter(CodesignOptions, config={"extra": "forbid"}).validate_python(changed, strict=True)
+    except ValidationError as error:
+        where, message = error.errors()[0]["loc"], error.errors()[0]["msg"]
+        key = ".".join(["solution", "settings", *map(str, where)])
+        raise fail(result_path, key, settings.get(str(where[-1])) if where else "", message) from error
+
+
+def _infeasibility(result: Result, problem: Any, options: Any) -> list[str]:
+    """Whether really nothing fits: memory does not depend on the architecture."""
+    from dse.codesign.evaluator import Evaluator
+
+    fits = Evaluator(problem, options.machines().one(0)).fits()
+    return ["status infeasible: but a placement fits"] if result.status == "infeasible" and fits else []
 
 
 _CHECKERS: dict[str, Callable[[Result, Path, str | None], list[str]]] = {

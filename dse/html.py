@@ -29,15 +29,15 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain-text cells; cells that start with a digit are set as numbers, except in the first column."""
+    """A table of plain-text cells; under a header (but the first), cells that start with a digit are numbers."""
 
-    def cell(tag: str, text: str, first: bool) -> str:
-        number = not first and text[:1].isdigit()
+    def cell(tag: str, text: str, column: int) -> str:
+        number = column > 0 and bool(headers[column]) and text[:1].isdigit()
         return f"<{tag}{' class=number' if number else ''}>{html.escape(text)}</{tag}>"
 
     head = "".join(f"<th>{html.escape(text)}</th>" for text in headers) if any(headers) else ""
     body = "".join(
-        "<tr>" + "".join(cell("td", text, column == 0) for column, text in enumerate(row)) + "</tr>\n" for row in rows
+        "<tr>" + "".join(cell("td", text, column) for column, text in enumerate(row)) + "</tr>\n" for row in rows
     )
     return f"<table>{f'<tr>{head}</tr>' if head else ''}\n{body}</table>"
 

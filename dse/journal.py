@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 
 
 class Journal(Mapping[str, Any]):
@@ -59,6 +59,11 @@ class Journal(Mapping[str, Any]):
         self._file.flush()
         os.fsync(self._file.fileno())
         self._values[key] = value
+
+    def damaged(self, key: str, reason: Exception) -> InputError:
+        """The error for an entry whose value is none that this program wrote."""
+        number = list(self._values).index(key) + 1
+        return fail(self._path, f"line {number}", "", f"is no finished evaluation: {type(reason).__name__}: {reason}")
 
     def close(self) -> None:
         """Release the file and its lock."""

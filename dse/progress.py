@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""How long work tells how far it is, and how it is told to stop."""
 
 from collections.abc import Callable
 
@@ -8,3 +8,12 @@ ProgressCallback = Callable[[str, int, int], None]
 
 def silent(_phase: str, _done: int, _total: int) -> None:
     """The callback that shows nothing."""
+
+
+StopSignal = Callable[[], str | None]
+"""Asked between pieces of work: why to stop now (``time limit``, ``interrupted``), or None to go on."""
+
+
+def never_stop() -> None:
+    """The signal of work that is never stopped."""
+    return

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+import dse
 from dse.journal import Journal
 from dse.result import Result, read_result, versions
 from hardware.inputs import fail, read_document
@@ -28,17 +29,26 @@ class RunDirectory:
     Args:
         path: the directory; made when it does not exist.
         command: the command's name.
-        arguments: everything that decides the answer (not ``--workers``, ``--quiet``, …), as JSON types.
+        arguments: what was asked (not ``--workers``, ``--quiet``, …), as JSON types.
+        problem_digest: the digest of the problem that they pose.
         resume: whether a run that was begun here may be continued (where none was, a new one begins).
 
     Raises:
-        InputError: the directory holds a run of other arguments, or a run that ``resume`` does not ask to continue,
+        InputError: the directory holds a run of other arguments, of an input that has changed since, or of another
+            version of the program, or a run that ``resume`` does not ask to continue,
             or files that are no run.
     """
 
-    def __init__(self, path: Path, command: str, arguments: Mapping[str, Any], resume: bool) -> None:
+    def __init__(
+        self, path: Path, command: str, arguments: Mapping[str, Any], problem_digest: str, resume: bool
+    ) -> None:
         self.path = path
-        self._wanted = {"command": command, "arguments": dict(arguments)}
+        self._wanted = {
+            "command": command,
+            "arguments": dict(arguments),
+            "problem": problem_digest,
+            "version": dse.__version__,
+        }
         if path.exists() and not path.is_dir():
             raise fail(path, "", "", "must be a directory")
         if (path / RUN_FILE).exists():
@@ -56,8 +66,8 @@ class RunDirectory:
         document = read_document(self.path / RUN_FILE)
         found = {key: document.get(key) for key in self._wanted} if isinstance(document, dict) else {}
         if found != self._wanted:
-            other = _first_difference(found, self._wanted)
-            raise fail(self.path / RUN_FILE, other, "", "the directory holds a run of other arguments")
+            key, rule = _first_difference(found, self._wanted)
+            raise fail(self.path / RUN_FILE, key, "", rule)
         if not resume:
             raise fail(self.path, "", "", "already holds this run; --resume continues it")
 
@@ -101,15 +111,19 @@ def write_text(target: Path, text: str) -> Path:
     return target
 
 
-def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """The first key whose value differs, as a path, for the error line."""
+def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str]:
+    """The first key whose value differs, as a path, and the rule it breaks."""
+    other = "the directory holds a run of other arguments"
     if found.get("command") != wanted["command"]:
-        return "command"
-    here, there = found.get("arguments") or {}, wanted["arguments"]
+        return "command", other
+    stored, there = found.get("arguments"), wanted["arguments"]
+    here = stored if isinstance(stored, dict) else {}
     for key in [*there, *here]:
         if here.get(key) != there.get(key):
-            return f"arguments.{key}"
-    return "arguments"
+            return f"arguments.{key}", other
+    if found.get("version") != wanted["version"]:
+        return "version", f"the directory holds a run of dse {found.get('version')}, but this is {wanted['version']}"
+    return "problem", "an input has changed since this run began; name a new directory"
 
 
 def _git_revision() -> str | None:

@@ -100,8 +100,11 @@ def parse_document(text: str, path: str | Path) -> Any:
             mark = error.problem_mark
             where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
             raise fail(path, where, "", f"is not well-formed YAML: {error.problem}") from error
-        except yaml.YAMLError as error:
-            raise fail(path, "", "", f"is not well-formed YAML: {shown(str(error))}") from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            if isinstance(error, InputError):
+                raise
+            reason = "is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))
+            raise fail(path, "", "", f"is not well-formed YAML: {reason}") from error
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
@@ -120,6 +123,10 @@ def parse_document(text: str, path: str | Path) -> Any:
         raise fail(path, where, "", f"is not well-formed JSON: {error.msg}") from error
     except RecursionError as error:
         raise fail(path, "", "", "is nested too deeply") from error
+    except InputError:
+        raise
+    except ValueError as error:
+        raise fail(path, "", "", f"holds a number that cannot be read: {shown(str(error))}") from error
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

@@ -47,6 +47,13 @@ def architecture_space(
     )
 
 
+def smallest_area_mm2(area: AreaModel | None = None) -> float:
+    """Area of the smallest machine of the template."""
+    area = area or area_model()
+    tensor_cores, vector_cores, width, depth, buffer_mib = template_points(area)
+    return float(area.area_um2(tensor_cores, width, depth, vector_cores, buffer_mib).min()) / UM2_PER_MM2
+
+
 def template_points(area: AreaModel | None = None) -> tuple[Integers, Integers, Integers, Integers, Integers]:
     """Tensor cores, vector cores, width, depth and global buffer (MiB) of all points of Table 1, in space order."""
     area = area or area_model()

@@ -5,6 +5,8 @@ from dse.result import Objective, ProblemReference, Result
 from dse.run_directory import RunDirectory
 from hardware.inputs import InputError
 
+DIGEST = "sha256:1"
+
 
 def result(status="optimal"):
     return Result(
@@ -20,36 +22,45 @@ def result(status="optimal"):
 
 def test_a_finished_run_is_returned(tmp_path):
     path = tmp_path / "deep" / "run"
-    RunDirectory(path, "place", {"layers": "a.json"}, resume=False).write_result(result())
-    again = RunDirectory(path, "place", {"layers": "a.json"}, resume=True)
+    RunDirectory(path, "place", {"layers": "a.json"}, DIGEST, resume=False).write_result(result())
+    again = RunDirectory(path, "place", {"layers": "a.json"}, DIGEST, resume=True)
     assert again.finished() == result()
     assert yaml.safe_load((path / "run.yaml").read_text())["arguments"] == {"layers": "a.json"}
 
 
 @pytest.mark.parametrize("status", ["feasible", "interrupted", "unknown"])
 def test_an_unfinished_run_goes_on(tmp_path, status):
-    RunDirectory(tmp_path / "r", "place", {}, resume=False).write_result(result(status))
-    assert RunDirectory(tmp_path / "r", "place", {}, resume=True).finished() is None
+    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False).write_result(result(status))
+    assert RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True).finished() is None
 
 
 def test_other_arguments_are_refused_with_the_key(tmp_path):
-    RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 0}, resume=False)
+    RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 0}, DIGEST, resume=False)
     with pytest.raises(InputError, match=r"arguments\.seed"):
-        RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 1}, resume=True)
+        RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 1}, DIGEST, resume=True)
     with pytest.raises(InputError, match="command"):
-        RunDirectory(tmp_path / "r", "wafer", {"layers": "a.json", "seed": 0}, resume=True)
+        RunDirectory(tmp_path / "r", "wafer", {"layers": "a.json", "seed": 0}, DIGEST, resume=True)
 
 
 def test_a_begun_run_needs_resume(tmp_path):
-    RunDirectory(tmp_path / "r", "place", {}, resume=False)
+    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
     with pytest.raises(InputError, match="--resume"):
-        RunDirectory(tmp_path / "r", "place", {}, resume=False)
+        RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
 
 
 def test_foreign_files_are_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="not empty"):
-        RunDirectory(tmp_path, "place", {}, resume=False)
+        RunDirectory(tmp_path, "place", {}, DIGEST, resume=False)
     with pytest.raises(InputError, match="must be a directory"):
-        RunDirectory(tmp_path / "notes.txt", "place", {}, resume=False)
+        RunDirectory(tmp_path / "notes.txt", "place", {}, DIGEST, resume=False)
     assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_changed_input_or_another_version_is_refused(tmp_path, monkeypatch):
+    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
+    with pytest.raises(InputError, match="an input has changed"):
+        RunDirectory(tmp_path / "r", "place", {}, "sha256:2", resume=True)
+    monkeypatch.setattr("dse.__version__", "99")
+    with pytest.raises(InputError, match=r"version: .*this is 99"):
+        RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True)

@@ -5,22 +5,22 @@ from typing import Any
 
 import click
 
-from dse.cli.run import executor_for, progress, run, run_options, settings_from
+from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
 from dse.codesign.answer import solve
-from dse.codesign.formats import JournalledEvaluations
+from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.options import CodesignOptions, predicted_seconds
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.report import keep
 from dse.codesign.table import answer_rows, comparison_rows, verdict
-from dse.result import Result
+from dse.result import Result, digest
 from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
 
 
 @click.command("codesign")
 @click.argument("model")
-@click.option("--accelerators", type=click.IntRange(min=1), default=1024, show_default=True)
-@click.option("--global-batch", type=click.IntRange(min=1), default=4096, show_default=True, help="Samples a batch.")
+@click.option("--accelerators", type=click.IntRange(1, 10**7), default=1024, show_default=True)
+@click.option("--global-batch", type=click.IntRange(1, 10**9), default=4096, show_default=True, help="Samples a batch.")
 @click.option("--microbatch", default="1,2,4,8", show_default=True, metavar="N,…", help="Sizes to choose from.")
 @click.option("--hbm-gb", default="32,64,80", show_default=True, metavar="GB,…", help="Sizes to choose from.")
 @click.option(
@@ -47,10 +47,10 @@ def command(**options: Any) -> None:
     seen: list[SearchOutcome] = []
 
     def answer(directory: RunDirectory | None) -> Result:
-        with journal_of(directory) as journal, progress(settings) as report:
+        with journal_of(directory) as journal, progress(settings) as report, stop_signal(settings) as stop:
             store = None if journal is None else JournalledEvaluations(journal, problem, machines)
             executor = executor_for(settings, predicted_seconds(problem, machines))
-            result, outcome = solve(chosen, executor, store, report, settings.deadline_s, settings.seed)
+            result, outcome = solve(chosen, executor, store, report, stop, settings.seed)
         seen.append(outcome)
         return result
 
@@ -58,6 +58,7 @@ def command(**options: Any) -> None:
         settings,
         "codesign",
         chosen.document(),
+        digest(problem_document(problem)),
         answer,
         lambda result: _show(result, settings.out),
         lambda directory, result: keep(directory, machines, result, seen[0]),
@@ -67,7 +68,7 @@ def command(**options: Any) -> None:
 def _show(result: Result, out: Path | None) -> None:
     screen = console()
     screen.print(f"[bold]{result.problem.name}[/bold]: {verdict(result)}")
-    if result.solution:
+    if "architecture" in result.solution:
         print_table(("", ""), answer_rows(result))
         print_table(*comparison_rows(result))
     if out is not None and (out / REPORT_FILE).exists():

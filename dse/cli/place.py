@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from dse.cli.run import run, run_options, settings_from
+from dse.cli.run import ending_at_once, run, run_options, settings_from
 from dse.cli.terminal import console, print_table
 from dse.placement.answer import answer
 from dse.placement.formats import read_problem
-from dse.result import Result
+from dse.result import Result, digest, document_of
 
 
 @click.command("place")
@@ -19,7 +19,15 @@ def command(layers: Path, **options: Any) -> None:
     """Place the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md) with a proven optimum."""
     settings = settings_from(options)
     problem = read_problem(layers)
-    run(settings, "place", {"layers": str(layers)}, lambda _directory: answer(problem, settings.seed), _show)
+    with ending_at_once():
+        run(
+            settings,
+            "place",
+            {"layers": str(layers)},
+            digest(document_of(problem)),
+            lambda _directory: answer(problem, settings.seed),
+            _show,
+        )
 
 
 def _show(result: Result) -> None:

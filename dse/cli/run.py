@@ -1,6 +1,8 @@
 """What all solving commands share: their options, the run directory, progress, and how an answer leaves the program."""
 
+import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +15,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dse.cli import EXIT_INTERRUPTED
 from dse.executor import Executor, InProcessExecutor
-from dse.progress import ProgressCallback
+from dse.progress import ProgressCallback, StopSignal
 from dse.result import Result
 from dse.run_directory import RunDirectory
 from hardware.inputs import fail
@@ -38,11 +41,6 @@ class RunSettings:
     quiet: bool
     debug: bool
 
-    @property
-    def deadline_s(self) -> float | None:
-        """The time limit as a point of :func:`time.monotonic`, from now."""
-        return None if self.time_limit is None else time.monotonic() + self.time_limit
-
 
 def _workers(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
     if value == "auto":
@@ -50,6 +48,12 @@ def _workers(context: click.Context, parameter: click.Parameter, value: str) -> 
     if value.isdigit():
         return int(value)
     raise click.BadParameter(f"{value}: must be 0, 1, 2, … or auto", context, parameter)
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is None or (math.isfinite(value) and value > 0):
+        return value
+    raise click.BadParameter(f"{value}: must be a positive number of seconds", context, parameter)
 
 
 def run_options(function: Decorated) -> Decorated:
@@ -70,7 +74,8 @@ def run_options(function: Decorated) -> Decorated:
         click.option("--address", metavar="ADDR", help="An existing Ray cluster (default: a private local one)."),
         click.option(
             "--time-limit",
-            type=click.FloatRange(min=0, min_open=True),
+            type=float,
+            callback=_seconds,
             metavar="S",
             help="Return the best answer found after S seconds.",
         ),
@@ -91,6 +96,7 @@ def run(
     settings: RunSettings,
     command: str,
     arguments: Mapping[str, Any],
+    problem_digest: str,
     solve: Callable[[RunDirectory | None], Result],
     show: Callable[[Result], None],
     keep: Callable[[RunDirectory, Result], None] | None = None,
@@ -100,7 +106,9 @@ def run(
     Args:
         settings: the common options.
         command: the command's name.
-        arguments: what decides the answer; a run directory of other arguments is refused.
+        arguments: what was asked; a run directory of other arguments is refused.
+        problem_digest: the digest of the problem that the arguments pose by now; that of another problem (an input file
+            that was changed since) is refused.
         solve: gives the result; gets the run directory for its journal.
         show: prints the result for people on stdout.
         keep: writes what belongs to this command's run directory beside the result (tables, report, traces).
@@ -109,13 +117,14 @@ def run(
         raise fail("dse", "--resume", "", "needs the directory of the run: --out DIR")
     directory = None
     if settings.out is not None:
-        directory = RunDirectory(settings.out, command, {**arguments, "seed": settings.seed}, settings.resume)
+        asked = {**arguments, "seed": settings.seed}
+        directory = RunDirectory(settings.out, command, asked, problem_digest, settings.resume)
     result = directory.finished() if directory else None
     if result is None:
         result = solve(directory)
         if directory is not None:
             directory.write_result(result)
-            if keep is not None:
+            if keep is not None and result.objective.value is not None:
                 keep(directory, result)
     if settings.json:
         click.echo(result.to_json(), nl=False)
@@ -125,6 +134,50 @@ def run(
         where = f"; continue with --out {settings.out} --resume" if settings.out else "; use --out DIR to keep progress"
         click.echo(f"interrupted{where}", err=True)
     sys.exit(result.exit_code)
+
+
+@contextmanager
+def stop_signal(settings: RunSettings) -> Iterator[StopSignal]:
+    """What tells long work to stop: the time limit from now, or Ctrl-C.
+
+    An interrupt must not be raised inside compiled code, which it would crash. So the first Ctrl-C only asks the work
+    to stop after the piece in flight, and the second one ends the program at once.
+    """
+    deadline_s = math.inf if settings.time_limit is None else time.monotonic() + settings.time_limit
+    interrupts = 0
+
+    def interrupted(_number: int, _frame: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts > 1:
+            os._exit(EXIT_INTERRUPTED)
+        click.echo("stopping after the work in flight; Ctrl-C again ends at once", err=True)
+
+    def stop() -> str | None:
+        if interrupts:
+            return "interrupted"
+        return "time limit" if time.monotonic() > deadline_s else None
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Short work with nothing to keep: Ctrl-C ends the program at once, also inside compiled code."""
+
+    def interrupted(_number: int, _frame: object) -> None:
+        click.echo("interrupted", err=True)
+        os._exit(EXIT_INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def executor_for(settings: RunSettings, predicted_s: float) -> Executor:

@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from dse.cli.run import run, run_options, settings_from
+from dse.cli.run import ending_at_once, run, run_options, settings_from
 from dse.cli.terminal import console, print_table
-from dse.result import Result
+from dse.result import Result, digest, document_of
 from dse.schedule.answer import answer
 from dse.schedule.formats import read_problem
 
@@ -27,7 +27,9 @@ def command(layer: Path, method: str, **options: Any) -> None:
     settings = settings_from(options)
     problem = read_problem(layer)
     arguments = {"layer": str(layer), "method": method}
-    run(settings, "schedule", arguments, lambda _directory: answer(problem, method, settings.seed), _show)
+    digested = digest(document_of(problem))
+    with ending_at_once():
+        run(settings, "schedule", arguments, digested, lambda _directory: answer(problem, method, settings.seed), _show)
 
 
 def _show(result: Result) -> None:

@@ -17,7 +17,7 @@ Row = tuple[str, ...]
 @click.command("specs")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List accelerators, networks and cost models; a YAML file of your own works wherever a name does."""
+    """List accelerators, networks and cost models; your own YAML file works for the first two (docs/hardware.md)."""
     tables = {"accelerators": _accelerators(), "networks": _networks(), "cost models": _cost_models()}
     if as_json:
         content = {

@@ -8,11 +8,11 @@ from rich.table import Table
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """Print ``rows`` under ``headers``; columns of numbers are set flush right."""
+    """Print ``rows`` under ``headers``; columns of numbers that have a header are set flush right."""
     kept = [list(row) for row in rows]
     table = Table(title=title, box=box.SIMPLE_HEAD, show_header=any(headers), title_justify="left", pad_edge=False)
     for column, header in enumerate(headers):
-        numeric = column > 0 and all(row[column][:1].isdigit() or not row[column] for row in kept)
+        numeric = column > 0 and header and all(row[column][:1].isdigit() or not row[column] for row in kept)
         table.add_column(header, justify="right" if numeric else "left", no_wrap=column == 0)
     for row in kept:
         table.add_row(*row)

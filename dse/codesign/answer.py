@@ -5,19 +5,18 @@ import time
 from typing import Any
 
 from dse.codesign.baseline import baselines
-from dse.codesign.check import violations
+from dse.codesign.check import answer_metrics, violations
 from dse.codesign.evaluator import Choice, Evaluator
 from dse.codesign.exhaustive import EvaluationStore, search
 from dse.codesign.formats import architecture_solution, layer_solution, plan_solution, problem_document
+from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.options import CodesignOptions
-from dse.codesign.pricing import schedule_problem
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingPlan
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.answer import shortfall_document
-from dse.placement.check import stage_memory_bytes
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
-from dse.progress import ProgressCallback, silent
+from dse.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.result import (
     FailedCheckError,
     Objective,
@@ -39,7 +38,7 @@ def solve(
     executor: Executor | None = None,
     store: EvaluationStore | None = None,
     progress: ProgressCallback = silent,
-    deadline_s: float | None = None,
+    stop: StopSignal = never_stop,
     seed: int = 0,
 ) -> tuple[Result, SearchOutcome]:
     """The best architecture and plan for ``options``, proven over the whole space.
@@ -53,21 +52,24 @@ def solve(
     """
     started = time.perf_counter()
     problem, machines = options.problem(), options.machines()
-    with executor or InProcessExecutor() as running:
-        outcome = search(problem, machines, running, {} if store is None else store, progress, deadline_s)
-    value = bound = infeasibility = None
-    solution: dict[str, Any] = {}
+    value = infeasibility = None
+    solution: dict[str, Any] = {"settings": options.document()}
+    if Evaluator(problem, machines.one(0)).fits():
+        with executor or InProcessExecutor() as running:
+            outcome = search(problem, machines, running, {} if store is None else store, progress, stop)
+    else:
+        # Memory does not depend on the architecture, so there is nothing to search.
+        outcome = SearchOutcome.nothing_fits(len(machines))
+        infeasibility = infeasibility_document(why_nothing_fits(problem, machines))
+    bound = outcome.bound_per_s if 0 < outcome.bound_per_s < math.inf else None
     metrics = _search_metrics(machines, outcome)
     if outcome.best is not None and outcome.plan is not None:
         value = outcome.plan.throughput_per_s(problem.global_batch)
-        bound = outcome.bound_per_s if math.isfinite(outcome.bound_per_s) else None
-        solution = {"settings": options.document(), **_solution(problem, machines, outcome.best, outcome.plan)}
+        solution |= _solution(problem, machines, outcome.best, outcome.plan)
         faults = violations(problem, solution)
         if faults:
             raise FailedCheckError("; ".join(faults))
-        metrics |= _answer_metrics(problem, machines, outcome.best, outcome.plan)
-    elif outcome.stopped is None:
-        infeasibility = shortfall_document(why_nothing_fits(problem, machines))
+        metrics |= answer_metrics(problem, solution, machines) | {"baselines": baselines(problem)}
     result = Result(
         command="codesign",
         problem=ProblemReference(name=problem.model.name, digest=digest(problem_document(problem))),
@@ -92,8 +94,7 @@ def _status(outcome: SearchOutcome, value: float | None, bound: float | None) ->
     if outcome.stopped == "interrupted":
         return "interrupted"
     status = proven_status(value, bound)
-    # Other HBM sizes may still be open when a search is stopped, so the choice of the size is not proven.
-    return "feasible" if outcome.stopped and status == "optimal" else status
+    return "feasible" if status == "optimal" and not outcome.proven else status
 
 
 def _search_metrics(machines: Machines, outcome: SearchOutcome) -> dict[str, Any]:
@@ -129,25 +130,6 @@ def _solution(problem: CodesignProblem, machines: Machines, best: int, plan: Tra
     }
 
 
-def _answer_metrics(problem: CodesignProblem, machines: Machines, best: int, plan: TrainingPlan) -> dict[str, Any]:
-    evaluator = Evaluator(problem, machines)
-    choice = Choice(plan.microbatch, plan.placement.tensor, plan.hbm_bytes, plan.recompute)
-    placement_problem = evaluator.placement_problem(choice, None)
-    graph = placement_problem.tensor_parallel[plan.placement.tensor]
-    stages = plan.placement.stages
-    fullest_bytes = max(
-        stage_memory_bytes(placement_problem, graph, stage, len(stages) - position)
-        for position, stage in enumerate(stages)
-    )
-    budget_mm2 = problem.area_budget_mm2 or float(machines.area_mm2.max())
-    return {
-        "area_budget_used": float(machines.area_mm2[best]) / budget_mm2,
-        "model_flops_utilisation": evaluator.utilisation(best, plan),
-        "peak_memory_gb": gib_from_bytes(fullest_bytes),
-        "baselines": baselines(problem),
-    }
-
-
 def why_nothing_fits(problem: CodesignProblem, machines: Machines) -> MemoryShortfall:
     """The shortfall of the choice that comes closest to fitting: memory does not depend on the architecture."""
     evaluator = Evaluator(problem, machines.one(0))
@@ -158,3 +140,12 @@ def why_nothing_fits(problem: CodesignProblem, machines: Machines) -> MemoryShor
         for recompute in (False, True)
     ]
     return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)
+
+
+def infeasibility_document(shortfall: MemoryShortfall) -> dict[str, Any]:
+    """A memory shortfall as JSON types, in the terms of this command's options."""
+    document = shortfall_document(shortfall)
+    needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
+    remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
+    explanation = str(document["explanation"]).removesuffix(shortfall.remedy) + remedy
+    return document | {"remedy": remedy, "explanation": explanation}

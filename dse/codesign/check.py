@@ -2,7 +2,8 @@
 
 Everything is recomputed from the problem: the area from the formula, every operator priced on the one architecture,
 every schedule and the placement through their own checkers, and the throughput from the batch time. Nothing here uses
-a solver or a bound.
+a solver or a bound. The model's graph and the operators' latencies are part of the problem's definition and come from
+the same builder and estimator as in the search. That no other architecture is better is not proven again.
 """
 
 import math
@@ -11,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign.pricing import schedule_problem
+from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.problem import CodesignProblem
 from dse.graph.operator_graph import Layer, ModelGraph
 from dse.models.transformer import build
 from dse.placement import check as placement_check
 from dse.placement.formats import placement_from_document
-from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
+from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem, Stage
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.space import template_machines
-from hardware.units import MIB, UM2_PER_MM2, bytes_from_gib
+from hardware.units import MIB, UM2_PER_MM2, bytes_from_gib, gib_from_bytes
 
 _TOLERANCE = 1e-9
 
@@ -59,6 +60,10 @@ def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | 
     stated = {key: plan[key] for key in ("tensor", "data", "stages")}
     placement = placement_from_document(placement_problem, stated, path, plan["batch_s"])
     found += placement_check.violations(placement_problem, placement)
+    used = placement.data * sum(stage.accelerators for stage in placement.stages)
+    for key, value in {"pipeline": len(placement.stages), "accelerators_used": used}.items():
+        if plan[key] != value or isinstance(plan[key], bool):
+            found.append(f"{key} must be {value}, but got {plan[key]}")
     expected = problem.global_batch / plan["batch_s"]
     if not math.isclose(expected, plan["throughput_per_s"], rel_tol=_TOLERANCE):
         found.append(
@@ -93,6 +98,11 @@ def _architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> li
     budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
     single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
     least_mm2 = 0.0 if single else rules.minimum_fraction.value * budget_mm2
+    least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
+    width, depth = stated["core_width"], stated["core_depth"]
+    for key, elements in (("tensor_l2_bytes", width * depth), ("vector_l2_bytes", width)):
+        if stated[key] != max(least, each * elements):
+            faults.append(f"architecture.{key} must be {max(least, each * elements)}, but got {stated[key]}")
     if not math.isclose(area_mm2, stated["area_mm2"], rel_tol=_TOLERANCE):
         faults.append(f"architecture.area_mm2 must be {area_mm2}, but got {stated['area_mm2']}")
     if not least_mm2 * (1 - _TOLERANCE) <= area_mm2 <= budget_mm2 * (1 + _TOLERANCE):
@@ -119,15 +129,16 @@ def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
 
 
 def _choice_faults(problem: CodesignProblem, plan: dict[str, Any]) -> list[str]:
-    offered = {
+    offered: dict[str, tuple[Any, ...]] = {
         "microbatch": problem.microbatches,
         "tensor": problem.tensor_parallel,
         "hbm_gb": tuple(size / bytes_from_gib(1) for size in problem.hbm_bytes),
     }
+    offered["recompute"] = (False, True)
     return [
         f"{key} must be one of {list(values)}, but got {plan[key]}"
         for key, values in offered.items()
-        if plan[key] not in values
+        if plan[key] not in values or (type(plan[key]) is bool) != (key == "recompute")
     ]
 
 
@@ -143,6 +154,8 @@ def _layer_faults(
         schedule = schedule_from_document(posed, {"operators": stated[part]["operators"]}, path)
         faults += [f"{where}: {fault}" for fault in schedule_check.violations(posed, schedule)]
         makespans[part] = max(schedule.finish_s, default=0.0)
+        if not 0 <= stated[part]["bound_s"] <= makespans[part] * (1 + _TOLERANCE):
+            faults.append(f"{where}: bound_s must be in [0, {makespans[part]}], but got {stated[part]['bound_s']}")
         if not math.isclose(makespans[part], stated[part]["makespan_s"], rel_tol=_TOLERANCE):
             faults.append(f"{where}: makespan_s must be {makespans[part]}, but got {stated[part]['makespan_s']}")
     return makespans, faults
@@ -175,3 +188,34 @@ def _placement_problem(
         gradient_sync_factor=training.gradient_sync_factor.value,
         tensor_parallel={plan["tensor"]: LayerGraph(layers, tuple((u, v, float(b)) for u, v, b in graph.edges))},
     )
+
+
+def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines: Machines) -> dict[str, float | int]:
+    """What a result says about its answer beside the objective, from the solution alone.
+
+    ``model_flops_utilisation`` (PaLM, appendix B): model FLOPs a second over the peak of all accelerators that are
+    bought. ``peak_memory_gb``: memory of the fullest stage. ``machines``: the space.
+    """
+    plan, stated = solution["models"][problem.model.name], solution["architecture"]
+    machine = _machine(problem, stated)
+    graph = build(problem.model, plan["microbatch"], plan["tensor"], problem.recipe)
+    nothing = {layer.kind: {"forward": 0.0, "backward": 0.0, "update": 0.0} for layer in graph.distinct_layers}
+    posed = _placement_problem(problem, graph, plan, nothing)
+    position = {name: index for index, name in enumerate(graph.names)}
+    count = len(plan["stages"])
+    fullest_bytes = max(
+        placement_check.stage_memory_bytes(
+            posed,
+            posed.tensor_parallel[plan["tensor"]],
+            Stage(tuple(position[name] for name in stage["layers"]), stage["accelerators"]),
+            count - number,
+        )
+        for number, stage in enumerate(plan["stages"])
+    )
+    peak_flops = problem.accelerators * float(machine.peak_flops[0])
+    return {
+        "architectures_in_space": len(machines),
+        "area_budget_used": stated["area_mm2"] / (problem.area_budget_mm2 or float(machines.area_mm2.max())),
+        "model_flops_utilisation": plan["throughput_per_s"] * graph.flops_per_sample / peak_flops,
+        "peak_memory_gb": gib_from_bytes(fullest_bytes),
+    }

@@ -260,6 +260,10 @@ class Evaluator:
             tensor_parallel={choice.tensor: _layer_graph(self.graphs[choice.key], latencies)},
         )
 
+    def fits(self) -> bool:
+        """Whether some placement fits the memory; that does not depend on the architecture."""
+        return bool(np.isfinite(self.bound(np.array([0]))).any())
+
     def utilisation(self, index: int, plan: TrainingPlan) -> float:
         """Model FLOPs utilisation (PaLM, appendix B): model FLOPs a second over the peak of all accelerators."""
         graph = self.graphs[plan.microbatch, plan.placement.tensor]

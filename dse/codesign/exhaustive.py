@@ -10,9 +10,9 @@ Rounds have a fixed size and are committed in order, so the candidates and the a
 workers.
 """
 
-import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,10 @@ import numpy.typing as npt
 from dse.codesign.evaluator import Bound, Evaluate, Evaluator, Refine
 from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, Evaluation, SearchOutcome
 from dse.executor import Executor
-from dse.progress import ProgressCallback, silent
+from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.result import PROOF_TOLERANCE
 from hardware.machines import Machines
+from hardware.units import gib_from_bytes
 
 _BOUND_SLICE = 4096
 _REFINE_ROUND = 64
@@ -40,6 +42,8 @@ _CLOSED = _EVALUATED + len(_NODES)
 
 _TIE = 1e-12
 """Throughputs closer than this (relative) are ties: the rounding of sums of doubles."""
+
+Task = Bound | Refine | Evaluate
 
 EvaluationStore = MutableMapping[Evaluate, Evaluation]
 """Finished evaluations by what was asked: a dict, or one backed by the journal."""
@@ -61,11 +65,11 @@ def search(
     executor: Executor,
     store: EvaluationStore,
     progress: ProgressCallback = silent,
-    deadline_s: float | None = None,
+    stop: StopSignal = never_stop,
 ) -> SearchOutcome:
     """The best architecture of ``machines`` for ``problem``, with a bound on all others.
 
-    Ctrl-C and the deadline end the search between rounds with the best so far and the bound that holds by then.
+    ``stop`` ends the search between two pieces of work, with the best so far and the bound that holds by then.
 
     Args:
         problem: the job.
@@ -73,23 +77,21 @@ def search(
         executor: where the work runs.
         store: evaluations that are finished already, and where new ones are put.
         progress: told of each phase.
-        deadline_s: point of :func:`time.monotonic` at which to stop.
+        stop: asked between pieces of work.
     """
-    run = _Search(problem, machines, executor, store, progress, deadline_s)
+    run = _Search(problem, machines, executor, store, progress, stop)
     stopped = None
     try:
         run.bound_all()
         for row in reversed(range(len(problem.hbm_bytes))):
             run.close(row)
-    except KeyboardInterrupt:
-        stopped = "interrupted"
-    except _DeadlineReachedError:
-        stopped = "time limit"
+    except _StoppedError as reason:
+        stopped = str(reason)
     return run.outcome(stopped)
 
 
-class _DeadlineReachedError(Exception):
-    """The time limit was reached between two rounds."""
+class _StoppedError(Exception):
+    """The search was told to stop; the message says why."""
 
 
 class _Search:
@@ -100,14 +102,14 @@ class _Search:
         executor: Executor,
         store: EvaluationStore,
         progress: ProgressCallback,
-        deadline_s: float | None,
+        stop: StopSignal,
     ) -> None:
         self._problem = problem
         self._machines = machines
         self._executor = executor
         self._store = store
         self._progress = progress
-        self._deadline_s = deadline_s
+        self._stop = stop
         self._evaluator = Evaluator(problem, machines)
         shape = (len(problem.hbm_bytes), len(machines))
         self._state = _State(
@@ -123,19 +125,19 @@ class _Search:
         order = np.lexsort((of.vector_cores, of.global_buffer_bytes, of.core_depth, of.core_width, of.tensor_cores))
         parts = list(_slices(order, _BOUND_SLICE))
         done = 0
-        for part, batch_s in zip(parts, self._executor.map(self._evaluator, map(Bound, parts)), strict=True):
+        for part, batch_s in zip(parts, self._map([Bound(part) for part in parts]), strict=True):
             self._state.upper_per_s[:, part] = self._problem.global_batch / batch_s
             done += len(part)
             self._progress("bounding architectures", done, len(self._machines))
-            self._check_deadline()
 
     def close(self, row: int) -> None:
         """Levels 2 and 3 until the optimum at HBM size ``row`` is proven."""
         state = self._state
         while True:
             open_ = self._promising(row)
-            total = len(state.evaluations) + len(open_)
-            self._progress(f"proving the optimum at {self._problem.hbm_bytes[row] >> 30} GB", total - len(open_), total)
+            total = len(self._machines)
+            size = gib_from_bytes(self._problem.hbm_bytes[row])
+            self._progress(f"architectures settled at {size:g} GB", total - len(open_), total)
             if len(open_) == 0:
                 return
             # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
@@ -147,7 +149,6 @@ class _Search:
                 self._evaluate_round(new[:_EVALUATE_ROUND])
             else:
                 self._evaluate_round(open_[:_PROVE_ROUND])
-            self._check_deadline()
 
     def _promising(self, row: int) -> npt.NDArray[np.int64]:
         """Architectures that may beat the best at this HBM size, most promising first (ties: smaller area first)."""
@@ -175,7 +176,7 @@ class _Search:
 
     def _refine_round(self, indices: npt.NDArray[np.int64]) -> None:
         parts = list(_slices(indices, _REFINE_SLICE))
-        for part, batch_s in zip(parts, self._executor.map(self._evaluator, map(Refine, parts)), strict=True):
+        for part, batch_s in zip(parts, self._map([Refine(part) for part in parts]), strict=True):
             refined = self._problem.global_batch / batch_s
             self._state.upper_per_s[:, part] = np.minimum(self._state.upper_per_s[:, part], refined)
             self._state.level[part] = _REFINED
@@ -186,7 +187,7 @@ class _Search:
         nodes = [_NODES[depth - _EVALUATED] for depth in level]
         wanted = [Evaluate(int(index), limit) for index, limit in zip(indices, nodes, strict=True)]
         missing = [task for task in wanted if task not in self._store]
-        for task, evaluation in zip(missing, self._executor.map(self._evaluator, missing), strict=True):
+        for task, evaluation in zip(missing, self._map(missing), strict=True):
             self._store[task] = evaluation
         for task, depth in zip(wanted, level, strict=True):
             self._commit(self._store[task], int(depth))
@@ -200,9 +201,13 @@ class _Search:
             state.value_per_s[row, index] = plan.throughput_per_s(batch) if plan else 0.0
             state.upper_per_s[row, index] = batch / bound_s
 
-    def _check_deadline(self) -> None:
-        if self._deadline_s is not None and time.monotonic() > self._deadline_s:
-            raise _DeadlineReachedError
+    def _map(self, tasks: Sequence[Task]) -> Iterator[Any]:
+        """The evaluator's answers to ``tasks``, in order; asks after each whether to stop."""
+        for answer in self._executor.map(self._evaluator, tasks):
+            yield answer
+            reason = self._stop()
+            if reason is not None:
+                raise _StoppedError(reason)
 
     def outcome(self, stopped: str | None) -> SearchOutcome:
         """The answer at the smallest HBM size within one per cent of the best, and the bound there."""
@@ -220,6 +225,7 @@ class _Search:
             upper_per_s=tuple(upper.tolist()),
             evaluated={index: float(state.value_per_s[row, index]) for index in sorted(state.evaluations)},
             evaluations=len(state.evaluations),
+            proven=bool(np.all(state.upper_per_s.max(axis=1, initial=0.0) <= np.array(optima) * (1 + PROOF_TOLERANCE))),
             optimum_by_hbm_per_s={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
             stopped=stopped,
         )

@@ -1,6 +1,7 @@
 """Co-search answers as JSON types: the ``solution`` of a result, and evaluations for the journal."""
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from dse.codesign.evaluator import Evaluate
@@ -9,6 +10,8 @@ from dse.journal import Journal
 from dse.placement.problem import Placement, Stage
 from dse.result import digest
 from dse.schedule.formats import schedule_document
+from hardware.area import area_model
+from hardware.cost_model import vector_cycles
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -18,7 +21,9 @@ def problem_document(problem: CodesignProblem) -> dict[str, Any]:
     return {
         "model": problem.model.model_dump(mode="json"),
         "cost_model": problem.cost_model.model_dump(mode="json"),
-        "network": {"name": problem.network.name, "bytes_per_s": problem.network.bytes_per_s},
+        "vector_cycles": vector_cycles(problem.cost_model.hardware.vector_cycles).model_dump(mode="json"),
+        "area_model": area_model().model_dump(mode="json"),
+        "network": asdict(problem.network),
         "accelerators": problem.accelerators,
         "global_batch": problem.global_batch,
         "microbatches": list(problem.microbatches),
@@ -92,7 +97,10 @@ class JournalledEvaluations(MutableMapping[Evaluate, Evaluation]):
         return digest([self._problem, architecture_solution(self._machines, task.index), task.nodes])
 
     def __getitem__(self, task: Evaluate) -> Evaluation:
-        return evaluation_from_document(self._journal[self._key(task)])
+        try:
+            return evaluation_from_document(self._journal[self._key(task)])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._journal.damaged(self._key(task), error) from error
 
     def __contains__(self, task: object) -> bool:
         return isinstance(task, Evaluate) and self._key(task) in self._journal

@@ -10,9 +10,12 @@ from hardware.cost_model import cost_model
 from hardware.inputs import fail
 from hardware.machines import Machines
 from hardware.network import network
-from hardware.space import architecture_space
+from hardware.space import architecture_space, smallest_area_mm2
 from hardware.specs import accelerator
 from hardware.units import bytes_from_gib
+
+_LARGEST = 10**6
+"""No microbatch, memory in GB or width is larger; more is a slip of units."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,10 @@ class CodesignOptions:
             return float(accelerator(self.area_budget).machines.area_mm2[0])
         if not (math.isfinite(budget) and budget > 0):
             raise fail("dse codesign", "--area-budget", self.area_budget, "must be a positive number of mm² or a spec")
+        least_mm2 = smallest_area_mm2()
+        if budget < least_mm2:
+            rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
+            raise fail("dse codesign", "--area-budget", self.area_budget, rule)
         return budget
 
 
@@ -98,8 +105,8 @@ def _positive_numbers(option: str, text: str) -> tuple[float, ...]:
     except ValueError:
         raise fail("dse codesign", option, text, "must be numbers separated by commas") from None
     for number in numbers:
-        if not (math.isfinite(number) and number > 0):
-            raise fail("dse codesign", option, text, "every number must be positive and finite")
+        if not 0 < number <= _LARGEST:
+            raise fail("dse codesign", option, text, f"every number must be positive and finite, at most {_LARGEST:,}")
     return tuple(sorted(set(numbers)))
 
 

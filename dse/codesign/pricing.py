@@ -13,7 +13,6 @@ import numpy.typing as npt
 from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.schedule.bound import makespan_lower_bound
 from dse.schedule.layer import solve_many
-from dse.schedule.problem import ScheduleOperator, ScheduleProblem
 from dse.schedule.segment_search import SearchLimits
 from hardware.estimator import OperatorLatency, estimate
 from hardware.machines import Machines
@@ -59,26 +58,6 @@ def scheduled_latencies(
 
     makespan, bound = _for_each_layer(graph, machines, network, schedule, 2)
     return makespan, bound
-
-
-def schedule_problem(
-    name: str, operators: OperatorGraph, machines: Machines, index: int, network: Network
-) -> ScheduleProblem:
-    """The scheduling problem of ``operators`` on machine ``index``."""
-    one = machines.take(np.array([index]))
-    latency = estimate([operator.operation for operator in operators], one, network)
-    return ScheduleProblem(
-        name=name,
-        tensor_cores=int(one.tensor_cores[0]),
-        vector_cores=int(one.vector_cores[0]),
-        operators=tuple(
-            ScheduleOperator(operator.name, kind, float(single), float(every))
-            for operator, kind, single, every in zip(
-                operators, _kinds(operators), latency.single_s[:, 0], latency.all_cores_s[:, 0], strict=True
-            )
-        ),
-        edges=operators.edges,
-    )
 
 
 def _kinds(operators: OperatorGraph) -> list[CoreKind]:

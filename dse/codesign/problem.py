@@ -109,7 +109,8 @@ class SearchOutcome:
     """What a search over the space found.
 
     ``best`` is the answer's architecture, ``plan`` its plan at the chosen HBM size; ``bound_per_s`` an upper bound on
-    the throughput of every architecture at that HBM size. ``upper_per_s`` has the bound of every architecture, by
+    the throughput of every architecture at that HBM size; ``proven`` tells whether the bound is reached at every HBM
+    size, so that the choice of the size is proven too. ``upper_per_s`` has the bound of every architecture, by
     position in the space, ``evaluated`` the throughput of those evaluated exactly, both at the chosen HBM size.
     """
 
@@ -119,5 +120,11 @@ class SearchOutcome:
     upper_per_s: tuple[float, ...]
     evaluated: dict[int, float]
     evaluations: int
+    proven: bool
     optimum_by_hbm_per_s: dict[int, float] = field(default_factory=dict)
     stopped: str | None = None
+
+    @classmethod
+    def nothing_fits(cls, architectures: int) -> "SearchOutcome":
+        """The outcome where no placement fits the memory, on any of the ``architectures``."""
+        return cls(None, None, 0.0, (0.0,) * architectures, {}, 0, proven=True)

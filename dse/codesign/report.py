@@ -59,7 +59,7 @@ def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
 def report(result: Result, directory: Path) -> str:
     """The report of the run in ``directory`` as one self-contained HTML page."""
     parts = [f"<p class='verdict'>{html.escape(verdict(result))}</p>"]
-    if result.solution:
+    if "architecture" in result.solution:
         parts += ["<h2>Answer</h2>", table(("", ""), answer_rows(result))]
         parts += ["<h2>Beside the baselines</h2>", table(*comparison_rows(result))]
         parts += ["<h2>Time of one layer</h2>", table(*layer_rows(result))]
@@ -153,7 +153,7 @@ def _marks(result: Result) -> list[tuple[str, float, float, str]]:
         for entry in result.metrics.get("baselines", [])
         if entry["plan"]
     ]
-    if result.solution:
+    if "architecture" in result.solution:
         plan = result.solution["models"][result.problem.name]
         area_mm2 = result.solution["architecture"]["area_mm2"]
         marks.append(("this answer", area_mm2, plan["throughput_per_s"], _ANSWER_COLOUR))

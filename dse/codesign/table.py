@@ -66,7 +66,6 @@ def answer_rows(result: Result) -> list[Row]:
 
 def comparison_rows(result: Result) -> tuple[Row, list[Row]]:
     """Headers and rows: the answer beside the fixed accelerator with expert and with our placement."""
-    headers = ("", "samples/s", "× expert", "MFU", "area", "HBM", "{p, d, t}", "microbatch", "activations")
     plan = result.solution["models"][result.problem.name]
     answer = {
         "name": "this answer",
@@ -74,16 +73,19 @@ def comparison_rows(result: Result) -> tuple[Row, list[Row]]:
         "model_flops_utilisation": result.metrics["model_flops_utilisation"],
         "plan": {key: plan[key] for key in plan if key not in ("stages", "layers")},
     }
-    entries = [*result.metrics.get("baselines", []), answer]
-    expert = next((entry["plan"]["throughput_per_s"] for entry in entries if entry["plan"]), None)
-    return headers, [_comparison_row(entry, expert) for entry in entries]
+    baselines = result.metrics.get("baselines", [])
+    reference = next((entry for entry in baselines if entry["plan"]), answer)
+    against = "× expert" if "expert" in reference["name"] else "× TPUv4"
+    headers = ("", "samples/s", against, "MFU", "area", "HBM", "{p, d, t}", "microbatch", "activations")
+    reference_per_s = reference["plan"]["throughput_per_s"]
+    return headers, [_comparison_row(entry, reference_per_s) for entry in [*baselines, answer]]
 
 
-def _comparison_row(entry: Mapping[str, Any], expert_per_s: float | None) -> Row:
+def _comparison_row(entry: Mapping[str, Any], reference_per_s: float) -> Row:
     plan = entry["plan"]
     if plan is None:
         return (entry["name"], "does not fit", "", "", f"{entry['area_mm2']:.0f} mm²", "", "", "", "")
-    ratio = f"{plan['throughput_per_s'] / expert_per_s:.2f}" if expert_per_s else ""
+    ratio = f"{plan['throughput_per_s'] / reference_per_s:.2f}"
     return (
         entry["name"],
         f"{plan['throughput_per_s']:,.1f}",

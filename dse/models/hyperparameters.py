@@ -17,7 +17,7 @@ SCHEMA = "dse.model/1"
 Size = Annotated[int, Field(strict=True, gt=0, le=2**24)]
 """A positive whole number; the limit catches a size given in the wrong unit before it fills the memory."""
 
-LayerCount = Annotated[int, Field(strict=True, gt=0, le=10_000)]
+LayerCount = Annotated[int, Field(strict=True, gt=0, le=1_000)]
 Probability = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Head = Literal["causal_lm", "masked_lm", "masked_lm_next_sentence", "pooler"]

@@ -22,6 +22,8 @@ def model(name_or_path: str | Path) -> Hyperparameters:
         InputError: no built-in model of this name (the nearest one is offered), an unreadable file, or any fault in it.
     """
     text = str(name_or_path)
+    if ".py:" in text:
+        raise fail(text, "", "", "models from Python functions are not read yet; give a YAML file of hyper-parameters")
     if isinstance(name_or_path, Path) or text.endswith(_SUFFIXES) or "/" in text:
         return _read(Path(text))
     name = choose("", "model", text, list_models(), "built-in model")
