@@ -3,13 +3,11 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dse.result import PROOF_TOLERANCE, Result, digest, document_of, read_result, relative_gap
 from dse.run_directory import RUN_FILE
-from hardware.inputs import choose, fail, read_document
+from hardware.inputs import choose, fail, nearest, read_document
 
 if TYPE_CHECKING:
     from dse.codesign.options import CodesignOptions
@@ -131,13 +129,14 @@ def _settings(result: Result, result_path: Path, given: str | None) -> "Codesign
     settings = result.solution.get("settings")
     if not isinstance(settings, dict):
         raise fail(result_path, "solution.settings", settings, "must hold the options of dse codesign")
-    changed = settings | ({"model": given} if given else {})
-    try:
-        return TypeAdapter(CodesignOptions, config={"extra": "forbid"}).validate_python(changed, strict=True)
-    except ValidationError as error:
-        where, message = error.errors()[0]["loc"], error.errors()[0]["msg"]
-        key = ".".join(["solution", "settings", *map(str, where)])
-        raise fail(result_path, key, settings.get(str(where[-1])) if where else "", message) from error
+    types = get_type_hints(CodesignOptions)
+    for key in {**types, **settings}:
+        where = f"solution.settings.{key}"
+        if key not in types:
+            raise fail(result_path, where, "", "unknown key", nearest(key, types))
+        if key not in settings or not isinstance(settings[key], types[key]) or isinstance(settings[key], bool):
+            raise fail(result_path, where, settings.get(key, ""), "must hold an option of dse codesign")
+    return CodesignOptions(**settings | ({"model": given} if given else {}))
 
 
 def _infeasibility(result: Result, problem: Any, options: Any) -> list[str]:

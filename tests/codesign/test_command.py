@@ -1,0 +1,172 @@
+"""``dse codesign`` as a user runs it: answers, tampered answers, interrupts, changed inputs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.codesign.test_exhaustive import TINY_MODEL
+
+ROOT = Path(__file__).parents[2]
+SMALL = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1,2", "--area-budget", "3.42")
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY_MODEL)
+    return path
+
+
+@pytest.fixture
+def answer(dse, model_file, tmp_path):
+    """A finished run directory and its result."""
+    out = tmp_path / "run"
+    done = dse("codesign", model_file, *SMALL, "--out", out, "--json", "--workers", "0")
+    assert done.code == 0
+    return out, json.loads(done.out)
+
+
+def test_a_run_leaves_everything_and_checks(dse, answer):
+    out, document = answer
+    assert document["status"] == "optimal"
+    files = {"result.json", "run.yaml", "journal.jsonl", "report.html", "tables"}
+    assert {entry.name for entry in out.iterdir()} == files
+    assert "proven optimal" in (out / "report.html").read_text()
+    assert dse("check", out / "result.json").out == "ok\n"
+    (out / "report.html").unlink()
+    assert dse("report", out).code == 0
+    assert (out / "report.html").exists()
+
+
+def _leaves(value, path=()):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value[:2]):
+            yield from _leaves(inner, (*path, index))
+    else:
+        yield path
+
+
+def _changed(document, path, value):
+    copy = json.loads(json.dumps(document))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
+
+
+JUDGED = ("status", "objective", "bound", "gap", "solution", "problem")
+FREE = ("baselines", "architectures_evaluated", "architectures_pruned", "optimum_by_hbm_per_s")
+
+
+@pytest.mark.parametrize("other", [None, 7.5, "x", True], ids=repr)
+def test_no_altered_figure_passes_the_check(dse, answer, tmp_path, other):
+    _, document = answer
+    path = tmp_path / "altered.json"
+    passed = []
+    for where in _leaves(document):
+        judged = where[0] in JUDGED or (where[0] == "metrics" and where[1] not in FREE)
+        # A pipeline of one stage recomputes nothing, so there the choice is a tie.
+        cosmetic = where[-1] == "recompute" or where[-1] in ("name", "unit", "search", "objective") or where[:2] == ("solution", "settings")
+        before = document
+        for key in where:
+            before = before[key]
+        if not judged or cosmetic or before == other or (before is None and other is None):
+            continue
+        path.write_text(json.dumps(_changed(document, where, other)))
+        refused = dse("check", path)
+        assert refused.code in (1, 2), (where, other, refused)
+        assert "internal error" not in refused.err
+        if refused.code == 0:
+            passed.append(where)
+    assert not passed
+
+
+@pytest.mark.parametrize("other", [None, -1, "x", [], {}, "1,,2"], ids=repr)
+def test_altered_settings_are_bad_input_or_another_problem(dse, answer, tmp_path, other):
+    _, document = answer
+    path = tmp_path / "altered.json"
+    for key, value in document["solution"]["settings"].items():
+        if value != other and key not in ("search", "objective"):
+            path.write_text(json.dumps(_changed(document, ("solution", "settings", key), other)))
+            refused = dse("check", path)
+            assert refused.code in (1, 2), (key, other)
+            assert len(refused.err.splitlines()) <= 1
+
+
+def test_a_false_claim_of_infeasibility_is_found(dse, answer, tmp_path):
+    _, document = answer
+    path = tmp_path / "claim.json"
+    nothing = {"objective": {**document["objective"], "value": None}, "bound": None, "gap": None}
+    solution = {"settings": document["solution"]["settings"]}
+    path.write_text(json.dumps({**document, **nothing, "status": "infeasible", "solution": solution}))
+    refused = dse("check", path)
+    assert refused.code == 1
+    assert "but a placement fits" in refused.out
+
+
+def test_a_finished_run_is_returned_but_not_for_a_changed_model(dse, answer, model_file):
+    out, document = answer
+    again = dse("codesign", model_file, *SMALL, "--out", out, "--json", "--resume")
+    assert json.loads(again.out) == document
+    model_file.write_text(TINY_MODEL.replace("layers: 3", "layers: 2"))
+    refused = dse("codesign", model_file, *SMALL, "--out", out, "--json", "--resume")
+    assert refused.code == 2
+    assert "an input has changed" in refused.err
+
+
+def test_an_altered_journal_is_refused_with_its_line(dse, answer, model_file):
+    out, _ = answer
+    (out / "result.json").unlink()
+    journal = out / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        del line["value"]["plans"]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    refused = dse("codesign", model_file, *SMALL, "--out", out, "--resume", "--workers", "0")
+    assert refused.code == 2
+    assert "journal.jsonl: line " in refused.err
+
+
+def test_a_model_that_fits_nowhere_exits_with_1_and_says_what_would(dse, model_file):
+    refused = dse("codesign", model_file, *SMALL, "--hbm-gb", "0.0001")
+    assert refused.code == 1
+    assert "--hbm-gb" in refused.out
+    assert "bytes too many" in refused.out
+
+
+def test_a_cluster_that_does_not_answer_is_bad_usage(dse, model_file):
+    refused = dse("codesign", model_file, *SMALL, "--address", "127.0.0.1:1")
+    assert refused.code == 2
+    assert "--address" in refused.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("delay_s", [2.0, 3.5, 5.0, 8.0])
+def test_an_interrupt_stops_cleanly_and_the_run_resumes(tmp_path, delay_s):
+    command = [sys.executable, "-m", "dse", "codesign", "megatron-2.5b", "--workers", "0", "--out", str(tmp_path / "r")]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    time.sleep(delay_s)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    # A fast machine may have finished; a slow one may still be importing, where Python itself reports the interrupt.
+    assert process.returncode in (0, 130), err
+    assert "Traceback" not in err
+    if (tmp_path / "r" / "result.json").exists() and process.returncode == 130:
+        assert json.loads((tmp_path / "r" / "result.json").read_text())["status"] == "interrupted"
+        assert "--resume" in err
