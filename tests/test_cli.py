@@ -170,7 +170,8 @@ def test_lists_of_models_and_specs(dse):
     assert models.code == 0
     assert "bert-large" in models.out
     assert "llama2-7b" in models.out
-    assert json.loads(dse("models", "--json").out)
+    described = {entry["name"]: entry for entry in json.loads(dse("models", "--json").out)}
+    assert described["llama2-7b"]["parameters"] == 6_738_415_616
     specs = dse("specs")
     assert all(name in specs.out for name in ("tpuv4", "a100-80gb", "v100", "phaze-2024"))
     assert json.loads(dse("specs", "--json").out)["networks"]
