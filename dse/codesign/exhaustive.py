@@ -29,6 +29,7 @@ _BOUND_SLICE = 4096
 _REFINE_ROUND = 64
 _REFINE_SLICE = 16
 _EVALUATE_ROUND = 8
+_FIRST_ROUND = 2
 _PROVE_ROUND = 2
 
 _NODES = (100_000, 400_000, 1_600_000, 6_400_000, 25_600_000)
@@ -143,7 +144,10 @@ class _Search:
             # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
             new = open_[state.level[open_] < _EVALUATED]
             rough = new[:_REFINE_ROUND][state.level[new[:_REFINE_ROUND]] == _BOUNDED]
-            if len(rough):
+            if self._best(row)[0] is None:
+                # An early answer prunes most of the space, and is there when the search is stopped.
+                self._evaluate_round(open_[:_FIRST_ROUND])
+            elif len(rough):
                 self._refine_round(rough)
             elif len(new):
                 self._evaluate_round(new[:_EVALUATE_ROUND])
