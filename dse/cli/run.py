@@ -25,6 +25,7 @@ from hardware.inputs import fail
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _PLAIN_LINE_INTERVAL_S = 2.0
+_RATE_AFTER_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ def progress(settings: RunSettings) -> Iterator[ProgressCallback]:
                 started[phase] = time.monotonic()
                 tasks[phase] = bars.add_task(phase, total=total, rate="")
             elapsed = time.monotonic() - started[phase]
-            rate = f"{done / elapsed:,.0f}/s" if elapsed > 0 and done else ""
+            rate = f"{done / elapsed:,.0f}/s" if elapsed > _RATE_AFTER_S and done else ""
             bars.update(tasks[phase], completed=done, total=total, rate=rate)
 
         yield update
