@@ -80,7 +80,7 @@ BROKEN = [
     ({"layers": 1.5}, "layers: 1.5: input should be a valid integer"),
     ({"layers": True}, "layers: true: input should be a valid integer"),
     ({"layers": "many"}, "layers: many: input should be a valid integer"),
-    ({"layers": 10**9}, "layers: 1000000000: input should be less than or equal to 10000"),
+    ({"layers": 10**9}, "layers: 1000000000: input should be less than or equal to 1000"),
     ({"hidden": 0}, "hidden: 0: input should be greater than 0"),
     ({"hidden": None}, "hidden: null: input should be a valid integer"),
     ({"heads": 0}, "heads: 0: input should be greater than 0"),
