@@ -67,9 +67,9 @@ def command(**options: Any) -> None:
 
 def _show(result: Result, out: Path | None) -> None:
     screen = console()
-    screen.print(f"[bold]{result.problem.name}[/bold]: {verdict(result)}")
+    screen.print(f"[bold]{result.problem.name}[/bold]: {verdict(result)}", soft_wrap=True)
     if "architecture" in result.solution:
         print_table(("", ""), answer_rows(result))
         print_table(*comparison_rows(result))
     if out is not None and (out / REPORT_FILE).exists():
-        screen.print(f"report: {out / REPORT_FILE}")
+        screen.print(f"report: {out / REPORT_FILE}", soft_wrap=True)

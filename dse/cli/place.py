@@ -32,13 +32,14 @@ def command(layers: Path, **options: Any) -> None:
 
 def _show(result: Result) -> None:
     if result.infeasibility is not None:
-        console().print(f"Proven infeasible: {result.infeasibility['explanation']}")
+        console().print(f"Proven infeasible: {result.infeasibility['explanation']}", soft_wrap=True)
         return
     solution = result.solution
     proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {result.bound:.9g} s"
     console().print(
         f"{result.objective.value:.9g} s a batch, {proof}: {len(solution['stages'])} stages × "
-        f"{solution['data']} data × {solution['tensor']} tensor ({1e3 * result.seconds:.1f} ms)"
+        f"{solution['data']} data × {solution['tensor']} tensor ({1e3 * result.seconds:.1f} ms)",
+        soft_wrap=True,
     )
     rows = [
         (str(number), str(stage["accelerators"]), str(len(stage["layers"])), _span(stage["layers"]))

@@ -35,10 +35,12 @@ def command(layer: Path, method: str, **options: Any) -> None:
 def _show(result: Result) -> None:
     value, bound = result.objective.value, result.bound
     if value is None:
-        console().print("Stopped before any schedule was found.")
+        console().print("Stopped before any schedule was found.", soft_wrap=True)
         return
     proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {1e3 * (bound or 0):.6g} ms"
-    console().print(f"makespan {1e3 * value:.9g} ms, {proof} ({result.method}, {1e3 * result.seconds:.1f} ms)")
+    console().print(
+        f"makespan {1e3 * value:.9g} ms, {proof} ({result.method}, {1e3 * result.seconds:.1f} ms)", soft_wrap=True
+    )
     operators = sorted(result.solution["operators"].items(), key=lambda entry: entry[1]["start_s"])
     rows = [
         (

@@ -162,7 +162,7 @@ def _least(needs: dict[int, list[MemoryNeed]], accelerators: int) -> MemoryNeed 
 
 
 def _bytes(size_bytes: float) -> str:
-    return f"{math.ceil(size_bytes)} ({gib_from_bytes(size_bytes):.1f} GiB)"
+    return f"{math.ceil(size_bytes)} ({gib_from_bytes(size_bytes):.1f} GB)"
 
 
 @njit(cache=True)

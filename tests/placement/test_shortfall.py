@@ -40,10 +40,10 @@ def test_stage_and_remedies_are_named():
     shortfall = solve(problem).shortfall
     assert shortfall.stage_layers == ("layer0", "layer1", "layer2")
     assert (shortfall.needed_bytes, shortfall.excess_bytes, shortfall.tensor) == (75.0, 45.0, 1)
-    assert shortfall.remedy == "It would fit with hbm_bytes of at least 75 (0.0 GiB)."
+    assert shortfall.remedy == "It would fit with hbm_bytes of at least 75 (0.0 GB)."
     # two stages: 50 (last) and 25 + 5; three stages: 25, 25 + 5 and 25 + 2 · 5
     more = solve(replace(problem, accelerators=2, hbm_bytes=40.0)).shortfall
-    assert more.remedy == ("It would fit with hbm_bytes of at least 50 (0.0 GiB), or with 3 accelerators instead of 2.")
+    assert more.remedy == ("It would fit with hbm_bytes of at least 50 (0.0 GB), or with 3 accelerators instead of 2.")
     assert solve(replace(problem, accelerators=3, hbm_bytes=40.0)).placement is not None
 
 
@@ -51,7 +51,7 @@ def test_recompute_is_offered_where_it_helps():
     # stashes of 50 bytes a microbatch; recomputation keeps the single byte that enters
     problem = chain_of([(1.0, 1.0)] * 2, sizes=[(1.0, 50.0)] * 2, accelerators=2, hbm_bytes=60.0)
     assert solve(problem).shortfall.remedy == (
-        "It would fit with hbm_bytes of at least 102 (0.0 GiB), or with recompute."
+        "It would fit with hbm_bytes of at least 102 (0.0 GB), or with recompute."
     )
     assert solve(replace(problem, recompute=True)).placement is not None
     tight = solve(replace(problem, hbm_bytes=40.0)).shortfall
