@@ -1,9 +1,12 @@
 """What a co-search run leaves behind for people: tables as Parquet, and ``report.html``."""
 
 import html
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +19,8 @@ from dse.run_directory import REPORT_FILE, RunDirectory
 from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "tables/architectures.parquet"
+
+Numbers = npt.NDArray[Any]
 
 _BOUND_COLOUR, _EVALUATED_COLOUR, _ANSWER_COLOUR, _BASELINE_COLOUR = "#a9bccb", "#1f6f8b", "#d1495b", "#3d3d3d"
 
@@ -86,23 +91,7 @@ def layer_rows(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
     """Throughput over area: bounds of all architectures, exact values, the answer and the baselines."""
     column = {name: architectures[name].to_numpy() for name in architectures.column_names}
-    labels = [
-        f"{tc} × {w}×{d} tensor, {vc} × {lanes} vector, {glb >> 20} MB"
-        for tc, w, d, vc, lanes, glb in zip(
-            *(
-                column[name]
-                for name in (
-                    "tensor_cores",
-                    "core_width",
-                    "core_depth",
-                    "vector_cores",
-                    "vector_lanes",
-                    "global_buffer_bytes",
-                )
-            ),
-            strict=True,
-        )
-    ]
+    labels = _labels(column)
     chart = go.Figure()
 
     def dots(name: str, values: str, rows: np.ndarray, colour: str, size: int) -> None:
@@ -144,6 +133,15 @@ def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
         legend={"orientation": "h", "y": -0.14},
     )
     return chart
+
+
+def _labels(column: Mapping[str, Numbers]) -> list[str]:
+    """One line for each architecture, shown when the pointer is over its dot."""
+    shown = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
+    return [
+        f"{cores} × {width}×{depth} tensor, {vectors} × {lanes} vector, {buffer >> 20} MB"
+        for cores, width, depth, vectors, lanes, buffer in zip(*(column[name] for name in shown), strict=True)
+    ]
 
 
 def _marks(result: Result) -> list[tuple[str, float, float, str]]:
