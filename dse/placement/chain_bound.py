@@ -63,6 +63,7 @@ def chain_bounds(
 
 
 # Below, numba kernels.
+# Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

@@ -90,6 +90,7 @@ def width_optimum(
 
 
 # The kernels below are numba's: every array is indexed as in ChainStructure, and constants come as arguments.
+# Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

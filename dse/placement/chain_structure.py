@@ -144,6 +144,7 @@ def _fewest_passes(
     return fewest
 
 
+# No annotations: numba infers the types.
 @njit(cache=True)
 def _last_end(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, hbm_bytes, stage_limit):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """``last_end`` of :class:`ChainStructure`: the needs grow with j and with s, so one sweep per beginning does."""

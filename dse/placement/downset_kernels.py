@@ -12,6 +12,7 @@ from dse.placement import stage_groups
 from dse.placement.stage_groups import layer_needs, least_load, load_bounds
 from hardware.compiled import compiled
 
+# Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

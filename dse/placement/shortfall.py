@@ -165,6 +165,7 @@ def _bytes(size_bytes: float) -> str:
     return f"{math.ceil(size_bytes)} ({gib_from_bytes(size_bytes):.1f} GB)"
 
 
+# No annotations: numba infers the types.
 @njit(cache=True)
 def _least_needs(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, plain_end, plain_stages):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """need[s, q, i]: least largest need of splitting the layers from i on into s stages, q of them plain."""

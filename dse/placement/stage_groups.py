@@ -39,6 +39,7 @@ def graph_arrays(graph: LayerGraph, network_bytes_per_s: float) -> GraphArrays:
     return np.array(layers, dtype=np.float64), in_offset, in_end, in_amount, out_offset, out_end, out_amount
 
 
+# Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

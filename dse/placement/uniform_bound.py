@@ -50,6 +50,7 @@ def uniform_optimum(
 
 # Below, numba kernels. Few arrays are passed, as counting references to many costs more than the arithmetic.
 # ``times`` is (forward, backward) of layer, prefix, suffix; ``weights`` (bytes, update) of prefix, layer, suffix.
+# Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
