@@ -45,13 +45,12 @@ def measure(model: str, cost_model: str, baseline: bool) -> dict:
     from dse.codesign.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
     from dse.executor import InProcessExecutor
-    from hardware.space import architecture_space
 
-    options = CodesignOptions(model, cost_model=cost_model)
+    options = CodesignOptions((model,), cost_model=cost_model)
     problem = options.problem()
 
     def search():
-        executor = RayExecutor(2) if max(problem.tensor_parallel) > 1 else InProcessExecutor()
+        executor = RayExecutor(2) if max(problem.jobs[0].tensor_parallel) > 1 else InProcessExecutor()
         return solve(options, executor)
 
     result, outcome = search()
@@ -76,9 +75,9 @@ def measure(model: str, cost_model: str, baseline: bool) -> dict:
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "architecture": result.solution["architecture"],
     }
-    machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
+    machines = problem.machines()
     if baseline:
-        evaluator = Evaluator(problem, machines)
+        evaluator = Evaluator(problem.jobs[0], machines)
         sample = np.random.default_rng(0).choice(len(machines), SAMPLE, replace=False)
         start = time.perf_counter()
         for index in sample:
@@ -94,7 +93,7 @@ def paper_architectures(problem, machines) -> dict:
 
     from dse.codesign.evaluator import Evaluator
 
-    evaluator = Evaluator(problem, machines)
+    evaluator = Evaluator(problem.jobs[0], machines)
     found = {}
     for tensor_cores, vector_cores, width, depth, buffer_mb in sorted(set(PAPER_TABLE_2.values())):
         chosen = np.flatnonzero(
@@ -106,7 +105,7 @@ def paper_architectures(problem, machines) -> dict:
         )
         plans = evaluator.evaluate(int(chosen[0])).plans
         name = f"{{{tensor_cores}, {vector_cores}, {width}, {depth}}} {buffer_mb} MB"
-        found[name] = max((plan.throughput_per_s(problem.global_batch) for plan in plans if plan), default=0.0)
+        found[name] = max((plan.throughput_per_s(problem.jobs[0].global_batch) for plan in plans if plan), default=0.0)
     return found
 
 

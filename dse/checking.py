@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from dse.result import PROOF_TOLERANCE, Result, digest, document_of, read_result, relative_gap
 from dse.run_directory import RUN_FILE
-from hardware.inputs import choose, fail, nearest, read_document
+from hardware.inputs import choose, fail, read_document
 
 if TYPE_CHECKING:
     from dse.codesign.options import CodesignOptions
@@ -109,41 +110,42 @@ def _check_codesign(result: Result, result_path: Path, given: str | None) -> lis
     problem = options.problem()
     found = [] if digest(problem_document(problem)) == result.problem.digest else ["problem.digest: another problem"]
     if "architecture" not in result.solution:
-        return found + _infeasibility(result, problem, options)
+        return found + _infeasibility(result, problem)
     found += violations(problem, result.solution, result_path)
     if found:
         return found
-    plan = result.solution["models"][problem.model.name]
-    found += _value(result, "throughput_per_s", plan["throughput_per_s"])
-    for key, value in answer_metrics(problem, result.solution, options.machines()).items():
-        stated = result.metrics.get(key)
-        if not (type(stated) is type(value) and math.isclose(stated, value, rel_tol=PROOF_TOLERANCE)):
-            found.append(f"metrics.{key} must be {value}, but got {stated}")
+    metrics = answer_metrics(problem, result.solution, problem.machines())
+    found += _value(result, "score", metrics["score"])
+    for key, value in metrics.items():
+        found += _same(f"metrics.{key}", result.metrics.get(key), value)
     return found
 
 
+def _same(where: str, stated: Any, expected: Any) -> list[str]:
+    """What of ``stated`` differs from ``expected``: dictionaries of numbers, to any depth."""
+    if isinstance(expected, dict):
+        if not isinstance(stated, dict) or set(stated) != set(expected):
+            return [f"{where} must have the keys {sorted(expected)}"]
+        return [fault for key, value in expected.items() for fault in _same(f"{where}.{key}", stated[key], value)]
+    if type(stated) is type(expected) and math.isclose(stated, expected, rel_tol=PROOF_TOLERANCE):
+        return []
+    return [f"{where} must be {expected}, but got {stated}"]
+
+
 def _settings(result: Result, result_path: Path, given: str | None) -> "CodesignOptions":
-    """The options that the result says it answers, with the model that is given."""
+    """The options that the result says it answers, with the one model that is given."""
     from dse.codesign.options import CodesignOptions
 
-    settings = result.solution.get("settings")
-    if not isinstance(settings, dict):
-        raise fail(result_path, "solution.settings", settings, "must hold the options of dse codesign")
-    types = get_type_hints(CodesignOptions)
-    for key in {**types, **settings}:
-        where = f"solution.settings.{key}"
-        if key not in types:
-            raise fail(result_path, where, "", "unknown key", nearest(key, types))
-        if key not in settings or not isinstance(settings[key], types[key]) or isinstance(settings[key], bool):
-            raise fail(result_path, where, settings.get(key, ""), "must hold an option of dse codesign")
-    return CodesignOptions(**settings | ({"model": given} if given else {}))
+    options = CodesignOptions.from_document(result.solution.get("settings"), result_path, "solution.settings")
+    return replace(options, models=(given,)) if given else options
 
 
-def _infeasibility(result: Result, problem: Any, options: Any) -> list[str]:
+def _infeasibility(result: Result, problem: Any) -> list[str]:
     """Whether really nothing fits: memory does not depend on the architecture."""
     from dse.codesign.evaluator import Evaluator
 
-    fits = Evaluator(problem, options.machines().one(0)).fits()
+    machine = problem.machines().one(0)
+    fits = all(Evaluator(job, machine).fits() for job in problem.jobs)
     return ["status infeasible: but a placement fits"] if result.status == "infeasible" and fits else []
 
 

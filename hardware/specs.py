@@ -104,13 +104,17 @@ class AcceleratorSpec(StrictModel):
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect."""
+    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
+
+    ``is_template``: it is a point of the searched template, whose clock and bandwidths are the cost model's.
+    """
 
     name: str
     title: str
     machines: Machines
     hbm_bytes: int
     network: str
+    is_template: bool
 
 
 def list_specs() -> list[str]:
@@ -140,6 +144,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         machines=machines,
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         network=spec.network.name,
+        is_template=spec.template is not None,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from dse.codesign.evaluator import Evaluator
 from dse.codesign.formats import plan_summary
 from dse.codesign.pricing import scheduled_latencies
-from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, TrainingPlan
+from dse.codesign.problem import HBM_TOLERANCE, TrainingJob, TrainingPlan
 from dse.models.hyperparameters import ExpertPlacement
 from dse.placement.check import batch_s, violations
 from dse.placement.problem import Placement, PlacementProblem, Stage
@@ -24,15 +24,15 @@ Plans = tuple[TrainingPlan | None, ...]
 """A plan for each HBM size of the problem, None where nothing fits."""
 
 
-def baselines(problem: CodesignProblem) -> list[dict[str, Any]]:
+def baselines(job: TrainingJob) -> list[dict[str, Any]]:
     """The comparison's rows as JSON types: name, area, model FLOPs utilisation and plan (None where nothing fits)."""
-    machine = accelerator(REFERENCE, problem.cost_model).machines
-    evaluator = Evaluator(problem, machine)
+    machine = accelerator(REFERENCE, job.cost_model).machines
+    evaluator = Evaluator(job, machine)
     rows = []
-    if problem.model.expert_placement is not None:
-        rows.append(("TPUv4, expert placement", expert_plans(evaluator, problem.model.expert_placement)))
+    if job.workload.expert_placement is not None:
+        rows.append(("TPUv4, expert placement", expert_plans(evaluator, job.workload.expert_placement)))
     rows.append(("TPUv4, our placement", evaluator.evaluate(0).plans))
-    return [_row(name, evaluator, _smallest_within_tolerance(problem, plans)) for name, plans in rows]
+    return [_row(name, evaluator, _smallest_within_tolerance(job, plans)) for name, plans in rows]
 
 
 def _row(name: str, evaluator: Evaluator, plan: TrainingPlan | None) -> dict[str, Any]:
@@ -40,33 +40,33 @@ def _row(name: str, evaluator: Evaluator, plan: TrainingPlan | None) -> dict[str
         "name": name,
         "area_mm2": float(evaluator.machines.area_mm2[0]),
         "model_flops_utilisation": None if plan is None else evaluator.utilisation(0, plan),
-        "plan": None if plan is None else plan_summary(evaluator.problem, plan),
+        "plan": None if plan is None else plan_summary(evaluator.job, plan),
     }
 
 
-def _smallest_within_tolerance(problem: CodesignProblem, plans: Plans) -> TrainingPlan | None:
+def _smallest_within_tolerance(job: TrainingJob, plans: Plans) -> TrainingPlan | None:
     """The plan at the smallest HBM size within one per cent of the best, as the search chooses it."""
     found = [plan for plan in plans if plan is not None]
-    best = max((plan.throughput_per_s(problem.global_batch) for plan in found), default=0.0)
-    return next((p for p in found if p.throughput_per_s(problem.global_batch) >= (1 - HBM_TOLERANCE) * best), None)
+    best = max((plan.throughput_per_s(job.global_batch) for plan in found), default=0.0)
+    return next((p for p in found if p.throughput_per_s(job.global_batch) >= (1 - HBM_TOLERANCE) * best), None)
 
 
 def expert_plans(evaluator: Evaluator, expert: ExpertPlacement) -> Plans:
     """The expert's split on the evaluator's first machine at each HBM size, with the best choices that fit."""
-    problem, machine = evaluator.problem, evaluator.machines.one(0)
+    job, machine = evaluator.job, evaluator.machines.one(0)
     best: dict[int, TrainingPlan] = {}
     for key, graph in evaluator.graphs.items():
         if key[1] != expert.tensor:
             continue
-        makespan, _ = scheduled_latencies(graph, machine, problem.network, DEFAULT_LIMITS)
-        for hbm_bytes, recompute in product(problem.hbm_bytes, (False, True)):
+        makespan, _ = scheduled_latencies(graph, machine, job.network, DEFAULT_LIMITS)
+        for hbm_bytes, recompute in product(job.hbm_bytes, (False, True)):
             choice = evaluator.choice(key, hbm_bytes, recompute)
             placement = _even_split(evaluator.placement_problem(choice, makespan), expert)
             known = best.get(hbm_bytes)
             if placement is not None and (known is None or placement.batch_s < known.placement.batch_s):
                 batch, nodes = placement.batch_s, DEFAULT_LIMITS.nodes
                 best[hbm_bytes] = TrainingPlan(key[0], hbm_bytes, recompute, placement, batch, nodes)
-    return tuple(best.get(size) for size in problem.hbm_bytes)
+    return tuple(best.get(size) for size in job.hbm_bytes)
 
 
 def _even_split(problem: PlacementProblem, expert: ExpertPlacement) -> Placement | None:

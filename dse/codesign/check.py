@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from dse.codesign.formats import architecture_solution
 from dse.codesign.layer_problem import schedule_problem
-from dse.codesign.problem import CodesignProblem
+from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.graph.operator_graph import Layer, ModelGraph
-from dse.models.transformer import build
 from dse.placement import check as placement_check
 from dse.placement.formats import placement_from_document
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem, Stage
@@ -45,18 +45,36 @@ def violations(problem: CodesignProblem, solution: dict[str, Any], path: str | P
 
 
 def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | Path) -> list[str]:
-    found = _architecture_faults(problem, solution["architecture"])
-    plan = solution["models"][problem.model.name]
-    found += _choice_faults(problem, plan)
+    if problem.fixed is not None:
+        found = _fixed_faults(problem.fixed.machines, solution["architecture"])
+    else:
+        found = _architecture_faults(problem, solution["architecture"])
+    names = {job.name for job in problem.jobs}
+    if set(solution["models"]) != names:
+        found.append(f"models must be {sorted(names)}, but got {sorted(solution['models'])}")
     if found:
         return found
+    sizes = {solution["models"][name]["hbm_gb"] for name in names}
+    if len(sizes) > 1:
+        found.append(f"all models must have one HBM size, but got {sorted(sizes)} GB")
     machine = _machine(problem, solution["architecture"])
-    graph = build(problem.model, plan["microbatch"], plan["tensor"], problem.recipe)
+    for job in problem.jobs:
+        faults = _plan_faults(job, machine, solution["models"][job.name], path)
+        found += [f"{job.name}: {fault}" for fault in faults]
+    return found
+
+
+def _plan_faults(job: TrainingJob, machine: Machines, plan: dict[str, Any], path: str | Path) -> list[str]:
+    """What is wrong with one model's plan on the machine."""
+    found = _choice_faults(job, plan)
+    if found:
+        return found
+    graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
     latencies: dict[str, dict[str, float]] = {}
     for layer in graph.distinct_layers:
-        latencies[layer.kind], faults = _layer_faults(problem, machine, layer, plan["layers"][layer.kind], path)
+        latencies[layer.kind], faults = _layer_faults(job, machine, layer, plan["layers"][layer.kind], path)
         found += faults
-    placement_problem = _placement_problem(problem, graph, plan, latencies)
+    placement_problem = _placement_problem(job, graph, plan, latencies)
     stated = {key: plan[key] for key in ("tensor", "data", "stages")}
     placement = placement_from_document(placement_problem, stated, path, plan["batch_s"])
     found += placement_check.violations(placement_problem, placement)
@@ -64,12 +82,21 @@ def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | 
     for key, value in {"pipeline": len(placement.stages), "accelerators_used": used}.items():
         if plan[key] != value or isinstance(plan[key], bool):
             found.append(f"{key} must be {value}, but got {plan[key]}")
-    expected = problem.global_batch / plan["batch_s"]
+    expected = job.global_batch / plan["batch_s"]
     if not math.isclose(expected, plan["throughput_per_s"], rel_tol=_TOLERANCE):
         found.append(
             f"throughput_per_s must be global batch / batch_s = {expected}, but got {plan['throughput_per_s']}"
         )
     return found
+
+
+def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
+    """Sizes that are not those of the given accelerator."""
+    return [
+        f"architecture.{key} must be {value}, but got {stated[key]}"
+        for key, value in architecture_solution(machines, 0).items()
+        if stated[key] != value or isinstance(stated[key], bool)
+    ]
 
 
 _SIZES = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_bytes")
@@ -123,16 +150,18 @@ def _area_mm2(rules: AreaModel, stated: dict[str, Any]) -> float:
 
 
 def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
+    if problem.fixed is not None:
+        return problem.fixed.machines
     sizes = [np.array([stated[key]]) for key in _SIZES]
     tensor_cores, vector_cores, width, depth, buffer_bytes = sizes
     return template_machines(tensor_cores, vector_cores, width, depth, buffer_bytes // MIB, model=problem.cost_model)
 
 
-def _choice_faults(problem: CodesignProblem, plan: dict[str, Any]) -> list[str]:
+def _choice_faults(job: TrainingJob, plan: dict[str, Any]) -> list[str]:
     offered: dict[str, tuple[Any, ...]] = {
-        "microbatch": problem.microbatches,
-        "tensor": problem.tensor_parallel,
-        "hbm_gb": tuple(size / bytes_from_gib(1) for size in problem.hbm_bytes),
+        "microbatch": job.microbatches,
+        "tensor": job.tensor_parallel,
+        "hbm_gb": tuple(size / bytes_from_gib(1) for size in job.hbm_bytes),
     }
     offered["recompute"] = (False, True)
     return [
@@ -143,14 +172,14 @@ def _choice_faults(problem: CodesignProblem, plan: dict[str, Any]) -> list[str]:
 
 
 def _layer_faults(
-    problem: CodesignProblem, machine: Machines, layer: Layer, stated: dict[str, Any], path: str | Path
+    job: TrainingJob, machine: Machines, layer: Layer, stated: dict[str, Any], path: str | Path
 ) -> tuple[dict[str, float], list[str]]:
     """The makespan of each part of one layer as its schedule gives it, and what is wrong with the schedules."""
     faults: list[str] = []
     makespans = {}
     for part, operators in (("forward", layer.forward), ("backward", layer.backward), ("update", layer.update)):
         where = f"{layer.kind} {part}"
-        posed = schedule_problem(where, operators, machine, 0, problem.network)
+        posed = schedule_problem(where, operators, machine, 0, job.network)
         schedule = schedule_from_document(posed, {"operators": stated[part]["operators"]}, path)
         faults += [f"{where}: {fault}" for fault in schedule_check.violations(posed, schedule)]
         makespans[part] = max(schedule.finish_s, default=0.0)
@@ -162,9 +191,9 @@ def _layer_faults(
 
 
 def _placement_problem(
-    problem: CodesignProblem, graph: ModelGraph, plan: dict[str, Any], latencies: dict[str, dict[str, float]]
+    job: TrainingJob, graph: ModelGraph, plan: dict[str, Any], latencies: dict[str, dict[str, float]]
 ) -> PlacementProblem:
-    training = problem.cost_model.training
+    training = job.cost_model.training
     layers = tuple(
         PlacementLayer(
             name=name,
@@ -178,11 +207,11 @@ def _placement_problem(
         for name, layer in zip(graph.names, graph.layers, strict=True)
     )
     return PlacementProblem(
-        name=problem.model.name,
-        accelerators=problem.accelerators,
-        microbatches=problem.global_batch // plan["microbatch"],
+        name=job.name,
+        accelerators=job.accelerators,
+        microbatches=job.global_batch // plan["microbatch"],
         hbm_bytes=bytes_from_gib(plan["hbm_gb"]),
-        network_bytes_per_s=problem.network_bytes_per_s,
+        network_bytes_per_s=job.network_bytes_per_s,
         recompute=plan["recompute"],
         state_factor=training.state_factor.value,
         gradient_sync_factor=training.gradient_sync_factor.value,
@@ -190,17 +219,33 @@ def _placement_problem(
     )
 
 
-def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines: Machines) -> dict[str, float | int]:
-    """What a result says about its answer beside the objective, from the solution alone.
+def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines: Machines) -> dict[str, Any]:
+    """What a result says about its answer, from the solution alone.
 
-    ``model_flops_utilisation`` (PaLM, appendix B): model FLOPs a second over the peak of all accelerators that are
-    bought. ``peak_memory_gb``: memory of the fullest stage. ``machines``: the space.
+    ``score``: the objective. ``models``: for each its part in the objective (``value``), ``model_flops_utilisation``
+    (PaLM, appendix B: model FLOPs a second over the peak of all accelerators that are bought) and ``peak_memory_gb``
+    (of the fullest stage). ``architectures_in_space``: the space.
     """
-    plan, stated = solution["models"][problem.model.name], solution["architecture"]
+    stated = solution["architecture"]
     machine = _machine(problem, stated)
-    graph = build(problem.model, plan["microbatch"], plan["tensor"], problem.recipe)
+    models = {job.name: _plan_metrics(problem, job, machine, solution["models"][job.name]) for job in problem.jobs}
+    values = np.array([[models[job.name]["value"]] for job in problem.jobs])
+    budget_mm2 = problem.area_budget_mm2 or float(machines.area_mm2.max())
+    return {
+        "score": float(problem.objective.score(values)[0]),
+        "models": models,
+        "architectures_in_space": len(machines),
+        "area_budget_used": stated["area_mm2"] / budget_mm2,
+    }
+
+
+def _plan_metrics(
+    problem: CodesignProblem, job: TrainingJob, machine: Machines, plan: dict[str, Any]
+) -> dict[str, float]:
+    """What one model's plan is worth: see :func:`answer_metrics`."""
+    graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
     nothing = {layer.kind: {"forward": 0.0, "backward": 0.0, "update": 0.0} for layer in graph.distinct_layers}
-    posed = _placement_problem(problem, graph, plan, nothing)
+    posed = _placement_problem(job, graph, plan, nothing)
     position = {name: index for index, name in enumerate(graph.names)}
     count = len(plan["stages"])
     fullest_bytes = max(
@@ -212,10 +257,10 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
         )
         for number, stage in enumerate(plan["stages"])
     )
-    peak_flops = problem.accelerators * float(machine.peak_flops[0])
+    peak_flops = job.accelerators * float(machine.peak_flops[0])
+    throughput = plan["throughput_per_s"]
     return {
-        "architectures_in_space": len(machines),
-        "area_budget_used": stated["area_mm2"] / (problem.area_budget_mm2 or float(machines.area_mm2.max())),
-        "model_flops_utilisation": plan["throughput_per_s"] * graph.flops_per_sample / peak_flops,
+        "value": throughput / (float(machine.area_mm2[0]) if problem.objective.per == "per-mm2" else 1.0),
+        "model_flops_utilisation": throughput * graph.flops_per_sample / peak_flops,
         "peak_memory_gb": gib_from_bytes(fullest_bytes),
     }

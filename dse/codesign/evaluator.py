@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.codesign.pricing import LayerLatencies, optimistic_latencies, scheduled_latencies
-from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
+from dse.codesign.problem import Evaluation, TrainingJob, TrainingPlan
 from dse.graph.operator_graph import ModelGraph
-from dse.models.transformer import build
 from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
@@ -85,13 +84,24 @@ class Evaluate:
     nodes: int
 
 
+Task = Bound | Refine | Evaluate
+
+
 class Evaluator:
-    """Bounds and evaluates the architectures ``machines`` for one problem.
+    """Bounds and evaluates the architectures ``machines`` for one training job.
 
     It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs.
     """
 
-    def __call__(self, task: Bound | Refine | Evaluate) -> Any:
+    def __init__(self, job: TrainingJob, machines: Machines) -> None:
+        self.job = job
+        self.machines = machines
+
+    def __getstate__(self) -> dict[str, object]:
+        # Workers rebuild the graphs from the job: cheaper than sending them.
+        return {"job": self.job, "machines": self.machines}
+
+    def __call__(self, task: Task) -> Any:
         """The answer to ``task``."""
         match task:
             case Bound(indices):
@@ -101,21 +111,13 @@ class Evaluator:
             case Evaluate(index, nodes):
                 return self.evaluate(index, nodes)
 
-    def __init__(self, problem: CodesignProblem, machines: Machines) -> None:
-        self.problem = problem
-        self.machines = machines
-
-    def __getstate__(self) -> dict[str, object]:
-        # Workers rebuild the graphs from the problem: cheaper than sending them.
-        return {"problem": self.problem, "machines": self.machines}
-
     @cached_property
     def graphs(self) -> dict[GraphKey, ModelGraph]:
         """The model's graph for each (microbatch, tensor-parallel width)."""
         return {
-            (microbatch, width): build(self.problem.model, microbatch, width, self.problem.recipe)
-            for microbatch in self.problem.microbatches
-            for width in self.problem.tensor_parallel
+            (microbatch, width): self.job.workload.graph(microbatch, width, self.job.recipe)
+            for microbatch in self.job.microbatches
+            for width in self.job.tensor_parallel
         }
 
     def choice(self, key: GraphKey, hbm_bytes: int, recompute: bool) -> Choice:
@@ -127,7 +129,7 @@ class Evaluator:
         machines = self.machines.take(indices)
         least: Bounds | None = None
         for key, graph in self.graphs.items():
-            least = self._graph_bound(key, optimistic_latencies(graph, machines, self.problem.network), least)
+            least = self._graph_bound(key, optimistic_latencies(graph, machines, self.job.network), least)
         assert least is not None
         return least
 
@@ -152,7 +154,7 @@ class Evaluator:
         state = _Evaluation(SearchLimits(nodes=nodes), rough)
         plans: list[TrainingPlan | None] = []
         limits: list[float] = []
-        for row, hbm_bytes in enumerate(self.problem.hbm_bytes):
+        for row, hbm_bytes in enumerate(self.job.hbm_bytes):
             # A plan that fits a smaller memory fits this one, so it is a first incumbent.
             last = plans[-1] if plans else None
             best = None if last is None else replace(last, hbm_bytes=hbm_bytes)
@@ -167,7 +169,7 @@ class Evaluator:
         self, machine: Machines, state: "_Evaluation", row: int, best: TrainingPlan | None
     ) -> TrainingPlan | None:
         """The best plan at HBM size ``row`` that beats ``best``, or ``best``."""
-        hbm_bytes = self.problem.hbm_bytes[row]
+        hbm_bytes = self.job.hbm_bytes[row]
         left = set(self.graphs)
         while left:
             key = min(left, key=lambda key: (state.bounds[key][row], key))
@@ -188,7 +190,7 @@ class Evaluator:
 
     def _schedule(self, machine: Machines, state: "_Evaluation", key: GraphKey) -> None:
         """Schedule the layers of one graph and tighten its bounds."""
-        makespan, bound = scheduled_latencies(self.graphs[key], machine, self.problem.network, state.limits)
+        makespan, bound = scheduled_latencies(self.graphs[key], machine, self.job.network, state.limits)
         state.makespans[key] = makespan
         if _equal(makespan, bound):
             state.proven.add(key)
@@ -197,20 +199,20 @@ class Evaluator:
     def _refined(self, machine: Machines, bounds: dict[GraphKey, Bounds]) -> Bounds:
         """Bounds float64[H] of one machine, after scheduling the graphs that have the least bound at some HBM size."""
         scheduled: set[GraphKey] = set()
-        rows = range(len(self.problem.hbm_bytes))
+        rows = range(len(self.job.hbm_bytes))
         while True:
             leading = {min(bounds, key=lambda key: (bounds[key][row], key)) for row in rows}
             if leading <= scheduled:
                 return np.asarray(np.min(list(bounds.values()), axis=0), dtype=np.float64)
             for key in sorted(leading - scheduled):
-                _, bound = scheduled_latencies(self.graphs[key], machine, self.problem.network, REFINE_LIMITS)
+                _, bound = scheduled_latencies(self.graphs[key], machine, self.job.network, REFINE_LIMITS)
                 bounds[key] = np.maximum(bounds[key], self._graph_bound(key, bound)[:, 0])
                 scheduled.add(key)
 
     def _optimistic(self, machines: Machines) -> dict[GraphKey, Bounds]:
         """For each graph lower bounds on the batch time, float64[H, A], from optimistic layers."""
         return {
-            key: self._graph_bound(key, optimistic_latencies(graph, machines, self.problem.network))
+            key: self._graph_bound(key, optimistic_latencies(graph, machines, self.job.network))
             for key, graph in self.graphs.items()
         }
 
@@ -220,9 +222,9 @@ class Evaluator:
         Placements that cannot fall below ``least`` are not bounded further; nor are those of a larger memory that
         cannot fall below the bound of a smaller one, which holds for the larger one too.
         """
-        shape = (len(self.problem.hbm_bytes), latencies.forward_s.shape[1])
+        shape = (len(self.job.hbm_bytes), latencies.forward_s.shape[1])
         bounds = np.full(shape, np.inf) if least is None else least.copy()
-        for row, hbm_bytes in enumerate(self.problem.hbm_bytes):
+        for row, hbm_bytes in enumerate(self.job.hbm_bytes):
             if row:
                 np.minimum(bounds[row], bounds[row - 1], out=bounds[row])
             for recompute in (False, True):
@@ -237,7 +239,7 @@ class Evaluator:
         choices = [
             self.choice(key, hbm_bytes, recompute)
             for key in self.graphs
-            for hbm_bytes in self.problem.hbm_bytes
+            for hbm_bytes in self.job.hbm_bytes
             for recompute in (False, True)
         ]
         return {
@@ -247,16 +249,16 @@ class Evaluator:
 
     def placement_problem(self, choice: Choice, latencies: LayerLatencies | None) -> PlacementProblem:
         """The placement problem of one choice, with the latencies of one architecture (zeros where None)."""
-        problem = self.problem
+        job = self.job
         return PlacementProblem(
-            name=problem.model.name,
-            accelerators=problem.accelerators,
-            microbatches=problem.global_batch // choice.microbatch,
+            name=job.name,
+            accelerators=job.accelerators,
+            microbatches=job.global_batch // choice.microbatch,
             hbm_bytes=choice.hbm_bytes,
-            network_bytes_per_s=problem.network_bytes_per_s,
+            network_bytes_per_s=job.network_bytes_per_s,
             recompute=choice.recompute,
-            state_factor=problem.cost_model.training.state_factor.value,
-            gradient_sync_factor=problem.cost_model.training.gradient_sync_factor.value,
+            state_factor=job.cost_model.training.state_factor.value,
+            gradient_sync_factor=job.cost_model.training.gradient_sync_factor.value,
             tensor_parallel={choice.tensor: _layer_graph(self.graphs[choice.key], latencies)},
         )
 
@@ -267,8 +269,8 @@ class Evaluator:
     def utilisation(self, index: int, plan: TrainingPlan) -> float:
         """Model FLOPs utilisation (PaLM, appendix B): model FLOPs a second over the peak of all accelerators."""
         graph = self.graphs[plan.microbatch, plan.placement.tensor]
-        peak_flops = self.problem.accelerators * float(self.machines.peak_flops[index])
-        return plan.throughput_per_s(self.problem.global_batch) * graph.flops_per_sample / peak_flops
+        peak_flops = self.job.accelerators * float(self.machines.peak_flops[index])
+        return plan.throughput_per_s(self.job.global_batch) * graph.flops_per_sample / peak_flops
 
 
 def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None) -> LayerGraph:

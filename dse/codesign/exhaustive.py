@@ -1,23 +1,27 @@
 """Exhaustive search with a proof: best-first over the whole space, pruned by bounds.
 
-Every architecture gets an upper bound on its throughput (level 1 of :mod:`dse.codesign.evaluator`). The most promising
-ones are bounded again from exact schedules (level 2) and, if still promising, evaluated exactly (level 3), until no
-bound exceeds the best throughput found: then no architecture of the space does better. In the main job level 1 covers
-29,360 architectures in seconds and a few dozen reach level 3. An evaluation whose schedules are not proven keeps an
-optimistic bound; where the proof hangs on it, its schedules are searched further.
+Every architecture gets an upper bound on its score (level 1 of :mod:`dse.codesign.evaluator`, for every job). The most
+promising ones are bounded again from exact schedules (level 2) and, if still promising, evaluated exactly (level 3),
+until no bound exceeds the best score found: then no architecture of the space does better. In the main job level 1
+covers 29,360 architectures in seconds and a few dozen reach level 3. An evaluation whose schedules are not proven keeps
+an optimistic bound; where the proof hangs on it, its schedules are searched further.
+
+With several jobs an architecture is taken further one job at a time, those with the fewest graphs first: often it is
+out before its most expensive job is looked at.
 
 Rounds have a fixed size and are committed in order, so the candidates and the answer do not depend on the number of
 workers.
 """
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.evaluator import Bound, Evaluate, Evaluator, Refine
+from dse.codesign.evaluator import Bound, Evaluate, Refine
+from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
 from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, Evaluation, SearchOutcome
 from dse.executor import Executor
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
@@ -36,28 +40,33 @@ _NODES = (100_000, 400_000, 1_600_000, 6_400_000, 25_600_000)
 """States to which the schedules of an evaluation are searched: at first, and each time the proof hangs on them."""
 
 _BOUNDED, _REFINED, _EVALUATED = range(3)
-"""What has been done to an architecture; each deeper evaluation adds one."""
+"""What has been done to an architecture for a job; each deeper evaluation adds one."""
 
 _CLOSED = _EVALUATED + len(_NODES)
 """Nothing more can be done: the evaluation is proven, or its schedules were searched to the last limit."""
 
 _TIE = 1e-12
-"""Throughputs closer than this (relative) are ties: the rounding of sums of doubles."""
+"""Scores closer than this (relative) are ties: the rounding of sums of doubles."""
 
-Task = Bound | Refine | Evaluate
-
-EvaluationStore = MutableMapping[Evaluate, Evaluation]
-"""Finished evaluations by what was asked: a dict, or one backed by the journal."""
+Indices = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass
 class _State:
-    """Throughput bounds by HBM size and architecture, and what has been evaluated."""
+    """What is known, by job [M], HBM size [H] and architecture [A].
 
-    upper_per_s: npt.NDArray[np.float64]
+    ``upper`` [M, H, A] and ``value`` [M, H, A] are bounds on and values of each job's part in the objective, ``level``
+    [M, A] what was done, ``score_upper`` and ``score`` [H, A] the objective's means of them.
+    """
+
+    upper: Floats
+    value: Floats
     level: npt.NDArray[np.int8]
-    value_per_s: npt.NDArray[np.float64]
-    evaluations: dict[int, Evaluation] = field(default_factory=dict)
+    score_upper: Floats
+    score: Floats
+    evaluations: dict[tuple[int, int], Evaluation] = field(default_factory=dict)
+    order: dict[int, None] = field(default_factory=dict)
 
 
 def search(
@@ -73,7 +82,7 @@ def search(
     ``stop`` ends the search between two pieces of work, with the best so far and the bound that holds by then.
 
     Args:
-        problem: the job.
+        problem: the jobs and the objective.
         machines: the architectures, in the order in which ties are broken after area.
         executor: where the work runs.
         store: evaluations that are finished already, and where new ones are put.
@@ -111,25 +120,30 @@ class _Search:
         self._store = store
         self._progress = progress
         self._stop = stop
-        self._evaluator = Evaluator(problem, machines)
-        shape = (len(problem.hbm_bytes), len(machines))
+        self._evaluators = JobEvaluators(problem, machines)
+        jobs, sizes, count = len(problem.jobs), len(problem.hbm_bytes), len(machines)
         self._state = _State(
-            upper_per_s=np.full(shape, np.inf),
-            level=np.full(len(machines), _BOUNDED, dtype=np.int8),
-            value_per_s=np.zeros(shape),
+            upper=np.full((jobs, sizes, count), np.inf),
+            value=np.zeros((jobs, sizes, count)),
+            level=np.full((jobs, count), _BOUNDED, dtype=np.int8),
+            score_upper=np.full((sizes, count), np.inf),
+            score=np.zeros((sizes, count)),
         )
+        effort = [len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs]
+        self._cheapest_first = sorted(range(jobs), key=lambda job: (effort[job], job))
 
     def bound_all(self) -> None:
-        """Level 1 over the whole space."""
+        """Level 1 over the whole space, for every job."""
         # Architectures that share tensor cores and buffer stand together, so that a slice prices few distinct ones.
         of = self._machines
         order = np.lexsort((of.vector_cores, of.global_buffer_bytes, of.core_depth, of.core_width, of.tensor_cores))
-        parts = list(_slices(order, _BOUND_SLICE))
+        asked = [JobTask(job, Bound(part)) for job in self._cheapest_first for part in _slices(order, _BOUND_SLICE)]
+        total = len(self._problem.jobs) * len(self._machines)
         done = 0
-        for part, batch_s in zip(parts, self._map([Bound(part) for part in parts]), strict=True):
-            self._state.upper_per_s[:, part] = self._problem.global_batch / batch_s
-            done += len(part)
-            self._progress("bounding architectures", done, len(self._machines))
+        for task, batch_s in zip(asked, self._map(asked), strict=True):
+            done += self._lower(task, batch_s, _BOUNDED)
+            self._progress("bounding architectures", done, total)
+        self._rescore(np.arange(len(self._machines)))
 
     def close(self, row: int) -> None:
         """Levels 2 and 3 until the optimum at HBM size ``row`` is proven."""
@@ -142,72 +156,105 @@ class _Search:
             if len(open_) == 0:
                 return
             # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
-            new = open_[state.level[open_] < _EVALUATED]
-            rough = new[:_REFINE_ROUND][state.level[new[:_REFINE_ROUND]] == _BOUNDED]
+            new = open_[(state.level[:, open_] < _EVALUATED).any(axis=0)]
+            rough = new[:_REFINE_ROUND]
+            rough = rough[(state.level[:, rough] == _BOUNDED).any(axis=0)]
             if self._best(row)[0] is None:
                 # An early answer prunes most of the space, and is there when the search is stopped.
-                self._evaluate_round(open_[:_FIRST_ROUND])
+                first = open_[:_FIRST_ROUND]
+                self._evaluate([(job, int(index)) for job in self._cheapest_first for index in first])
             elif len(rough):
                 self._refine_round(rough)
             elif len(new):
-                self._evaluate_round(new[:_EVALUATE_ROUND])
+                self._evaluate([(self._next_job(index), int(index)) for index in new[:_EVALUATE_ROUND]])
             else:
-                self._evaluate_round(open_[:_PROVE_ROUND])
+                self._evaluate([(self._loosest_job(row, index), int(index)) for index in open_[:_PROVE_ROUND]])
 
-    def _promising(self, row: int) -> npt.NDArray[np.int64]:
+    def _next_job(self, index: int) -> int:
+        """The cheapest job for which the architecture has not been evaluated."""
+        return next(job for job in self._cheapest_first if self._state.level[job, index] < _EVALUATED)
+
+    def _loosest_job(self, row: int, index: int) -> int:
+        """The job, not closed yet, whose bound is furthest from its value on the architecture."""
+        state = self._state
+        return max(
+            (job for job in self._cheapest_first if state.level[job, index] < _CLOSED),
+            key=lambda job: state.upper[job, row, index] / max(state.value[job, row, index], np.finfo(float).tiny),
+        )
+
+    def _promising(self, row: int) -> Indices:
         """Architectures that may beat the best at this HBM size, most promising first (ties: smaller area first)."""
         state = self._state
-        upper = np.where(state.level == _CLOSED, 0.0, state.upper_per_s[row])
-        best, best_per_s = self._best(row)
+        upper = np.where((state.level == _CLOSED).all(axis=0), 0.0, state.score_upper[row])
+        best, best_score = self._best(row)
         area = self._machines.area_mm2
-        candidates = upper > best_per_s * (1 + _TIE)
+        candidates = upper > best_score * (1 + _TIE)
         if best is not None:
-            ties = (upper >= best_per_s * (1 - _TIE)) & (area < area[best])
-            candidates |= ties & (state.value_per_s[row] < upper * (1 - _TIE))
+            ties = (upper >= best_score * (1 - _TIE)) & (area < area[best])
+            candidates |= ties & (state.score[row] < upper * (1 - _TIE))
         candidates &= upper > 0
         found = np.flatnonzero(candidates)
         return found[np.lexsort((found, area[found], -upper[found]))]
 
     def _best(self, row: int) -> tuple[int | None, float]:
-        """The best evaluated architecture at this HBM size and its throughput (None, 0 before any)."""
-        values = self._state.value_per_s[row]
-        best_per_s = float(values.max(initial=0.0))
-        if best_per_s <= 0:
+        """The best evaluated architecture at this HBM size and its score (None, 0 before any)."""
+        scores = self._state.score[row]
+        best = float(scores.max(initial=0.0))
+        if best <= 0:
             return None, 0.0
-        ties = np.flatnonzero(values >= best_per_s * (1 - _TIE))
+        ties = np.flatnonzero(scores >= best * (1 - _TIE))
         area = self._machines.area_mm2[ties]
-        return int(ties[np.lexsort((ties, area))[0]]), best_per_s
+        return int(ties[np.lexsort((ties, area))[0]]), best
 
-    def _refine_round(self, indices: npt.NDArray[np.int64]) -> None:
-        parts = list(_slices(indices, _REFINE_SLICE))
-        for part, batch_s in zip(parts, self._map([Refine(part) for part in parts]), strict=True):
-            refined = self._problem.global_batch / batch_s
-            self._state.upper_per_s[:, part] = np.minimum(self._state.upper_per_s[:, part], refined)
-            self._state.level[part] = _REFINED
+    def _refine_round(self, indices: Indices) -> None:
+        """Level 2 of the cheapest job that is not there yet, for each of ``indices``."""
+        level = self._state.level[:, indices]
+        job = next(job for job in self._cheapest_first if (level[job] == _BOUNDED).any())
+        chosen = indices[level[job] == _BOUNDED]
+        asked = [JobTask(job, Refine(part)) for part in _slices(chosen, _REFINE_SLICE)]
+        for task, batch_s in zip(asked, self._map(asked), strict=True):
+            self._lower(task, batch_s, _REFINED)
+        self._rescore(chosen)
 
-    def _evaluate_round(self, indices: npt.NDArray[np.int64]) -> None:
-        """Evaluate architectures, each to the limit after its last one."""
-        level = np.maximum(self._state.level[indices], _REFINED) + 1
-        nodes = [_NODES[depth - _EVALUATED] for depth in level]
-        wanted = [Evaluate(int(index), limit) for index, limit in zip(indices, nodes, strict=True)]
+    def _lower(self, asked: JobTask, batch_s: Floats, level: int) -> int:
+        """Lower the upper bounds of a job to what bounds on its batch time give; how many architectures."""
+        assert isinstance(asked.task, Bound | Refine)
+        indices, state = asked.task.indices, self._state
+        found = self._evaluators.upper_values(asked.job, indices, batch_s)
+        state.upper[asked.job][:, indices] = np.minimum(state.upper[asked.job][:, indices], found)
+        state.level[asked.job, indices] = level
+        return len(indices)
+
+    def _evaluate(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Evaluate architectures for jobs, each to the limit after its last one."""
+        level = [max(int(self._state.level[job, index]), _REFINED) + 1 for job, index in pairs]
+        wanted = [
+            JobTask(job, Evaluate(index, _NODES[depth - _EVALUATED]))
+            for (job, index), depth in zip(pairs, level, strict=True)
+        ]
         missing = [task for task in wanted if task not in self._store]
         for task, evaluation in zip(missing, self._map(missing), strict=True):
             self._store[task] = evaluation
-        for task, depth in zip(wanted, level, strict=True):
-            self._commit(self._store[task], int(depth))
+        for (job, _), task, depth in zip(pairs, wanted, level, strict=True):
+            self._commit(job, self._store[task], depth)
+        self._rescore(np.array([index for _, index in pairs]))
 
-    def _commit(self, evaluation: Evaluation, level: int) -> None:
-        state, index, batch = self._state, evaluation.architecture, self._problem.global_batch
-        state.evaluations[index] = evaluation
+    def _commit(self, job: int, evaluation: Evaluation, level: int) -> None:
+        state, index = self._state, evaluation.architecture
+        state.evaluations[job, index] = evaluation
+        state.order.setdefault(index)
         deepest = level == _CLOSED - 1
-        state.level[index] = _CLOSED if evaluation.proven or deepest else level
-        for row, (plan, bound_s) in enumerate(zip(evaluation.plans, evaluation.bound_s, strict=True)):
-            state.value_per_s[row, index] = plan.throughput_per_s(batch) if plan else 0.0
-            state.upper_per_s[row, index] = batch / bound_s
+        state.level[job, index] = _CLOSED if evaluation.proven or deepest else level
+        state.value[job, :, index], state.upper[job, :, index] = self._evaluators.values(job, evaluation)
 
-    def _map(self, tasks: Sequence[Task]) -> Iterator[Any]:
-        """The evaluator's answers to ``tasks``, in order; asks after each whether to stop."""
-        for answer in self._executor.map(self._evaluator, tasks):
+    def _rescore(self, indices: Indices) -> None:
+        state, objective = self._state, self._problem.objective
+        state.score_upper[:, indices] = objective.score(state.upper[:, :, indices])
+        state.score[:, indices] = objective.score(state.value[:, :, indices])
+
+    def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
+        """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""
+        for answer in self._executor.map(self._evaluators, tasks):
             yield answer
             reason = self._stop()
             if reason is not None:
@@ -220,20 +267,26 @@ class _Search:
         reached = max(optima, default=0.0)
         row = next((r for r in range(len(sizes)) if optima[r] > 0 and optima[r] >= (1 - HBM_TOLERANCE) * reached), -1)
         best, _ = self._best(row)
-        plan = state.evaluations[best].plans[row] if best is not None else None
-        upper = state.upper_per_s[row]
+        plans = []
+        if best is not None:
+            plans = [state.evaluations[job, best].plans[row] for job in range(len(self._problem.jobs))]
+        upper = state.score_upper[row]
         return SearchOutcome(
             best=best,
-            plan=plan,
-            bound_per_s=float(upper.max(initial=0.0)),
-            upper_per_s=tuple(upper.tolist()),
-            evaluated={index: float(state.value_per_s[row, index]) for index in sorted(state.evaluations)},
+            plans=tuple(plan for plan in plans if plan is not None),
+            bound=float(upper.max(initial=0.0)),
+            upper=tuple(upper.tolist()),
+            evaluated={
+                index: float(state.score[row, index])
+                for index in state.order
+                if all((job, index) in state.evaluations for job in range(len(self._problem.jobs)))
+            },
             evaluations=len(state.evaluations),
-            proven=bool(np.all(state.upper_per_s.max(axis=1, initial=0.0) <= np.array(optima) * (1 + PROOF_TOLERANCE))),
-            optimum_by_hbm_per_s={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
+            proven=bool(np.all(state.score_upper.max(axis=1, initial=0.0) <= np.array(optima) * (1 + PROOF_TOLERANCE))),
+            optimum_by_hbm={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
             stopped=stopped,
         )
 
 
-def _slices(indices: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray[np.int64]]:
+def _slices(indices: Indices, size: int) -> Iterator[Indices]:
     return (indices[start : start + size] for start in range(0, len(indices), size))

@@ -5,7 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dse.codesign.evaluator import Evaluate
-from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingPlan
+from dse.codesign.job_evaluators import JobTask
+from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingJob, TrainingPlan
 from dse.journal import Journal
 from dse.placement.problem import Placement, Stage
 from dse.result import digest
@@ -18,18 +19,43 @@ from hardware.units import gib_from_bytes
 
 def problem_document(problem: CodesignProblem) -> dict[str, Any]:
     """Everything that decides the answer, as JSON types (its digest names the problem)."""
+    objective = problem.objective
     return {
-        "model": problem.model.model_dump(mode="json"),
-        "cost_model": problem.cost_model.model_dump(mode="json"),
-        "vector_cycles": vector_cycles(problem.cost_model.hardware.vector_cycles).model_dump(mode="json"),
+        "jobs": [job_document(job) for job in problem.jobs],
         "area_model": area_model().model_dump(mode="json"),
-        "network": asdict(problem.network),
-        "accelerators": problem.accelerators,
-        "global_batch": problem.global_batch,
-        "microbatches": list(problem.microbatches),
-        "hbm_bytes": list(problem.hbm_bytes),
-        "tensor_parallel": list(problem.tensor_parallel),
         "area_budget_mm2": problem.area_budget_mm2,
+        "fixed": None if problem.fixed is None else machine_document(problem.fixed.machines, 0),
+        "objective": {**asdict(objective), "weights": None if objective.weights is None else list(objective.weights)},
+    }
+
+
+def job_document(job: TrainingJob) -> dict[str, Any]:
+    """Everything that decides what an architecture is worth for one job, as JSON types."""
+    return {
+        "model": job.workload.document(),
+        "cost_model": job.cost_model.model_dump(mode="json"),
+        "vector_cycles": vector_cycles(job.cost_model.hardware.vector_cycles).model_dump(mode="json"),
+        "network": asdict(job.network),
+        "accelerators": job.accelerators,
+        "global_batch": job.global_batch,
+        "microbatches": list(job.microbatches),
+        "hbm_bytes": list(job.hbm_bytes),
+        "tensor_parallel": list(job.tensor_parallel),
+        "pipeline_schedule": job.pipeline_schedule,
+    }
+
+
+def machine_document(machines: Machines, index: int) -> dict[str, Any]:
+    """Everything that decides the times of one machine, as JSON types."""
+    return {
+        **architecture_solution(machines, index),
+        "clock_hz": machines.clock_hz,
+        "hbm_bytes_per_s": machines.hbm_bytes_per_s,
+        "global_buffer_words_per_cycle": machines.global_buffer_words_per_cycle,
+        "element_bytes": machines.element_bytes,
+        "rules": machines.rules.model_dump(mode="json"),
+        "kernels": {kind: asdict(constants) for kind, constants in machines.kernels.items()},
+        "block_tiles": [list(tile) for tile in machines.block_tiles],
     }
 
 
@@ -48,7 +74,7 @@ def architecture_solution(machines: Machines, index: int) -> dict[str, Any]:
     }
 
 
-def plan_summary(problem: CodesignProblem, plan: TrainingPlan) -> dict[str, Any]:
+def plan_summary(job: TrainingJob, plan: TrainingPlan) -> dict[str, Any]:
     """One model's plan without its stages: the choices, {p, d, t}, batch time and throughput."""
     placement = plan.placement
     return {
@@ -60,17 +86,17 @@ def plan_summary(problem: CodesignProblem, plan: TrainingPlan) -> dict[str, Any]
         "hbm_gb": gib_from_bytes(plan.hbm_bytes),
         "accelerators_used": placement.data * sum(stage.accelerators for stage in placement.stages),
         "batch_s": placement.batch_s,
-        "throughput_per_s": plan.throughput_per_s(problem.global_batch),
+        "throughput_per_s": plan.throughput_per_s(job.global_batch),
     }
 
 
-def plan_solution(problem: CodesignProblem, plan: TrainingPlan, names: Sequence[str]) -> dict[str, Any]:
+def plan_solution(job: TrainingJob, plan: TrainingPlan, names: Sequence[str]) -> dict[str, Any]:
     """:func:`plan_summary` with the stages, in the model's layer names."""
     stages = [
         {"layers": [names[layer] for layer in stage.layers], "accelerators": stage.accelerators}
         for stage in plan.placement.stages
     ]
-    return {**plan_summary(problem, plan), "stages": stages}
+    return {**plan_summary(job, plan), "stages": stages}
 
 
 def layer_solution(schedules: LayerSchedules, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -85,34 +111,40 @@ def layer_solution(schedules: LayerSchedules, names: Mapping[str, Sequence[str]]
     }
 
 
-class JournalledEvaluations(MutableMapping[Evaluate, Evaluation]):
-    """Finished evaluations of one problem, kept in a journal under the hash of problem, architecture and effort."""
+class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
+    """Finished evaluations of one problem, kept in a journal under the hash of job, architecture and effort."""
 
     def __init__(self, journal: Journal, problem: CodesignProblem, machines: Machines) -> None:
         self._journal = journal
-        self._problem = digest(problem_document(problem))
+        self._jobs = [digest(job_document(job)) for job in problem.jobs]
         self._machines = machines
 
-    def _key(self, task: Evaluate) -> str:
-        return digest([self._problem, architecture_solution(self._machines, task.index), task.nodes])
+    def _key(self, asked: JobTask) -> str:
+        assert isinstance(asked.task, Evaluate)
+        return digest([self._jobs[asked.job], machine_document(self._machines, asked.task.index), asked.task.nodes])
 
-    def __getitem__(self, task: Evaluate) -> Evaluation:
+    def __getitem__(self, asked: JobTask) -> Evaluation:
         try:
-            return evaluation_from_document(self._journal[self._key(task)])
+            return evaluation_from_document(self._journal[self._key(asked)])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._journal.damaged(self._key(task), error) from error
+            raise self._journal.damaged(self._key(asked), error) from error
 
-    def __contains__(self, task: object) -> bool:
-        return isinstance(task, Evaluate) and self._key(task) in self._journal
+    def __contains__(self, asked: object) -> bool:
+        return isinstance(asked, JobTask) and self._key(asked) in self._journal
 
-    def __setitem__(self, task: Evaluate, evaluation: Evaluation) -> None:
-        self._journal.append(self._key(task), {"nodes": task.nodes, **evaluation_document(evaluation)})
+    def __setitem__(self, asked: JobTask, evaluation: Evaluation) -> None:
+        assert isinstance(asked.task, Evaluate)
+        place = {"job": asked.job, "nodes": asked.task.nodes}
+        self._journal.append(self._key(asked), {**place, **evaluation_document(evaluation)})
 
-    def __delitem__(self, task: Evaluate) -> None:
+    def __delitem__(self, asked: JobTask) -> None:
         raise TypeError("a journal only grows")
 
-    def __iter__(self) -> Iterator[Evaluate]:
-        return (Evaluate(int(value["architecture"]), int(value["nodes"])) for value in self._journal.values())
+    def __iter__(self) -> Iterator[JobTask]:
+        return (
+            JobTask(int(value["job"]), Evaluate(int(value["architecture"]), int(value["nodes"])))
+            for value in self._journal.values()
+        )
 
     def __len__(self) -> int:
         return len(self._journal)

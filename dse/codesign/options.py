@@ -1,42 +1,81 @@
 """The options of the co-search as people give them, and the problem they pose."""
 
+import json
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
 
-from dse.codesign.problem import CodesignProblem
-from dse.models import model as named_model
-from hardware.cost_model import cost_model
-from hardware.inputs import fail
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from dse.codesign.objective import Mean, Objective, Per
+from dse.codesign.problem import CodesignProblem, PipelineSchedule, TrainingJob
+from dse.models.library import workload
+from dse.models.workload import Workload
+from hardware.cost_model import CostModel, cost_model
+from hardware.inputs import fail, nearest
 from hardware.machines import Machines
 from hardware.network import network
-from hardware.space import architecture_space, smallest_area_mm2
-from hardware.specs import accelerator
+from hardware.space import smallest_area_mm2
+from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
 
 _LARGEST = 10**6
 """No microbatch, memory in GB or width is larger; more is a slip of units."""
 
 
+Search = Literal["exhaustive", "hysteresis", "bayesian"]
+
+_HBM_GB = "32,64,80"
+
+
 @dataclass(frozen=True)
 class CodesignOptions:
-    """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them."""
+    """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them.
 
-    model: str
+    None stands for what follows from the rest: the HBM sizes and network of the ``fixed`` accelerator (else 32, 64 and
+    80 GB, and the cost model's network), equal weights, a model's own sequence length.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    models: tuple[str, ...]
     accelerators: int = 1024
     global_batch: int = 4096
     microbatch: str = "1,2,4,8"
-    hbm_gb: str = "32,64,80"
+    hbm_gb: str | None = None
     tensor_parallel: str = "1,2,4,8"
     area_budget: str = "tpuv4"
-    search: str = "exhaustive"
+    fixed: str | None = None
+    search: Search = "exhaustive"
+    hysteresis: int = 6
+    samples: int = 200
     network: str | None = None
-    objective: str = "throughput"
+    objective: Per = "throughput"
+    mean: Mean = "geometric"
+    weights: str | None = None
     cost_model: str = "consistent"
+    pipeline_schedule: PipelineSchedule = "1f1b"
+    sequence: int | None = None
 
     def document(self) -> dict[str, Any]:
         """The options as JSON types, for ``run.yaml``."""
-        return asdict(self)
+        return {**asdict(self), "models": list(self.models)}
+
+    @classmethod
+    def from_document(cls, document: Any, path: str | Path, key: str) -> "CodesignOptions":
+        """The inverse of :meth:`document`, as it stands under ``key`` of the file ``path``.
+
+        Raises:
+            InputError: anything that is no option, or of another type.
+        """
+        try:
+            return TypeAdapter(cls).validate_json(json.dumps(document))
+        except ValidationError as error:
+            item = error.errors()[0]
+            where = ".".join([key, *map(str, item["loc"])])
+            hint = nearest(str(item["loc"][-1]), [each.name for each in fields(cls)]) if item["loc"] else None
+            raise fail(path, where, str(document)[:60], "must hold the options of dse codesign", hint) from error
 
     def problem(self) -> CodesignProblem:
         """The problem that the options pose.
@@ -45,8 +84,28 @@ class CodesignOptions:
             InputError: an unknown name, a size that is not positive, a microbatch that does not divide the batch, or
                 widths of which the model has none.
         """
-        chosen = named_model(self.model)
         rules = cost_model(self.cost_model)
+        fixed = None if self.fixed is None else accelerator(self.fixed, rules)
+        return CodesignProblem(
+            jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
+            objective=Objective(self.objective, self.mean, self._weights()),
+            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(),
+            fixed=fixed,
+        )
+
+    def _workloads(self) -> list[Workload]:
+        """The models that are named."""
+        if not self.models:
+            raise fail("dse codesign", "MODEL", "", "at least one model must be named")
+        found = [workload(name, self.sequence) for name in self.models]
+        names = [each.name for each in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
+        return found
+
+    def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:
+        """One model's training job."""
         microbatches = _whole_numbers("--microbatch", self.microbatch)
         for microbatch in microbatches:
             if self.global_batch % microbatch:
@@ -58,21 +117,35 @@ class CodesignOptions:
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
             raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
-        return CodesignProblem(
-            model=chosen,
+        return TrainingJob(
+            workload=chosen,
             cost_model=rules,
-            network=network(self.network or rules.training.network.name),
+            network=network(self.network or _own_network(rules, fixed)),
             accelerators=self.accelerators,
             global_batch=self.global_batch,
             microbatches=microbatches,
-            hbm_bytes=tuple(bytes_from_gib(size) for size in _positive_numbers("--hbm-gb", self.hbm_gb)),
+            hbm_bytes=self._hbm_bytes(fixed),
             tensor_parallel=offered,
-            area_budget_mm2=self._area_budget_mm2(),
+            pipeline_schedule=self.pipeline_schedule,
         )
 
-    def machines(self) -> Machines:
-        """The architectures within the budget."""
-        return architecture_space(self._area_budget_mm2(), cost_model(self.cost_model))
+    def _hbm_bytes(self, fixed: Accelerator | None) -> tuple[int, ...]:
+        if self.hbm_gb is None and fixed is not None:
+            return (fixed.hbm_bytes,)
+        sizes = _HBM_GB if self.hbm_gb is None else self.hbm_gb
+        return tuple(bytes_from_gib(size) for size in _positive_numbers("--hbm-gb", sizes))
+
+    def _weights(self) -> tuple[float, ...] | None:
+        if self.weights is None:
+            return None
+        try:
+            weights = tuple(float(part) for part in self.weights.split(","))
+        except ValueError:
+            raise fail("dse codesign", "--weights", self.weights, "must be numbers separated by commas") from None
+        if len(weights) != len(self.models) or not all(0 < weight <= _LARGEST for weight in weights):
+            rule = f"must be {len(self.models)} positive numbers, one a model"
+            raise fail("dse codesign", "--weights", self.weights, rule)
+        return weights
 
     def _area_budget_mm2(self) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
@@ -110,11 +183,19 @@ def _positive_numbers(option: str, text: str) -> tuple[float, ...]:
     return tuple(sorted(set(numbers)))
 
 
+def _own_network(rules: CostModel, fixed: Accelerator | None) -> str:
+    """The network of a real machine; machines of the template have the cost model's."""
+    if fixed is None or fixed.is_template:
+        return rules.training.network.name
+    return fixed.network
+
+
 def predicted_seconds(problem: CodesignProblem, machines: Machines) -> float:
     """A rough prediction of the search's work on one core, to decide whether starting Ray pays.
 
     Bounding took 0.03 ms an architecture and graph where this was measured. With tensor parallelism, collectives that
     overlap weight gradients make schedules that take minutes to prove.
     """
-    graphs = len(problem.microbatches) * len(problem.tensor_parallel)
-    return 3e-5 * len(machines) * graphs + (60.0 if max(problem.tensor_parallel) > 1 else 0.0)
+    graphs = sum(len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs)
+    deep = any(max(job.tensor_parallel) > 1 for job in problem.jobs) and len(machines) > 1
+    return 3e-5 * len(machines) * graphs + (60.0 if deep else 0.0)

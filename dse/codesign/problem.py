@@ -1,39 +1,51 @@
 """The co-search problem (paper section 3) and its solution.
 
-Given a model, an area budget and a number of accelerators: over every architecture of the space, every microbatch size,
-HBM size, tensor-parallel width, and recomputing or stashing activations, find the highest training throughput::
+Given one model or several, an area budget and a number of accelerators: over every architecture of the space, every
+microbatch size, HBM size, tensor-parallel width, and recomputing or stashing activations, every model is trained by its
+fastest plan::
 
     throughput(architecture) = global_batch / min batch_s(placement of the model's scheduled layers)
 
-Each HBM size h has its own optimum over the space, T(h), and T does not fall as h grows. The answer is the optimum at
-the smallest h with T(h) ≥ 0.99 · max T: memory that buys less than one per cent is not bought.
+What is maximised is a mean over models of throughput, throughput per watt or throughput per mm²
+(:mod:`dse.codesign.objective`); for one model and throughput that is the throughput itself. All models share the
+architecture and its HBM size; microbatch, placement and recomputing are each model's own.
+
+Each HBM size h has its own optimum over the space, S(h). The answer is the optimum at the smallest h with
+S(h) ≥ 0.99 · max S: memory that buys less than one per cent is not bought.
 
 Ties are broken by smaller area, then by position in the space.
 """
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
-from dse.models.hyperparameters import Hyperparameters
+from dse.codesign.objective import THROUGHPUT, Objective
 from dse.models.recipe import TrainingRecipe, recipe_for
+from dse.models.workload import Workload
 from dse.placement.problem import Placement
 from dse.schedule.problem import ScheduleSolution
 from hardware.cost_model import CostModel
+from hardware.machines import Machines
 from hardware.network import Network
+from hardware.space import architecture_space
+from hardware.specs import Accelerator
+
+PipelineSchedule = Literal["1f1b", "gpipe"]
+"""How microbatches pass a pipeline: one forward, one backward (PipeDream-Flush), or all forward, then all backward."""
 
 HBM_TOLERANCE = 0.01
 """The smallest HBM whose throughput is within this share of the best is chosen (paper section 6.1)."""
 
 
 @dataclass(frozen=True)
-class CodesignProblem:
-    """What is searched: one model, the machine around the accelerator, and the choices of the training job.
+class TrainingJob:
+    """One model, the machine around the accelerator, and the choices of its training.
 
-    ``area_budget_mm2`` is None for the space's own budget (the area of the TPUv4-like machine). ``hbm_bytes`` and
-    ``microbatches`` are ascending.
+    ``hbm_bytes`` and ``microbatches`` are ascending.
     """
 
-    model: Hyperparameters
+    workload: Workload
     cost_model: CostModel
     network: Network
     accelerators: int = 1024
@@ -41,7 +53,12 @@ class CodesignProblem:
     microbatches: tuple[int, ...] = (1, 2, 4, 8)
     hbm_bytes: tuple[int, ...] = ()
     tensor_parallel: tuple[int, ...] = (1,)
-    area_budget_mm2: float | None = None
+    pipeline_schedule: PipelineSchedule = "1f1b"
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.workload.name
 
     @property
     def recipe(self) -> TrainingRecipe:
@@ -52,6 +69,52 @@ class CodesignProblem:
     def network_bytes_per_s(self) -> float:
         """The bandwidth that placement sees: the network's, in the cost model's own clock (see network_time_factor)."""
         return self.network.bytes_per_s / self.cost_model.hardware.network_time_factor.value
+
+
+@dataclass(frozen=True)
+class CodesignProblem:
+    """What is searched: the jobs that one architecture has to serve, what is maximised, and the area it may take.
+
+    All jobs have the same HBM sizes, cost model, network and number of accelerators, and different names.
+    ``area_budget_mm2`` is None for the space's own budget (the area of the TPUv4-like machine). With ``fixed`` there is
+    nothing to choose but the plans: the space is that accelerator alone.
+    """
+
+    jobs: tuple[TrainingJob, ...]
+    objective: Objective = THROUGHPUT
+    area_budget_mm2: float | None = None
+    fixed: Accelerator | None = None
+
+    @property
+    def name(self) -> str:
+        """The models' names, joined."""
+        return "+".join(job.name for job in self.jobs)
+
+    @property
+    def hbm_bytes(self) -> tuple[int, ...]:
+        """The HBM sizes to choose from."""
+        return self.jobs[0].hbm_bytes
+
+    @property
+    def cost_model(self) -> CostModel:
+        """The cost model of all jobs."""
+        return self.jobs[0].cost_model
+
+    @property
+    def network(self) -> Network:
+        """The network of all jobs."""
+        return self.jobs[0].network
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators that each job has."""
+        return self.jobs[0].accelerators
+
+    def machines(self) -> Machines:
+        """The architectures to choose from."""
+        if self.fixed is not None:
+            return self.fixed.machines
+        return architecture_space(self.area_budget_mm2, self.cost_model)
 
 
 @dataclass(frozen=True)
@@ -106,25 +169,31 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search over the space found.
+    """What a search over the space found. Scores are values of the objective, by position in the space.
 
-    ``best`` is the answer's architecture, ``plan`` its plan at the chosen HBM size; ``bound_per_s`` an upper bound on
-    the throughput of every architecture at that HBM size; ``proven`` tells whether the bound is reached at every HBM
-    size, so that the choice of the size is proven too. ``upper_per_s`` has the bound of every architecture, by
-    position in the space, ``evaluated`` the throughput of those evaluated exactly, both at the chosen HBM size.
+    Attributes:
+        best: the answer's architecture; None before any answer, or where nothing fits.
+        plans: the plan of each job on it, at the chosen HBM size.
+        bound: no architecture scores more at that HBM size (infinite where not known).
+        upper: an upper bound on the score of every architecture (empty where none was computed).
+        evaluated: the scores of those evaluated exactly, in the order of evaluation.
+        evaluations: exact evaluations of one architecture for one job.
+        proven: whether the bound is reached at every HBM size, so that the choice of the size is proven too.
+        optimum_by_hbm: the best score found at each HBM size.
+        stopped: why the search ended early; None where it did not.
     """
 
     best: int | None
-    plan: TrainingPlan | None
-    bound_per_s: float
-    upper_per_s: tuple[float, ...]
+    plans: tuple[TrainingPlan, ...]
+    bound: float
+    upper: tuple[float, ...]
     evaluated: dict[int, float]
     evaluations: int
     proven: bool
-    optimum_by_hbm_per_s: dict[int, float] = field(default_factory=dict)
+    optimum_by_hbm: dict[int, float] = field(default_factory=dict)
     stopped: str | None = None
 
     @classmethod
     def nothing_fits(cls, architectures: int) -> "SearchOutcome":
-        """The outcome where no placement fits the memory, on any of the ``architectures``."""
-        return cls(None, None, 0.0, (0.0,) * architectures, {}, 0, proven=True)
+        """The outcome where some model has no placement that fits the memory, on any of the ``architectures``."""
+        return cls(None, (), 0.0, (0.0,) * architectures, {}, 0, proven=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dse.codesign.problem import SearchOutcome
-from dse.codesign.table import answer_rows, comparison_rows, verdict
+from dse.codesign.table import answer_rows, comparison, layer_rows, verdict
 from dse.html import document, figure, table
 from dse.result import Result
 from dse.run_directory import REPORT_FILE, RunDirectory
@@ -25,8 +25,8 @@ Numbers = npt.NDArray[Any]
 _BOUND_COLOUR, _EVALUATED_COLOUR, _ANSWER_COLOUR, _BASELINE_COLOUR = "#a9bccb", "#1f6f8b", "#d1495b", "#3d3d3d"
 
 _EXPLANATION = (
-    "<p class='small'>Each pale dot is the proven upper bound on the throughput of one architecture; each dark dot one "
-    "evaluated exactly. An architecture is pruned when its bound is below the best throughput found.</p>"
+    "<p class='small'>Each pale dot is the proven upper bound on what one architecture can reach; each dark dot one "
+    "evaluated exactly. An architecture is pruned when its bound is below the best found.</p>"
 )
 
 
@@ -41,11 +41,11 @@ def keep(directory: RunDirectory, machines: Machines, result: Result, outcome: S
 
 
 def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
-    """One row an architecture: its parameters, the throughput bound and, where evaluated, the throughput."""
-    throughput = np.full(len(machines), np.nan)
+    """One row an architecture: its parameters, the bound on its score and, where evaluated, the score."""
+    score = np.full(len(machines), np.nan)
     for index, value in outcome.evaluated.items():
-        throughput[index] = value
-    upper = np.asarray(outcome.upper_per_s)
+        score[index] = value
+    upper = np.asarray(outcome.upper) if outcome.upper else np.full(len(machines), np.nan)
     return pa.table(
         {
             "tensor_cores": machines.tensor_cores,
@@ -55,8 +55,8 @@ def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
             "vector_lanes": machines.vector_lanes,
             "global_buffer_bytes": machines.global_buffer_bytes,
             "area_mm2": machines.area_mm2,
-            "throughput_bound_per_s": np.where(np.isfinite(upper), upper, np.nan),
-            "throughput_per_s": throughput,
+            "bound": np.where(np.isfinite(upper), upper, np.nan),
+            "score": score,
         }
     )
 
@@ -66,7 +66,7 @@ def report(result: Result, directory: Path) -> str:
     parts = [f"<p class='verdict'>{html.escape(verdict(result))}</p>"]
     if "architecture" in result.solution:
         parts += ["<h2>Answer</h2>", table(("", ""), answer_rows(result))]
-        parts += ["<h2>Beside the baselines</h2>", table(*comparison_rows(result))]
+        parts += ["<h2>Beside the baselines</h2>", table(*comparison(result))]
         parts += ["<h2>Time of one layer</h2>", table(*layer_rows(result))]
     if (directory / ARCHITECTURES_TABLE).exists():
         architectures = pq.read_table(directory / ARCHITECTURES_TABLE)
@@ -76,23 +76,12 @@ def report(result: Result, directory: Path) -> str:
     return document(f"{result.problem.name}: accelerator and placement", parts, footer)
 
 
-def layer_rows(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headers and rows: makespan of each distinct layer, forward, backward and update, and whether it is proven."""
-    rows: list[tuple[str, ...]] = []
-    for kind, layer in result.solution["models"][result.problem.name]["layers"].items():
-        for part, schedule in layer.items():
-            makespan_s, bound_s = schedule["makespan_s"], schedule["bound_s"]
-            gap = 1 - bound_s / makespan_s if makespan_s > 0 else 0.0
-            proof = "optimal" if gap <= 1e-9 else f"within {100 * gap:.2f} %"
-            rows.append((f"{kind} {part}", f"{1e6 * makespan_s:,.1f} µs", str(len(schedule["operators"])), proof))
-    return ("layer", "makespan", "operators", "schedule"), rows
-
-
 def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
     """Throughput over area: bounds of all architectures, exact values, the answer and the baselines."""
     column = {name: architectures[name].to_numpy() for name in architectures.column_names}
     labels = _labels(column)
     chart = go.Figure()
+    unit = result.objective.unit
 
     def dots(name: str, values: str, rows: np.ndarray, colour: str, size: int) -> None:
         chart.add_trace(
@@ -103,13 +92,13 @@ def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
                 name=name,
                 text=[labels[row] for row in rows],
                 marker={"size": size, "color": colour},
-                hovertemplate="%{text}<br>%{x:.1f} mm², %{y:,.0f} samples/s<extra></extra>",
+                hovertemplate="%{text}<br>%{x:.1f} mm², %{y:,.4~g} " + unit + "<extra></extra>",
             )
         )
 
-    dots("upper bound", "throughput_bound_per_s", np.arange(len(labels)), _BOUND_COLOUR, 3)
-    evaluated = np.flatnonzero(np.isfinite(column["throughput_per_s"]))
-    dots("evaluated exactly", "throughput_per_s", evaluated, _EVALUATED_COLOUR, 6)
+    dots("upper bound", "bound", np.arange(len(labels)), _BOUND_COLOUR, 3)
+    evaluated = np.flatnonzero(np.isfinite(column["score"]))
+    dots("evaluated exactly", "score", evaluated, _EVALUATED_COLOUR, 6)
     for entry in _marks(result):
         chart.add_trace(
             go.Scatter(
@@ -120,7 +109,7 @@ def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
                 text=[entry[0]],
                 textposition="top left",
                 marker={"size": 11, "color": entry[3], "symbol": "diamond"},
-                hovertemplate=f"{entry[0]}<br>%{{x:.1f}} mm², %{{y:,.0f}} samples/s<extra></extra>",
+                hovertemplate=f"{entry[0]}<br>%{{x:.1f}} mm², %{{y:,.4~g}} {unit}<extra></extra>",
             )
         )
     chart.update_layout(
@@ -128,7 +117,7 @@ def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
         height=560,
         margin={"l": 60, "r": 20, "t": 20, "b": 50},
         xaxis_title="area [mm²]",
-        yaxis_title="training throughput [samples/s]",
+        yaxis_title=f"{result.objective.name} [{unit}]",
         yaxis_rangemode="tozero",
         legend={"orientation": "h", "y": -0.14},
     )
@@ -145,14 +134,17 @@ def _labels(column: Mapping[str, Numbers]) -> list[str]:
 
 
 def _marks(result: Result) -> list[tuple[str, float, float, str]]:
-    """(label, area, throughput, colour) of the answer and of every baseline that fits."""
-    marks = [
-        (entry["name"], entry["area_mm2"], entry["plan"]["throughput_per_s"], _BASELINE_COLOUR)
-        for entry in result.metrics.get("baselines", [])
-        if entry["plan"]
-    ]
-    if "architecture" in result.solution:
-        plan = result.solution["models"][result.problem.name]
-        area_mm2 = result.solution["architecture"]["area_mm2"]
-        marks.append(("this answer", area_mm2, plan["throughput_per_s"], _ANSWER_COLOUR))
+    """(label, area, score, colour) of the answer and, for the throughput of one model, of every baseline that fits."""
+    marks = []
+    if result.objective.name == "throughput" and len(result.solution.get("models", ())) == 1:
+        marks = [
+            (entry["name"], entry["area_mm2"], entry["plan"]["throughput_per_s"], _BASELINE_COLOUR)
+            for entries in result.metrics["baselines"].values()
+            for entry in entries
+            if entry["plan"]
+        ]
+    if result.objective.value is not None:
+        marks.append(
+            ("this answer", result.solution["architecture"]["area_mm2"], result.objective.value, _ANSWER_COLOUR)
+        )
     return marks

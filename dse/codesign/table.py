@@ -3,20 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dse.result import Result
+from dse.result import PROOF_TOLERANCE, Result
 from hardware.units import KIB, MIB
 
 Row = tuple[str, ...]
+Table = tuple[Row, list[Row]]
+"""Headers and rows."""
+
+_UNITS = {"samples/s": "samples/s", "samples/J": "samples/J", "samples/s/mm2": "samples/s/mm²"}
 
 
 def verdict(result: Result) -> str:
     """One sentence: what was found and how sure it is."""
     space, evaluated = result.metrics["architectures_in_space"], result.metrics["architectures_evaluated"]
     if result.status == "infeasible":
-        return f"Proven infeasible: {result.problem.name} fits no placement. {_why(result.infeasibility or {})}"
+        why = result.infeasibility or {}
+        return f"Proven infeasible: {why.get('model', result.problem.name)} fits no placement. {_why(why)}"
     if result.objective.value is None:
         return "Stopped before any feasible answer."
-    found = f"{result.objective.value:,.1f} samples/s"
+    found = score_text(result, result.objective.value)
+    fixed = result.solution["settings"]["fixed"]
+    if fixed is not None and result.status == "optimal":
+        return f"{found} on {fixed}, proven optimal: no placement does better ({result.seconds:.1f} s)."
     if result.status == "optimal":
         return (
             f"{found}, proven optimal: none of the {space:,} architectures does better "
@@ -25,55 +33,106 @@ def verdict(result: Result) -> str:
     if result.bound is None or result.gap is None:
         return f"{found}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
     return (
-        f"{found}, not proven: no architecture does better than {result.bound:,.1f} samples/s "
+        f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} "
         f"(gap {100 * result.gap:.2f} %, {evaluated:,} of {space:,} evaluated, {result.seconds:.1f} s)."
     )
+
+
+def score_text(result: Result, value: float) -> str:
+    """A value of the objective with its unit, and the mean it is of where there are several models."""
+    settings = result.solution["settings"]
+    count = len(settings["models"])
+    of_models = f" ({settings['mean']} mean of {count} models)" if count > 1 else ""
+    return f"{number(value)} {_unit(result)}{of_models}"
+
+
+def number(value: float) -> str:
+    """Throughputs with one decimal, small figures with four digits."""
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _unit(result: Result) -> str:
+    return _UNITS[result.objective.unit]
 
 
 def _why(infeasibility: Mapping[str, Any]) -> str:
     return str(infeasibility.get("explanation", ""))
 
 
+def architecture_text(machine: Mapping[str, Any]) -> str:
+    """The cores of an architecture in one line."""
+    return (
+        f"{machine['tensor_cores']} tensor cores {machine['core_width']}×{machine['core_depth']}, "
+        f"{machine['vector_cores']} vector cores × {machine['vector_lanes']} lanes"
+    )
+
+
 def answer_rows(result: Result) -> list[Row]:
-    """(what, value) of the answer."""
-    machine = result.solution["architecture"]
-    plan = result.solution["models"][result.problem.name]
-    metrics = result.metrics
-    recompute = "recomputed" if plan["recompute"] else "stashed"
-    return [
-        ("throughput", f"{plan['throughput_per_s']:,.1f} samples/s  ({plan['batch_s']:.4g} s a batch)"),
-        (
-            "accelerator",
-            f"{machine['tensor_cores']} tensor cores {machine['core_width']}×{machine['core_depth']}, "
-            f"{machine['vector_cores']} vector cores × {machine['vector_lanes']} lanes",
-        ),
+    """(what, value) of the answer; with one model, its plan too."""
+    machine, metrics = result.solution["architecture"], result.metrics
+    rows = [
+        ("accelerator", architecture_text(machine)),
         (
             "on-chip memory",
             f"{machine['global_buffer_bytes'] // MIB} MB global buffer, {machine['tensor_l2_bytes'] // KIB} KB L2 a "
             f"tensor core, {machine['vector_l2_bytes'] // KIB} KB a vector core",
         ),
         ("area", f"{machine['area_mm2']:.1f} mm²  ({100 * metrics['area_budget_used']:.0f} % of the budget)"),
+    ]
+    if result.solution["settings"]["fixed"] is not None:
+        rows[-1] = ("area", f"{machine['area_mm2']:.1f} mm²")
+    models = result.solution["models"]
+    if len(models) > 1:
+        size = next(iter(models.values()))["hbm_gb"]
+        return [*rows, ("HBM", f"{size:g} GB")]
+    ((name, plan),) = models.items()
+    return plan_rows(plan, metrics["models"][name])[:1] + rows + plan_rows(plan, metrics["models"][name])[1:]
+
+
+def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row]:
+    """(what, value) of one model's plan."""
+    return [
+        ("throughput", f"{number(plan['throughput_per_s'])} samples/s  ({plan['batch_s']:.4g} s a batch)"),
         (
             "placement",
             f"{plan['pipeline']} pipeline × {plan['data']} data × {plan['tensor']} tensor = "
             f"{plan['accelerators_used']:,} accelerators",
         ),
-        ("microbatch", f"{plan['microbatch']}, activations {recompute}"),
+        ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
         ("HBM", f"{plan['hbm_gb']:g} GB, {metrics['peak_memory_gb']:.1f} GB used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
     ]
 
 
-def comparison_rows(result: Result) -> tuple[Row, list[Row]]:
-    """Headers and rows: the answer beside the fixed accelerator with expert and with our placement."""
-    plan = result.solution["models"][result.problem.name]
+def comparison(result: Result) -> Table:
+    """The answer beside the fixed accelerator with expert and with our placement, for one model or for several."""
+    plans = result.solution["models"]
+    if len(plans) == 1:
+        return _comparison_of_one(result, next(iter(plans)))
+    headers = ("model", "samples/s", "× expert", "× TPUv4", "MFU", "{p, d, t}", "microbatch", "activations")
+    rows = []
+    for name, plan in plans.items():
+        placed = {entry["name"]: entry["plan"] for entry in result.metrics["baselines"].get(name, [])}
+        ratios = [
+            "" if base is None else f"{plan['throughput_per_s'] / base['throughput_per_s']:.2f}"
+            for base in (placed.get("TPUv4, expert placement"), placed.get("TPUv4, our placement"))
+        ]
+        used = 100 * result.metrics["models"][name]["model_flops_utilisation"]
+        shape = f"{{{plan['pipeline']}, {plan['data']}, {plan['tensor']}}}"
+        choices = (shape, f"{plan['microbatch']}", _activations(plan))
+        rows.append((name, number(plan["throughput_per_s"]), *ratios, f"{used:.1f} %", *choices))
+    return headers, rows
+
+
+def _comparison_of_one(result: Result, name: str) -> Table:
+    plan = result.solution["models"][name]
     answer = {
         "name": "this answer",
         "area_mm2": result.solution["architecture"]["area_mm2"],
-        "model_flops_utilisation": result.metrics["model_flops_utilisation"],
+        "model_flops_utilisation": result.metrics["models"][name]["model_flops_utilisation"],
         "plan": {key: plan[key] for key in plan if key not in ("stages", "layers")},
     }
-    baselines = result.metrics.get("baselines", [])
+    baselines = result.metrics["baselines"].get(name, [])
     reference = next((entry for entry in baselines if entry["plan"]), answer)
     against = "× expert" if "expert" in reference["name"] else "× TPUv4"
     headers = ("", "samples/s", against, "MFU", "area", "HBM", "{p, d, t}", "microbatch", "activations")
@@ -88,12 +147,30 @@ def _comparison_row(entry: Mapping[str, Any], reference_per_s: float) -> Row:
     ratio = f"{plan['throughput_per_s'] / reference_per_s:.2f}"
     return (
         entry["name"],
-        f"{plan['throughput_per_s']:,.1f}",
+        number(plan["throughput_per_s"]),
         ratio,
         f"{100 * entry['model_flops_utilisation']:.1f} %",
         f"{entry['area_mm2']:.0f} mm²",
         f"{plan['hbm_gb']:g} GB",
         f"{{{plan['pipeline']}, {plan['data']}, {plan['tensor']}}}",
         f"{plan['microbatch']}",
-        "recomputed" if plan["recompute"] else "stashed",
+        _activations(plan),
     )
+
+
+def _activations(plan: Mapping[str, Any]) -> str:
+    return "recomputed" if plan["recompute"] else "stashed"
+
+
+def layer_rows(result: Result) -> Table:
+    """Makespan of each distinct layer of each model, forward, backward and update, and whether it is proven."""
+    rows: list[Row] = []
+    for name, plan in result.solution["models"].items():
+        for kind, layer in plan["layers"].items():
+            for part, schedule in layer.items():
+                makespan_s, bound_s = schedule["makespan_s"], schedule["bound_s"]
+                gap = 1 - bound_s / makespan_s if makespan_s > 0 else 0.0
+                proof = "optimal" if gap <= PROOF_TOLERANCE else f"within {100 * gap:.2f} %"
+                what = f"{kind} {part}"
+                rows.append((name, what, f"{1e6 * makespan_s:,.1f} µs", str(len(schedule["operators"])), proof))
+    return ("model", "layer", "makespan", "operators", "schedule"), rows

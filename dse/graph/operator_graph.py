@@ -97,14 +97,29 @@ class Layer:
     sliced: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Operators of one name that no cost is known for; they are counted as a pass over their operands' memory.
+
+    ``flops_share`` and ``bytes_share`` are their parts of the model's FLOPs (0 where the front end has no formula) and
+    of the bytes that all its operators read and write; ``where`` is the first one's ``file:line``.
+    """
+
+    name: str
+    count: int
+    flops_share: float
+    bytes_share: float
+    where: str
+
+
 @dataclass(frozen=True)
 class ModelGraph:
     """A model at one microbatch size and one tensor-parallel width.
 
     ``layers`` are in topological order and may repeat the same object; ``names`` are unique, one a layer. ``edges`` are
-    (from, to, bytes of one microbatch's activations).  ``flops_per_sample`` counts the model FLOPs of one training
+    (from, to, bytes of one microbatch's activations). ``flops_per_sample`` counts the model FLOPs of one training
     sample, forward and backward, of the whole (unsliced) model, without recomputation: what model FLOPs utilisation is
-    measured by (PaLM, appendix B).
+    measured by (PaLM, appendix B). ``unpriced`` names what an importer found no cost for.
     """
 
     name: str
@@ -114,6 +129,7 @@ class ModelGraph:
     names: tuple[str, ...]
     edges: tuple[tuple[int, int, int], ...]
     flops_per_sample: float
+    unpriced: tuple[Unpriced, ...] = ()
 
     @cached_property
     def distinct_layers(self) -> tuple[Layer, ...]:

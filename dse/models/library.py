@@ -4,6 +4,7 @@ from importlib import resources
 from pathlib import Path
 
 from dse.models.hyperparameters import SCHEMA, Hyperparameters
+from dse.models.workload import BuiltModel, Workload
 from hardware.inputs import choose, fail, nearest, read_document, validate
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -29,6 +30,15 @@ def model(name_or_path: str | Path) -> Hyperparameters:
     name = choose("", "model", text, list_models(), "built-in model")
     with resources.as_file(resources.files("dse.models").joinpath("zoo", f"{name}.yaml")) as path:
         return _read(path)
+
+
+def workload(name_or_path: str, sequence: int | None = None) -> Workload:
+    """What trains: a built-in model by name, or a user's own file.
+
+    Raises:
+        InputError: as :func:`model`.
+    """
+    return BuiltModel(model(name_or_path))
 
 
 def _read(path: Path) -> Hyperparameters:

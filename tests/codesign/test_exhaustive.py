@@ -33,7 +33,7 @@ def small(model_file, **changes):
         "hbm_gb": "0.004,0.02,1",
         "area_budget": "3.42",
     }
-    return CodesignOptions(str(model_file), **(options | changes))
+    return CodesignOptions((str(model_file),), **(options | changes))
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +46,13 @@ def model_file(tmp_path_factory):
 def enumerate_all(problem):
     """The best throughput and its smallest architecture for each HBM size, by evaluating every architecture."""
     machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
-    evaluator = Evaluator(problem, machines)
+    job = problem.jobs[0]
+    evaluator = Evaluator(job, machines)
     evaluations = [evaluator.evaluate(index) for index in range(len(machines))]
     best = []
     for row in range(len(problem.hbm_bytes)):
         values = [
-            evaluation.plans[row].throughput_per_s(problem.global_batch) if evaluation.plans[row] else 0.0
+            evaluation.plans[row].throughput_per_s(job.global_batch) if evaluation.plans[row] else 0.0
             for evaluation in evaluations
         ]
         best.append(max(values))
@@ -64,15 +65,17 @@ def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_
     problem = small(model_file, cost_model=cost_model, tensor_parallel=tensor_parallel).problem()
     machines, evaluations, best = enumerate_all(problem)
     outcome = search(problem, machines, InProcessExecutor(), {})
+    batch = problem.jobs[0].global_batch
+    (plan_found,) = outcome.plans
     chosen = next(row for row in range(len(best)) if best[row] > 0 and best[row] >= 0.99 * max(best))
-    assert outcome.plan.throughput_per_s(problem.global_batch) == pytest.approx(best[chosen], rel=1e-12)
-    assert outcome.plan.hbm_bytes == problem.hbm_bytes[chosen]
-    assert outcome.bound_per_s == pytest.approx(best[chosen], rel=1e-9)
+    assert plan_found.throughput_per_s(batch) == pytest.approx(best[chosen], rel=1e-12)
+    assert plan_found.hbm_bytes == problem.hbm_bytes[chosen]
+    assert outcome.bound == pytest.approx(best[chosen], rel=1e-9)
     assert outcome.evaluations < len(machines)
     for index, evaluation in enumerate(evaluations):
         plan = evaluation.plans[chosen]
-        value = plan.throughput_per_s(problem.global_batch) if plan else 0.0
-        assert value <= outcome.upper_per_s[index] * (1 + 1e-12)
+        value = plan.throughput_per_s(batch) if plan else 0.0
+        assert value <= outcome.upper[index] * (1 + 1e-12)
 
 
 def test_the_answer_passes_the_checker_and_is_the_same_for_any_number_of_workers(model_file, ray_executor):

@@ -1,0 +1,209 @@
+"""The neutral record of a forward pass that every front end writes and everything behind it reads.
+
+A :class:`Trace` is a straight-line program: steps in execution order over values in single assignment. Shapes are
+concrete (one microbatch). A view of a parameter (transposed, reshaped, cast) is no step but a value of role
+``parameter`` that names its base, so that a weight is counted once however it is used.
+
+Inputs and attributes of each kind of step (``...`` are any leading dimensions; every step has one output, unless said
+otherwise):
+
+============== ============================================== ===========================================================
+kind           inputs                                         attributes
+============== ============================================== ===========================================================
+matmul         a[..., m, k], b[..., k, n], bias[n] optional   –
+convolution    x[N, C, H, W], w[O, C / groups, kh, kw],       stride, padding, dilation (pairs), groups, transposed (0, 1)
+               bias[O] optional
+elementwise    one or more, broadcast                         function: a name of :data:`FUNCTIONS`; operand (float)
+softmax        x                                              axis
+layer_norm     x, gain and offset optional                    axes (normalised together)
+rms_norm       x, gain optional                               axes
+batch_norm     x[N, C, ...], gain and offset optional         –
+group_norm     x[N, C, ...], gain and offset optional         groups
+dropout        x                                              probability
+embedding      table[rows, width], indices                    –
+cross_entropy  logits[..., classes], targets                  axis, participants (of a vocabulary split over a group)
+reduction      x                                              function: sum, mean, max; axes; keep (0, 1)
+pooling        x[N, C, H, W]                                  function: max, mean; kernel, stride, padding (pairs)
+rotary         x, cos, sin                                    –
+reshape        x                                              – (the shape is the output's)
+permute        x                                              axes
+expand         x                                              – (a broadcast view)
+slice          x                                              axis, start, step
+concatenate    x₀, x₁, …                                      axis
+gather         x, indices                                     axis
+cast           x                                              – (the dtype is the output's)
+copy           x, and what is written into it                 – (moves data: padding, repeating, writing a part)
+constant       none                                           – (arange, zeros, masks; carries no gradient)
+all_reduce     x (a partial sum)                              participants
+copy_to_group  x                                              participants (backward: an all-reduce of the gradient)
+other          any                                            name: as its library calls it; flops where known
+============== ============================================== ===========================================================
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Literal, get_args
+
+StepKind = Literal[
+    "matmul",
+    "convolution",
+    "elementwise",
+    "softmax",
+    "layer_norm",
+    "rms_norm",
+    "batch_norm",
+    "group_norm",
+    "dropout",
+    "embedding",
+    "cross_entropy",
+    "reduction",
+    "pooling",
+    "rotary",
+    "reshape",
+    "permute",
+    "expand",
+    "slice",
+    "concatenate",
+    "gather",
+    "cast",
+    "copy",
+    "constant",
+    "all_reduce",
+    "copy_to_group",
+    "other",
+]
+
+STEP_KINDS: tuple[str, ...] = get_args(StepKind)
+
+VIEWS: frozenset[str] = frozenset({"reshape", "permute", "expand", "slice", "cast"})
+"""Steps that move no data: a consumer reads through them."""
+
+FUNCTIONS: frozenset[str] = frozenset(
+    {
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "scale",
+        "add_constant",
+        "negate",
+        "relu",
+        "gelu",
+        "silu",
+        "sigmoid",
+        "tanh",
+        "exp",
+        "erf",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "power",
+        "abs",
+        "sin",
+        "cos",
+        "maximum",
+        "minimum",
+        "clamp",
+        "compare",
+        "select",
+        "mask",
+    }
+)
+"""Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they have
+one input; ``mask`` fills where a mask says so."""
+
+Role = Literal["parameter", "buffer", "input", "activation"]
+Attribute = int | float | str | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the traced program.
+
+    Attributes:
+        name: its name in the module where it has one (``encoder.layer.0.weight``), else made from its step's.
+        shape: its size, one microbatch.
+        dtype: as numpy calls it: ``float16``, ``bfloat16``, ``float32``, ``int64``, ``bool``.
+        role: ``parameter`` (trained), ``buffer`` (kept in the module, not trained), ``input``, or ``activation``.
+        base: for a view of a parameter or buffer, the value it is a view of; None otherwise.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+    base: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator. ``inputs`` and ``outputs`` are positions in the trace's values; ``where`` is ``file:line``."""
+
+    kind: StepKind
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A traced forward pass over one microbatch.
+
+    ``outputs`` are the values that the backward pass starts from (the loss, or what the module returns).
+
+    Raises:
+        ValueError: a step that reads a value before it is written, or a value that is written twice.
+    """
+
+    name: str
+    microbatch: int
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        written = {index for index, value in enumerate(self.values) if value.role != "activation"}
+        for position, step in enumerate(self.steps):
+            missing = [index for index in step.inputs if index not in written]
+            if missing:
+                raise ValueError(f"step {position} ({step.kind}) reads value {missing[0]}, which no step wrote")
+            twice = written.intersection(step.outputs)
+            if twice:
+                raise ValueError(f"step {position} ({step.kind}) writes value {min(twice)}, which is there already")
+            written.update(step.outputs)
+
+    @cached_property
+    def producer(self) -> Mapping[int, int]:
+        """The step that writes each activation."""
+        return {value: position for position, step in enumerate(self.steps) for value in step.outputs}
+
+    @cached_property
+    def consumers(self) -> Mapping[int, tuple[int, ...]]:
+        """The steps that read each value, in order; values that nothing reads are absent."""
+        found: dict[int, list[int]] = {}
+        for position, step in enumerate(self.steps):
+            for value in dict.fromkeys(step.inputs):
+                found.setdefault(value, []).append(position)
+        return {value: tuple(steps) for value, steps in found.items()}
+
+    @cached_property
+    def needs_gradient(self) -> frozenset[int]:
+        """Values that depend on a parameter: the backward pass visits them."""
+        found = {index for index, value in enumerate(self.values) if value.role == "parameter"}
+        for step in self.steps:
+            if found.intersection(step.inputs):
+                found.update(output for output in step.outputs if "float" in self.values[output].dtype)
+        return frozenset(found)
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters, views not counted again."""
+        return sum(value.elements for value in self.values if value.role == "parameter" and value.base is None)
