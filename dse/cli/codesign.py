@@ -87,6 +87,7 @@ def _show(result: Result, out: Path | None) -> None:
     screen.print(f"[bold]{result.problem.name}[/bold]: {verdict(result)}", soft_wrap=True)
     if "architecture" in result.solution:
         print_table(("", ""), answer_rows(result))
-        print_table(*comparison(result))
+        if result.metrics["baselines"]:
+            print_table(*comparison(result))
     if out is not None and (out / REPORT_FILE).exists():
         screen.print(f"report: {out / REPORT_FILE}", soft_wrap=True)

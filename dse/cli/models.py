@@ -1,21 +1,37 @@
-"""``dse models``: the built-in models."""
+"""``dse models``: the built-in models, and the layers of one model."""
 
 import json
 from dataclasses import asdict
 
 import click
 
-from dse.cli.terminal import print_table
-from dse.models import list_models, model
-from dse.models.describe import HEADERS, describe, describe_model
+from dse.cli.terminal import console, print_table
+from dse.models import describe, library
 
 
 @click.command("models")
+@click.argument("model", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(as_json: bool) -> None:
-    """List the built-in models; a YAML file of hyper-parameters adds your own (docs/example-model.yaml)."""
-    if as_json:
-        described = [asdict(describe_model(model(name))) for name in list_models()]
-        click.echo(json.dumps(described, indent=2, ensure_ascii=False))
+@click.option("--sequence", type=click.IntRange(1, 10**7), help="Tokens a sample, for a config.json of transformers.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def command(model: str | None, as_json: bool, sequence: int | None) -> None:
+    """List the built-in models, or the layers of MODEL.
+
+    MODEL is a built-in name, a YAML file of hyper-parameters (docs/example-model.yaml), FILE.py:FUNCTION that returns a
+    PyTorch module and example inputs, a config.json of transformers, or an ONNX file.
+    """
+    if model is not None:
+        described = describe.describe_layers(library.workload(model, sequence))
+        if as_json:
+            click.echo(json.dumps(described, indent=2, ensure_ascii=False))
+            return
+        widths = " ".join(map(str, described["tensor_parallel"]))
+        console().print(f"[bold]{described['name']}[/bold]: {described['parameters']:,} parameters, widths {widths}")
+        print_table(describe.LAYER_HEADERS, describe.layer_rows(described))
+        if described["unpriced"]:
+            print_table(describe.UNPRICED_HEADERS, describe.unpriced_rows(described["unpriced"]))
+    elif as_json:
+        models = [asdict(describe.describe_model(library.model(name))) for name in library.list_models()]
+        click.echo(json.dumps(models, indent=2, ensure_ascii=False))
     else:
-        print_table(HEADERS, describe())
+        print_table(describe.HEADERS, describe.describe())

@@ -1,16 +1,14 @@
-"""What a co-search run leaves behind for people: tables as Parquet, and ``report.html``."""
+"""What a co-search run leaves behind for people: tables as Parquet, ``report.html``, traces for Perfetto."""
 
 import html
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dse.codesign import charts
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.table import answer_rows, comparison, layer_rows, verdict
 from dse.html import document, figure, table
@@ -20,31 +18,40 @@ from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "tables/architectures.parquet"
 
-Numbers = npt.NDArray[Any]
-
-_BOUND_COLOUR, _EVALUATED_COLOUR, _ANSWER_COLOUR, _BASELINE_COLOUR = "#a9bccb", "#1f6f8b", "#d1495b", "#3d3d3d"
-
-_EXPLANATION = (
+_ARCHITECTURES = (
     "<p class='small'>Each pale dot is the proven upper bound on what one architecture can reach; each dark dot one "
     "evaluated exactly. An architecture is pruned when its bound is below the best found.</p>"
 )
+_PATH = (
+    "<p class='small'>What was evaluated exactly, in that order, coloured by area. The exhaustive search starts where "
+    "the bounds promise most, hysteresis at the largest area.</p>"
+)
+_SCHEDULE = "<p class='small'>One row an operator, by start. An operator on all cores runs alone.</p>"
 
 
 def keep(directory: RunDirectory, machines: Machines, result: Result, outcome: SearchOutcome) -> None:
     """Write the table of architectures and the report of a finished search."""
-    path = directory.path / ARCHITECTURES_TABLE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".partial")
-    pq.write_table(_architectures(machines, outcome), temporary)
-    temporary.replace(path)
+    write_table(directory.path / ARCHITECTURES_TABLE, _architectures(machines, outcome))
     directory.write_text(REPORT_FILE, report(result, directory.path))
 
 
+def write_table(path: Path, content: pa.Table) -> None:
+    """Write a Parquet file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".partial")
+    pq.write_table(content, temporary)
+    temporary.replace(path)
+
+
 def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
-    """One row an architecture: its parameters, the bound on its score and, where evaluated, the score."""
+    """One row an architecture: its parameters, the bound on its score and, where evaluated, the score.
+
+    ``order`` counts evaluations from 1; it is 0 for architectures that were not evaluated.
+    """
     score = np.full(len(machines), np.nan)
-    for index, value in outcome.evaluated.items():
-        score[index] = value
+    order = np.zeros(len(machines), dtype=np.int64)
+    for number, (index, value) in enumerate(outcome.evaluated.items()):
+        score[index], order[index] = value, number + 1
     upper = np.asarray(outcome.upper) if outcome.upper else np.full(len(machines), np.nan)
     return pa.table(
         {
@@ -57,6 +64,7 @@ def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
             "area_mm2": machines.area_mm2,
             "bound": np.where(np.isfinite(upper), upper, np.nan),
             "score": score,
+            "order": order,
         }
     )
 
@@ -66,85 +74,51 @@ def report(result: Result, directory: Path) -> str:
     parts = [f"<p class='verdict'>{html.escape(verdict(result))}</p>"]
     if "architecture" in result.solution:
         parts += ["<h2>Answer</h2>", table(("", ""), answer_rows(result))]
-        parts += ["<h2>Beside the baselines</h2>", table(*comparison(result))]
-        parts += ["<h2>Time of one layer</h2>", table(*layer_rows(result))]
+        if result.metrics["baselines"]:
+            parts += ["<h2>Beside the baselines</h2>", table(*comparison(result))]
     if (directory / ARCHITECTURES_TABLE).exists():
-        architectures = pq.read_table(directory / ARCHITECTURES_TABLE)
-        parts += ["<h2>Architectures</h2>", _EXPLANATION, figure(_scatter(architectures, result))]
+        parts += _search_parts(directory / ARCHITECTURES_TABLE, result)
+    if "architecture" in result.solution:
+        parts += ["<h2>Time of one layer</h2>", table(*layer_rows(result)), *_schedule_parts(result)]
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     footer = f"{result.problem.digest} · seed {result.seed} · {result.method} · {versions}"
     return document(f"{result.problem.name}: accelerator and placement", parts, footer)
 
 
-def _scatter(architectures: pa.Table, result: Result) -> go.Figure:
-    """Throughput over area: bounds of all architectures, exact values, the answer and the baselines."""
-    column = {name: architectures[name].to_numpy() for name in architectures.column_names}
-    labels = _labels(column)
-    chart = go.Figure()
-    unit = result.objective.unit
-
-    def dots(name: str, values: str, rows: np.ndarray, colour: str, size: int) -> None:
-        chart.add_trace(
-            go.Scattergl(
-                x=column["area_mm2"][rows],
-                y=column[values][rows],
-                mode="markers",
-                name=name,
-                text=[labels[row] for row in rows],
-                marker={"size": size, "color": colour},
-                hovertemplate="%{text}<br>%{x:.1f} mm², %{y:,.4~g} " + unit + "<extra></extra>",
-            )
-        )
-
-    dots("upper bound", "bound", np.arange(len(labels)), _BOUND_COLOUR, 3)
-    evaluated = np.flatnonzero(np.isfinite(column["score"]))
-    dots("evaluated exactly", "score", evaluated, _EVALUATED_COLOUR, 6)
-    for entry in _marks(result):
-        chart.add_trace(
-            go.Scatter(
-                x=[entry[1]],
-                y=[entry[2]],
-                mode="markers+text",
-                name=entry[0],
-                text=[entry[0]],
-                textposition="top left",
-                marker={"size": 11, "color": entry[3], "symbol": "diamond"},
-                hovertemplate=f"{entry[0]}<br>%{{x:.1f}} mm², %{{y:,.4~g}} {unit}<extra></extra>",
-            )
-        )
-    chart.update_layout(
-        template="plotly_white",
-        height=560,
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        xaxis_title="area [mm²]",
-        yaxis_title=f"{result.objective.name} [{unit}]",
-        yaxis_rangemode="tozero",
-        legend={"orientation": "h", "y": -0.14},
-    )
-    return chart
+def _search_parts(path: Path, result: Result) -> list[str]:
+    """The space and the way through it; nothing where a single machine was given."""
+    columns = _columns(pq.read_table(path))
+    if len(columns["score"]) < 2:
+        return []
+    parts = ["<h2>Architectures</h2>", _ARCHITECTURES, figure(charts.architectures(columns, result))]
+    visited = np.flatnonzero(columns["order"])
+    if len(visited) > 1:
+        visited = visited[np.argsort(columns["order"][visited])]
+        walked = {name: values[visited] for name, values in columns.items()}
+        parts += ["<h2>Search path</h2>", _PATH, figure(charts.search_path(walked, result))]
+    return parts
 
 
-def _labels(column: Mapping[str, Numbers]) -> list[str]:
-    """One line for each architecture, shown when the pointer is over its dot."""
-    shown = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
-    return [
-        f"{cores} × {width}×{depth} tensor, {vectors} × {lanes} vector, {buffer >> 20} MB"
-        for cores, width, depth, vectors, lanes, buffer in zip(*(column[name] for name in shown), strict=True)
+def _columns(content: pa.Table) -> Mapping[str, charts.Numbers]:
+    return {name: content[name].to_numpy() for name in content.column_names}
+
+
+def _schedule_parts(result: Result) -> list[str]:
+    """The operator schedules of every layer, folded up but for the first model's longest."""
+    parts = ["<h2>Operators in time</h2>", _SCHEDULE]
+    schedules = [
+        (f"{model}: {kind} {part}", layer[part])
+        for model, plan in result.solution["models"].items()
+        for kind, layer in plan["layers"].items()
+        for part in ("forward", "backward")
+        if layer[part]["operators"]
     ]
+    longest = max((each for _, each in schedules), key=lambda each: len(each["operators"]), default=None)
+    for title, each in schedules:
+        parts.append(_folded(title, figure(charts.schedule(each["operators"])), unfolded=each is longest))
+    return parts
 
 
-def _marks(result: Result) -> list[tuple[str, float, float, str]]:
-    """(label, area, score, colour) of the answer and, for the throughput of one model, of every baseline that fits."""
-    marks = []
-    if result.objective.name == "throughput" and len(result.solution.get("models", ())) == 1:
-        marks = [
-            (entry["name"], entry["area_mm2"], entry["plan"]["throughput_per_s"], _BASELINE_COLOUR)
-            for entries in result.metrics["baselines"].values()
-            for entry in entries
-            if entry["plan"]
-        ]
-    if result.objective.value is not None:
-        marks.append(
-            ("this answer", result.solution["architecture"]["area_mm2"], result.objective.value, _ANSWER_COLOUR)
-        )
-    return marks
+def _folded(title: str, content: str, unfolded: bool) -> str:
+    state = " open" if unfolded else ""
+    return f"<details{state}><summary>{html.escape(title)}</summary>{content}</details>"

@@ -1,11 +1,15 @@
-"""The table of built-in models that ``dse models`` prints."""
+"""What ``dse models`` prints: the table of built-in models, and the layers of one model, built or imported."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from dse.models.hyperparameters import Hyperparameters
 from dse.models.library import list_models, model
+from dse.models.recipe import TrainingRecipe
 from dse.models.transformer import flops_per_sample, parameters
-from hardware.units import TERA
+from dse.models.workload import Workload
+from hardware.units import GIGA, MIB, TERA
 
 HEADERS = ("model", "layers", "hidden", "heads", "sequence", "parameters", "TFLOPs/sample", "tensor parallel")
 """Columns of :func:`describe`."""
@@ -57,3 +61,68 @@ def describe_model(hyperparameters: Hyperparameters) -> ModelDescription:
 def describe() -> list[tuple[str, ...]]:
     """One row for each built-in model, in alphabetical order."""
     return [describe_model(model(name)).row() for name in list_models()]
+
+
+LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activations")
+"""Columns of :func:`layer_rows`."""
+
+
+def describe_layers(workload: Workload) -> dict[str, Any]:
+    """One model's distinct layers at microbatch 1, forward and backward, and what no cost is known for, as JSON types.
+
+    ``flops`` are those of tensor cores, forward and backward, of one layer; ``activation_bytes`` what its backward pass
+    needs to have kept.
+    """
+    graph = workload.graph(1, 1, TrainingRecipe())
+    layers = [
+        {
+            "layer": layer.kind,
+            "count": graph.layer_index.count(index),
+            "operators": len(layer.forward) + len(layer.backward),
+            "parameters": layer.parameters,
+            "flops": layer.forward.flops + layer.backward.flops,
+            "activation_bytes": layer.activation_bytes,
+        }
+        for index, layer in enumerate(graph.distinct_layers)
+    ]
+    return {
+        "name": workload.name,
+        "parameters": graph.parameters,
+        "flops_per_sample": graph.flops_per_sample,
+        "tensor_parallel": list(workload.tensor_parallel),
+        "layers": layers,
+        "unpriced": [asdict(each) for each in graph.unpriced],
+    }
+
+
+def layer_rows(described: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The columns of :data:`LAYER_HEADERS`, as people read them."""
+    return [
+        (
+            layer["layer"],
+            f"{layer['count']}",
+            f"{layer['operators']}",
+            f"{layer['parameters']:,}",
+            f"{layer['flops'] / GIGA:,.1f}",
+            f"{layer['activation_bytes'] / MIB:,.1f} MiB",
+        )
+        for layer in described["layers"]
+    ]
+
+
+UNPRICED_HEADERS = ("no cost known for", "count", "of FLOPs", "of bytes", "first at")
+"""Columns of :func:`unpriced_rows`."""
+
+
+def unpriced_rows(unpriced: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """The columns of :data:`UNPRICED_HEADERS`."""
+    return [
+        (
+            each["name"],
+            f"{each['count']}",
+            f"{100 * each['flops_share']:.2f} %",
+            f"{100 * each['bytes_share']:.2f} %",
+            each["where"],
+        )
+        for each in unpriced
+    ]
