@@ -5,6 +5,11 @@ all widths, Python included; the problem is given). The baseline in the same run
 (dp[t][D][k][s], section 5), straightforwardly compiled: every number of accelerators k, every number of pipelines d.
 For comparison, the released C++ was measured at 0.4 s (24 layers, 4 widths), 2.3 s (48) and 3-6 s (96).
 
+A second table solves the same cases under GPipe, where memory depends on the number of pipelines, and sets the formula
+of both schedules beside the pipeline as it runs in time (:mod:`dse.placement.timeline`): to its last pass, which under
+1F1B must not exceed the formula's, and to its last optimizer step. The formula counts the gradient synchronisation of
+the first stage only, so that a light first stage hides what the others need.
+
 Also printed: the time of a placement inside the compiled kernel (structure given), which the co-search pays, and of a
 lower bound over 29,360 architectures.
 """
@@ -17,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +141,36 @@ def _recurrence(load, base, stash, used, prefix_bytes, sync, hbm_bytes, accelera
     return best
 
 
+def schedules_table(problems):
+    """GPipe beside 1F1B, and both in time; and whether 1F1B kept to the formula everywhere."""
+    from dse.placement.check import gradient_sync_s
+    from dse.placement.solve import solve
+    from dse.placement.timeline import timeline
+
+    table = Table(title="Pipeline schedules: formula and simulation, seconds a batch")
+    for column in ("case", "schedule", "solve ms", "placement", "formula", "of it passes", "last pass", "last step"):
+        table.add_column(column, justify="left" if column in ("case", "schedule") else "right")
+    good = True
+    for name, problem in problems.items():
+        for schedule in ("1f1b", "gpipe"):
+            posed = replace(problem, pipeline_schedule=schedule)
+            placement = solve(posed).placement
+            solve_s = f"{seconds(solve, posed) * 1e3:.2f}"
+            if placement is None:
+                table.add_row(name, schedule, solve_s, "fits nowhere", "", "", "", "")
+                continue
+            times = timeline(posed, placement)
+            first = [posed.tensor_parallel[placement.tensor].layers[layer] for layer in placement.stages[0].layers]
+            weight_bytes = sum(layer.weight_bytes for layer in first)
+            ending_s = gradient_sync_s(posed, placement.tensor, placement.data, weight_bytes)
+            passes_s = placement.batch_s - ending_s - sum(layer.update_s for layer in first)
+            good &= schedule == "gpipe" or times.pipeline_s <= passes_s * (1 + 1e-9)
+            shape = f"{len(placement.stages)} × {placement.data} × {placement.tensor}"
+            values = (placement.batch_s, passes_s, times.pipeline_s, times.batch_s)
+            table.add_row(name, schedule, solve_s, shape, *(f"{value:.5g}" for value in values))
+    return table, good
+
+
 def bound_rate(problem):
     """Microseconds of a lower bound for one architecture and width (the last width of the problem)."""
     from dse.placement.bound import BatchBound
@@ -191,8 +227,9 @@ def main() -> int:
     ):
         table.add_column(column, justify="left" if column == "case" else "right")
     good = True
+    problems = {}
     for path in paths:
-        problem = read_problem(path)
+        problem = problems[path.stem] = read_problem(path)
         expected = json.loads(path.with_name(f"{path.stem}.expected.json").read_text()).get("batch_s", math.inf)
         placement = solve(problem).placement
         found = placement.batch_s if placement else math.inf
@@ -214,12 +251,19 @@ def main() -> int:
         )  # fmt: skip
     console = Console(width=150)
     console.print(table)
+    table, kept = schedules_table(problems)
+    console.print(table)
     print(f"cold, kernels from their cache: imports of the engine and the first case in {cold_s:.2f} s")
     print(f"cold, nothing compiled: a whole process for that case in {uncached_s(paths[0]):.1f} s")
     for name in ("01_bertlarge_24L_mb8_hbm32", "07_gpt3_96L_mb1_hbm80_recomp_W8"):
-        rate = bound_rate(read_problem(data_folder() / f"{name}.json"))
-        print(f"lower bound, {name}: {rate:.2f} µs an architecture and width ({ARCHITECTURES:,} at once)")
-    print("target met" if good else "TARGET MISSED", f"(1e-9, warm ≤ {WARM_LIMIT_S * 1e3:.0f} ms)")
+        for schedule in ("1f1b", "gpipe"):
+            rate = bound_rate(replace(problems[name], pipeline_schedule=schedule))
+            print(
+                f"lower bound, {name}, {schedule}: {rate:.2f} µs an architecture and width ({ARCHITECTURES:,} at once)"
+            )
+    good &= kept
+    rule = f"1e-9, warm 1F1B ≤ {WARM_LIMIT_S * 1e3:.0f} ms, 1F1B in time ≤ formula"
+    print("target met" if good else "TARGET MISSED", f"({rule})")
     return 0 if good else 1
 
 

@@ -9,15 +9,24 @@ larger messages:
 
 For each n this is an α–β line, and the minimum of lines that rise with the bytes rises too. A network of one channel
 is the plain α–β model, ``launch + steps · latency + wire_bytes / bandwidth``.
+
+A network may have levels: nodes, joined inside by a network of their own, are joined by an outer one. Accelerators are
+ranked node by node. With tensor parallelism innermost, then data, then the pipeline (Megatron: Narayanan et al., SC
+2021), the members of a tensor-parallel group are neighbours, and replicas are as many ranks apart as a group is wide.
+A collective that spans nodes runs in parts (Mikami et al. 2018, 2D-torus all-reduce; Cho et al., BlueConnect, MLSys
+2019): with g of its members in a node, an all-reduce is a reduce-scatter inside, an all-reduce across nodes of the g-th
+part that each member then holds, and an all-gather inside. Each part is a ring.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field, field_validator
 
+from hardware.inputs import fail
 from hardware.operations import CollectiveKind
 from hardware.spec_fields import Choice, Count, NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
 
@@ -26,12 +35,14 @@ _FOLDER = "networks"
 
 @dataclass(frozen=True)
 class Network:
-    """A network as one accelerator sees it.
+    """A network as one accelerator sees it: a flat one, or the outermost of several levels.
 
     ``bytes_per_s`` is the sustained rate of one accelerator in one direction, all its links together. Rings are taken
     to use all links (several rings side by side where the links lead to different neighbours). ``latency_s`` is paid
     per step and channel, ``launch_s`` once per transfer or collective. ``additions_included``: the constants are of
-    measured collectives, whose time holds their additions too.
+    measured collectives, whose time holds their additions too (of levels, those of the innermost one, where
+    tensor-parallel groups are). ``inner`` is the network inside the nodes of ``inner_accelerators`` that this one
+    joins; a flat network has none.
     """
 
     name: str
@@ -40,6 +51,8 @@ class Network:
     launch_s: float = 0.0
     channels: int = 1
     additions_included: bool = False
+    inner: "Network | None" = None
+    inner_accelerators: int = 0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bytes_per_s) and self.bytes_per_s > 0):
@@ -49,28 +62,75 @@ class Network:
                 raise ValueError(f"`{name}` must be finite and not negative, but got {value}")
         if self.channels < 1:
             raise ValueError(f"`channels` must be at least 1, but got {self.channels}")
+        if (self.inner is None) != (self.inner_accelerators == 0) or self.inner_accelerators < 0:
+            raise ValueError(f"`inner_accelerators` must be given with `inner`, but got {self.inner_accelerators}")
 
-    def transfer_s(self, size_bytes: float) -> float:
+    @property
+    def node_accelerators(self) -> int:
+        """Accelerators of a node, the innermost level; 0 on a flat network."""
+        return 0 if self.inner is None else self.inner.node_accelerators or self.inner_accelerators
+
+    @property
+    def node_bytes_per_s(self) -> float:
+        """The rate inside a node, as ``bytes_per_s`` is the rate between them; 0 on a flat network."""
+        return 0.0 if self.inner is None else self.inner.node_bytes_per_s or self.inner.bytes_per_s
+
+    def spanning(self, accelerators: int) -> "Network":
+        """The network that a machine of so many accelerators needs: without the levels above the node that holds it.
+
+        Raises:
+            ValueError: ``accelerators`` is below 1.
+        """
+        if accelerators < 1:
+            raise ValueError(f"`accelerators >= 1` must hold, but got {accelerators}")
+        if self.inner is None or accelerators > self.inner_accelerators:
+            return self
+        return self.inner.spanning(accelerators)
+
+    def transfer_s(self, size_bytes: float, inside: bool = False) -> float:
         """Seconds to send ``size_bytes`` from one accelerator to another; 0 for nothing.
+
+        They are in different nodes, or, with ``inside``, in the same one (of the innermost level).
 
         Raises:
             ValueError: ``size_bytes`` is negative.
         """
+        if inside and self.inner is not None:
+            return self.inner.transfer_s(size_bytes, inside)
         return self._ring_s(1, size_bytes)
 
-    def collective_s(self, kind: CollectiveKind, size_bytes: float, participants: int) -> float:
-        """Seconds of a ring collective over ``participants`` accelerators; 0 for a single one.
+    def collective_s(self, kind: CollectiveKind, size_bytes: float, participants: int, stride: int = 1) -> float:
+        """Seconds of a collective over ``participants`` accelerators, ``stride`` ranks apart; 0 for a single one.
 
         ``size_bytes`` is the full tensor on each of them: the input of an all-reduce or a reduce-scatter, the output
-        of an all-gather. An all-reduce takes 2 · (participants − 1) steps, the other two half of that; each step
-        moves ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4). Additions are not in it,
-        unless ``additions_included``.
+        of an all-gather. On one level they form a ring: an all-reduce takes 2 · (participants − 1) steps, the other two
+        half of that; each step moves ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4). Of
+        several levels, each takes its part; the first participant is the first of its node, and the last node counts as
+        full. Additions are not in it, unless ``additions_included``.
 
         Raises:
-            ValueError: ``size_bytes`` is negative or ``participants`` below 1.
+            ValueError: ``size_bytes`` is negative, or ``participants`` or ``stride`` below 1.
         """
         if participants < 1:
             raise ValueError(f"`participants >= 1` must hold, but got {participants}")
+        if stride < 1:
+            raise ValueError(f"`stride >= 1` must hold, but got {stride}")
+        together = min(participants, max(1, self.inner_accelerators // stride))
+        if self.inner is None or together == 1:
+            return self._level_s(kind, size_bytes, participants)
+        if together == participants:
+            return self.inner.collective_s(kind, size_bytes, participants, stride)
+        nodes = math.ceil(participants / together)
+        parts: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
+            "all_reduce": ("reduce_scatter", "all_gather"),
+            "reduce_scatter": ("reduce_scatter",),
+            "all_gather": ("all_gather",),
+        }
+        inside_s = sum(self.inner.collective_s(part, size_bytes, together, stride) for part in parts[kind])
+        return inside_s + self._level_s(kind, size_bytes / together, nodes)
+
+    def _level_s(self, kind: CollectiveKind, size_bytes: float, participants: int) -> float:
+        """A ring over the links of this level."""
         steps = (2 if kind == "all_reduce" else 1) * (participants - 1)
         return self._ring_s(steps, size_bytes / participants)
 
@@ -133,6 +193,61 @@ class NetworkSpec(StrictModel):
         )
 
 
+class Level(StrictModel):
+    """One level of a network: a flat network by name or path, and the accelerators that one unit of it joins.
+
+    The outermost level has no ``accelerators``: it joins all there are.
+    """
+
+    network: Annotated[str, Field(min_length=1)]
+    accelerators: Count | None = None
+
+
+class LevelledNetworkSpec(StrictModel):
+    """A spec of several flat networks, one inside the other, from the inside out."""
+
+    name: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    levels: Annotated[list[Level], Field(min_length=1)]
+
+    @field_validator("levels")
+    @classmethod
+    def _grow(cls, levels: list[Level]) -> list[Level]:
+        *nodes, outermost = levels
+        if outermost.accelerators is not None:
+            raise ValueError("the last level joins all accelerators and must not give their number")
+        sizes = [1]
+        for level in nodes:
+            if level.accelerators is None:
+                raise ValueError("every level but the last must give the accelerators of one of its nodes")
+            if level.accelerators.value <= sizes[-1] or level.accelerators.value % sizes[-1]:
+                raise ValueError(
+                    f"accelerators must be a multiple of those of the level inside, {sizes[-1]}, and more, "
+                    f"but got {level.accelerators.value}"
+                )
+            sizes.append(level.accelerators.value)
+        return levels
+
+    def network(self, flat: Sequence[Network]) -> Network:
+        """The network of these levels, given each level's own."""
+        found = flat[0]
+        for level, outer in zip(self.levels, flat[1:], strict=False):
+            assert level.accelerators is not None, "all but the last have it"
+            found = replace(
+                outer,
+                additions_included=found.additions_included,
+                inner=found,
+                inner_accelerators=level.accelerators.value,
+            )
+        return replace(found, name=self.name)
+
+
+class _AnySpec(BaseModel):
+    """What tells the two kinds of specs apart."""
+
+    levels: Any = None
+
+
 def list_networks() -> list[str]:
     """Names of the networks that come with the package, sorted."""
     return spec_names(_FOLDER)
@@ -144,9 +259,24 @@ def network(name_or_path: str | Path) -> Network:
     Raises:
         InputError: no network of this name (with the nearest one), or a file that breaks a rule.
     """
-    return network_spec(name_or_path).network()
+    spec = network_spec(name_or_path)
+    if isinstance(spec, NetworkSpec):
+        return spec.network()
+    return spec.network([_flat(level.network, index, name_or_path) for index, level in enumerate(spec.levels)])
 
 
-def network_spec(name_or_path: str | Path) -> NetworkSpec:
+def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
     """The spec behind :func:`network`, with the source of each constant; raises as that does."""
+    if read_spec(_FOLDER, name_or_path, _AnySpec, "network").levels is not None:
+        return read_spec(_FOLDER, name_or_path, LevelledNetworkSpec, "network")
     return read_spec(_FOLDER, name_or_path, NetworkSpec, "network")
+
+
+def _flat(name: str, index: int, levelled: str | Path) -> Network:
+    """The flat network that a level names; a path is taken from the folder of the file that names it."""
+    path = Path(name)
+    beside = Path(levelled).parent / path if path.suffix or "/" in name else name
+    spec = network_spec(beside)
+    if not isinstance(spec, NetworkSpec):
+        raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
+    return spec.network()

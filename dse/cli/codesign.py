@@ -1,5 +1,6 @@
 """``dse codesign``: the best accelerator and placement for a training job, proven."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -7,15 +8,21 @@ import click
 
 from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
-from dse.codesign.answer import solve
+from dse.codesign import exhaustive, sweep
+from dse.codesign.answer import SearchFunction, solve
 from dse.codesign.formats import JournalledEvaluations, problem_document
+from dse.codesign.hysteresis import AreaWalk, HysteresisRule, least_architectures
 from dse.codesign.objective import Mean, Per
 from dse.codesign.options import CodesignOptions, Search, predicted_seconds
-from dse.codesign.problem import PipelineSchedule, SearchOutcome
+from dse.codesign.problem import CodesignProblem, SearchOutcome
+from dse.codesign.proven import ProvenOptima
 from dse.codesign.report import keep
 from dse.codesign.table import answer_rows, comparison, verdict
+from dse.executor import Executor, InProcessExecutor
+from dse.placement.problem import PipelineSchedule
 from dse.result import Result, digest
 from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
+from hardware.machines import Machines
 
 
 @click.command("codesign")
@@ -33,9 +40,28 @@ from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
 )
 @click.option("--area-budget", default="tpuv4", show_default=True, metavar="SPEC|MM2", help="Largest die.")
 @click.option("--fixed", metavar="SPEC", help="Plan for this accelerator: search no architectures.")
-@click.option("--search", type=click.Choice(get_args(Search)), default="exhaustive", show_default=True)
-@click.option("--hysteresis", type=click.IntRange(1, 10**6), default=6, show_default=True, help="Its level.")
-@click.option("--samples", type=click.IntRange(1, 10**6), default=200, show_default=True, help="Bayesian trials.")
+@click.option(
+    "--search",
+    type=click.Choice(get_args(Search)),
+    default="exhaustive",
+    show_default=True,
+    help="Proven; the paper's walk from the largest area; or Optuna's TPE (its answer may depend on --workers).",
+)
+@click.option(
+    "--hysteresis",
+    type=click.IntRange(1, 10**6),
+    default=6,
+    show_default=True,
+    metavar="LEVEL",
+    help="Stop after so many area groups without a new best.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 10**6),
+    default=200,
+    show_default=True,
+    help="Architectures that the bayesian search evaluates.",
+)
 @click.option("--network", metavar="SPEC", help="Network spec (default: the accelerator's or the cost model's own).")
 @click.option("--objective", type=click.Choice(get_args(Per)), default="throughput", show_default=True)
 @click.option("--mean", type=click.Choice(get_args(Mean)), default="geometric", show_default=True, help="Over models.")
@@ -66,8 +92,9 @@ def command(**options: Any) -> None:
     def answer(directory: RunDirectory | None) -> Result:
         with journal_of(directory) as journal, progress(settings) as report, stop_signal(settings) as stop:
             store = None if journal is None else JournalledEvaluations(journal, problem, machines)
-            executor = executor_for(settings, predicted_seconds(problem, machines))
-            result, outcome = solve(chosen, executor, store, report, stop, settings.seed)
+            executor = executor_for(settings, _predicted_s(chosen, problem, machines))
+            search = _search(chosen, machines, executor, settings.seed)
+            result, outcome = solve(chosen, executor, store, report, stop, settings.seed, search, ProvenOptima())
         seen.append(outcome)
         return result
 
@@ -78,8 +105,36 @@ def command(**options: Any) -> None:
         digest(problem_document(problem)),
         answer,
         lambda result: _show(result, settings.out),
-        lambda directory, result: keep(directory, machines, result, seen[0]),
+        lambda directory, result: keep(directory, problem, result, seen[0]),
     )
+
+
+def _predicted_s(options: CodesignOptions, problem: CodesignProblem, machines: Machines) -> float:
+    """What the chosen search is predicted to take on one core."""
+    if options.search == "exhaustive":
+        return predicted_seconds(problem, machines)
+    if options.search == "hysteresis":
+        return sweep.predicted_seconds(problem, least_architectures(machines, options.hysteresis))
+    return sweep.predicted_seconds(problem, options.samples)
+
+
+def _search(options: CodesignOptions, machines: Machines, executor: Executor, seed: int) -> SearchFunction:
+    """The search that the options name: in this process, or driven by Tune where there are workers."""
+    if options.search == "exhaustive":
+        return exhaustive.search
+    alone = isinstance(executor, InProcessExecutor)
+    proposer: sweep.Proposer
+    if options.search == "hysteresis":
+        proposer = AreaWalk(machines.area_mm2, HysteresisRule(options.hysteresis))
+    else:
+        from dse.codesign.bayesian import ArchitectureStudy
+
+        proposer = ArchitectureStudy(machines, options.samples, seed, executor.workers)
+    if alone:
+        return partial(sweep.search, proposer=proposer)
+    from actors import tune_sweep
+
+    return partial(tune_sweep.search, proposer=proposer)
 
 
 def _show(result: Result, out: Path | None) -> None:

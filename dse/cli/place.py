@@ -1,5 +1,6 @@
 """``dse place``: the placement dynamic program alone."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,14 @@ import click
 from dse.cli.run import ending_at_once, run, run_options, settings_from
 from dse.cli.terminal import console, print_table
 from dse.placement.answer import answer
-from dse.placement.formats import read_problem
+from dse.placement.formats import placement_from_document, read_problem
+from dse.placement.problem import PlacementProblem
+from dse.placement.timeline import has_timeline, timeline
 from dse.result import Result, digest, document_of
+from dse.run_directory import RESULT_FILE, RunDirectory
+from dse.trace_events import pipeline_trace
+
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
 
 @click.command("place")
@@ -27,7 +34,17 @@ def command(layers: Path, **options: Any) -> None:
             digest(document_of(problem)),
             lambda _directory: answer(problem, settings.seed),
             _show,
+            lambda directory, result: _keep(directory, problem, result),
         )
+
+
+def _keep(directory: RunDirectory, problem: PlacementProblem, result: Result) -> None:
+    """The pipeline in time as a trace (Perfetto, chrome://tracing), where it is not too long."""
+    assert result.objective.value is not None, "only answers are kept"
+    placement = placement_from_document(problem, result.solution, RESULT_FILE, result.objective.value)
+    if has_timeline(problem, placement):
+        trace = pipeline_trace(problem, placement, timeline(problem, placement))
+        directory.write_text(PIPELINE_TRACE_FILE, json.dumps(trace))
 
 
 def _show(result: Result) -> None:
@@ -41,6 +58,12 @@ def _show(result: Result) -> None:
         f"{solution['data']} data × {solution['tensor']} tensor ({1e3 * result.seconds:.1f} ms)",
         soft_wrap=True,
     )
+    if result.metrics:
+        console().print(
+            f"in time: {result.metrics['simulated_pipeline_s']:.9g} s to the last pass of the pipeline, "
+            f"{result.metrics['simulated_batch_s']:.9g} s to the last optimizer step",
+            soft_wrap=True,
+        )
     rows = [
         (str(number), str(stage["accelerators"]), str(len(stage["layers"])), _span(stage["layers"]))
         for number, stage in enumerate(solution["stages"], start=1)

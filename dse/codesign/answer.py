@@ -8,12 +8,13 @@ from typing import Any
 from dse.codesign import exhaustive
 from dse.codesign.baseline import baselines
 from dse.codesign.check import answer_metrics, violations
-from dse.codesign.evaluator import Choice, Evaluator
+from dse.codesign.evaluator import Evaluator
 from dse.codesign.formats import architecture_solution, layer_solution, plan_solution, problem_document
 from dse.codesign.job_evaluators import EvaluationStore
 from dse.codesign.layer_problem import schedule_problem
-from dse.codesign.options import CodesignOptions
+from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingJob, TrainingPlan
+from dse.codesign.proven import Judged, ProvenOptima, judged
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.answer import shortfall_document
 from dse.placement.problem import MemoryShortfall
@@ -48,8 +49,11 @@ def solve(
     stop: StopSignal = never_stop,
     seed: int = 0,
     search: SearchFunction = exhaustive.search,
+    optima: ProvenOptima | None = None,
 ) -> tuple[Result, SearchOutcome]:
     """The best architecture and plans for ``options``; with the exhaustive search, proven over the whole space.
+
+    The answer of another search is set beside the proven optimum where that is known or quickly found.
 
     Args:
         options: what is asked.
@@ -59,6 +63,7 @@ def solve(
         stop: asked between pieces of work.
         seed: of searches that draw.
         search: how the space is searched.
+        optima: proven optima of earlier runs, read and added to.
 
     Returns:
         The result, passed by the checker, and what the search saw (for tables and the report).
@@ -75,13 +80,15 @@ def solve(
     misfit = next((job for job in problem.jobs if not Evaluator(job, machines.one(0)).fits()), None)
     if misfit is None:
         with executor or InProcessExecutor() as running:
-            outcome = search(problem, machines, running, {} if store is None else store, progress, stop)
+            work = (problem, machines, running, {} if store is None else store, progress, stop)
+            judgement = judged(search(*work), *work, optima)
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        outcome = SearchOutcome.nothing_fits(len(machines))
+        judgement = Judged(SearchOutcome.nothing_fits(len(machines)), None)
         infeasibility = infeasibility_document(misfit, why_nothing_fits(misfit, machines))
+    outcome = judgement.outcome
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
-    metrics = _search_metrics(machines, outcome)
+    metrics = _search_metrics(machines, outcome, options.search)
     if outcome.best is not None:
         solution |= _solution(problem, machines, outcome.best, outcome.plans)
         faults = violations(problem, solution)
@@ -89,6 +96,7 @@ def solve(
             raise FailedCheckError("; ".join(faults))
         metrics |= answer_metrics(problem, solution, machines)
         value = metrics["score"]
+        metrics |= {"proven_optimum": judgement.optimum, "distance_from_proven": judgement.distance(value)}
         metrics["baselines"] = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
     result = Result(
         command="codesign",
@@ -117,12 +125,12 @@ def _status(outcome: SearchOutcome, value: float | None, bound: float | None) ->
     return "feasible" if status == "optimal" and not outcome.proven else status
 
 
-def _search_metrics(machines: Machines, outcome: SearchOutcome) -> dict[str, Any]:
-    finished = outcome.stopped is None
+def _search_metrics(machines: Machines, outcome: SearchOutcome, search: Search) -> dict[str, Any]:
+    pruned = outcome.stopped is None and search == "exhaustive"
     return {
         "architectures_in_space": len(machines),
         "architectures_evaluated": len(outcome.evaluated),
-        "architectures_pruned": len(machines) - len(outcome.evaluated) if finished else 0,
+        "architectures_pruned": len(machines) - len(outcome.evaluated) if pruned else 0,
         "optimum_by_hbm": {f"{gib_from_bytes(size):g}": value for size, value in outcome.optimum_by_hbm.items()},
     }
 
@@ -157,7 +165,7 @@ def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
     evaluator = Evaluator(job, machines.one(0))
     microbatch, hbm_bytes = job.microbatches[0], job.hbm_bytes[-1]
     shortfalls = [
-        place(evaluator.placement_problem(Choice(microbatch, width, hbm_bytes, recompute), None)).shortfall
+        place(evaluator.placement_problem(evaluator.choice((microbatch, width), hbm_bytes, recompute), None)).shortfall
         for width in job.tensor_parallel
         for recompute in (False, True)
     ]

@@ -216,6 +216,9 @@ def _placement_problem(
         state_factor=training.state_factor.value,
         gradient_sync_factor=training.gradient_sync_factor.value,
         tensor_parallel={plan["tensor"]: LayerGraph(layers, tuple((u, v, float(b)) for u, v, b in graph.edges))},
+        pipeline_schedule=job.pipeline_schedule,
+        node_accelerators=job.network.node_accelerators,
+        node_bytes_per_s=job.node_bytes_per_s,
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dse.codesign.objective import Mean, Objective, Per
-from dse.codesign.problem import CodesignProblem, PipelineSchedule, TrainingJob
+from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.models.library import workload
 from dse.models.workload import Workload
+from dse.placement.problem import PipelineSchedule
 from hardware.cost_model import CostModel, cost_model
 from hardware.inputs import fail, nearest
 from hardware.machines import Machines
@@ -120,7 +121,7 @@ class CodesignOptions:
         return TrainingJob(
             workload=chosen,
             cost_model=rules,
-            network=network(self.network or _own_network(rules, fixed)),
+            network=network(self.network or _own_network(rules, fixed)).spanning(self.accelerators),
             accelerators=self.accelerators,
             global_batch=self.global_batch,
             microbatches=microbatches,

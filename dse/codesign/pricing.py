@@ -4,7 +4,7 @@ Every latency table is float64[D, A]: D distinct layers of one model graph, A ar
 distinct core configurations), bounding and scheduling O(operators² × architectures) at worst.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,13 @@ from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.schedule.bound import makespan_lower_bound
 from dse.schedule.layer import solve_many
 from dse.schedule.segment_search import SearchLimits
-from hardware.estimator import OperatorLatency, estimate
+from hardware.estimator import estimate
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.operations import CoreKind, core_kind
 
 Latencies = npt.NDArray[np.float64]
+Columns = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -30,75 +31,87 @@ class LayerLatencies:
     backward_s: Latencies
     update_s: Latencies
 
-    def column(self, index: int) -> "LayerLatencies":
-        """The latencies on one architecture, float64[D, 1]."""
-        pick = slice(index, index + 1)
-        return LayerLatencies(self.forward_s[:, pick], self.backward_s[:, pick], self.update_s[:, pick])
+    @classmethod
+    def of_parts(cls, parts: Latencies) -> "LayerLatencies":
+        """From [3 · D, A]: the forward passes of all layers, their backward passes, their updates."""
+        return cls(*parts.reshape(3, -1, parts.shape[1]))
+
+    def columns(self, chosen: Columns | slice) -> "LayerLatencies":
+        """The latencies on some of the architectures."""
+        return LayerLatencies(self.forward_s[:, chosen], self.backward_s[:, chosen], self.update_s[:, chosen])
 
 
-def optimistic_latencies(graph: ModelGraph, machines: Machines, network: Network) -> LayerLatencies:
-    """Lower bounds on the makespan of every layer on every machine: no schedule is built."""
+@dataclass(frozen=True)
+class PricedGraph:
+    """The operators of a model graph's distinct layers, priced on A architectures.
 
-    def bound(operators: OperatorGraph, latency: OperatorLatency) -> tuple[Latencies, ...]:
-        return (makespan_lower_bound(*_arrays(operators, latency, machines)),)
+    ``parts`` are the forward passes of the D distinct layers, then the backward passes, then the updates; the latencies
+    [O, A] are those of all their operators, one part after the other.
+    """
 
-    return _for_each_layer(graph, machines, network, bound, 1)[0]
+    parts: tuple[OperatorGraph, ...]
+    single_s: Latencies
+    all_cores_s: Latencies
+    machines: Machines
+
+    def optimistic(self) -> LayerLatencies:
+        """Lower bounds on the makespan of every layer on every architecture: no schedule is built."""
+        bound = np.zeros((len(self.parts), len(self.machines)))
+        cores = self.machines.tensor_cores, self.machines.vector_cores
+        for row, (operators, rows) in enumerate(self._rows()):
+            if len(operators):
+                latencies = self.single_s[rows], self.all_cores_s[rows]
+                bound[row] = makespan_lower_bound(_kinds(operators), operators.edges, *latencies, *cores)
+        return LayerLatencies.of_parts(bound)
+
+    def scheduled(self, columns: Columns, limits: SearchLimits) -> tuple[LayerLatencies, LayerLatencies]:
+        """(makespans of schedules, lower bounds on the makespan) on the architectures ``columns``.
+
+        They are equal wherever the schedule is proven optimal; ``limits`` bounds how far each one is searched.
+        """
+        makespan, bound = np.zeros((2, len(self.parts), len(columns)))
+        cores = self.machines.tensor_cores[columns], self.machines.vector_cores[columns]
+        for row, (operators, rows) in enumerate(self._rows()):
+            if len(operators):
+                latencies = self.single_s[rows][:, columns], self.all_cores_s[rows][:, columns]
+                solved = solve_many(_kinds(operators), operators.edges, *latencies, *cores, limits)
+                makespan[row], bound[row] = solved
+        return LayerLatencies.of_parts(makespan), LayerLatencies.of_parts(bound)
+
+    def _rows(self) -> list[tuple[OperatorGraph, slice]]:
+        """Each part with the rows of its operators in the latencies."""
+        ends = np.cumsum([len(operators) for operators in self.parts]).tolist()
+        return [(part, slice(end - len(part), end)) for part, end in zip(self.parts, ends, strict=True)]
+
+
+def price(graphs: Sequence[ModelGraph], machines: Machines, network: Network) -> list[PricedGraph]:
+    """Every graph's operators on every machine, priced in one call, so that an operation they share is priced once."""
+    parts = [_parts(graph) for graph in graphs]
+    operations = [operator.operation for each in parts for operators in each for operator in operators]
+    latency = estimate(operations, machines, network)
+    ends = np.cumsum([sum(map(len, each)) for each in parts]).tolist()
+    rows = [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+    return [
+        PricedGraph(each, latency.single_s[row], latency.all_cores_s[row], machines)
+        for each, row in zip(parts, rows, strict=True)
+    ]
 
 
 def scheduled_latencies(
     graph: ModelGraph, machines: Machines, network: Network, limits: SearchLimits
 ) -> tuple[LayerLatencies, LayerLatencies]:
-    """(makespans of schedules, lower bounds on the makespan): equal wherever the schedule is proven optimal.
+    """:meth:`PricedGraph.scheduled` of one graph on all ``machines``."""
+    return price([graph], machines, network)[0].scheduled(np.arange(len(machines)), limits)
 
-    ``limits`` bounds how far each schedule is searched.
-    """
 
-    def schedule(operators: OperatorGraph, latency: OperatorLatency) -> tuple[Latencies, ...]:
-        return solve_many(*_arrays(operators, latency, machines), limits)
-
-    makespan, bound = _for_each_layer(graph, machines, network, schedule, 2)
-    return makespan, bound
+def _parts(graph: ModelGraph) -> tuple[OperatorGraph, ...]:
+    layers = graph.distinct_layers
+    return (
+        *(layer.forward for layer in layers),
+        *(layer.backward for layer in layers),
+        *(layer.update for layer in layers),
+    )
 
 
 def _kinds(operators: OperatorGraph) -> list[CoreKind]:
     return [core_kind(operator.operation) for operator in operators]
-
-
-def _arrays(
-    operators: OperatorGraph, latency: OperatorLatency, machines: Machines
-) -> tuple[
-    list[CoreKind], tuple[tuple[int, int], ...], Latencies, Latencies, npt.NDArray[np.int64], npt.NDArray[np.int64]
-]:
-    """The arguments that the array-level scheduling functions share."""
-    return (
-        _kinds(operators),
-        operators.edges,
-        latency.single_s,
-        latency.all_cores_s,
-        machines.tensor_cores,
-        machines.vector_cores,
-    )
-
-
-def _for_each_layer(
-    graph: ModelGraph,
-    machines: Machines,
-    network: Network,
-    solve: Callable[[OperatorGraph, OperatorLatency], tuple[Latencies, ...]],
-    answers: int,
-) -> tuple[LayerLatencies, ...]:
-    """One :class:`LayerLatencies` for each of the ``answers`` arrays that ``solve`` gives for a layer's operators."""
-    layers = graph.distinct_layers
-    graphs = [layer.forward for layer in layers] + [layer.backward for layer in layers]
-    graphs += [layer.update for layer in layers]
-    # One call prices everything, so an operation that several layers share is priced once.
-    latency = estimate([operator.operation for operators in graphs for operator in operators], machines, network)
-    table = np.zeros((answers, 3 * len(layers), len(machines)))
-    start = 0
-    for row, operators in enumerate(graphs):
-        part = slice(start, start + len(operators))
-        start = part.stop
-        if len(operators):
-            table[:, row] = solve(operators, OperatorLatency(latency.single_s[part], latency.all_cores_s[part]))
-    parts = table.reshape(answers, 3, len(layers), len(machines))
-    return tuple(LayerLatencies(*part) for part in parts)

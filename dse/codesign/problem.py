@@ -18,21 +18,17 @@ Ties are broken by smaller area, then by position in the space.
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 from dse.codesign.objective import THROUGHPUT, Objective
 from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.models.workload import Workload
-from dse.placement.problem import Placement
+from dse.placement.problem import PipelineSchedule, Placement
 from dse.schedule.problem import ScheduleSolution
 from hardware.cost_model import CostModel
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.space import architecture_space
 from hardware.specs import Accelerator
-
-PipelineSchedule = Literal["1f1b", "gpipe"]
-"""How microbatches pass a pipeline: one forward, one backward (PipeDream-Flush), or all forward, then all backward."""
 
 HBM_TOLERANCE = 0.01
 """The smallest HBM whose throughput is within this share of the best is chosen (paper section 6.1)."""
@@ -69,6 +65,11 @@ class TrainingJob:
     def network_bytes_per_s(self) -> float:
         """The bandwidth that placement sees: the network's, in the cost model's own clock (see network_time_factor)."""
         return self.network.bytes_per_s / self.cost_model.hardware.network_time_factor.value
+
+    @property
+    def node_bytes_per_s(self) -> float:
+        """The same of the network inside a node; 0 on a flat network."""
+        return self.network.node_bytes_per_s / self.cost_model.hardware.network_time_factor.value
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dse.codesign import charts
-from dse.codesign.problem import SearchOutcome
+from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.table import answer_rows, comparison, layer_rows, verdict
+from dse.codesign.traces import FOLDER, keep_traces
 from dse.html import document, figure, table
 from dse.result import Result
 from dse.run_directory import REPORT_FILE, RunDirectory
@@ -26,12 +27,19 @@ _PATH = (
     "<p class='small'>What was evaluated exactly, in that order, coloured by area. The exhaustive search starts where "
     "the bounds promise most, hysteresis at the largest area.</p>"
 )
-_SCHEDULE = "<p class='small'>One row an operator, by start. An operator on all cores runs alone.</p>"
+_SCHEDULE = (
+    "<p class='small'>One row an operator, by start. An operator on all cores runs alone. Which core runs what, and "
+    f"the pipeline in time, are Chrome traces in <code>{FOLDER}/</code>, which "
+    "<a href='https://ui.perfetto.dev'>Perfetto</a> opens.</p>"
+)
 
 
-def keep(directory: RunDirectory, machines: Machines, result: Result, outcome: SearchOutcome) -> None:
-    """Write the table of architectures and the report of a finished search."""
+def keep(directory: RunDirectory, problem: CodesignProblem, result: Result, outcome: SearchOutcome) -> None:
+    """Write the table of architectures, the traces and the report of a finished search."""
+    machines = problem.machines()
     write_table(directory.path / ARCHITECTURES_TABLE, _architectures(machines, outcome))
+    if outcome.best is not None:
+        keep_traces(directory, problem, machines.one(outcome.best), result)
     directory.write_text(REPORT_FILE, report(result, directory.path))
 
 

@@ -6,6 +6,7 @@ from dse.placement.check import violations
 from dse.placement.formats import placement_document
 from dse.placement.problem import MemoryShortfall, PlacementProblem
 from dse.placement.solve import solve
+from dse.placement.timeline import has_timeline, timeline
 from dse.result import (
     FailedCheckError,
     Objective,
@@ -22,6 +23,9 @@ from hardware.units import gib_from_bytes
 def answer(problem: PlacementProblem, seed: int = 0) -> Result:
     """The optimal placement of ``problem``, or why there is none.
 
+    The metrics are of the pipeline as it runs in time: ``simulated_pipeline_s`` to its last pass, ``simulated_batch_s``
+    to the last optimizer step. They are left out where the passes are too many.
+
     Raises:
         FailedCheckError: the checker refuses the answer.
     """
@@ -33,6 +37,10 @@ def answer(problem: PlacementProblem, seed: int = 0) -> Result:
         if faults:
             raise FailedCheckError("; ".join(faults))
     value = found.placement.batch_s if found.placement else None
+    metrics: dict[str, float] = {}
+    if found.placement is not None and has_timeline(problem, found.placement):
+        times = timeline(problem, found.placement)
+        metrics = {"simulated_pipeline_s": times.pipeline_s, "simulated_batch_s": times.batch_s}
     bound = value if found.bound_s is None else found.bound_s
     return Result(
         command="place",
@@ -42,6 +50,7 @@ def answer(problem: PlacementProblem, seed: int = 0) -> Result:
         bound=bound,
         gap=relative_gap(value, bound),
         solution={} if found.placement is None else placement_document(problem, found.placement),
+        metrics=metrics,
         infeasibility=None if found.shortfall is None else shortfall_document(found.shortfall),
         evaluations=1,
         seconds=seconds,

@@ -7,6 +7,9 @@ width. Memory, transfers, slicing and pipelines do not depend on the architectur
 :mod:`dse.placement.uniform_bound`: the bound is the optimum, less 1e-12 of it for rounding.
 
 *Other chains* take the bound of :mod:`dse.placement.chain_bound`.
+
+Under GPipe, where memory depends on the number of pipelines, the bound is the least over the memory rules, each bounded
+up to the least of those before.
 """
 
 from collections.abc import Sequence
@@ -15,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.placement.chain_bound import chain_bounds
-from dse.placement.chain_structure import chain_structure, is_totally_ordered
+from dse.placement.chain_structure import ChainStructure, chain_structures, is_totally_ordered
 from dse.placement.problem import PlacementProblem
 from dse.placement.uniform_bound import uniform_optimum
-from dse.placement.uniform_tables import uniform_run, uniform_tables
+from dse.placement.uniform_tables import UniformTables, uniform_run, uniform_tables
 
 _SLACK = 1e-12
 """Relative accuracy of sums of doubles, by which bounds are weakened."""
@@ -45,9 +48,11 @@ class BatchBound:
         if not is_totally_ordered(graph):
             raise ValueError(f"the layers of width {tensor} must be totally ordered to be bounded, but they branch")
         self._index = np.array(layer_index, dtype=np.int64)
-        self._structure = chain_structure(problem, tensor)
+        structures = chain_structures(problem, tensor)
         run = uniform_run(graph, layer_index)
-        self._uniform = uniform_tables(problem, self._structure, run) if run else None
+        self._parts = [
+            (structure, uniform_tables(problem, structure, run) if run else None) for structure in structures
+        ]
 
     def __call__(
         self,
@@ -67,15 +72,25 @@ class BatchBound:
             update_s: the same for the optimizer step.
             limit_s: what bounds are needed up to, float64[A] (none by default).
         """
-        if limit_s is None:
-            limit_s = np.full(forward_s.shape[1], np.inf)
-        if self._uniform is not None:
-            first, end = self._uniform.run
-            parts = [self._ends(values, first, end) for values in (forward_s, backward_s, update_s)]
-            forward_s, backward_s, update_s = parts
-            bounds = uniform_optimum(self._uniform, forward_s, backward_s, update_s, limit_s * (1.0 + _SLACK))
-            return np.minimum(bounds * (1.0 - _SLACK), limit_s)
-        bounds = chain_bounds(self._structure, self._index, forward_s, backward_s, update_s, limit_s * (1.0 + _SLACK))
+        bounds = np.full(forward_s.shape[1], np.inf) if limit_s is None else limit_s
+        for structure, tables in self._parts:
+            bounds = self._bound(structure, tables, (forward_s, backward_s, update_s), bounds)
+        return bounds
+
+    def _bound(
+        self,
+        structure: ChainStructure,
+        tables: UniformTables | None,
+        latencies: tuple[Latencies, Latencies, Latencies],
+        limit_s: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """The bounds of one structure, or ``limit_s`` where that is less."""
+        loose_s = limit_s * (1.0 + _SLACK)
+        if tables is None:
+            bounds = chain_bounds(structure, self._index, *latencies, loose_s)
+        else:
+            forward_s, backward_s, update_s = (self._ends(values, *tables.run) for values in latencies)
+            bounds = uniform_optimum(tables, forward_s, backward_s, update_s, loose_s)
         return np.asarray(np.minimum(bounds * (1.0 - _SLACK), limit_s))
 
     def _ends(self, values: Latencies, first: int, end: int) -> Latencies:

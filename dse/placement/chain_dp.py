@@ -12,7 +12,8 @@ pipelines can be optimal (:mod:`dse.placement.pipelines`).
 
 Of placements of equal ``batch_s`` the first by this order is returned: smaller width, fewer stages, more plain stages
 (fewer accelerators), earlier end of the first stage, fewer pipelines, and then, stage by stage, the earliest cut that
-keeps the largest load of the rest minimal.
+keeps the largest load of the rest minimal. Under GPipe, where memory depends on the number of pipelines, the program
+runs once for each memory rule, with what it found before as its cutoff.
 """
 
 import math
@@ -51,7 +52,9 @@ class ChainLatencies:
 def optimum(widths: Iterable[tuple[ChainStructure, ChainLatencies]], cutoff_s: float = math.inf) -> ChainOptimum | None:
     """The best placement over several widths (given by ascending width); None where none is faster than ``cutoff_s``.
 
-    It is meant to be called thousands of times: structures are computed once, only latencies change.
+    Under GPipe each structure of a width is given by itself; of equal ones the first wins, so that the roomiest rule
+    (fewest microbatches a pipeline) does. It is meant to be called thousands of times: structures are computed once,
+    only latencies change.
     """
     best: ChainOptimum | None = None
     for structure, latencies in widths:

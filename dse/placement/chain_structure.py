@@ -4,13 +4,14 @@ The co-search changes the latencies of layers thousands of times; everything her
 width.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from dse.placement.pipelines import pipeline_choices
+from dse.placement.pipelines import gradient_sync, pipeline_choices, pipeline_ranges
 from dse.placement.problem import LayerGraph, PlacementProblem
 
 
@@ -33,6 +34,7 @@ class ChainStructure:
     ``last_end[s, i]`` is the largest j for which [i, j) fits the memory as s-th stage from the end (i where none does).
     Row ``s · Q + q`` of ``choice_offset`` gives the useful d of s stages with q plain ones.
     ``fewest_passes[s]`` is the least ceil(M/d) + s − 1 of s stages (infinite where so many are impossible).
+    ``pipelines`` are the fewest and the most d that the structure speaks of.
     """
 
     tensor: int
@@ -50,10 +52,26 @@ class ChainStructure:
     choice_rounds: NDArray[np.int64]
     choice_sync_s_per_byte: NDArray[np.float64]
     fewest_passes: NDArray[np.float64]
+    pipelines: tuple[int, int]
 
 
 def chain_structure(problem: PlacementProblem, tensor: int) -> ChainStructure:
-    """The structure of width ``tensor``; edges between layers that are no neighbours are allowed.
+    """The structure of width ``tensor`` under 1F1B, where there is one for all numbers of pipelines.
+
+    Raises:
+        ValueError: the pipelines follow GPipe (see :func:`chain_structures`).
+    """
+    if problem.pipeline_schedule != "1f1b":
+        raise ValueError("under GPipe a width has several structures, one for each memory rule")
+    (structure,) = chain_structures(problem, tensor)
+    return structure
+
+
+def chain_structures(problem: PlacementProblem, tensor: int) -> tuple[ChainStructure, ...]:
+    """The structures of width ``tensor``, each for its own numbers of pipelines; edges may skip layers.
+
+    Under GPipe numbers of pipelines with which the same stages fit memory share a structure, and those with which no
+    split fits have none.
 
     The graph's layers are taken as totally ordered: on a graph that branches, the result speaks of the stages that are
     contiguous in the given order, each on a single group.
@@ -66,40 +84,76 @@ def chain_structure(problem: PlacementProblem, tensor: int) -> ChainStructure:
     mixed = slots > 1 and not all(sliced)
     plain_stages = min(sliced.count(False), stage_limit) if mixed else 0
     arrival_s, departure_s, entering_bytes = edge_tables(graph, problem.network_bytes_per_s)
-    weight_bytes = np.array([layer.weight_bytes for layer in graph.layers])
-    activation_bytes = np.array([layer.activation_bytes for layer in graph.layers])
     limits = [
         problem.accelerators // max(1, slots * (stages - plain) + plain) if plain <= stages else 0
         for stages in range(stage_limit + 1)
         for plain in range(plain_stages + 1)
     ]
     limits[: plain_stages + 1] = [0] * (plain_stages + 1)  # zero stages are no placement
-    choices = pipeline_choices(problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits)
-    return ChainStructure(
-        tensor=tensor,
-        layers=count,
-        recompute=problem.recompute,
-        slots=slots,
-        plain_stages=plain_stages,
-        arrival_s=arrival_s,
-        departure_s=departure_s,
-        last_end=_last_end(
-            weight_bytes,
-            activation_bytes,
-            entering_bytes,
-            problem.recompute,
-            float(problem.state_factor),
-            float(problem.hbm_bytes),
-            stage_limit,
-        ),
-        plain_end=plain_ends(sliced) if mixed else np.arange(count, dtype=np.int64),
-        weight_bytes=weight_bytes,
-        choice_offset=choices.offset,
-        choice_data=choices.data,
-        choice_rounds=choices.rounds,
-        choice_sync_s_per_byte=choices.sync_s_per_byte,
-        fewest_passes=_fewest_passes(choices.offset, choices.rounds, stage_limit, plain_stages + 1),
+    sync = gradient_sync(problem, tensor)
+    structures = []
+    for pipelines, last_end in _memory_rules(problem, graph, entering_bytes, max(limits), stage_limit):
+        choices = pipeline_choices(problem.microbatches, sync, limits, *pipelines)
+        structures.append(
+            ChainStructure(
+                tensor=tensor,
+                layers=count,
+                recompute=problem.recompute,
+                slots=slots,
+                plain_stages=plain_stages,
+                arrival_s=arrival_s,
+                departure_s=departure_s,
+                last_end=last_end,
+                plain_end=plain_ends(sliced) if mixed else np.arange(count, dtype=np.int64),
+                weight_bytes=np.array([layer.weight_bytes for layer in graph.layers]),
+                choice_offset=choices.offset,
+                choice_data=choices.data,
+                choice_rounds=choices.rounds,
+                choice_sync_s_per_byte=choices.sync_s_per_byte,
+                fewest_passes=_fewest_passes(choices.offset, choices.rounds, stage_limit, plain_stages + 1),
+                pipelines=pipelines,
+            )
+        )
+    return tuple(structures)
+
+
+def _memory_rules(
+    problem: PlacementProblem,
+    graph: LayerGraph,
+    entering_bytes: NDArray[np.float64],
+    most_pipelines: int,
+    stage_limit: int,
+) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
+    """(fewest and most d, ``last_end``) of each memory rule: under GPipe one for all d with which the same stages fit.
+
+    Only rules are given under which some split fits.
+    """
+    gpipe = problem.pipeline_schedule == "gpipe"
+    ranges = pipeline_ranges(problem, most_pipelines)
+    stashes = [rule.stashes for rule in ranges] if gpipe else list(range(stage_limit))
+    ends: NDArray[np.int64] = _last_end(
+        np.array([layer.weight_bytes for layer in graph.layers]),
+        np.array([layer.activation_bytes for layer in graph.layers]),
+        entering_bytes,
+        problem.recompute,
+        float(problem.state_factor),
+        float(problem.hbm_bytes),
+        np.array(stashes, dtype=np.float64),
     )
+    nowhere = np.zeros((1, len(graph.layers)), dtype=np.int64)
+    if not gpipe:
+        yield (ranges[0].fewest, ranges[0].most), np.concatenate([nowhere, ends])
+        return
+    # some split fits if a stage from each layer, or from one before it, reaches beyond the layer
+    reached = np.maximum.accumulate(ends, axis=1)
+    useful = int(np.sum(np.all(reached > np.arange(len(graph.layers)), axis=1)))
+    first = 0
+    while first < useful:
+        end = first + 1
+        while end < useful and np.array_equal(ends[end], ends[first]):
+            end += 1
+        yield (ranges[end - 1].fewest, ranges[first].most), np.concatenate([nowhere, ends[[first] * stage_limit]])
+        first = end
 
 
 def edge_tables(
@@ -146,22 +200,24 @@ def _fewest_passes(
 
 # No annotations: numba infers the types.
 @njit(cache=True)
-def _last_end(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, hbm_bytes, stage_limit):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """``last_end`` of :class:`ChainStructure`: the needs grow with j and with s, so one sweep per beginning does."""
+def _last_end(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, hbm_bytes, stashes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Row r: the largest j for which [i, j) fits memory with ``stashes[r]`` (ascending) microbatches stashed, or i.
+
+    The needs grow with j and with the stash, so one sweep per beginning does.
+    """
     count = len(weight_bytes)
-    last_end = np.zeros((stage_limit + 1, count), dtype=np.int64)
+    last_end = np.zeros((len(stashes), count), dtype=np.int64)
     for begin in range(count):
         weights = 0.0
         activations = 0.0
         stash = 0.0
-        depth = stage_limit
+        fitting = len(stashes)
         for layer in range(begin, count):
             weights += weight_bytes[layer]
             activations += activation_bytes[layer]
             stash += entering_bytes[begin, layer] if recompute else activation_bytes[layer]
-            while depth > 0 and state_factor * weights + activations + (depth - 1) * stash > hbm_bytes:
-                last_end[depth, begin] = layer
-                depth -= 1
-        for fitting in range(1, depth + 1):
-            last_end[fitting, begin] = count
+            while fitting > 0 and state_factor * weights + activations + stashes[fitting - 1] * stash > hbm_bytes:
+                fitting -= 1
+                last_end[fitting, begin] = layer
+        last_end[:fitting, begin] = count
     return last_end

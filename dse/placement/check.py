@@ -5,6 +5,7 @@ Slow and plain on purpose; shares no code with the solvers.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dse.placement.problem import LayerGraph, Placement, PlacementProblem, Stage
 
@@ -28,7 +29,7 @@ def violations(problem: PlacementProblem, placement: Placement) -> list[str]:
     broken += _accelerator_violations(problem, graph, placement)
     if broken:
         return broken
-    broken += _memory_violations(problem, graph, placement.stages)
+    broken += _memory_violations(problem, graph, placement)
     expected_s = batch_s(problem, placement.tensor, placement.data, placement.stages)
     if not math.isclose(placement.batch_s, expected_s, rel_tol=RELATIVE_TOLERANCE, abs_tol=0.0):
         broken.append(f"batch_s must be {expected_s!r}, but is {placement.batch_s!r}")
@@ -44,18 +45,50 @@ def batch_s(problem: PlacementProblem, tensor: int, data: int, stages: Sequence[
     passes = math.ceil(problem.microbatches / data) + len(stages) - 1
     first = [graph.layers[position] for position in stages[0].layers]
     weight_bytes = math.fsum(layer.weight_bytes for layer in first)
-    synchronisation_s = problem.gradient_sync_factor * (data - 1) * weight_bytes / (data * problem.network_bytes_per_s)
+    synchronisation_s = gradient_sync_s(problem, tensor, data, weight_bytes)
     return longest_load_s * passes + synchronisation_s + math.fsum(layer.update_s for layer in first)
+
+
+def gradient_sync_s(problem: PlacementProblem, tensor: int, data: int, weight_bytes: float) -> float:
+    """Seconds in which ``data`` replicas, ``tensor`` ranks apart, add up the gradients of ``weight_bytes``."""
+    together = max(1, min(data, problem.node_accelerators // tensor))
+    nodes = math.ceil(data / together)
+    across_s = (nodes - 1) * weight_bytes / (nodes * together * problem.network_bytes_per_s)
+    inside_s = 0.0
+    if together > 1:
+        inside_s = (together - 1) * weight_bytes / (together * problem.node_bytes_per_s)
+    return problem.gradient_sync_factor * (inside_s + across_s)
+
+
+@dataclass(frozen=True)
+class StagePasses:
+    """Seconds that one microbatch takes in a stage: ``backward_s`` holds the wait for a gradient, if there is one.
+
+    ``recompute_s`` is the repeated forward pass, which comes before the backward pass (0 where nothing is repeated).
+    """
+
+    forward_s: float
+    recompute_s: float
+    backward_s: float
+
+
+def stage_passes(problem: PlacementProblem, graph: LayerGraph, stage: Stage, last: bool) -> StagePasses:
+    """What one microbatch costs in ``stage``; the last stage recomputes nothing."""
+    network = problem.network_bytes_per_s
+    recompute_s = 0.0
+    if problem.recompute and not last:
+        recompute_s = _pass_s(graph, stage, math.inf, backward=False, begin_s=0.0)
+    return StagePasses(
+        forward_s=_pass_s(graph, stage, network, backward=False, begin_s=0.0),
+        recompute_s=recompute_s,
+        backward_s=_pass_s(graph, stage, network, backward=True, begin_s=recompute_s) - recompute_s,
+    )
 
 
 def stage_load_s(problem: PlacementProblem, graph: LayerGraph, stage: Stage, last: bool) -> float:
     """Seconds one microbatch keeps ``stage`` busy, forward and backward; the last stage recomputes nothing."""
-    network = problem.network_bytes_per_s
-    forward_s = _pass_s(graph, stage, network, backward=False, begin_s=0.0)
-    if last or not problem.recompute:
-        return forward_s + _pass_s(graph, stage, network, backward=True, begin_s=0.0)
-    recomputed_s = _pass_s(graph, stage, math.inf, backward=False, begin_s=0.0)
-    return forward_s + _pass_s(graph, stage, network, backward=True, begin_s=recomputed_s)
+    passes = stage_passes(problem, graph, stage, last)
+    return passes.forward_s + (passes.recompute_s + passes.backward_s)
 
 
 def _pass_s(graph: LayerGraph, stage: Stage, network_bytes_per_s: float, backward: bool, begin_s: float) -> float:
@@ -75,10 +108,18 @@ def _pass_s(graph: LayerGraph, stage: Stage, network_bytes_per_s: float, backwar
     return max(finish_s.values())
 
 
+def stashed_microbatches(problem: PlacementProblem, from_end: int, data: int) -> int:
+    """Microbatches that the ``from_end``-th stage from the end (1 is the last) stashes, of ``data`` pipelines."""
+    return math.ceil(problem.microbatches / data) if problem.pipeline_schedule == "gpipe" else from_end - 1
+
+
 def group_memory_bytes(
-    problem: PlacementProblem, graph: LayerGraph, stage: Stage, group: Sequence[int], from_end: int
+    problem: PlacementProblem, graph: LayerGraph, stage: Stage, group: Sequence[int], from_end: int, data: int = 1
 ) -> float:
-    """Bytes an accelerator of ``group`` needs when its stage is the ``from_end``-th from the end (1 is the last)."""
+    """Bytes an accelerator of ``group`` needs when its stage is the ``from_end``-th from the end (1 is the last).
+
+    The number of pipelines, ``data``, matters under GPipe only.
+    """
     layers = [graph.layers[position] for position in group]
     activation_bytes = math.fsum(layer.activation_bytes for layer in layers)
     stash_bytes = activation_bytes
@@ -87,12 +128,15 @@ def group_memory_bytes(
             size for source, target, size in graph.edges if target in group and source not in stage.layers
         )
     weight_bytes = math.fsum(layer.weight_bytes for layer in layers)
-    return problem.state_factor * weight_bytes + activation_bytes + (from_end - 1) * stash_bytes
+    stashed = stashed_microbatches(problem, from_end, data)
+    return problem.state_factor * weight_bytes + activation_bytes + stashed * stash_bytes
 
 
-def stage_memory_bytes(problem: PlacementProblem, graph: LayerGraph, stage: Stage, from_end: int) -> float:
+def stage_memory_bytes(
+    problem: PlacementProblem, graph: LayerGraph, stage: Stage, from_end: int, data: int = 1
+) -> float:
     """Bytes of the fullest accelerator of ``stage``, the ``from_end``-th from the end (1 is the last)."""
-    return max(group_memory_bytes(problem, graph, stage, group, from_end) for group in _groups(stage))
+    return max(group_memory_bytes(problem, graph, stage, group, from_end, data) for group in _groups(stage))
 
 
 def _groups(stage: Stage) -> tuple[tuple[int, ...], ...]:
@@ -182,12 +226,13 @@ def _width(graph: LayerGraph) -> int:
     return count - sum(augments(layer, set()) for layer in range(count))
 
 
-def _memory_violations(problem: PlacementProblem, graph: LayerGraph, stages: Sequence[Stage]) -> list[str]:
+def _memory_violations(problem: PlacementProblem, graph: LayerGraph, placement: Placement) -> list[str]:
     """Stages that do not fit the memory of an accelerator, with the bytes they are over."""
     broken = []
-    for position, stage in enumerate(stages):
+    for position, stage in enumerate(placement.stages):
         for group in _groups(stage):
-            needed = group_memory_bytes(problem, graph, stage, group, from_end=len(stages) - position)
+            from_end = len(placement.stages) - position
+            needed = group_memory_bytes(problem, graph, stage, group, from_end, placement.data)
             if needed > problem.hbm_bytes * (1 + _MEMORY_TOLERANCE):
                 over = needed - problem.hbm_bytes
                 names = f"{graph.layers[group[0]].name} … {graph.layers[group[-1]].name}"

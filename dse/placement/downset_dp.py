@@ -10,7 +10,8 @@ The number of downsets can be exponential; beyond :data:`DOWNSET_LIMIT` of them,
 table, the problem is refused. The search for the groups of a stage ends after :data:`SEARCH_LIMIT` steps; where that
 leaves a doubt, a second run in which such stages count with their lower bounds gives a bound on the optimum. The best
 placement with stages contiguous in the problem's order, from :mod:`dse.placement.chain_dp`, is the first incumbent: it
-prunes all stages with too high a load.
+prunes all stages with too high a load. Under GPipe, where memory depends on the number of pipelines, they are branched
+on: many numbers share one run, under the memory rule of the roomiest, and are told apart only where that matters.
 
 Of placements of equal ``batch_s`` the first is returned by: smaller width, the contiguous one, fewer stages, smaller
 first stage, fewer groups in it, fewer accelerators, fewer pipelines; then the same, stage by stage.
@@ -23,8 +24,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.placement.check import stage_memory_bytes
 from dse.placement.downset_kernels import solve_downsets, stage_pairs
-from dse.placement.pipelines import PipelineChoices, pipeline_choices
+from dse.placement.pipelines import PipelineChoices, PipelineRange, gradient_sync, pipeline_choices, pipeline_ranges
 from dse.placement.problem import LayerGraph, Placement, PlacementProblem, Stage
 from dse.placement.stage_groups import GraphArrays, graph_arrays, least_load
 from hardware.inputs import fail
@@ -106,17 +108,50 @@ def downset_placement(
     if sets is None:
         rule = f"the layer graph branches into more than {limit} downsets, the limit of exact placement"
         raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
-    table = _Table(problem, tensor, sets)
-    if table.entries > TABLE_LIMIT:
-        rule = f"{len(sets.member)} downsets need {table.entries} table entries, but the limit is {TABLE_LIMIT}"
+    ranges = pipeline_ranges(problem, problem.accelerators)
+    entries = _Table(problem, tensor, sets, ranges[-1]).entries  # the fewest pipelines leave the most accelerators
+    if entries > TABLE_LIMIT:
+        rule = f"{len(sets.member)} downsets need {entries} table entries, but the limit is {TABLE_LIMIT}"
         raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
-    return table.best(incumbent_s)
+    return _best_of(problem, tensor, sets, ranges, incumbent_s)
+
+
+def _best_of(
+    problem: PlacementProblem, tensor: int, sets: Downsets, ranges: list[PipelineRange], incumbent_s: float
+) -> DownsetAnswer:
+    """The best placement with numbers of pipelines in ``ranges`` (ascending microbatches a pipeline).
+
+    All ranges together are relaxed to the memory rule of the roomiest, the first. Where the optimum of that is no
+    placement, or fits memory as it is, it is the answer; otherwise either half is looked at by itself.
+    """
+    roomiest, last = ranges[0], ranges[-1]
+    together = PipelineRange(last.fewest, roomiest.most, roomiest.stashes, roomiest.growth)
+    table = _Table(problem, tensor, sets, together)
+    if table.least_s() * (1.0 - _SLACK) >= incumbent_s:
+        return DownsetAnswer(None, incumbent_s)
+    found = table.best(incumbent_s)
+    if len(ranges) == 1 or found.placement is None or _fits(problem, found.placement):
+        return found
+    middle = len(ranges) // 2
+    front = _best_of(problem, tensor, sets, ranges[:middle], incumbent_s)
+    best_s = front.placement.batch_s if front.placement else incumbent_s
+    back = _best_of(problem, tensor, sets, ranges[middle:], best_s)
+    return DownsetAnswer(back.placement or front.placement, min(front.bound_s, back.bound_s))
+
+
+def _fits(problem: PlacementProblem, placement: Placement) -> bool:
+    """Whether every stage fits memory with the placement's own number of pipelines."""
+    graph, depth = problem.tensor_parallel[placement.tensor], len(placement.stages)
+    return all(
+        stage_memory_bytes(problem, graph, stage, depth - place, placement.data) <= problem.hbm_bytes
+        for place, stage in enumerate(placement.stages)
+    )
 
 
 class _Table:
-    """The dynamic program of one width; accelerators are counted in units of ``unit``."""
+    """The dynamic program of one width and memory rule; accelerators are counted in units of ``unit``."""
 
-    def __init__(self, problem: PlacementProblem, tensor: int, sets: Downsets) -> None:
+    def __init__(self, problem: PlacementProblem, tensor: int, sets: Downsets, pipelines: PipelineRange) -> None:
         self._problem = problem
         self._tensor = tensor
         self._graph = problem.tensor_parallel[tensor]
@@ -128,13 +163,29 @@ class _Table:
         self._slots = np.where(self._sliced, group_size // self._unit, 1)
         self._stages = min(len(self._graph.layers), problem.accelerators)
         useful = self._stages * sets.width * int(self._slots.max())
-        self._accelerators = min(problem.accelerators // self._unit, useful)
-        self._rules = (problem.recompute, float(problem.state_factor), float(problem.hbm_bytes))
+        self._pipelines = pipelines
+        self._accelerators = min(problem.accelerators // (self._unit * pipelines.fewest), useful)
+        self._rules = (
+            problem.recompute,
+            float(problem.state_factor),
+            float(problem.hbm_bytes),
+            pipelines.stashes,
+            pipelines.growth,
+        )
 
     @property
     def entries(self) -> int:
         """Size of the table of values."""
         return (self._stages + 1) * len(self._sets.member) * (self._accelerators + 1)
+
+    def least_s(self) -> float:
+        """A lower bound on ``batch_s``: longest layer or equal share of the work, times the passes."""
+        layers = self._arrays[0]
+        work_s = layers[:, 0] + layers[:, 1]
+        stages = np.arange(1, self._stages + 1)
+        rounds = -(-self._problem.microbatches // self._pipelines.most)
+        loads_s = np.maximum(work_s.max(), work_s.sum() / (stages * self._sets.width))
+        return float((loads_s * (rounds + stages - 1)).min())
 
     def best(self, incumbent_s: float) -> DownsetAnswer:
         """The best placement faster than ``incumbent_s``."""
@@ -150,7 +201,7 @@ class _Table:
         placement = None
         if stages:
             decided = self._trace(first, pairs[1], value, cut)
-            placement = self._placement(int(self._choices.data[choice]), decided)
+            placement = self._placement(choice, decided)
         if not complete:
             value.fill(np.inf)
             (batch_s, *_), _ = self._solve(pairs, passes, batch_s, True, value, cut)
@@ -215,34 +266,32 @@ class _Table:
         stage = np.flatnonzero(chosen)
         local = np.full(len(chosen), -1, dtype=np.int64)
         local[stage] = np.arange(len(stage))
-        rules = (self._problem.recompute and from_end > 1, *self._rules, from_end)
+        recompute, state_factor, hbm_bytes, stashes, growth = self._rules
+        stashed = stashes + growth * (from_end - 1)
+        rules = (recompute and from_end > 1, recompute, state_factor, hbm_bytes, stashed)
         limit_s = max(largest_s, _LEAST_NORMAL) * (1.0 + 1e3 * _SLACK)
         load_s, _, group_of, _ = least_load(stage, local, self._arrays, groups, rules, limit_s, _SLACK, SEARCH_LIMIT)
         held = [tuple(stage[group_of == group].tolist()) for group in sorted(set(group_of.tolist()))]
         size = int(self._slots[stage].max()) * self._unit if self._sliced[stage].any() else 1
         return Stage(tuple(stage.tolist()), size * len(held), tuple(held) if len(held) > 1 else ()), float(load_s)
 
-    def _placement(self, data: int, decided: list[tuple[Stage, float]]) -> Placement:
-        problem = self._problem
+    def _placement(self, choice: int, decided: list[tuple[Stage, float]]) -> Placement:
         stages = tuple(stage for stage, _ in decided)
         first = [self._graph.layers[layer] for layer in stages[0].layers]
-        passes = -(-problem.microbatches // data) + len(stages) - 1
-        sync_s_per_byte = problem.gradient_sync_factor * (data - 1) / (data * problem.network_bytes_per_s)
         batch_s = (
-            max(load_s for _, load_s in decided) * passes
-            + sync_s_per_byte * sum(layer.weight_bytes for layer in first)
+            max(load_s for _, load_s in decided) * (int(self._choices.rounds[choice]) + len(stages) - 1)
+            + float(self._choices.sync_s_per_byte[choice]) * sum(layer.weight_bytes for layer in first)
             + sum(layer.update_s for layer in first)
         )
-        return Placement(self._tensor, data, stages, batch_s)
+        return Placement(self._tensor, int(self._choices.data[choice]), stages, batch_s)
 
     @cached_property
     def _choices(self) -> PipelineChoices:
         """Useful numbers of pipelines for each number of accelerators of one pipeline (none for zero)."""
         problem = self._problem
         limits = [0] + [problem.accelerators // (self._unit * used) for used in range(1, self._accelerators + 1)]
-        return pipeline_choices(
-            problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits
-        )
+        sync = gradient_sync(problem, self._tensor)
+        return pipeline_choices(problem.microbatches, sync, limits, self._pipelines.fewest, self._pipelines.most)
 
     def _fewest_passes(self) -> NDArray[np.float64]:
         """For each s the fewest passes of any placement with s or more stages (one more entry, infinite)."""

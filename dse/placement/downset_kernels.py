@@ -2,7 +2,8 @@
 
 A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of D are at ``offset[D] : offset[D + 1]``,
 ``target`` is E and ``least`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
-(recompute, state_factor, hbm_bytes). Accelerators are counted in the unit of the caller.
+(recompute, state_factor, hbm_bytes, stashes, growth): the s-th stage from the end stashes
+``stashes + growth · (s − 1)`` microbatches. Accelerators are counted in the unit of the caller.
 """
 
 import numpy as np
@@ -40,7 +41,7 @@ def _stage_of(member, small, large, local):
 def stage_pairs(member, graph, rules, width, limit_s):
     """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
     downsets = len(member)
-    recompute, state_factor, hbm_bytes = rules
+    recompute, state_factor, hbm_bytes, stashes, _ = rules
     offset = np.zeros(downsets + 1, dtype=np.int64)
     target, least = np.empty(1024, dtype=np.int64), np.empty(1024)
     local = np.empty(member.shape[1], dtype=np.int64)
@@ -50,7 +51,7 @@ def stage_pairs(member, graph, rules, width, limit_s):
             stage = _stage_of(member, small, large, local)
             if len(stage) == 0:
                 continue
-            needs = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, 1))
+            needs = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashes))
             if needs.max() > hbm_bytes or needs.sum() > width * hbm_bytes:
                 continue
             forward, behind = load_bounds(stage, local, graph, width, recompute and large < downsets - 1)
@@ -67,19 +68,20 @@ def stage_pairs(member, graph, rules, width, limit_s):
 @njit
 def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     """A number of stages from the end up to which this assignment fits memory."""
-    recompute, state_factor, hbm_bytes = rules
-    now = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, from_end))
-    then = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, from_end + 1))
+    recompute, state_factor, hbm_bytes, stashes, growth = rules
+    stashed = stashes + growth * (from_end - 1)
+    now = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed))
+    then = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed + growth))
     depth = stage_limit
     for group in range(group_of.max() + 1):
-        need, growth = 0.0, 0.0
+        need, more = 0.0, 0.0
         for place in range(len(stage)):
             if group_of[place] == group:
                 need += now[place]
-                growth += then[place] - now[place]
-        if growth > 0.0:
+                more += then[place] - now[place]
+        if more > 0.0:
             # one less than what division gives, as it rounds: then the stage is searched again, no more
-            depth = min(depth, from_end + max(0, int((hbm_bytes - need) / growth) - 1))
+            depth = min(depth, from_end + max(0, int((hbm_bytes - need) / more) - 1))
     return depth
 
 
@@ -104,7 +106,8 @@ def solve_downsets(
     complete, left = True, steps[1]
     value[0, len(member) - 1, :] = 0.0
     for stages in range(1, stage_limit + 1):
-        stage_rules = (rules[0] and stages > 1, rules[0], rules[1], rules[2], stages)
+        stashed = rules[3] + rules[4] * (stages - 1)
+        stage_rules = (rules[0] and stages > 1, rules[0], rules[1], rules[2], stashed)
         for small in range(len(member) - 1):
             for pair in range(offset[small], offset[small + 1]):
                 rest = value[stages - 1, target[pair]]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import rustworkx
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem, Stage
+from dse.placement.problem import LayerGraph, PipelineSchedule, Placement, PlacementLayer, PlacementProblem, Stage
 from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
 
 _LARGEST = 1e30
@@ -59,6 +59,9 @@ class _PlacementDocument(_Document):
     state_factor: _Positive
     gradient_sync_factor: _Amount
     tensor_parallel: Annotated[dict[str, _Graph], Field(min_length=1)]
+    pipeline_schedule: PipelineSchedule = "1f1b"
+    node_accelerators: Annotated[int, Field(ge=0, le=_MOST_ACCELERATORS)] = 0
+    node_bytes_per_s: _Amount = 0.0
 
 
 class _StageDocument(_Document):
@@ -91,7 +94,7 @@ def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
         InputError: one fault for each thing that is wrong.
     """
     parsed = validate(_PlacementDocument, document, path)
-    faults = [Fault(str(path), *fault) for fault in _width_faults(parsed)]
+    faults = [Fault(str(path), *fault) for fault in (*_width_faults(parsed), *_node_faults(parsed))]
     for width, graph in parsed.tensor_parallel.items():
         where = f"tensor_parallel.{width}"
         faults += [Fault(str(path), f"{where}.{fault[0]}", *fault[1:]) for fault in _graph_faults(graph)]
@@ -108,7 +111,18 @@ def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
         state_factor=parsed.state_factor,
         gradient_sync_factor=parsed.gradient_sync_factor,
         tensor_parallel=dict(sorted(graphs.items())),
+        pipeline_schedule=parsed.pipeline_schedule,
+        node_accelerators=parsed.node_accelerators,
+        node_bytes_per_s=parsed.node_bytes_per_s,
     )
+
+
+def _node_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, str | None]]:
+    """A node has both a size and a bandwidth, or neither is given."""
+    if parsed.node_accelerators > 0 and parsed.node_bytes_per_s == 0.0:
+        yield "node_bytes_per_s", "", "must be given, above 0, where node_accelerators is", None
+    if parsed.node_accelerators == 0 and parsed.node_bytes_per_s > 0.0:
+        yield "node_accelerators", "", "must be given, at least 1, where node_bytes_per_s is", None
 
 
 def _width_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, str | None]]:

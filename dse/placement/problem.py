@@ -2,8 +2,7 @@
 
 For a width ``t``, a split of the layers into ``s`` stages and ``d`` pipelines, with M microbatches and K accelerators::
 
-    batch_s = max_i load(stage_i) · (ceil(M / d) + s − 1)
-              + gradient_sync_factor · (d − 1) · W_first / (d · network_bytes_per_s) + update_first
+    batch_s = max_i load(stage_i) · (ceil(M / d) + s − 1) + synchronisation(d, W_first) + update_first
     sum_i a_i ≤ floor(K / d),   1 ≤ d ≤ min(K, M),   a_i = t if any layer of the stage is sliced, else 1
 
 ``load`` is forward + backward of a stage, or, with recompute and not the last stage, forward + (recomputed forward,
@@ -12,7 +11,24 @@ bandwidth if u is outside; backward is the same over outgoing edges, reversed. O
 The recomputed forward pass repeats without transfers (taking F), then the backward pass starts at max(F, transfer).
 Memory of the stage that is s-th from the end::
 
-    state_factor · W + A + (s − 1) · stash ≤ hbm_bytes;   stash = A, or with recompute the bytes entering the stage
+    state_factor · W + A + n · stash ≤ hbm_bytes;   stash = A, or with recompute the bytes entering the stage
+
+with n = s − 1 microbatches in flight behind the current one under 1F1B (PipeDream-Flush), and n = ceil(M / d), all of a
+pipeline's, under GPipe (paper appendix B.1).
+
+Synchronisation is an all-reduce among d replicas, on a flat network a ring::
+
+    synchronisation(d, W) = gradient_sync_factor · (d − 1) / d · W / network_bytes_per_s
+
+Where nodes of ``node_accelerators`` are joined inside at ``node_bytes_per_s``, replicas are t ranks apart (tensor
+parallelism is innermost, then data, then the pipeline: Narayanan et al. 2021), so that g = min(d, floor(
+node_accelerators / t)), but at least 1, of them share a node and m = ceil(d / g) nodes are spanned: a reduce-scatter
+inside the node, an all-reduce across nodes on a g-th of the bytes, and an all-gather inside (``hardware.network``)::
+
+    synchronisation(d, W) = gradient_sync_factor · ((g − 1) / g · W / node_bytes_per_s
+                                                    + (m − 1) / m · (W / g) / network_bytes_per_s)
+
+Stages are outermost, so the transfers between them cross ``network_bytes_per_s`` always.
 
 ``W_first`` are the weight bytes and ``update_first`` the optimizer seconds of the first stage: like gradient
 synchronisation (paper equation 18), the update of every other stage hides in the pipeline flush.
@@ -25,6 +41,10 @@ layers it runs (the stash of recomputation being the bytes that enter the stage 
 """
 
 from dataclasses import dataclass
+from typing import Literal
+
+PipelineSchedule = Literal["1f1b", "gpipe"]
+"""How a pipeline orders its microbatches: one forward one backward with flushes (PipeDream-Flush), or GPipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +73,8 @@ class PlacementProblem:
     """A layer graph for each available tensor-parallel width, and the machine it is placed on.
 
     ``microbatches`` (M) counts the microbatches of a global batch; ``state_factor`` the bytes of weights, gradients
-    and optimizer state per byte of weights; ``gradient_sync_factor`` is 2 for a ring all-reduce.
+    and optimizer state per byte of weights; ``gradient_sync_factor`` is 2 for a ring all-reduce. ``node_accelerators``
+    and ``node_bytes_per_s`` describe nodes with a network of their own; both are 0 on a flat network.
     """
 
     name: str
@@ -65,6 +86,9 @@ class PlacementProblem:
     state_factor: float
     gradient_sync_factor: float
     tensor_parallel: dict[int, LayerGraph]
+    pipeline_schedule: PipelineSchedule = "1f1b"
+    node_accelerators: int = 0
+    node_bytes_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

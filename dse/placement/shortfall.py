@@ -12,16 +12,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dse.placement.chain_structure import edge_tables, plain_ends
-from dse.placement.check import group_memory_bytes
+from dse.placement.check import stage_memory_bytes
 from dse.placement.downset_dp import downset_placement
+from dse.placement.pipelines import PipelineRange, pipeline_ranges
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem
 from hardware.units import gib_from_bytes
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """The least memory that some split needs at one width, with ``accelerators`` (of one pipeline) at hand.
+    """The least memory that some split needs at one width, with ``accelerators`` at hand.
 
+    Under 1F1B, where more pipelines save no memory, the accelerators are those of a single one.
     ``stage_layers`` are the positions of the layers of the stage that needs most in that split.
     """
 
@@ -34,8 +36,30 @@ class MemoryNeed:
 def chain_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNeed]:
     """Least needs of width ``tensor`` for ascending numbers of accelerators, each smaller than the one before.
 
+    Under GPipe more pipelines, with fewer microbatches each, are one way to need less.
+
     The layers are totally ordered (or taken so). The needs go beyond the accelerators that the problem has.
     """
+    found = [
+        split
+        for pipelines in pipeline_ranges(problem, problem.microbatches)
+        for split in _splits(problem, tensor, pipelines)
+    ]
+    needs: list[MemoryNeed] = []
+    for split in sorted(found, key=lambda split: split[:4]):
+        accelerators, needed_bytes, stages, plain, need, cut = split
+        if not needs or needed_bytes < needs[-1].needed_bytes:
+            layers = _neediest_stage(need, cut, stages, plain)
+            needs.append(MemoryNeed(tensor, accelerators, needed_bytes, layers))
+    return needs
+
+
+_Split = tuple[int, float, int, int, NDArray[np.float64], NDArray[np.int64]]
+"""(accelerators, needed bytes, stages, plain stages) of the best split, and the tables that it is traced in."""
+
+
+def _splits(problem: PlacementProblem, tensor: int, pipelines: PipelineRange) -> list[_Split]:
+    """For each number of stages and plain stages the split of least need, with the fewest pipelines of the range."""
     graph = problem.tensor_parallel[tensor]
     sliced = [layer.sliced for layer in graph.layers]
     slots = tensor if any(sliced) else 1
@@ -47,29 +71,26 @@ def chain_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNee
         edge_tables(graph, problem.network_bytes_per_s)[2],
         problem.recompute,
         float(problem.state_factor),
+        pipelines.stashes,
+        pipelines.growth,
         plain_ends(sliced) if mixed else np.arange(count, dtype=np.int64),
         sliced.count(False) if mixed else 0,
     )
-    splits = sorted(
-        (slots * (stages - plain) + plain, float(need[stages, plain, 0]), stages, plain)
+    return [
+        (pipelines.fewest * (slots * (stages - plain) + plain), float(need[stages, plain, 0]), stages, plain, need, cut)
         for stages in range(1, count + 1)
         for plain in range(min(need.shape[1] - 1, stages) + 1)
         if math.isfinite(need[stages, plain, 0])
-    )
-    needs: list[MemoryNeed] = []
-    for accelerators, needed_bytes, stages, plain in splits:
-        if not needs or needed_bytes < needs[-1].needed_bytes:
-            layers = _neediest_stage(need, cut, stages, plain)
-            needs.append(MemoryNeed(tensor, accelerators, needed_bytes, layers))
-    return needs
+    ]
 
 
 def branching_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNeed]:
     """As :func:`chain_memory_needs` for a graph that branches; the needs are rounded up to whole bytes.
 
-    Up to the accelerators of the problem the least need is found by bisection over the placement of layers that take no
-    time; it is exact where the searches for groups stay within their limits. Beyond them it is that of contiguous
-    stages on one group, which is enough but may not be least.
+    Under 1F1B, up to the accelerators of the problem, the least need is found by bisection over the placement of layers
+    that take no time; it is exact where the searches for groups stay within their limits. Beyond them, and under GPipe,
+    where each step would have to search all numbers of pipelines, it is that of contiguous stages on one group, which
+    is enough but may not be least.
     """
     contiguous = chain_memory_needs(problem, tensor)
     graph = problem.tensor_parallel[tensor]
@@ -80,7 +101,7 @@ def branching_memory_needs(problem: PlacementProblem, tensor: int) -> list[Memor
         return downset_placement(replace(still, hbm_bytes=float(hbm_bytes)), tensor).placement
 
     allowed = [need.needed_bytes for need in contiguous if need.accelerators <= problem.accelerators]
-    if not allowed:
+    if not allowed or problem.pipeline_schedule == "gpipe":
         return contiguous
     too_little, enough = -1, math.ceil(min(allowed))
     while enough - too_little > 1:
@@ -91,11 +112,9 @@ def branching_memory_needs(problem: PlacementProblem, tensor: int) -> list[Memor
             enough = middle
     found = placement(enough)
     assert found is not None, "the contiguous placement fits"
+    depth = len(found.stages)
     needs = [
-        max(
-            group_memory_bytes(still, still.tensor_parallel[tensor], stage, group, len(found.stages) - place)
-            for group in stage.groups or (stage.layers,)
-        )
+        stage_memory_bytes(still, still.tensor_parallel[tensor], stage, depth - place, found.data)
         for place, stage in enumerate(found.stages)
     ]
     stage = found.stages[needs.index(max(needs))]
@@ -115,7 +134,10 @@ def _neediest_stage(need: NDArray[np.float64], cut: NDArray[np.int64], stages: i
 
 
 def explain(
-    problem: PlacementProblem, needs: dict[int, list[MemoryNeed]], recompute_needs: dict[int, list[MemoryNeed]]
+    problem: PlacementProblem,
+    needs: dict[int, list[MemoryNeed]],
+    recompute_needs: dict[int, list[MemoryNeed]],
+    one_forward_needs: dict[int, list[MemoryNeed]],
 ) -> MemoryShortfall:
     """The shortfall of a problem that fits no placement.
 
@@ -123,6 +145,7 @@ def explain(
         problem: the problem.
         needs: for each width its needs by ascending number of accelerators, as from :func:`chain_memory_needs`.
         recompute_needs: the same with recomputation (empty where the problem recomputes already).
+        one_forward_needs: the same under 1F1B (empty where the problem has it already).
     """
     nearest = _least(needs, problem.accelerators)
     assert nearest is not None, "some width can be placed at all, or there is no question of memory"
@@ -132,6 +155,9 @@ def explain(
         remedies.append("recompute")
     elif recomputing is not None and recomputing.needed_bytes < nearest.needed_bytes:
         remedies.append(f"recompute and hbm_bytes of at least {_bytes(recomputing.needed_bytes)}")
+    one_forward = _least(one_forward_needs, problem.accelerators)
+    if one_forward is not None and one_forward.needed_bytes <= problem.hbm_bytes:
+        remedies.append("pipeline_schedule 1f1b")
     enough = [
         need.accelerators
         for all_needs in needs.values()
@@ -155,6 +181,11 @@ def with_recompute(problem: PlacementProblem) -> PlacementProblem | None:
     return None if problem.recompute else replace(problem, recompute=True)
 
 
+def with_one_forward_one_backward(problem: PlacementProblem) -> PlacementProblem | None:
+    """The problem under 1F1B, or None where it has that already."""
+    return None if problem.pipeline_schedule == "1f1b" else replace(problem, pipeline_schedule="1f1b")
+
+
 def _least(needs: dict[int, list[MemoryNeed]], accelerators: int) -> MemoryNeed | None:
     """The least need of any width that ``accelerators`` allow (ties: the smaller width)."""
     allowed = [need for width in sorted(needs) for need in needs[width] if need.accelerators <= accelerators]
@@ -167,20 +198,23 @@ def _bytes(size_bytes: float) -> str:
 
 # No annotations: numba infers the types.
 @njit(cache=True)
-def _least_needs(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, plain_end, plain_stages):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _least_needs(  # type: ignore[no-untyped-def]  # noqa: ANN202
+    weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, stashes, growth, plain_end, plain_stages  # noqa: ANN001
+):  # fmt: skip
     """need[s, q, i]: least largest need of splitting the layers from i on into s stages, q of them plain."""
     count = len(weight_bytes)
     need = np.full((count + 1, plain_stages + 1, count + 1), np.inf)
     cut = np.zeros((count + 1, plain_stages + 1, count + 1, 2), dtype=np.int64)
     need[0, 0, count] = 0.0
     for stages in range(1, count + 1):
+        stashed = stashes + growth * (stages - 1)
         for begin in range(count - stages + 1):
             weights, activations, stash = 0.0, 0.0, 0.0
             for end in range(begin + 1, count - stages + 2):
                 weights += weight_bytes[end - 1]
                 activations += activation_bytes[end - 1]
                 stash += entering_bytes[begin, end - 1] if recompute else activation_bytes[end - 1]
-                own = state_factor * weights + activations + (stages - 1) * stash
+                own = state_factor * weights + activations + stashed * stash
                 if plain_stages == 0 and own >= need[stages, 0, begin]:
                     break  # a longer stage needs no less
                 here = 1 if end <= plain_end[begin] else 0

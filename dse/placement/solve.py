@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from dse.placement.chain_dp import ChainLatencies, width_optimum
-from dse.placement.chain_structure import chain_structure, is_totally_ordered
+from dse.placement.chain_dp import ChainLatencies, optimum
+from dse.placement.chain_structure import chain_structures, is_totally_ordered
 from dse.placement.downset_dp import DownsetAnswer, downset_placement
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem, PlacementSolution, Stage
 from dse.placement.shortfall import (
@@ -14,6 +14,7 @@ from dse.placement.shortfall import (
     branching_memory_needs,
     chain_memory_needs,
     explain,
+    with_one_forward_one_backward,
     with_recompute,
 )
 from hardware.inputs import fail
@@ -71,7 +72,7 @@ def _width_answer(problem: PlacementProblem, tensor: int, cutoff_s: float) -> Do
     graph = problem.tensor_parallel[tensor]
     if _group_size((tensor, graph)) > problem.accelerators:
         return DownsetAnswer(None, math.inf)
-    contiguous = _contiguous_placement(problem, tensor, cutoff_s)
+    contiguous = ChainSolver(problem, tensor)(layer_latencies(graph), cutoff_s)
     incumbent_s = contiguous.batch_s if contiguous else cutoff_s
     if is_totally_ordered(graph):
         return DownsetAnswer(contiguous, incumbent_s)
@@ -79,15 +80,29 @@ def _width_answer(problem: PlacementProblem, tensor: int, cutoff_s: float) -> Do
     return DownsetAnswer(answer.placement or contiguous, answer.bound_s)
 
 
-def _contiguous_placement(problem: PlacementProblem, tensor: int, cutoff_s: float) -> Placement | None:
-    """The best placement whose stages are contiguous in the problem's order, each on one group."""
-    graph = problem.tensor_parallel[tensor]
-    found = width_optimum(chain_structure(problem, tensor), layer_latencies(graph), cutoff_s)
-    if found is None:
-        return None
-    bounds = (0, *found.cuts, len(graph.layers))
-    stages = tuple(_chain_stage(graph, tensor, begin, end) for begin, end in pairwise(bounds))
-    return Placement(tensor, found.data, stages, found.batch_s)
+class ChainSolver:
+    """The best placement of one width whose stages are contiguous in the problem's order, each on one group.
+
+    For totally ordered layers that is the optimum. Build it once, call it for many latencies.
+
+    Args:
+        problem: the problem; latencies in it are ignored.
+        tensor: the width.
+    """
+
+    def __init__(self, problem: PlacementProblem, tensor: int) -> None:
+        self._graph = problem.tensor_parallel[tensor]
+        self._tensor = tensor
+        self._structures = chain_structures(problem, tensor)
+
+    def __call__(self, latencies: ChainLatencies, cutoff_s: float = math.inf) -> Placement | None:
+        """The best placement with layers of ``latencies``; None where none is faster than ``cutoff_s``."""
+        found = optimum([(structure, latencies) for structure in self._structures], cutoff_s)
+        if found is None:
+            return None
+        bounds = (0, *found.cuts, len(self._graph.layers))
+        stages = tuple(_chain_stage(self._graph, self._tensor, begin, end) for begin, end in pairwise(bounds))
+        return Placement(self._tensor, found.data, stages, found.batch_s)
 
 
 def _chain_stage(graph: LayerGraph, tensor: int, begin: int, end: int) -> Stage:
@@ -96,12 +111,14 @@ def _chain_stage(graph: LayerGraph, tensor: int, begin: int, end: int) -> Stage:
 
 
 def _shortfall(problem: PlacementProblem) -> MemoryShortfall:
-    recomputing = with_recompute(problem)
-    return explain(problem, _memory_needs(problem), _memory_needs(recomputing) if recomputing else {})
+    others = (with_recompute(problem), with_one_forward_one_backward(problem))
+    return explain(problem, _memory_needs(problem), *map(_memory_needs, others))
 
 
-def _memory_needs(problem: PlacementProblem) -> dict[int, list[MemoryNeed]]:
-    needs = {}
+def _memory_needs(problem: PlacementProblem | None) -> dict[int, list[MemoryNeed]]:
+    needs: dict[int, list[MemoryNeed]] = {}
+    if problem is None:
+        return needs
     for tensor, graph in problem.tensor_parallel.items():
         of_width = chain_memory_needs if is_totally_ordered(graph) else branching_memory_needs
         needs[tensor] = of_width(problem, tensor)

@@ -7,7 +7,7 @@ equal shares of the work) is reached: so with one group for each branch there is
 
 In the kernels a *stage* is an array of layer positions in ascending order, ``local[v]`` the place of layer v in it (−1
 outside), and ``graph`` what :func:`graph_arrays` returns. ``rules`` is (repeats, recompute, state_factor, hbm_bytes,
-from_end): whether this stage repeats its forward pass, the problem's numbers, and the stage's place from the end.
+stashed): whether this stage repeats its forward pass, the problem's numbers, and the microbatches that it stashes.
 """
 
 import numpy as np
@@ -98,7 +98,7 @@ def load_bounds(stage, local, graph, groups, repeats):
 def layer_needs(stage, local, graph, rules):
     """Bytes that each layer of the stage adds to the memory of its group (the rule is a sum over layers)."""
     layers, in_offset, in_end, in_amount = graph[0], graph[1], graph[2], graph[3]
-    _, recompute, state_factor, _, from_end = rules
+    _, recompute, state_factor, _, stashed = rules
     needs = np.empty(len(stage))
     for place in range(len(stage)):
         layer = stage[place]
@@ -108,7 +108,7 @@ def layer_needs(stage, local, graph, rules):
             for edge in range(in_offset[layer], in_offset[layer + 1]):
                 if local[in_end[edge]] < 0:
                     stash += in_amount[edge, 1]
-        needs[place] = state_factor * layers[layer, 2] + layers[layer, 3] + (from_end - 1) * stash
+        needs[place] = state_factor * layers[layer, 2] + layers[layer, 3] + stashed * stash
     return needs
 
 

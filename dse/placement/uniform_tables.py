@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.placement.chain_structure import ChainStructure
-from dse.placement.pipelines import pipeline_choices
+from dse.placement.pipelines import gradient_sync, pipeline_choices
 from dse.placement.problem import LayerGraph, PlacementProblem
 
 _SHARES, _OWN = 0, 1
@@ -99,9 +99,8 @@ def uniform_tables(problem: PlacementProblem, structure: ChainStructure, run: tu
     limits[4] = limits[:4].max(axis=0)
     plans[4, :, 0] = plans[:4, :, 0].max(axis=0)
     plans[4, :, 4:6] = np.transpose(shares)
-    choices = pipeline_choices(
-        problem.microbatches, problem.gradient_sync_factor / problem.network_bytes_per_s, limits.ravel().tolist()
-    )
+    sync = gradient_sync(problem, structure.tensor)
+    choices = pipeline_choices(problem.microbatches, sync, limits.ravel().tolist(), *structure.pipelines)
     plans[:, :, 2] = choices.offset[:-1].reshape(limits.shape)
     plans[:, :, 3] = choices.offset[1:].reshape(limits.shape)
     return UniformTables(
@@ -141,8 +140,8 @@ def _capacities(
     if suffix == _OWN:
         most_last = capacity[2]
     else:
-        closing = np.flatnonzero(fits[1] == count)
-        most_last = end - max(first, closing[0]) if closing.size else 0
+        closing = np.flatnonzero(fits[1, first + 1 :] == count)  # the run's first stage has a layer at least
+        most_last = end - first - 1 - closing[0] if closing.size else 0
     most_between = capacity[2 + suffix] if run_stages > 2 else 0
     if most_last <= 0 or (run_stages > 2 and capacity[depth - 1] == 0):
         return 0, 0, 0

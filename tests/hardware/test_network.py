@@ -1,16 +1,45 @@
 import math
+from dataclasses import replace
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.placement.check import gradient_sync_s
 from hardware.inputs import InputError
-from hardware.network import Network, list_networks, network, network_spec
+from hardware.network import LevelledNetworkSpec, Network, NetworkSpec, list_networks, network, network_spec
+from tests.placement.strategies import chain_of
 
 KINDS = ("all_reduce", "reduce_scatter", "all_gather")
 SIZES = st.integers(0, 10**13)
+LEVELLED = [name for name in list_networks() if isinstance(network_spec(name), LevelledNetworkSpec)]
+FLAT = st.sampled_from([network(name) for name in list_networks() if name not in LEVELLED])
 NETWORKS = st.sampled_from([network(name) for name in list_networks()])
+
+
+@st.composite
+def levelled(draw, latency=True):
+    """Two or three levels, of any speeds."""
+    sizes = draw(st.sampled_from([(2,), (4,), (8,), (2, 8), (4, 12)]))
+    seconds = st.sampled_from([0.0, 1e-6]) if latency else st.just(0.0)
+    found = None
+    for size in (0, *sizes):
+        found = Network(
+            "level",
+            draw(st.sampled_from([1e9, 5e9, 2e10])),
+            draw(seconds),
+            draw(seconds),
+            draw(st.sampled_from([1, 4])),
+            inner=found,
+            inner_accelerators=size,
+        )
+    return found
+
+
+def rates(net):
+    """The rates of all levels from the outside in."""
+    return [net.bytes_per_s, *(rates(net.inner) if net.inner else [])]
 
 
 def enumerated_s(net: Network, kind: str, size_bytes: float, participants: int, parts: int = 64) -> float:
@@ -23,7 +52,7 @@ def enumerated_s(net: Network, kind: str, size_bytes: float, participants: int, 
     return net.launch_s + min(steps * n * net.latency_s + wire_s / n for n in counts)
 
 
-@given(NETWORKS, st.sampled_from(KINDS), SIZES, st.integers(1, 2048))
+@given(FLAT, st.sampled_from(KINDS), SIZES, st.integers(1, 2048))
 def test_the_closed_form_equals_the_minimum_over_lines(net, kind, size_bytes, participants):
     closed_s = net.collective_s(kind, size_bytes, participants)
     grid_s = enumerated_s(net, kind, size_bytes, participants)
@@ -31,7 +60,7 @@ def test_the_closed_form_equals_the_minimum_over_lines(net, kind, size_bytes, pa
     assert closed_s >= grid_s * (1 - 1e-3)
 
 
-@given(NETWORKS, st.sampled_from(KINDS), SIZES, SIZES, st.integers(1, 64), st.integers(1, 64))
+@given(NETWORKS | levelled(), st.sampled_from(KINDS), SIZES, SIZES, st.integers(1, 64), st.integers(1, 64))
 def test_more_bytes_or_more_participants_are_never_faster(net, kind, some, others, few, many):
     (small, large), (few, many) = sorted((some, others)), sorted((few, many))
     assert net.collective_s(kind, small, few) <= net.collective_s(kind, large, few) * (1 + 1e-12)
@@ -63,7 +92,15 @@ def test_a_flat_network_is_the_formula_of_the_paper():
 
 
 @pytest.mark.parametrize(
-    ("name", "bytes_per_s"), [("tpuv4", 300e9), ("nvlink3", 300e9), ("nvlink2", 150e9), ("infiniband-hdr", 25e9)]
+    ("name", "bytes_per_s"),
+    [
+        ("tpuv4", 300e9),
+        ("nvlink2", 150e9),
+        ("nvlink3", 300e9),
+        ("nvlink4", 450e9),
+        ("infiniband-hdr", 25e9),
+        ("infiniband-ndr", 50e9),
+    ],
 )
 def test_links_add_up_to_the_published_rate(name, bytes_per_s):
     spec = network_spec(name)
@@ -109,8 +146,163 @@ def test_every_constant_of_every_spec_has_a_source():
     for name in list_networks():
         spec = network_spec(name)
         assert spec.name == name
+        if isinstance(spec, LevelledNetworkSpec):
+            assert all(len(level.accelerators.source) > 10 for level in spec.levels[:-1])
+            continue
         for field in set(type(spec).model_fields) - {"name", "description"}:
             assert len(getattr(spec, field).source) > 10, (name, field)
+
+
+@given(st.sampled_from(KINDS), SIZES, st.integers(1, 300), st.integers(1, 16))
+def test_one_level_is_the_flat_network_exactly(kind, size_bytes, participants, stride):
+    spec = LevelledNetworkSpec.model_validate({"name": "one", "levels": [{"network": "nvlink3"}]})
+    one, flat = spec.network([network("nvlink3")]), network("nvlink3")
+    assert one.collective_s(kind, size_bytes, participants, stride) == flat.collective_s(kind, size_bytes, participants)
+    assert one.transfer_s(size_bytes, inside=True) == one.transfer_s(size_bytes) == flat.transfer_s(size_bytes)
+    assert (one.node_accelerators, one.node_bytes_per_s, one.spanning(7)) == (0, 0.0, one)
+
+
+def by_hand_s(net, size_bytes, participants, stride):
+    """An all-reduce on two levels as its three parts, each by its own ring formula without latency."""
+    g = min(participants, max(1, net.inner_accelerators // stride))
+    m = -(-participants // g)
+    inside_s = 2 * (g - 1) * size_bytes / g / net.inner.bytes_per_s
+    return inside_s + 2 * (m - 1) * (size_bytes / g) / m / net.bytes_per_s
+
+
+@given(SIZES, st.integers(1, 100), st.integers(1, 16), st.sampled_from([2, 4, 8]))
+def test_an_all_reduce_across_nodes_has_three_parts(size_bytes, participants, stride, size):
+    net = Network("two", 2e9, inner=Network("in", 3e10), inner_accelerators=size)
+    found_s = net.collective_s("all_reduce", size_bytes, participants, stride)
+    assert found_s == pytest.approx(by_hand_s(net, size_bytes, participants, stride), rel=1e-12)
+    halves = [net.collective_s(kind, size_bytes, participants, stride) for kind in ("reduce_scatter", "all_gather")]
+    assert found_s == pytest.approx(sum(halves), rel=1e-12)
+
+
+@given(levelled(latency=False), st.sampled_from(KINDS), SIZES, st.integers(1, 100), st.integers(1, 16))
+def test_levels_are_never_faster_than_their_fastest_or_slower_than_an_all_slow_ring(net, kind, size, members, stride):
+    found_s = net.collective_s(kind, size, members, stride)
+    fastest = Network("flat", max(rates(net))).collective_s(kind, size, members)
+    assert found_s >= fastest * (1 - 1e-12)
+    # every level's part is at most a whole ring over its links
+    slowest = sum(Network("flat", rate).collective_s(kind, size, 10**9) for rate in rates(net))
+    assert found_s <= slowest * (1 + 1e-12)
+
+
+@given(levelled(), st.sampled_from(KINDS), SIZES, st.integers(1, 100), st.integers(1, 16), st.floats(1.0, 10.0))
+def test_more_bandwidth_at_any_level_is_never_slower(net, kind, size_bytes, participants, stride, factor):
+    slow_s = net.collective_s(kind, size_bytes, participants, stride)
+    outside = replace(net, bytes_per_s=net.bytes_per_s * factor)
+    inside = replace(net, inner=replace(net.inner, bytes_per_s=net.inner.bytes_per_s * factor))
+    for faster in (outside, inside):
+        assert faster.collective_s(kind, size_bytes, participants, stride) <= slow_s * (1 + 1e-12)
+        assert faster.transfer_s(size_bytes) <= net.transfer_s(size_bytes)
+
+
+@given(levelled(latency=False), SIZES, st.integers(1, 40), st.sampled_from([1, 2, 4]), st.sampled_from([2.0, 4.0]))
+def test_placement_synchronises_as_the_network_does(net, weight_bytes, data, tensor, factor):
+    if net.inner.inner is not None:
+        return  # placement sees two levels
+    problem = chain_of(
+        [(1.0, 1.0)],
+        network_bytes_per_s=net.bytes_per_s,
+        node_accelerators=net.node_accelerators,
+        node_bytes_per_s=net.node_bytes_per_s,
+        gradient_sync_factor=factor,
+    )
+    expected_s = factor / 2 * net.collective_s("all_reduce", weight_bytes, data, stride=tensor)
+    assert gradient_sync_s(problem, tensor, data, weight_bytes) == pytest.approx(expected_s, rel=1e-12)
+
+
+def test_collectives_of_a_node_stay_inside():
+    net, inside = network("dgx-a100"), network("nvlink3")
+    assert (net.node_accelerators, net.node_bytes_per_s) == (8, inside.bytes_per_s)
+    assert net.bytes_per_s == network("infiniband-hdr").bytes_per_s
+    for kind in KINDS:
+        assert net.collective_s(kind, 1e9, 8) == inside.collective_s(kind, 1e9, 8)
+        assert net.collective_s(kind, 1e9, 2, stride=4) == inside.collective_s(kind, 1e9, 2)
+        assert net.collective_s(kind, 1e9, 9) > 1.2 * inside.collective_s(kind, 1e9, 9)
+        assert net.collective_s(kind, 1e9, 4, stride=8) == network("infiniband-hdr").collective_s(kind, 1e9, 4)
+    assert net.transfer_s(1e9) == network("infiniband-hdr").transfer_s(1e9)
+    assert net.transfer_s(1e9, inside=True) == inside.transfer_s(1e9)
+    assert net.additions_included
+    assert net.spanning(8) == inside
+    assert net.spanning(9) == net
+
+
+def test_three_levels_are_priced_from_the_inside_out():
+    chip = Network("chip", 8e9)
+    board = Network("board", 4e9, inner=chip, inner_accelerators=2)
+    rack = Network("rack", 1e9, inner=board, inner_accelerators=8)
+    assert (rack.node_accelerators, rack.node_bytes_per_s) == (2, 8e9)
+    assert (rack.spanning(2), rack.spanning(3), rack.spanning(9)) == (chip, board, rack)
+    # 16 members: halves in a chip, quarters of those on a board, then two boards
+    expected_s = 2 * (1 / 2 / 8e9 + (3 / 4) / 2 / 4e9 + (1 / 2) / 8 / 1e9) * 1e9
+    assert rack.collective_s("all_reduce", 1e9, 16) == pytest.approx(expected_s, rel=1e-12)
+
+
+def test_impossible_levels_and_strides_are_refused():
+    inner = Network("inner", 1e9)
+    for fields in ({"inner": inner}, {"inner_accelerators": 4}, {"inner": inner, "inner_accelerators": -1}):
+        with pytest.raises(ValueError, match="inner_accelerators"):
+            Network("n", 1e9, **fields)
+    with pytest.raises(ValueError, match=r"stride >= 1.*got 0"):
+        inner.collective_s("all_reduce", 1e6, 2, stride=0)
+    with pytest.raises(ValueError, match=r"accelerators >= 1.*got 0"):
+        inner.spanning(0)
+
+
+EIGHT = {"value": 8, "source": "datasheet"}
+LEVELS = [{"network": "mine.yaml", "accelerators": EIGHT}, {"network": "infiniband-hdr"}]
+
+
+def test_levels_are_read_from_a_users_file(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(GOOD))
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump({"name": "two", "levels": LEVELS}))
+    found = network(tmp_path / "two.yaml")
+    assert (found.name, found.node_accelerators, found.node_bytes_per_s) == ("two", 8, 1.8e9)
+    monkeypatch.chdir(tmp_path.parent)  # the path of a level is taken from its file's folder
+    assert network(f"{tmp_path.name}/two.yaml") == found
+
+
+BROKEN_LEVELS = [
+    ("levels", [], "at least 1 item"),
+    ("levels", "nvlink3", "valid list"),
+    ("levels.0", ["nvlink3"], "valid dictionary"),
+    ("levels.0.network", [{"accelerators": EIGHT}, {"network": "infiniband-hdr"}], "is missing"),
+    ("levels", [{"network": "nvlink3"}, {"network": "infiniband-hdr"}], "every level but the last must give"),
+    ("levels", [{"network": "nvlink3", "accelerators": EIGHT}], "the last level joins all accelerators"),
+    ("levels.0.accelerators.source", [{"network": "nvlink3", "accelerators": {"value": 8}}, LEVELS[1]], "is missing"),
+    (
+        "levels",
+        [LEVELS[0], {"network": "nvlink3", "accelerators": {"value": 12, "source": "datasheet"}}, LEVELS[1]],
+        "must be a multiple of those of the level inside, 8, and more, but got 12",
+    ),
+    ("levels.0.size", [{"network": "nvlink3", "accelerators": EIGHT, "size": 1}, LEVELS[1]], "unknown key"),
+    ("nvlink-3", [{"network": "nvlink-3", "accelerators": EIGHT}, LEVELS[1]], "did you mean nvlink3?"),
+    ("levels.1.network: dgx-a100", [LEVELS[0], {"network": "dgx-a100"}], "must be a flat network"),
+]
+
+
+@pytest.mark.parametrize(("key", "levels", "rule"), BROKEN_LEVELS)
+def test_broken_levels_are_one_line(tmp_path, key, levels, rule):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(GOOD))
+    path = tmp_path / "broken.yaml"
+    path.write_text(yaml.safe_dump({"name": "broken", "levels": levels}))
+    with pytest.raises(InputError) as caught:
+        network(path)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert key in line
+    assert rule in line
+
+
+def test_levels_and_links_exclude_each_other(tmp_path):
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump(GOOD | {"levels": LEVELS}))
+    with pytest.raises(InputError, match="links: unknown key"):
+        network(path)
+    assert isinstance(network_spec("nvlink3"), NetworkSpec)
 
 
 def test_an_unknown_network_offers_the_nearest_name():

@@ -21,8 +21,11 @@ def placements(problem: PlacementProblem, groups: bool) -> Iterator[Placement]:
                 used = sum(stage.accelerators for stage in stages)
                 for data in range(1, min(problem.accelerators // used, problem.microbatches) + 1):
                     placement = Placement(tensor, data, stages, batch_s(problem, tensor, data, stages))
-                    if data == 1 and violations(problem, placement):
-                        break  # memory does not depend on the number of pipelines
+                    gpipe = problem.pipeline_schedule == "gpipe"
+                    if (data == 1 or gpipe) and violations(problem, placement):
+                        if gpipe:
+                            continue
+                        break  # under 1F1B memory does not depend on the number of pipelines
                     yield placement
 
 

@@ -8,6 +8,14 @@ SECONDS = st.integers(0, 12).map(lambda eighths: eighths / 8)
 SIZES = st.integers(0, 5).map(float)
 
 
+NODES = st.sampled_from([{}, {}]) | st.builds(
+    dict, node_accelerators=st.integers(1, 6), node_bytes_per_s=st.sampled_from([1.0, 4.0, 20.0])
+)
+SCHEDULES = st.sampled_from([{}, {"pipeline_schedule": "gpipe"}])
+SETTINGS = st.builds(lambda *parts: {key: value for part in parts for key, value in part.items()}, NODES, SCHEDULES)
+"""Optional settings of a problem: nodes with a network of their own, and the pipeline's schedule."""
+
+
 @st.composite
 def layers(draw, count, width):
     always_sliced = draw(st.booleans())
@@ -58,6 +66,7 @@ def problems(draw, graphs=chain_graphs, most_layers=6, widths=((1,), (1, 2), (2,
         state_factor=draw(st.sampled_from([1.0, 2.0, 3.0])),
         gradient_sync_factor=draw(st.sampled_from([0.0, 2.0, 4.0])),
         tensor_parallel={width: draw(graphs(count, width)) for width in chosen},
+        **draw(SETTINGS),
     )
 
 

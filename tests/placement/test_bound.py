@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dse.placement.bound import BatchBound, batch_lower_bound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
-from tests.placement.strategies import SECONDS, SIZES, chain_of
+from tests.placement.strategies import SECONDS, SETTINGS, SIZES, chain_of
 
 ARCHITECTURES = 3
 
@@ -45,6 +45,7 @@ def architectures(draw, uniform):
         state_factor=2.0,
         gradient_sync_factor=draw(st.sampled_from([0.0, 2.0, 4.0])),
         tensor_parallel={width: LayerGraph(layers, edges)},
+        **draw(SETTINGS),
     )
     table = st.lists(
         st.lists(SECONDS, min_size=ARCHITECTURES, max_size=ARCHITECTURES), min_size=distinct, max_size=distinct
@@ -96,6 +97,25 @@ def test_limit_gives_the_lesser_of_bound_and_limit(space, share):
     limited = bound(*latencies, limit_s)
     assert np.allclose(limited, np.minimum(free, limit_s), rtol=1e-11, atol=0.0)
     assert np.all(limited <= limit_s)
+
+
+def test_only_the_first_stage_may_fit_where_what_enters_is_stashed():
+    # seven microbatches of 2 bytes enter any other stage; the first stashes nothing and holds all layers
+    problem = chain_of(
+        [(0.0, 0.0)] * 4,
+        sizes=[(1.0, 1.0)] * 4,
+        accelerators=4,
+        microbatches=7,
+        hbm_bytes=13.0,
+        recompute=True,
+        pipeline_schedule="gpipe",
+        gradient_sync_factor=50000.0,
+    )
+    graph = problem.tensor_parallel[1]
+    heavy = replace(graph, edges=tuple((low, high, 2.0) for low, high, _ in graph.edges))
+    ones = np.ones((1, 1))
+    space = (replace(problem, tensor_parallel={1: heavy}), 1, [0] * 4, ones, ones, 0 * ones)
+    assert batch_lower_bound(*space)[0] == pytest.approx(next(optima(*space)), rel=1e-9)
 
 
 def test_bound_of_jittered_layers_is_tight():

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from dse.placement.check import batch_s, violations
+from dse.placement.check import batch_s, gradient_sync_s, violations
 from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem, Stage
 from dse.placement.solve import solve
 from tests.placement.strategies import chain_of
@@ -140,3 +140,35 @@ def test_first_stage_synchronises_and_updates():
     updating = LayerGraph((replace(graph.layers[0], update_s=0.25),), ())
     found = batch_s(replace(problem, tensor_parallel={1: updating}), 1, 2, (Stage((0,), 1),))
     assert found == 2.0 * 4 + 2.0 * (1 / 2) * 1.0 / 4.0 + 0.25
+
+
+def test_gpipe_stashes_every_microbatch_of_a_pipeline():
+    # 1 + 1 and 1 more for each microbatch in flight: two stages stash 1 and 0 under 1F1B, 8 / d each under GPipe
+    problem = chain_of([(1.0, 1.0)] * 2, accelerators=8, hbm_bytes=6.0, state_factor=1.0, pipeline_schedule="gpipe")
+    stages = (Stage((0,), 1), Stage((1,), 1))
+    for data, fits in ((1, False), (2, True), (4, True)):
+        placement = Placement(1, data, stages, batch_s(problem, 1, data, stages))
+        assert (violations(problem, placement) == []) == fits
+        assert violations(replace(problem, pipeline_schedule="1f1b"), placement) == []
+    assert (
+        len(violations(replace(problem, hbm_bytes=5.5), Placement(1, 2, stages, batch_s(problem, 1, 2, stages)))) == 2
+    )
+
+
+def test_gradients_are_added_inside_nodes_first():
+    problem = chain_of(
+        [(1.0, 1.0)],
+        sizes=[(8.0, 1.0)],
+        accelerators=64,
+        microbatches=64,
+        network_bytes_per_s=1.0,
+        node_accelerators=8,
+        node_bytes_per_s=4.0,
+    )
+    # width 2: four replicas a node, 12 replicas on three nodes, 13 on four
+    assert gradient_sync_s(problem, 2, 4, 8.0) == 2 * (3 / 4) * 8 / 4
+    assert gradient_sync_s(problem, 2, 12, 8.0) == pytest.approx(2 * ((3 / 4) * 8 / 4 + (2 / 3) * 2 / 1))
+    assert gradient_sync_s(problem, 2, 13, 8.0) == 2 * ((3 / 4) * 8 / 4 + (3 / 4) * 2 / 1)
+    assert gradient_sync_s(problem, 8, 12, 8.0) == gradient_sync_s(problem, 16, 12, 8.0) == 2 * 11 * 8 / 12
+    flat = replace(problem, node_accelerators=0, node_bytes_per_s=0.0)
+    assert gradient_sync_s(flat, 2, 12, 8.0) == 2 * 11 * 8 / 12

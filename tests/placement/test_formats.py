@@ -100,6 +100,17 @@ BROKEN = {
         "tensor_parallel.2.layers: blok: width 1 has no layer of this name",
         "did you mean block?",
     ),
+    "unknown schedule": (
+        put("pipeline_schedule", "gpip"),
+        "pipeline_schedule: gpip: input should be '1f1b' or 'gpipe'",
+        "did you mean gpipe?",
+    ),
+    "schedule as number": (put("pipeline_schedule", 1), "pipeline_schedule: 1: input should be '1f1b' or 'gpipe'"),
+    "node without bandwidth": (put("node_accelerators", 8), "node_bytes_per_s: must be given, above 0, where node_acc"),
+    "bandwidth without node": (put("node_bytes_per_s", 8.0), "node_accelerators: must be given, at least 1, where"),
+    "half a node": (put("node_accelerators", 0.5), "node_accelerators: 0.5: input should be a valid integer"),
+    "negative node": (put("node_accelerators", -8), "node_accelerators: -8: input should be greater than or equal"),
+    "negative node bandwidth": (put("node_bytes_per_s", -1.0), "node_bytes_per_s: -1.0: input should be greater than"),
     "a list": (None, "small.json: [1]: the document must be an object"),
 }
 
@@ -150,6 +161,14 @@ def test_layers_are_put_in_topological_order_and_keep_their_names(tmp_path):
     placement = solve(problem).placement
     written = placement_document(problem, placement)
     assert [name for stage in written["stages"] for name in stage["layers"]] == ["embedding", "block", "head"]
+
+
+def test_schedule_and_nodes_are_optional():
+    plain = problem_from_document(document(), "small.json")
+    assert (plain.pipeline_schedule, plain.node_accelerators, plain.node_bytes_per_s) == ("1f1b", 0, 0.0)
+    given = document() | {"pipeline_schedule": "gpipe", "node_accelerators": 4, "node_bytes_per_s": 300.0}
+    read = problem_from_document(given, "small.json")
+    assert (read.pipeline_schedule, read.node_accelerators, read.node_bytes_per_s) == ("gpipe", 4, 300.0)
 
 
 def test_edge_without_bytes_is_a_dependency():

@@ -31,6 +31,34 @@ def test_more_bandwidth_is_never_slower(problem, factor):
 
 
 @settings(max_examples=80, deadline=None)
+@given(ANY_PROBLEM, st.sampled_from([1.5, 4.0, 1e6]))
+def test_more_bandwidth_in_a_node_is_never_slower(problem, factor):
+    faster = replace(problem, node_bytes_per_s=problem.node_bytes_per_s * factor)
+    assert no_slower(optimum_s(faster), optimum_s(problem))
+
+
+@settings(max_examples=80, deadline=None)
+@given(ANY_PROBLEM)
+def test_a_node_as_fast_as_the_network_is_never_faster_than_a_flat_one(problem):
+    flat = replace(problem, node_accelerators=0, node_bytes_per_s=0.0)
+    assert no_slower(optimum_s(flat), optimum_s(replace(problem, node_bytes_per_s=problem.network_bytes_per_s)))
+    single = replace(problem, node_accelerators=1, node_bytes_per_s=1e3)
+    assert solve(single).placement == solve(flat).placement
+
+
+@settings(max_examples=80, deadline=None)
+@given(ANY_PROBLEM)
+def test_gpipe_with_nothing_to_stash_is_1f1b(problem):
+    graphs = {
+        width: replace(graph, layers=tuple(replace(layer, activation_bytes=0.0) for layer in graph.layers))
+        for width, graph in problem.tensor_parallel.items()
+    }
+    empty = replace(problem, tensor_parallel=graphs, recompute=False)
+    found = [optimum_s(replace(empty, pipeline_schedule=schedule)) for schedule in ("1f1b", "gpipe")]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
+@settings(max_examples=80, deadline=None)
 @given(ANY_PROBLEM, st.sampled_from([1.1, 2.0, 1e6]))
 def test_more_memory_is_never_slower(problem, factor):
     assert no_slower(optimum_s(replace(problem, hbm_bytes=problem.hbm_bytes * factor)), optimum_s(problem))
@@ -60,7 +88,12 @@ def test_time_scales(problem, factor):
         )
         for width, graph in problem.tensor_parallel.items()
     }
-    scaled = replace(problem, tensor_parallel=graphs, network_bytes_per_s=problem.network_bytes_per_s / factor)
+    scaled = replace(
+        problem,
+        tensor_parallel=graphs,
+        network_bytes_per_s=problem.network_bytes_per_s / factor,
+        node_bytes_per_s=problem.node_bytes_per_s / factor,
+    )
     assert optimum_s(scaled) == pytest.approx(factor * optimum_s(problem), rel=1e-12)
 
 
@@ -96,10 +129,17 @@ CHAIN = chain_of(
         {"network_bytes_per_s": 1e9},
         {"gradient_sync_factor": 0.0},
         {"state_factor": 1.0},
+        {"node_accelerators": 2, "node_bytes_per_s": 1e9},
     ],
 )
 def test_every_constraint_matters(freedom):
     assert optimum_s(replace(CHAIN, **freedom)) < optimum_s(CHAIN) * (1 - 1e-6)
+
+
+def test_gpipe_needs_more_memory():
+    gpipe = replace(CHAIN, pipeline_schedule="gpipe")
+    assert optimum_s(gpipe) > optimum_s(CHAIN) * (1 + 1e-6)
+    assert optimum_s(replace(gpipe, hbm_bytes=1e9)) == optimum_s(replace(CHAIN, hbm_bytes=1e9))
 
 
 def test_recomputation_costs_time_and_saves_memory():

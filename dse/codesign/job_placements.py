@@ -1,0 +1,141 @@
+"""Placements of one training job: for every choice of a plan its placement problem, its bound and its exact optimum.
+
+Memory, transfers and pipelines do not depend on the architecture, so all that follows from them is worked out once for
+each choice; architectures then come as arrays of layer latencies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.codesign.pricing import LayerLatencies
+from dse.codesign.problem import TrainingJob
+from dse.graph.operator_graph import ModelGraph
+from dse.placement.bound import BatchBound
+from dse.placement.chain_dp import ChainLatencies
+from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem
+from dse.placement.solve import ChainSolver
+
+Bounds = npt.NDArray[np.float64]
+GraphKey = tuple[int, int]
+"""(microbatch, tensor-parallel width): what the shape of a graph depends on."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One combination of what a training plan chooses besides the placement itself."""
+
+    microbatch: int
+    tensor: int
+    hbm_bytes: int
+    recompute: bool
+
+    @property
+    def key(self) -> GraphKey:
+        """The graph that is trained."""
+        return self.microbatch, self.tensor
+
+
+class JobPlacements:
+    """The placement problems of ``job``, whose graphs are ``graphs``."""
+
+    def __init__(self, job: TrainingJob, graphs: Mapping[GraphKey, ModelGraph]) -> None:
+        self._job = job
+        self._graphs = graphs
+        self._solvers: dict[Choice, ChainSolver] = {}
+
+    def bound(self, key: GraphKey, latencies: LayerLatencies, least: Bounds | None = None) -> Bounds:
+        """Lower bounds on the batch time of one graph, float64[H, A], or ``least`` where that is less.
+
+        Placements that cannot fall below ``least`` are not bounded further; nor are those of a larger memory that
+        cannot fall below the bound of a smaller one, which holds for the larger one too.
+        """
+        shape = (len(self._job.hbm_bytes), latencies.forward_s.shape[1])
+        bounds = np.full(shape, np.inf) if least is None else least.copy()
+        for row, hbm_bytes in enumerate(self._job.hbm_bytes):
+            if row:
+                np.minimum(bounds[row], bounds[row - 1], out=bounds[row])
+            for recompute in (False, True):
+                bound = self._batch_bounds[Choice(*key, hbm_bytes, recompute)]
+                found = bound(latencies.forward_s, latencies.backward_s, latencies.update_s, bounds[row])
+                np.minimum(bounds[row], found, out=bounds[row])
+        return bounds
+
+    def solve(self, choice: Choice, latencies: LayerLatencies, cutoff_s: Bounds) -> dict[int, Placement]:
+        """The optimal placements on A architectures, by position, where one is faster than ``cutoff_s`` [A].
+
+        The bound keeps all others from being solved.
+        """
+        bound = self._batch_bounds[choice](latencies.forward_s, latencies.backward_s, latencies.update_s, cutoff_s)
+        chosen = np.flatnonzero(bound < cutoff_s)
+        if len(chosen) == 0:
+            return {}
+        layers = np.array(self._graphs[choice.key].layer_index, dtype=np.int64)
+        parts = (latencies.forward_s, latencies.backward_s, latencies.update_s)
+        by_layer = [np.ascontiguousarray(part[:, chosen][layers].T) for part in parts]
+        solver = self._solver(choice)
+        found = {}
+        for position, column in enumerate(chosen.tolist()):
+            placement = solver(ChainLatencies(*(part[position] for part in by_layer)), float(cutoff_s[column]))
+            if placement is not None:
+                found[column] = placement
+        return found
+
+    def _solver(self, choice: Choice) -> ChainSolver:
+        if choice not in self._solvers:
+            self._solvers[choice] = ChainSolver(self.problem(choice, None), choice.tensor)
+        return self._solvers[choice]
+
+    @cached_property
+    def _batch_bounds(self) -> dict[Choice, BatchBound]:
+        choices = [
+            Choice(*key, hbm_bytes, recompute)
+            for key in self._graphs
+            for hbm_bytes in self._job.hbm_bytes
+            for recompute in (False, True)
+        ]
+        return {
+            choice: BatchBound(self.problem(choice, None), choice.tensor, self._graphs[choice.key].layer_index)
+            for choice in choices
+        }
+
+    def problem(self, choice: Choice, latencies: LayerLatencies | None) -> PlacementProblem:
+        """The placement problem of one choice, with the latencies of one architecture (zeros where None)."""
+        job = self._job
+        return PlacementProblem(
+            name=job.name,
+            accelerators=job.accelerators,
+            microbatches=job.global_batch // choice.microbatch,
+            hbm_bytes=choice.hbm_bytes,
+            network_bytes_per_s=job.network_bytes_per_s,
+            recompute=choice.recompute,
+            state_factor=job.cost_model.training.state_factor.value,
+            gradient_sync_factor=job.cost_model.training.gradient_sync_factor.value,
+            tensor_parallel={choice.tensor: _layer_graph(self._graphs[choice.key], latencies)},
+            pipeline_schedule=job.pipeline_schedule,
+            node_accelerators=job.network.node_accelerators,
+            node_bytes_per_s=job.node_bytes_per_s,
+        )
+
+
+def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None) -> LayerGraph:
+    layers = []
+    for name, layer, distinct in zip(graph.names, graph.layers, graph.layer_index, strict=True):
+        forward_s, backward_s, update_s = (
+            (0.0, 0.0, 0.0)
+            if latencies is None
+            else (
+                float(latencies.forward_s[distinct, 0]),
+                float(latencies.backward_s[distinct, 0]),
+                float(latencies.update_s[distinct, 0]),
+            )
+        )
+        layers.append(
+            PlacementLayer(
+                name, forward_s, backward_s, layer.weight_bytes, layer.activation_bytes, layer.sliced, update_s
+            )
+        )
+    return LayerGraph(tuple(layers), tuple((source, target, float(size)) for source, target, size in graph.edges))

@@ -1,0 +1,47 @@
+"""``dse place --out``: what is kept beside the result."""
+
+import json
+
+import pytest
+
+from dse.placement.formats import problem_from_document
+from dse.placement.solve import solve
+from dse.placement.timeline import timeline
+from tests.placement.test_formats import document
+from tests.test_trace_events import assert_valid
+
+
+def test_the_pipeline_is_kept_as_a_trace_and_its_times_as_metrics(dse, tmp_path):
+    posed = document() | {"hbm_bytes": 90, "pipeline_schedule": "gpipe"}
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(posed))
+    answer = dse("place", path, "--json", "--out", tmp_path / "run")
+    assert answer.code == 0
+    problem = problem_from_document(posed, path)
+    times = timeline(problem, solve(problem).placement)
+    metrics = json.loads(answer.out)["metrics"]
+    assert metrics == {"simulated_pipeline_s": times.pipeline_s, "simulated_batch_s": times.batch_s}
+    trace = json.loads((tmp_path / "run" / "pipeline.trace.json").read_text())
+    assert_valid(trace)
+    ends = [event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert max(ends) == pytest.approx(times.batch_s * 1e6, abs=1e-3)
+    assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
+    shown = dse("place", path)
+    assert "s to the last optimizer step" in shown.out
+
+
+def test_a_pipeline_too_long_to_draw_has_a_result_all_the_same(dse, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(document() | {"microbatches": 10**9}))
+    answer = dse("place", path, "--json", "--out", tmp_path / "run")
+    assert answer.code == 0
+    assert json.loads(answer.out)["metrics"] == {}
+    assert not (tmp_path / "run" / "pipeline.trace.json").exists()
+
+
+def test_where_nothing_fits_nothing_is_drawn(dse, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(document() | {"hbm_bytes": 1, "pipeline_schedule": "gpipe"}))
+    answer = dse("place", path, "--out", tmp_path / "run")
+    assert answer.code == 1
+    assert not (tmp_path / "run" / "pipeline.trace.json").exists()
