@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.gemm import TensorTimes, TensorWork
+from hardware.gemm import TensorTimes, TensorTraffic, TensorWork
 from hardware.machines import Machines
 from hardware.operations import Convolution
 
@@ -36,6 +36,28 @@ def wave_times(work: Sequence[TensorWork], machines: Machines, cores: Integers, 
     ``bandwidth_share`` [A] is the part of the HBM bandwidth that these cores get; each core has its share of the
     global buffer's in any case.
     """
+    on_chip_s, hbm_s, _ = _best_tiles(work, machines, cores, bandwidth_share)
+    return TensorTimes(on_chip_s, hbm_s)
+
+
+def wave_traffic(work: Sequence[TensorWork], machines: Machines) -> TensorTraffic:
+    """What each work moves on all cores of each machine with the tile that is fastest.
+
+    A core reads the two operands of its tile from the global buffer and writes the result there; from its L2, its array
+    of w × d multiply-accumulates reads w + d words a cycle, as a systolic one does.
+    """
+    _, hbm_s, loaded_words = _best_tiles(work, machines, machines.tensor_cores, np.ones(len(machines)))
+    m, n, k, batch = (column[:, None] for column in _sizes(work).T)
+    buffer_words = loaded_words + batch * m * n
+    array_words = batch * m * n * k * (1.0 / machines.core_width + 1.0 / machines.core_depth)
+    hbm_words = hbm_s * machines.hbm_bytes_per_s / machines.element_bytes
+    return TensorTraffic(hbm_words, buffer_words, buffer_words + array_words)
+
+
+def _best_tiles(
+    work: Sequence[TensorWork], machines: Machines, cores: Integers, bandwidth_share: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Seconds on chip and of HBM, and operand words loaded from the global buffer, with the fastest tile, [O, A]."""
     m, n, k, batch = (column[:, None] for column in _sizes(work).T)
     words = np.array([_hbm_words(item) for item in work], dtype=np.float64)[:, None]
     words_per_s = machines.hbm_bytes_per_s / machines.element_bytes * bandwidth_share
@@ -43,10 +65,12 @@ def wave_times(work: Sequence[TensorWork], machines: Machines, cores: Integers, 
     core_words_per_cycle = sustained * machines.global_buffer_words_per_cycle / machines.tensor_cores
     on_chip_s = np.full((len(work), len(machines)), np.inf)
     hbm_s = np.full_like(on_chip_s, np.inf)
+    loaded_words = np.zeros_like(on_chip_s)
     for (tile_m, tile_n), parts in itertools.product(machines.block_tiles, _PARTS_OF_K):
         products = tile_m * tile_n / (machines.core_width * machines.core_depth)
         loads = (tile_m + tile_n) / core_words_per_cycle
-        waves = _ceil_divide(_ceil_divide(m, tile_m) * _ceil_divide(n, tile_n) * batch * parts, cores)
+        tiles = _ceil_divide(m, tile_m) * _ceil_divide(n, tile_n) * batch * parts
+        waves = _ceil_divide(tiles, cores)
         sums = 2 * m * n * batch * parts * _SUM_BYTES / machines.element_bytes if parts > 1 else np.zeros(m.shape)
         moving_s = (words + sums) / words_per_s
         cycles = waves * _ceil_divide(k, parts) * np.maximum(products, loads)
@@ -56,7 +80,8 @@ def wave_times(work: Sequence[TensorWork], machines: Machines, cores: Integers, 
         better = (total_s < least_s) | ((total_s == least_s) & (working_s < on_chip_s))
         on_chip_s = np.where(better, working_s, on_chip_s)
         hbm_s = np.where(better, moving_s, hbm_s)
-    return TensorTimes(on_chip_s, hbm_s)
+        loaded_words = np.where(better, tiles * _ceil_divide(k, parts) * (tile_m + tile_n), loaded_words)
+    return on_chip_s, hbm_s, loaded_words
 
 
 def _sizes(work: Sequence[TensorWork]) -> Integers:

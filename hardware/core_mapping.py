@@ -34,7 +34,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hardware.buffer_tiles import ANY, tile_position, tile_size
+from hardware.buffer_tiles import ANY, OUTPUT, tile_position, tile_size
 from hardware.core_splits import (
     NOTHING,
     Cores,
@@ -57,21 +57,30 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-class Best(NamedTuple):
-    """The best mapping so far for each global buffer size [G], with its on-chip cycles and HBM bus words.
+ON_CHIP_CYCLES, BUS_WORDS, BUFFER_WORDS, CORE_WORDS = range(4)
+"""Rows of :attr:`Best.found`."""
 
-    No mapping needs fewer cycles than ``least_cycles`` [G], the least HBM traffic that fits the whole buffer.
+
+class Best(NamedTuple):
+    """The best mapping so far for each global buffer size: its ``cycles`` [G], and what was ``found`` of it [4, G].
+
+    Rows of ``found``: on-chip cycles, HBM bus words, and the words read and written together of the global buffer by
+    the cores and of the L2 of all cores (:func:`_count_words`). No mapping needs fewer cycles than ``least_cycles``
+    [G], the least HBM traffic that fits the whole buffer. Of equally fast mappings, one with fewer bus words is better,
+    down to ``enough_words`` [G]: infinite where any will do. A better mapping stays below ``limit_cycles`` [G], which
+    is 0 once the best one is proven.
     """
 
     cycles: Floats
-    on_chip_cycles: Floats
-    bus_words: Floats
+    limit_cycles: Floats
     least_cycles: Floats
+    enough_words: Floats
+    found: Floats
 
 
 @njit(error_model="numpy")
 def search(product: Product, cores: Cores, best: Best) -> None:
-    """Fills ``best`` with the best mapping for each global buffer size.
+    """Fills ``best``, whose ``enough_words`` are given, with the best mapping for each global buffer size.
 
     Numbers of cores are tried from all of them down, until even perfect use of the rest would be slower. Where the
     core bandwidth is one for the whole chip they are tried from one core up, until the traffic alone is slower.
@@ -79,6 +88,8 @@ def search(product: Product, cores: Cores, best: Best) -> None:
     work = float(product.batch) * product.sizes[0] * product.sizes[1] * product.sizes[2]
     for g in range(len(best.cycles)):
         best.cycles[g] = np.inf
+        best.found[BUS_WORDS, g] = np.inf
+        best.limit_cycles[g] = np.inf
         best.least_cycles[g] = product.least_words[product.capacity_of[g, 0]] / cores.hbm_words_per_cycle
     if cores.chip_wide:
         level = 1
@@ -96,9 +107,8 @@ def search(product: Product, cores: Cores, best: Best) -> None:
 def to_beat(best: Best) -> float:
     """Cycles that a mapping must stay below to improve any entry of ``best``; 0 when all are proven."""
     cycles = 0.0
-    for g in range(len(best.cycles)):
-        if best.cycles[g] > best.least_cycles[g]:
-            cycles = max(cycles, best.cycles[g])
+    for g in range(len(best.limit_cycles)):
+        cycles = max(cycles, best.limit_cycles[g])
     return cycles
 
 
@@ -207,7 +217,7 @@ def _place(
     bits = tile_position(product.batch, split.batch_parts)
     done = True
     for g in range(len(best.cycles)):
-        if best.cycles[g] <= best.least_cycles[g]:
+        if best.limit_cycles[g] == 0:
             continue
         capacity = product.capacity_of[g, bits]
         least = _entry(product, capacity, ANY, 0, positions)
@@ -238,16 +248,50 @@ def _place_buffer(
     for index in range(product.tables.shape[x + 2] - 1, positions[x] - 1, -1):
         kept = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
         on_chip = _on_chip(split, steps, s, x, kept, compute)
-        if on_chip >= best.cycles[g]:
+        if on_chip >= best.limit_cycles[g]:
             return
         bus = _entry(product, capacity, x, index, positions)
         hbm = bus / cores.hbm_words_per_cycle
-        if max(on_chip, hbm) < best.cycles[g]:
-            best.cycles[g] = max(on_chip, hbm)
-            best.on_chip_cycles[g] = on_chip
-            best.bus_words[g] = bus
-        if bus == least or hbm <= on_chip:
+        cycles = max(on_chip, hbm)
+        if cycles < best.cycles[g] or (cycles < best.limit_cycles[g] and bus < best.found[BUS_WORDS, g]):
+            best.cycles[g] = cycles
+            best.found[ON_CHIP_CYCLES, g] = on_chip
+            best.found[BUS_WORDS, g] = bus
+            _count_words(product, best, split, steps, g, s, x, kept)
+            best.limit_cycles[g] = cycles
+            if cycles <= best.least_cycles[g]:
+                best.limit_cycles[g] = 0.0
+            elif bus > best.enough_words[g]:
+                best.limit_cycles[g] = np.nextafter(cycles, np.inf)
+        if bus == least or (hbm <= on_chip and bus <= best.enough_words[g]):
             return
+
+
+@njit(error_model="numpy")
+def _count_words(
+    product: Product, best: Best, split: Split, steps: Cycles, g: int, s: int, x: int, kept: float
+) -> None:
+    """Notes the words of one core mapping whose buffer tile makes ``kept`` steps along x.
+
+    Buffer words are read or written by cores, those that several cores need counted once. Core words pass between the
+    L2 of all cores and their arrays, and once more between these L2 and the buffer, those for several cores counted in
+    each.
+    """
+    m, n, k = product.sizes
+    once = (float(product.batch) * n * k, float(product.batch) * m * k, float(product.batch) * m * n)
+    copies = (once[0] * split.parts[0], once[1] * split.parts[1], once[2] * split.parts[2])
+    best.found[BUFFER_WORDS, g] = _moved_words(once, steps, x, kept)
+    streamed = _moved_words(copies, steps, s if x == s else NOTHING, kept)
+    best.found[CORE_WORDS, g] = streamed + _moved_words(copies, steps, x, kept)
+
+
+@njit(error_model="numpy")
+def _moved_words(once: Cycles, steps: Cycles, kept_operand: int, kept: float) -> float:
+    """Words read and written, each operand moved as in :func:`hardware.core_splits.moved_cycles`."""
+    first = once[0] * (kept if kept_operand == 0 else steps[0])
+    second = once[1] * (kept if kept_operand == 1 else steps[1])
+    output = once[OUTPUT] * (kept if kept_operand == OUTPUT else steps[OUTPUT])
+    return first + second + 2 * output - once[OUTPUT]
 
 
 @njit(error_model="numpy")

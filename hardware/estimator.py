@@ -92,7 +92,7 @@ def _fused(operations: Sequence[Fused], machines: Machines, network: Network | N
     if machines.rules.fused_vector_work_is_free.value:
         return _tensor(tensor, machines, network)
     constants = kernel_batch([_tensor_kind(operation) for operation in tensor], machines)
-    work = [_fused_work(operation) for operation in operations]
+    work = [fused_work(operation) for operation in operations]
     results = []
     for mode in _modes(machines, 0.5 / machines.pairs):
         times = _tensor_times(work, machines, mode)
@@ -104,7 +104,7 @@ def _fused(operations: Sequence[Fused], machines: Machines, network: Network | N
     return results[0], results[1]
 
 
-def _fused_work(operation: Fused) -> TensorWork:
+def fused_work(operation: Fused) -> TensorWork:
     """The product with its output kept on chip, plus what the epilogue reads beside the chain and writes at its end."""
     chain = operation.epilogue
     if not chain:

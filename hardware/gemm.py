@@ -36,6 +36,19 @@ class TensorTimes:
 
 
 @dataclass(frozen=True)
+class TensorTraffic:
+    """Words that tensor work moves on all cores, read and written together, each of shape [O, A].
+
+    ``hbm_words`` pass between HBM and the global buffer, ``buffer_words`` between that and the cores (a word that
+    several cores need is read once), ``core_words`` into and out of the L2 of all cores.
+    """
+
+    hbm_words: Floats
+    buffer_words: Floats
+    core_words: Floats
+
+
+@dataclass(frozen=True)
 class TensorWork:
     """A product and what it moves from and to HBM beside one pass over its three operands.
 
@@ -69,19 +82,42 @@ def tensor_times(
 
     ``bandwidth_share`` [A] is the part of the shared bandwidths (HBM, global buffer) that these cores get.
     """
-    rules = machines.rules
     configurations = tensor_configurations(machines, cores, bandwidth_share)
     problems, problem_of = np.unique(_problems(work), axis=0, return_inverse=True)
-    on_chip_cycles, hbm_cycles = _search_all(
+    shared_bus = machines.rules.hbm_shares_reads_and_writes.value
+    on_chip_cycles, bus_words, _, _ = _found(problems, configurations, machines, shared_bus, spares_hbm=False)
+    hbm_cycles = bus_words / configurations.cores[:, 6]
+    chosen = np.ix_(problem_of.ravel(), configurations.row_of)
+    return TensorTimes((on_chip_cycles / machines.clock_hz)[chosen], (hbm_cycles / machines.clock_hz)[chosen])
+
+
+def tensor_traffic(work: Sequence[TensorWork], machines: Machines) -> TensorTraffic:
+    """What each work moves on all cores of each machine, in its fastest mapping that needs the least HBM traffic.
+
+    HBM words are reads and writes together, so the mapping is sought for a bus that they share, under any rules.
+    """
+    configurations = tensor_configurations(machines, machines.tensor_cores, np.ones(len(machines)))
+    problems, problem_of = np.unique(_problems(work), axis=0, return_inverse=True)
+    _, *words = _found(problems, configurations, machines, shared_bus=True, spares_hbm=True)
+    chosen = np.ix_(problem_of.ravel(), configurations.row_of)
+    return TensorTraffic(*(moved[chosen] for moved in words))
+
+
+def _found(
+    problems: Floats, configurations: TensorConfigurations, machines: Machines, shared_bus: bool, spares_hbm: bool
+) -> Floats:
+    """On-chip cycles, HBM bus words, buffer words and core words of each problem's best mapping, [4, O, C]."""
+    rules = machines.rules
+    found: Floats = _search_all(
         problems,
         configurations.cores,
         configurations.group_starts,
         register_blocks(rules.register_words.value),
         rules.core_bandwidth.rule == "chip",
-        rules.hbm_shares_reads_and_writes.value,
+        shared_bus,
+        spares_hbm,
     )
-    chosen = np.ix_(problem_of.ravel(), configurations.row_of)
-    return TensorTimes((on_chip_cycles / machines.clock_hz)[chosen], (hbm_cycles / machines.clock_hz)[chosen])
+    return found
 
 
 def tensor_configurations(machines: Machines, cores: Integers, bandwidth_share: Floats) -> TensorConfigurations:
@@ -143,10 +179,14 @@ def _search_all(
     blocks: Integers,
     chip_wide: bool,
     shared_bus: bool,
-) -> tuple[Floats, Floats]:
-    """On-chip and HBM cycles of every problem (see ``_problems``) on every configuration, each [O, C]."""
-    on_chip_cycles = np.empty((len(problems), len(configurations)))
-    hbm_cycles = np.empty((len(problems), len(configurations)))
+    spares_hbm: bool,
+) -> Floats:
+    """On-chip cycles, bus words, buffer words and core words of every problem (see ``_problems``) on every
+    configuration, [4, O, C].
+
+    ``spares_hbm``: of equally fast mappings the one with the least bus words is sought, rather than any.
+    """
+    found = np.empty((4, len(problems), len(configurations)))
     for row in range(len(problems)):
         problem = problems[row]
         whole = (int(problem[0]), int(problem[1]), int(problem[2]))
@@ -171,12 +211,13 @@ def _search_all(
                 blocks,
                 blocks.max(),
             )
-            entries = np.empty((4, stop - start))
-            best = Best(entries[0], entries[1], entries[2], entries[3])
+            entries = np.full((4, stop - start), np.inf)
+            if spares_hbm:
+                entries[3] = least_words[position[start:stop, 0]]
+            best = Best(entries[0], entries[1], entries[2], entries[3], np.empty((4, stop - start)))
             search(product, cores, best)
-            on_chip_cycles[row, start:stop] = best.on_chip_cycles
-            hbm_cycles[row, start:stop] = best.bus_words / cores.hbm_words_per_cycle
-    return on_chip_cycles, hbm_cycles
+            found[:, row, start:stop] = best.found
+    return found
 
 
 @njit(error_model="numpy")

@@ -15,9 +15,17 @@ VectorKind = Literal[
     "gelu",
     "silu",
     "tanh",
+    "sigmoid",
+    "divide",
+    "sqrt",
+    "power",
+    "select",
+    "reduction",
+    "pooling",
     "softmax",
     "layer_norm",
     "rms_norm",
+    "batch_norm",
     "dropout",
     "rotary",
     "cross_entropy",
@@ -27,9 +35,15 @@ VectorKind = Literal[
     "gelu_backward",
     "silu_backward",
     "tanh_backward",
+    "sigmoid_backward",
+    "divide_backward",
+    "sqrt_backward",
+    "power_backward",
+    "pooling_backward",
     "softmax_backward",
     "layer_norm_backward",
     "rms_norm_backward",
+    "batch_norm_backward",
     "dropout_backward",
     "rotary_backward",
     "cross_entropy_backward",
@@ -38,7 +52,10 @@ VectorKind = Literal[
     "adam",
     "sgd",
 ]
-"""What a vector core computes. ``bias_backward`` sums gradients over rows; ``adam`` and ``sgd`` update weights."""
+"""What a vector core computes. ``power`` is any transcendental function of one operand (power, exponential, logarithm,
+error function, sine), ``select`` a comparison and its choice (mask, maximum, clamp), ``reduction`` a sum, mean or
+maximum along axes, ``pooling`` one tap of a window an element. ``bias_backward`` sums gradients over rows; ``adam`` and
+``sgd`` update weights."""
 
 CollectiveKind = Literal["all_reduce", "reduce_scatter", "all_gather"]
 

@@ -17,9 +17,12 @@ _ROUNDING = 1e-12
 
 
 def architecture_space(
-    area_budget_mm2: float | None = None, model: CostModel | None = None, area: AreaModel | None = None
+    area_budget_mm2: float | None = None,
+    model: CostModel | None = None,
+    area: AreaModel | None = None,
+    least_of_mm2: float | None = None,
 ) -> Machines:
-    """The template machines with f·budget ≤ area ≤ budget.
+    """The template machines with f·budget ≤ area ≤ budget; the least area is that of ``least_of_mm2`` where given.
 
     f is 0.3, or 0 where there is a single tensor core or a single vector core (paper appendix C.1 and its published
     tool). The default budget, the area of the TPUv4-like machine, keeps 29,360 of 75,712 points.
@@ -41,7 +44,8 @@ def architecture_space(
         rule = f"the area budget must hold the smallest architecture, which has {smallest_mm2:.6g} mm²"
         raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
     fraction = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, area.minimum_fraction.value)
-    kept = (area_um2 <= budget_um2 * (1 + _ROUNDING)) & (area_um2 >= fraction * budget_um2)
+    least_of_um2 = budget_um2 if least_of_mm2 is None else least_of_mm2 * UM2_PER_MM2
+    kept = (area_um2 <= budget_um2 * (1 + _ROUNDING)) & (area_um2 >= fraction * least_of_um2)
     return template_machines(
         tensor_cores[kept], vector_cores[kept], width[kept], depth[kept], buffer_mib[kept], model=model, area=area
     )

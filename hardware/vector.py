@@ -31,10 +31,12 @@ ROW_WISE = frozenset(
         "softmax",
         "layer_norm",
         "rms_norm",
+        "batch_norm",
         "cross_entropy",
         "softmax_backward",
         "layer_norm_backward",
         "rms_norm_backward",
+        "batch_norm_backward",
         "cross_entropy_backward",
     }
 )
@@ -88,12 +90,12 @@ def memory_s(batch: VectorBatch, constants: KernelBatch, machines: Machines) -> 
     if not machines.rules.vector_is_memory_bound.value:
         return np.zeros((len(batch.elements), 1))
     writes = batch.write_elements[:, None]
-    buffer_reads, hbm_reads = _reads(batch, constants, machines)
+    buffer_reads, hbm_reads = element_reads(batch, constants, machines)
     words_per_s = machines.global_buffer_words_per_cycle * machines.clock_hz
     return np.maximum(np.maximum(buffer_reads, writes) / words_per_s, hbm_s(hbm_reads, writes, machines))
 
 
-def _reads(batch: VectorBatch, constants: KernelBatch, machines: Machines) -> tuple[Integers, Integers]:
+def element_reads(batch: VectorBatch, constants: KernelBatch, machines: Machines) -> tuple[Integers, Integers]:
     """Elements read from the global buffer and from HBM, each [O, A] or [O, 1].
 
     Rows at work that outgrow a core's memory are read again from the global buffer; those that outgrow this, from HBM.

@@ -1,0 +1,159 @@
+"""Energy and power beside published power: TPUv4 in training, an A100 on large GEMMs, peak power; and pricing speed.
+
+TPUv4 draws 121 / 170 / 192 W (minimum, mean, maximum over production workloads; 90 W idle; chip and HBM; Jouppi et
+al., ISCA 2023, Table 4), an A100-SXM at most 400 W (board). Both are 7 nm chips. ``jouppi-7nm`` prices them at their
+node and die area, and is what can be compared; ``horowitz-22nm``, the default, prices the template at the node of its
+areas, so its TPUv4 should draw more. Idle power is calibrated on TPUv4 itself (90 W), so only what lies above it is
+predicted. Nothing else is calibrated, and not all is counted (instructions, clocks beyond idle, wires between buffer
+and cores, power conversion): predictions below the measurements are expected at 7 nm.
+"""
+
+import time
+from dataclasses import replace
+
+MODELS = ("bert-large", "gpt3-175b")
+TPUV4_W = (121, 170, 192)
+TPUV4_DIE_MM2 = 600.0
+A100_BOARD_W = 400
+PHAZE_MULTIPLY_ACCUMULATE_PJ = 2.2
+REPEATS = 3
+PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (8192, 8192, 512), (128, 8192, 8192))
+
+
+def energy_models():
+    """(label, energy model, TPUv4's area in mm² under it): the two built-in models and PHAZE's alternative figure."""
+    from hardware.energy_model import energy_model
+    from hardware.specs import accelerator
+
+    old, new = energy_model("horowitz-22nm"), energy_model("jouppi-7nm")
+    rest_pj = PHAZE_MULTIPLY_ACCUMULATE_PJ - old.accumulate_pj.value
+    phaze = old.model_copy(update={"multiply_pj": old.multiply_pj.model_copy(update={"value": rest_pj})})
+    template_mm2 = float(accelerator("tpuv4").machines.area_mm2[0])
+    return (
+        (new.name, new, TPUV4_DIE_MM2),
+        (old.name, old, template_mm2),
+        (f"{old.name}, {PHAZE_MULTIPLY_ACCUMULATE_PJ} pJ a MAC", phaze, template_mm2),
+    )
+
+
+def training() -> None:
+    """Average power of TPUv4 in training, with its own best placement, by level."""
+    import numpy as np
+
+    from dse.codesign.energy import plan_energy
+    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.options import CodesignOptions
+    from hardware.specs import accelerator
+
+    least, mean, most = TPUV4_W
+    print(f"TPUv4 in training, W an accelerator (published: {least} / {mean} / {most} W, 90 W idle)")
+    levels = ("compute", "vector", "core", "buffer", "hbm", "network", "static")
+    print(
+        f"  {'model':<12} {'energy model':<32} {'W':>6} {'of mean':>8} {'J/sample':>9}  "
+        + " ".join(f"{x:>7}" for x in levels)
+    )
+    for name in MODELS:
+        job = CodesignOptions((name,), fixed="tpuv4").problem().jobs[0]
+        machine = accelerator("tpuv4", job.cost_model).machines
+        (plan,) = Evaluator(job, machine).evaluate(0).plans
+        for label, model, area_mm2 in energy_models():
+            evaluator = Evaluator(job, replace(machine, area_mm2=np.array([area_mm2])))
+            found = plan_energy(evaluator, 0, plan, model)
+            shares = [getattr(found, f"{level}_j") / found.total_j * found.power_w for level in levels]
+            print(
+                f"  {name:<12} {label:<32} {found.power_w:>6.0f} {found.power_w / mean:>8.2f} "
+                f"{found.joules_per_sample:>9.3g}  " + " ".join(f"{share:>7.1f}" for share in shares)
+            )
+        placement, utilisation = plan.placement, Evaluator(job, machine).utilisation(0, plan)
+        used = placement.data * sum(stage.accelerators for stage in placement.stages)
+        print(
+            f"  {'':<12} microbatch {plan.microbatch}, {len(placement.stages)} stages, {placement.data} pipelines, "
+            f"width {placement.tensor}, {used} of {job.accelerators} accelerators, {utilisation:.0%} of peak FLOP/s"
+        )
+
+
+def products() -> None:
+    """Power of an A100 on single products."""
+    from hardware.energy import LEVELS, energy_by_level, static_w
+    from hardware.energy_model import energy_model
+    from hardware.estimator import estimate
+    from hardware.operations import Gemm
+    from hardware.specs import accelerator
+
+    chip, model = accelerator("a100-80gb"), energy_model("jouppi-7nm")
+    idle_w = static_w(chip.machines, chip.hbm_bytes, model)[0]
+    print(
+        f"\nA100 80 GB on FP16 products, jouppi-7nm, W (published: {A100_BOARD_W} W board limit); static {idle_w:.0f} W"
+    )
+    print(f"  {'m, n, k':<22} {'Tflop/s':>8} {'W':>6}  " + " ".join(f"{x.removesuffix('_j'):>8}" for x in LEVELS))
+    gemms = [Gemm(*sizes) for sizes in PRODUCTS]
+    seconds = estimate(gemms, chip.machines, None).all_cores_s[:, 0]
+    levels = energy_by_level(gemms, chip.machines, model)
+    for row, gemm in enumerate(gemms):
+        watts = [getattr(levels, level)[row, 0] / seconds[row] for level in LEVELS]
+        print(
+            f"  {f'{gemm.m}, {gemm.n}, {gemm.k}':<22} {gemm.flops / seconds[row] / 1e12:>8.0f} "
+            f"{sum(watts) + idle_w:>6.0f}  " + " ".join(f"{each:>8.1f}" for each in watts)
+        )
+
+
+def peaks() -> None:
+    """Every unit busy and every memory and link at full rate."""
+    import numpy as np
+
+    from hardware.energy import peak_w
+    from hardware.energy_model import energy_model
+    from hardware.network import network
+    from hardware.specs import accelerator
+
+    print("\nPeak power, W (a bound on average power: every unit and memory busy at once)")
+    for name, die_mm2 in (("tpuv4", TPUV4_DIE_MM2), ("a100-80gb", None)):
+        chip = accelerator(name)
+        at_die = chip.machines if die_mm2 is None else replace(chip.machines, area_mm2=np.array([die_mm2]))
+        link = network(chip.network)
+        new = peak_w(at_die, chip.hbm_bytes, link, energy_model("jouppi-7nm"))[0]
+        old = peak_w(chip.machines, chip.hbm_bytes, link, energy_model("horowitz-22nm"))[0]
+        shown = f"{old:>6.0f}" if die_mm2 is not None else f"{'-':>6}"
+        print(f"  {name:<12} jouppi-7nm {new:>6.0f}   horowitz-22nm {shown}")
+
+
+def speed() -> None:
+    """The lower bound on energy over the whole space, beside the lower bound on time."""
+    import numpy as np
+
+    from dse.codesign.energy import least_energy_j
+    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.options import CodesignOptions
+    from hardware.energy_model import energy_model
+    from hardware.space import architecture_space
+
+    print(f"\nBounds over the whole space, best of {REPEATS}, s")
+    for name in MODELS:
+        job = CodesignOptions((name,)).problem().jobs[0]
+        evaluator = Evaluator(job, architecture_space(model=job.cost_model))
+        every = np.arange(len(evaluator.machines))
+        bounds = {
+            "time": lambda evaluator=evaluator, every=every: evaluator.bound(every),
+            "energy": lambda evaluator=evaluator, every=every: least_energy_j(evaluator, every, energy_model()),
+        }
+        found = []
+        for label, bound in bounds.items():
+            seconds = []
+            for _ in range(REPEATS):
+                begun = time.perf_counter()
+                bound()
+                seconds.append(time.perf_counter() - begun)
+            found.append(f"{label} {min(seconds):.1f}")
+        print(f"  {name:<12} {len(every):,} architectures × {len(evaluator.graphs)} graphs: {', '.join(found)}")
+
+
+def main() -> None:
+    """Prints all tables."""
+    training()
+    products()
+    peaks()
+    speed()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Named energy models: what an operation, an access, a bit moved and an idle mm² cost, each constant with its source.
+
+An SRAM access costs more in a larger memory. Published figures are given for a few sizes; between and beyond them the
+law is a line on log-log paper (the two nearest figures), so that energy grows as a power of the size. Large memories
+lie beyond the largest figure: for the 128 MiB global buffer the law reaches over a factor of 128.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from hardware.spec_fields import (
+    Count,
+    NonNegative,
+    Positive,
+    PositiveInteger,
+    Quantity,
+    Source,
+    StrictModel,
+    read_spec,
+    spec_names,
+)
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_FOLDER = "energy"
+_BYTE_BITS = 8
+
+
+class SramTable(StrictModel):
+    """Energy of one access of ``access_bits`` by the size of the memory in bytes (two sizes at least)."""
+
+    source: Source
+    access_bits: PositiveInteger
+    access_pj: Annotated[dict[PositiveInteger, Positive], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _rising(self) -> "SramTable":
+        energies = [self.access_pj[size] for size in sorted(self.access_pj)]
+        if energies != sorted(energies):
+            raise ValueError("access_pj must not fall with the size of the memory")
+        return self
+
+
+class IdlePower(StrictModel):
+    """Watts that are drawn whatever the accelerator does, for each unit of something."""
+
+    value: NonNegative
+    source: Source
+
+
+class EnergyModel(StrictModel):
+    """One named set of energy constants.
+
+    A multiply-accumulate is ``multiply_pj + accumulate_pj`` and ``registers_per_multiply`` accesses of a 16-bit
+    register. A lane of a vector core is the same unit (as in the area model), so each of its cycles costs as much,
+    with ``registers_per_lane_cycle`` accesses.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    multiply_pj: Quantity
+    accumulate_pj: Quantity
+    register_pj: Quantity
+    registers_per_multiply: Count
+    registers_per_lane_cycle: Count
+    sram: SramTable
+    hbm_pj_per_bit: Quantity
+    network_pj_per_bit: Quantity
+    idle_w_per_mm2: IdlePower
+    idle_w_per_hbm_gib: IdlePower
+
+    @property
+    def multiply_accumulate_pj(self) -> float:
+        """One multiply-accumulate of a tensor core with its registers."""
+        unit_pj = self.multiply_pj.value + self.accumulate_pj.value
+        return unit_pj + self.registers_per_multiply.value * self.register_pj.value
+
+    @property
+    def lane_cycle_pj(self) -> float:
+        """One cycle of a lane of a vector core with its registers."""
+        unit_pj = self.multiply_pj.value + self.accumulate_pj.value
+        return unit_pj + self.registers_per_lane_cycle.value * self.register_pj.value
+
+    @property
+    def hbm_pj_per_byte(self) -> float:
+        """One byte read from or written to HBM."""
+        return _BYTE_BITS * self.hbm_pj_per_bit.value
+
+    @property
+    def network_pj_per_byte(self) -> float:
+        """One byte over one link between accelerators."""
+        return _BYTE_BITS * self.network_pj_per_bit.value
+
+    def sram_pj_per_byte(self, size_bytes: Integers) -> Floats:
+        """One byte read from or written to an SRAM of ``size_bytes`` (any shape), by the law of the module."""
+        sizes = np.log(np.array(sorted(self.sram.access_pj), dtype=np.float64))
+        energies = np.log([self.sram.access_pj[size] for size in sorted(self.sram.access_pj)])
+        wanted = np.log(np.asarray(size_bytes, dtype=np.float64))
+        left = np.clip(np.searchsorted(sizes, wanted) - 1, 0, len(sizes) - 2)
+        slope = np.diff(energies)[left] / np.diff(sizes)[left]
+        access_pj = np.exp(energies[left] + slope * (wanted - sizes[left]))
+        return np.asarray(access_pj * _BYTE_BITS / self.sram.access_bits, dtype=np.float64)
+
+
+def list_energy_models() -> list[str]:
+    """Names of the energy models that come with the package, sorted."""
+    return spec_names(_FOLDER)
+
+
+@cache
+def energy_model(name_or_path: str | Path = "horowitz-22nm") -> EnergyModel:
+    """The energy model of this name (``specs/energy``) or file.
+
+    Raises:
+        InputError: unknown name (with the nearest one) or a fault in the file.
+    """
+    return read_spec(_FOLDER, name_or_path, EnergyModel, "energy model")

@@ -1,0 +1,173 @@
+"""Energy of training plans: recounted operator by operator, bounded from below, and between idle and peak power."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dse.codesign.energy import layer_energies, least_energy_j, least_total_j, plan_energy
+from dse.codesign.evaluator import Evaluator
+from dse.codesign.options import CodesignOptions
+from dse.codesign.problem import TrainingPlan
+from dse.placement.problem import Placement, Stage
+from hardware.energy import operation_energy, peak_w, sent_j, static_w
+from hardware.energy_model import energy_model
+from hardware.operations import Collective
+from hardware.space import architecture_space
+from tests.codesign.test_exhaustive import TINY_MODEL
+
+MODEL = energy_model()
+
+
+@pytest.fixture(scope="module")
+def evaluator(tmp_path_factory):
+    """A tiny model with widths 1 and 2 on a few architectures of very different shapes."""
+    path = tmp_path_factory.mktemp("energy") / "tiny.yaml"
+    path.write_text(TINY_MODEL)
+    options = CodesignOptions(
+        (str(path),), accelerators=16, global_batch=32, microbatch="1,4", tensor_parallel="1,2", hbm_gb="0.004,0.02,1"
+    )
+    job = options.problem().jobs[0]
+    space = architecture_space(model=job.cost_model)
+    return Evaluator(job, space.take(np.linspace(0, len(space) - 1, 12).astype(int)))
+
+
+@pytest.fixture(scope="module")
+def plans(evaluator):
+    """(architecture, plan) of everything that fits on some architectures."""
+    evaluations = [evaluator.evaluate(index) for index in range(0, len(evaluator.machines), 3)]
+    return [(each.architecture, plan) for each in evaluations for plan in each.plans if plan is not None]
+
+
+def by_hand(recompute, tensor, data, cuts, microbatch=4, batch_s=1.0):
+    """A plan that cuts the five layers (embedding, three blocks, head) into stages."""
+    ends = [*cuts, 5]
+    stages = [Stage(tuple(range(begin, end)), tensor) for begin, end in zip([0, *cuts], ends, strict=True)]
+    return TrainingPlan(microbatch, 2**30, recompute, Placement(tensor, data, tuple(stages), batch_s), batch_s, 0)
+
+
+PLANS = [
+    by_hand(recompute, tensor, data, cuts, microbatch)
+    for recompute in (False, True)
+    for tensor, data, cuts, microbatch in ((1, 1, (), 4), (1, 4, (2,), 1), (2, 2, (1, 3), 4), (2, 8, (), 4))
+]
+
+
+def operators_j(evaluator, index, graph):
+    """Joules of every operator of an operator graph, added up one by one."""
+    machine = evaluator.machines.one(index)
+    return sum(operation_energy([operator.operation], machine, MODEL)[0, 0] for operator in graph)
+
+
+def recount(evaluator, index, plan):
+    """Joules of a batch without static power, accelerator by accelerator and microbatch by microbatch."""
+    job, placement = evaluator.job, plan.placement
+    graph = evaluator.graphs[plan.microbatch, placement.tensor]
+    parts = {
+        id(layer): tuple(operators_j(evaluator, index, part) for part in (layer.forward, layer.backward, layer.update))
+        for layer in graph.distinct_layers
+    }
+    total = 0.0
+    stage_of = {layer: number for number, stage in enumerate(placement.stages) for layer in stage.layers}
+    for _ in range(job.global_batch // plan.microbatch):
+        for number, stage in enumerate(placement.stages):
+            for _ in range(stage.accelerators):
+                for layer in stage.layers:
+                    forward_j, backward_j, _ = parts[id(graph.layers[layer])]
+                    again = plan.recompute and number < len(placement.stages) - 1
+                    total += forward_j + backward_j + (forward_j if again else 0)
+        for source, target, size_bytes in graph.edges:
+            if stage_of[source] != stage_of[target]:
+                receivers = [placement.stages[stage_of[layer]].accelerators for layer in (target, source)]
+                total += sum(count * sent_j(size_bytes, MODEL) for count in receivers)
+    machine = evaluator.machines.one(index)
+    for _ in range(placement.data):
+        for stage in placement.stages:
+            for layer in stage.layers:
+                elements = graph.layers[layer].weight_bytes // 2
+                ring = Collective("all_reduce", elements, placement.data)
+                summed_j = operation_energy([ring], machine, MODEL)[0, 0]
+                total += stage.accelerators * (parts[id(graph.layers[layer])][2] + summed_j)
+    return total
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.recompute}-{plan.placement.tensor}-{plan.microbatch}")
+@pytest.mark.parametrize("index", [0, 5, 11])
+def test_a_plan_costs_what_its_operators_cost(evaluator, plan, index):
+    found = plan_energy(evaluator, index, plan, MODEL)
+    assert found.dynamic_j + found.network_j == pytest.approx(recount(evaluator, index, plan), rel=1e-5)
+    idle_w = static_w(evaluator.machines.one(index), plan.hbm_bytes, MODEL)[0]
+    assert found.static_j == pytest.approx(16 * idle_w * plan.placement.batch_s)
+    assert found.power_w == pytest.approx(found.total_j / 16)
+    assert found.joules_per_sample == pytest.approx(found.total_j / 32)
+
+
+def test_layer_energies_are_sums_over_operators(evaluator):
+    graph = evaluator.graphs[1, 2]
+    found = layer_energies(graph, evaluator.machines, MODEL)
+    for row, layer in enumerate(graph.distinct_layers):
+        for index in (0, 7):
+            for joules, part in zip(
+                (found.forward_j, found.backward_j, found.update_j),
+                (layer.forward, layer.backward, layer.update),
+                strict=True,
+            ):
+                assert joules[row, index] == pytest.approx(operators_j(evaluator, index, part))
+
+
+def test_the_bound_is_below_every_plan(evaluator, plans):
+    indices = np.arange(len(evaluator.machines))
+    bound = least_energy_j(evaluator, indices, MODEL)
+    sizes = evaluator.job.hbm_bytes
+    assert bound.shape == (len(sizes), len(indices))
+    assert plans
+    batch_s = evaluator.bound(indices)
+    total = least_total_j(evaluator, indices, batch_s, MODEL)
+    for index, plan in plans:
+        found = plan_energy(evaluator, index, plan, MODEL)
+        row = sizes.index(plan.hbm_bytes)
+        assert bound[row, index] <= (found.dynamic_j + found.network_j) * (1 + 1e-9)
+        assert total[row, index] <= found.total_j * (1 + 1e-9)
+    for plan, index in ((plan, index) for plan in PLANS for index in (0, 5, 11)):
+        found = plan_energy(evaluator, index, plan, MODEL)
+        assert bound[0, index] <= (found.dynamic_j + found.network_j) * (1 + 1e-9)
+
+
+def test_the_bound_is_reached_by_one_pipeline_of_one_stage(evaluator):
+    """Without recomputation, transfers or replicas nothing is left to add."""
+    bound = least_energy_j(evaluator, np.array([5]), MODEL)[0, 0]
+    least = min(
+        plan_energy(evaluator, 5, by_hand(False, tensor, 1, (), microbatch), MODEL).total_j
+        - plan_energy(evaluator, 5, by_hand(False, tensor, 1, (), microbatch), MODEL).static_j
+        for microbatch, tensor in evaluator.graphs
+    )
+    assert bound == pytest.approx(least)
+
+
+def test_the_bound_of_some_architectures_is_that_of_all(evaluator):
+    every = least_energy_j(evaluator, np.arange(12), MODEL)
+    assert least_energy_j(evaluator, np.array([7, 2]), MODEL) == pytest.approx(every[:, [7, 2]])
+
+
+def test_average_power_lies_between_idle_and_peak(evaluator, plans):
+    for index, plan in plans:
+        machine = evaluator.machines.one(index)
+        power_w = plan_energy(evaluator, index, plan, MODEL).power_w
+        assert static_w(machine, plan.hbm_bytes, MODEL)[0] < power_w
+        assert power_w <= peak_w(machine, plan.hbm_bytes, evaluator.job.network, MODEL)[0]
+
+
+@pytest.mark.parametrize("index", [0, 5, 11])
+def test_what_a_plan_adds_costs_energy(evaluator, index):
+    plain = by_hand(False, 2, 2, (1, 3))
+    base = plan_energy(evaluator, index, plain, MODEL)
+    again = plan_energy(evaluator, index, dataclasses.replace(plain, recompute=True), MODEL)
+    assert again.compute_j > base.compute_j
+    assert again.network_j >= base.network_j  # repeated layers repeat their tensor-parallel collectives
+    wider = plan_energy(evaluator, index, by_hand(False, 2, 4, (1, 3)), MODEL)
+    assert wider.network_j > base.network_j
+    assert wider.compute_j == pytest.approx(base.compute_j)
+    assert wider.vector_j > base.vector_j  # each replica updates its weights
+    slower = plan_energy(evaluator, index, by_hand(False, 2, 2, (1, 3), batch_s=2.0), MODEL)
+    assert slower.static_j == pytest.approx(2 * base.static_j)
+    assert slower.dynamic_j == pytest.approx(base.dynamic_j)
