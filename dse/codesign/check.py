@@ -18,7 +18,8 @@ from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.graph.operator_graph import Layer, ModelGraph
 from dse.placement import check as placement_check
 from dse.placement.formats import placement_from_document
-from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem, Stage
+from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
+from dse.placement.timeline import has_timeline, timeline
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
@@ -227,7 +228,9 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
 
     ``score``: the objective. ``models``: for each its part in the objective (``value``), ``model_flops_utilisation``
     (PaLM, appendix B: model FLOPs a second over the peak of all accelerators that are bought) and ``peak_memory_gb``
-    (of the fullest stage). ``architectures_in_space``: the space.
+    (of the fullest stage), and ``simulated_batch_s``: the batch with every pass, gradient synchronisation and optimizer
+    step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long.
+    ``architectures_in_space``: the space.
     """
     stated = solution["architecture"]
     machine = _machine(problem, stated)
@@ -247,23 +250,26 @@ def _plan_metrics(
 ) -> dict[str, float]:
     """What one model's plan is worth: see :func:`answer_metrics`."""
     graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
-    nothing = {layer.kind: {"forward": 0.0, "backward": 0.0, "update": 0.0} for layer in graph.distinct_layers}
-    posed = _placement_problem(job, graph, plan, nothing)
-    position = {name: index for index, name in enumerate(graph.names)}
-    count = len(plan["stages"])
+    makespans = {
+        kind: {part: schedule["makespan_s"] for part, schedule in layer.items()}
+        for kind, layer in plan["layers"].items()
+    }
+    posed = _placement_problem(job, graph, plan, makespans)
+    stated = {key: plan[key] for key in ("tensor", "data", "stages")}
+    placement = placement_from_document(posed, stated, "result", plan["batch_s"])
+    count = len(placement.stages)
     fullest_bytes = max(
         placement_check.stage_memory_bytes(
-            posed,
-            posed.tensor_parallel[plan["tensor"]],
-            Stage(tuple(position[name] for name in stage["layers"]), stage["accelerators"]),
-            count - number,
+            posed, posed.tensor_parallel[placement.tensor], stage, count - number, placement.data
         )
-        for number, stage in enumerate(plan["stages"])
+        for number, stage in enumerate(placement.stages)
     )
+    in_time = timeline(posed, placement) if has_timeline(posed, placement) else None
     peak_flops = job.accelerators * float(machine.peak_flops[0])
     throughput = plan["throughput_per_s"]
     return {
         "value": throughput / (float(machine.area_mm2[0]) if problem.objective.per == "per-mm2" else 1.0),
         "model_flops_utilisation": throughput * graph.flops_per_sample / peak_flops,
         "peak_memory_gb": gib_from_bytes(fullest_bytes),
+        "simulated_batch_s": plan["batch_s"] if in_time is None else in_time.batch_s,
     }

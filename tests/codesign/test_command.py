@@ -35,7 +35,7 @@ def answer(dse, model_file, tmp_path):
 def test_a_run_leaves_everything_and_checks(dse, answer):
     out, document = answer
     assert document["status"] == "optimal"
-    files = {"result.json", "run.yaml", "journal.jsonl", "report.html", "tables"}
+    files = {"result.json", "run.yaml", "journal.jsonl", "report.html", "tables", "traces"}
     assert {entry.name for entry in out.iterdir()} == files
     assert "proven optimal" in (out / "report.html").read_text()
     assert dse("check", out / "result.json").out == "ok\n"
