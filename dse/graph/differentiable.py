@@ -20,8 +20,8 @@ MASK_BYTES = 1
 LOGIT_BYTES = 4
 """Bytes of a logit as the loss keeps it: in 32 bits (Korthikanti et al. 2022, section 4.3)."""
 
-Nonlinearity = Literal["relu", "gelu", "silu", "tanh", "softmax"]
-Normalisation = Literal["layer_norm", "rms_norm"]
+Nonlinearity = Literal["relu", "gelu", "silu", "tanh", "sigmoid", "sqrt", "power", "softmax"]
+Normalisation = Literal["layer_norm", "rms_norm", "batch_norm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class LinearShape:
     """y[tokens, outputs] = x[tokens, inputs] · W[inputs, outputs] + b.
 
     ``rows`` is what the GEMM computes of ``tokens`` (fewer only under assumptions that lose the batch). The bias is
-    added as the GEMM writes its result and is no operator of its own.
+    added as the GEMM writes its result and is no operator of its own. ``parameters`` of W and b are counted with this
+    layer, all of them when None (fewer where another operator reads the same weights).
     """
 
     tokens: int
@@ -37,10 +38,13 @@ class LinearShape:
     inputs: int
     outputs: int
     bias: bool
+    parameters: int | None = None
 
     @property
     def weights(self) -> int:
-        """Parameters of W and b."""
+        """Parameters that are counted with this layer."""
+        if self.parameters is not None:
+            return self.parameters
         return self.inputs * self.outputs + (self.outputs if self.bias else 0)
 
 
@@ -50,8 +54,7 @@ def linear(tape: Tape, name: str, source: Tensor, shape: LinearShape) -> Tensor:
     rows, inputs, outputs = shape.rows, shape.inputs, shape.outputs
 
     def backward(gradient: Gradient) -> None:
-        data = tape.record_backward(f"{name}_data_gradient", Gemm(rows, inputs, outputs), gradient)
-        tape.contribute(source, (data,))
+        tape.propagate(source, f"{name}_data_gradient", Gemm(rows, inputs, outputs), gradient)
         if tape.weight_gradients:
             tape.record_backward(f"{name}_weight_gradient", Gemm(inputs, outputs, rows), gradient)
             if shape.bias:
@@ -59,7 +62,7 @@ def linear(tape: Tape, name: str, source: Tensor, shape: LinearShape) -> Tensor:
                 tape.record_backward(f"{name}_bias_gradient", sum_over_rows, gradient)
 
     operation = Gemm(m=rows, n=outputs, k=inputs)
-    return tape.record(name, operation, [source], shape.tokens * outputs, backward, shape.weights)
+    return tape.record(name, operation, [source], shape.tokens * outputs, backward, shape.weights, trained=True)
 
 
 def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> Tensor:
@@ -67,6 +70,8 @@ def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> 
 
     On a tape without weight gradients the backward pass has the left one's only, which stands for both.
     """
+    if not (left.differentiable and right.differentiable):
+        return _product_with_constant(tape, name, left, right, shape)
     tape.keep(left, right)
     m, n, k, batch = shape.m, shape.n, shape.k, shape.batch
 
@@ -81,6 +86,19 @@ def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> 
     return tape.record(name, shape, [left, right], shape.output_elements, backward)
 
 
+def _product_with_constant(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> Tensor:
+    """A product of which at most one operand takes a gradient; only the other one is kept."""
+    m, n, k, batch = shape.m, shape.n, shape.k, shape.batch
+    if left.differentiable or right.differentiable:
+        tape.keep(right if left.differentiable else left)
+
+    def backward(gradient: Gradient) -> None:
+        tape.propagate(left, f"{name}_left_gradient", Gemm(m, k, n, batch), gradient)
+        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient)
+
+    return tape.record(name, shape, [left, right], shape.output_elements, backward)
+
+
 def nonlinearity(tape: Tape, name: str, kind: Nonlinearity, source: Tensor, row: int = 1) -> Tensor:
     """An elementwise function, or softmax over rows of length ``row``."""
     n = source.elements
@@ -89,15 +107,19 @@ def nonlinearity(tape: Tape, name: str, kind: Nonlinearity, source: Tensor, row:
         "gelu": "gelu_backward",
         "silu": "silu_backward",
         "tanh": "tanh_backward",
+        "sigmoid": "sigmoid_backward",
+        "sqrt": "sqrt_backward",
+        "power": "power_backward",
         "softmax": "softmax_backward",
     }
 
     def backward(gradient: Gradient) -> None:
         operation = Vector(backward_kind[kind], n, read_elements=2 * n, write_elements=n, row=row)
-        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        tape.propagate(source, f"{name}_backward", operation, gradient)
 
     result = tape.record(name, Vector(kind, n, n, n, row), [source], n, backward)
-    tape.keep(result if kind in ("relu", "tanh", "softmax") else source)
+    if source.differentiable:
+        tape.keep(result if kind in ("relu", "tanh", "sigmoid", "sqrt", "softmax") else source)
     return result
 
 
@@ -106,7 +128,7 @@ def scale(tape: Tape, name: str, source: Tensor) -> Tensor:
     operation = Vector("scale", source.elements, source.elements, source.elements)
 
     def backward(gradient: Gradient) -> None:
-        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        tape.propagate(source, f"{name}_backward", operation, gradient)
 
     return tape.record(name, operation, [source], source.elements, backward)
 
@@ -124,7 +146,7 @@ def rotary(tape: Tape, name: str, source: Tensor, table_elements: int) -> Tensor
 
     def backward(gradient: Gradient) -> None:
         operation = Vector("rotary_backward", n, n + table_elements, n)
-        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        tape.propagate(source, f"{name}_backward", operation, gradient)
 
     return tape.record(name, Vector("rotary", n, n + table_elements, n), [source], n, backward)
 
@@ -133,11 +155,12 @@ def dropout(tape: Tape, name: str, source: Tensor) -> Tensor:
     """Dropout; writes a mask that the backward pass reads."""
     n = source.elements
     mask = tape.elements_of(n * MASK_BYTES)
-    tape.keep_bytes(n * MASK_BYTES)
+    if source.differentiable:
+        tape.keep_bytes(n * MASK_BYTES)
 
     def backward(gradient: Gradient) -> None:
         operation = Vector("dropout_backward", n, n + mask, n)
-        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        tape.propagate(source, f"{name}_backward", operation, gradient)
 
     return tape.record(name, Vector("dropout", n, n, n + mask), [source], n, backward)
 
@@ -157,25 +180,38 @@ def multiply(tape: Tape, name: str, left: Tensor, right: Tensor) -> Tensor:
     """The elementwise product of two tensors; backward one product for each."""
     n = left.elements
     operation = Vector("multiply", n, 2 * n, n)
-    tape.keep(left, right)
+    tape.keep(*(other for one, other in ((left, right), (right, left)) if one.differentiable))
 
     def backward(gradient: Gradient) -> None:
-        tape.contribute(left, (tape.record_backward(f"{name}_left_gradient", operation, gradient),))
-        tape.contribute(right, (tape.record_backward(f"{name}_right_gradient", operation, gradient),))
+        tape.propagate(left, f"{name}_left_gradient", operation, gradient)
+        tape.propagate(right, f"{name}_right_gradient", operation, gradient)
 
     return tape.record(name, operation, [left, right], n, backward)
 
 
-def normalise(tape: Tape, name: str, kind: Normalisation, source: Tensor, row: int) -> Tensor:
-    """Layer norm (gain and offset) or RMS norm (gain) over rows; their gradients come with the input's, in one pass."""
+def normalise(
+    tape: Tape, name: str, kind: Normalisation, source: Tensor, row: int, weights: int | None = None
+) -> Tensor:
+    """Layer norm (gain and offset) or RMS norm (gain) over rows; their gradients come with the input's, in one pass.
+
+    ``weights`` are as many as the norm usually has when None. Batch norm is over rows of all that a channel holds in
+    the microbatch; group norm is layer norm over the groups.
+    """
     n = source.elements
-    weights = 2 * row if kind == "layer_norm" else row
-    tape.keep(source)
+    weights = (row if kind == "rms_norm" else 2 * row) if weights is None else weights
+    backward_kinds: dict[Normalisation, VectorKind] = {
+        "layer_norm": "layer_norm_backward",
+        "rms_norm": "rms_norm_backward",
+        "batch_norm": "batch_norm_backward",
+    }
+    if source.differentiable or weights:
+        tape.keep(source)
 
     def backward(gradient: Gradient) -> None:
-        backward_kind: VectorKind = "layer_norm_backward" if kind == "layer_norm" else "rms_norm_backward"
-        operation = Vector(backward_kind, n, 2 * n + weights, n + weights, row)
-        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        operation = Vector(backward_kinds[kind], n, 2 * n + weights, n + weights, row)
+        if not source.differentiable:
+            tape.record_backward(f"{name}_backward", operation, gradient)
+        tape.propagate(source, f"{name}_backward", operation, gradient)
 
     return tape.record(name, Vector(kind, n, n + weights, n, row), [source], n, backward, weights)
 
@@ -187,7 +223,8 @@ def lookup(tape: Tape, name: str, table_weights: int, elements: int) -> Tensor:
         operation = Vector("embedding_backward", elements, 2 * elements, elements)
         tape.record_backward(f"{name}_table_gradient", operation, gradient)
 
-    return tape.record(name, Vector("embedding", elements, elements, elements), [], elements, backward, table_weights)
+    operation = Vector("embedding", elements, elements, elements)
+    return tape.record(name, operation, [], elements, backward, table_weights, trained=True)
 
 
 def add_lookup(tape: Tape, name: str, source: Tensor, table_weights: int, rows_read: int) -> Tensor:
@@ -203,19 +240,26 @@ def add_lookup(tape: Tape, name: str, source: Tensor, table_weights: int, rows_r
     return tape.record(name, Vector("add", n, n + rows_read, n), [source], n, backward, table_weights)
 
 
-def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int) -> Tensor:
-    """Cross-entropy loss over rows of ``row`` logits. Its own gradient is the backward pass's root."""
+def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int, participants: int = 1) -> Tensor:
+    """Cross-entropy loss over rows of ``row`` logits. Its own gradient is the backward pass's root.
+
+    Where the classes are split over ``participants`` accelerators, three numbers a row are reduced over the group: the
+    maximum, the target's logit and the sum of exponentials (Shoeybi et al. 2019, section 3).
+    """
     n = logits.elements
     kept = tape.elements_of(n * LOGIT_BYTES)
     tape.keep_bytes(n * LOGIT_BYTES)
 
     def backward(gradient: Gradient) -> None:
         operation = Vector("cross_entropy_backward", n, kept, n, row)
-        tape.contribute(logits, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        tape.propagate(logits, f"{name}_backward", operation, gradient)
 
-    return tape.record(
+    loss = tape.record(
         name, Vector("cross_entropy", n, n, kept, row), [logits], tape.elements_of(n // row * LOGIT_BYTES), backward
     )
+    for number in ("maximum", "target", "sum"):
+        loss = all_reduce(tape, f"{name}_{number}_all_reduce", loss, participants)
+    return loss
 
 
 def all_reduce(tape: Tape, name: str, source: Tensor, participants: int) -> Tensor:
@@ -239,22 +283,26 @@ def copy_to_group(tape: Tape, name: str, source: Tensor, participants: int) -> T
     operation = Collective("all_reduce", source.elements, participants)
 
     def backward(gradient: Gradient) -> None:
-        tape.contribute(source, (tape.record_backward(f"{name}_all_reduce", operation, gradient),))
+        tape.propagate(source, f"{name}_all_reduce", operation, gradient)
 
-    return tape.view(name, source.producers, source.elements, backward)
+    return tape.view(name, [source], source.elements, backward)
 
 
 def split(tape: Tape, name: str, source: Tensor, parts: int) -> list[Tensor]:
     """``source`` in equal parts, without an operator; the parts' gradients together are its gradient."""
+    return partition(tape, name, source, [source.elements // parts] * parts)
+
+
+def partition(tape: Tape, name: str, source: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """``source`` in parts of these sizes, without an operator; the parts' gradients together are its gradient."""
     gradients: list[Gradient] = []
 
     def backward(gradient: Gradient) -> None:
         gradients.append(gradient)
-        if len(gradients) == parts:
+        if len(gradients) == len(sizes):
             tape.contribute(source, tuple(node for part in gradients for node in part))
 
-    elements = source.elements // parts
-    return [tape.view(f"{name}{part}", source.producers, elements, backward) for part in range(parts)]
+    return [tape.view(f"{name}{part}", [source], size, backward) for part, size in enumerate(sizes)]
 
 
 def concatenate(tape: Tape, name: str, parts: Sequence[Tensor]) -> Tensor:
@@ -264,8 +312,7 @@ def concatenate(tape: Tape, name: str, parts: Sequence[Tensor]) -> Tensor:
         for part in parts:
             tape.contribute(part, gradient)
 
-    producers = tuple(producer for part in parts for producer in part.producers)
-    return tape.view(name, producers, sum(part.elements for part in parts), backward)
+    return tape.view(name, parts, sum(part.elements for part in parts), backward)
 
 
 def select(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
@@ -273,6 +320,6 @@ def select(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
 
     def backward(gradient: Gradient) -> None:
         operation = Vector("copy", source.elements, elements, source.elements)
-        tape.contribute(source, (tape.record_backward(f"{name}_backward", operation, gradient),))
+        tape.propagate(source, f"{name}_backward", operation, gradient)
 
-    return tape.view(name, source.producers, elements, backward)
+    return tape.view(name, [source], elements, backward)

@@ -21,11 +21,15 @@ Backward = Callable[[Gradient], None]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tensor:
-    """``elements`` values written by the forward operators ``producers`` (none for the layer's input)."""
+    """``elements`` values written by the forward operators ``producers`` (none for the layer's input).
+
+    One that is not ``differentiable`` (an image, a mask) takes no gradient.
+    """
 
     name: str
     elements: int
     producers: tuple[int, ...]
+    differentiable: bool = True
 
 
 class _Draft:
@@ -74,6 +78,10 @@ class Tape:
         self._sources.append(tensor)
         return tensor
 
+    def constant(self, name: str, elements: int) -> Tensor:
+        """A tensor from outside that takes no gradient."""
+        return Tensor(name, elements, (), differentiable=False)
+
     def record(
         self,
         name: str,
@@ -82,16 +90,31 @@ class Tape:
         elements: int,
         backward: Backward,
         weights: int = 0,
+        trained: bool = False,
     ) -> Tensor:
-        """One forward operator over ``inputs`` that reads ``weights`` parameters and writes ``elements`` values."""
+        """One forward operator over ``inputs`` that reads ``weights`` parameters and writes ``elements`` values.
+
+        What it writes takes a gradient if any of ``inputs`` does, or if it has weights that are trained: its own, or
+        those that are counted with another operator (``trained``).
+        """
         after = (producer for tensor in inputs for producer in tensor.producers)
         position = self._forward.add(Operator(name, operation, weights), after)
-        return self.view(name, (position,), elements, backward)
+        differentiable = trained or weights > 0 or any(tensor.differentiable for tensor in inputs)
+        return self._written(Tensor(name, elements, (position,), differentiable), backward)
 
-    def view(self, name: str, producers: tuple[int, ...], elements: int, backward: Backward) -> Tensor:
-        """A tensor that needs no operator of its own (a slice, a concatenation, an identity)."""
-        tensor = Tensor(name, elements, producers)
-        self._steps.append((tensor, backward))
+    def view(self, name: str, sources: Sequence[Tensor], elements: int, backward: Backward) -> Tensor:
+        """A tensor that needs no operator of its own (a slice, a concatenation, an identity) to be read."""
+        producers = tuple(producer for source in sources for producer in source.producers)
+        differentiable = any(source.differentiable for source in sources)
+        return self._written(Tensor(name, elements, producers, differentiable), backward)
+
+    def detached(self, source: Tensor) -> Tensor:
+        """``source`` as one that takes no gradient."""
+        return Tensor(source.name, source.elements, source.producers, differentiable=False)
+
+    def _written(self, tensor: Tensor, backward: Backward) -> Tensor:
+        if tensor.differentiable:
+            self._steps.append((tensor, backward))
         return tensor
 
     def record_backward(self, name: str, operation: Operation, after: Gradient) -> int:
@@ -99,8 +122,14 @@ class Tape:
         return self._backward.add(Operator(name, operation), after)
 
     def contribute(self, tensor: Tensor, gradient: Gradient) -> None:
-        """Add a term to the gradient of ``tensor``."""
-        self._gradients.setdefault(tensor, []).append(gradient)
+        """Add a term to the gradient of ``tensor``, if it takes one."""
+        if tensor.differentiable:
+            self._gradients.setdefault(tensor, []).append(gradient)
+
+    def propagate(self, tensor: Tensor, name: str, operation: Operation, after: Gradient) -> None:
+        """One backward operator whose result is a term of the gradient of ``tensor``; none if it takes no gradient."""
+        if tensor.differentiable:
+            self.contribute(tensor, (self.record_backward(name, operation, after),))
 
     def keep(self, *tensors: Tensor) -> None:
         """Keep ``tensors`` for the backward pass, at the tape's element width."""

@@ -7,12 +7,12 @@ concrete (one microbatch). A view of a parameter (transposed, reshaped, cast) is
 Inputs and attributes of each kind of step (``...`` are any leading dimensions; every step has one output, unless said
 otherwise):
 
-============== ============================================== ===========================================================
+============== ============================================== ==========================================================
 kind           inputs                                         attributes
-============== ============================================== ===========================================================
+============== ============================================== ==========================================================
 matmul         a[..., m, k], b[..., k, n], bias[n] optional   –
-convolution    x[N, C, H, W], w[O, C / groups, kh, kw],       stride, padding, dilation (pairs), groups, transposed (0, 1)
-               bias[O] optional
+convolution    x[N, C, H, W], w[O, C / groups, kh, kw],       stride, padding, dilation (pairs), groups,
+               bias[O] optional                               transposed (0, 1)
 elementwise    one or more, broadcast                         function: a name of :data:`FUNCTIONS`; operand (float)
 softmax        x                                              axis
 layer_norm     x, gain and offset optional                    axes (normalised together)
@@ -37,7 +37,7 @@ constant       none                                           – (arange, zeros
 all_reduce     x (a partial sum)                              participants
 copy_to_group  x                                              participants (backward: an all-reduce of the gradient)
 other          any                                            name: as its library calls it; flops where known
-============== ============================================== ===========================================================
+============== ============================================== ==========================================================
 """
 
 from collections.abc import Mapping
@@ -111,8 +111,8 @@ FUNCTIONS: frozenset[str] = frozenset(
         "mask",
     }
 )
-"""Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they have
-one input; ``mask`` fills where a mask says so."""
+"""Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they
+have one input; ``mask`` fills where a mask says so."""
 
 Role = Literal["parameter", "buffer", "input", "activation"]
 Attribute = int | float | str | tuple[int, ...]

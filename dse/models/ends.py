@@ -69,10 +69,7 @@ def _language_model(part: ModelSlice, tape: Tape, stream: Tensor, bias: bool) ->
     row = model.vocabulary // part.width
     shared = nn.copy_to_group(tape, "logits_input", stream, part.width)
     logits = nn.linear(tape, "logits", shared, part.linear(model.embedding_width, row, bias))
-    loss = nn.cross_entropy(tape, "loss", logits, row)
-    for number in ("maximum", "target", "sum"):
-        loss = nn.all_reduce(tape, f"loss_{number}_all_reduce", loss, part.width)
-    return loss
+    return nn.cross_entropy(tape, "loss", logits, row, part.width)
 
 
 def _pooler(part: ModelSlice, tape: Tape, stream: Tensor) -> Tensor:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from dse.graph.differentiable import LinearShape, normalise
-from dse.graph.fusion import fuse
-from dse.graph.operator_graph import Layer, Operator, OperatorGraph
+from dse.graph.operator_graph import Layer
 from dse.graph.tape import Tape, Tensor
 from dse.models.hyperparameters import Hyperparameters
+from dse.models.layer import finished_layer
 from dse.models.recipe import TrainingRecipe
 
 
@@ -44,19 +44,4 @@ class ModelSlice:
 
     def layer(self, kind: str, tape: Tape, outputs: tuple[Tensor, ...], tied_weights: int = 0) -> Layer:
         """The finished layer. ``tied_weights`` of its parameters are copies of another layer's."""
-        forward = tape.forward_graph()
-        backward = tape.differentiate(*outputs)
-        if self.recipe.fuse:
-            forward = fuse(forward, tape.kept_operators)
-            backward = fuse(backward)
-        step = Operator("optimizer_step", self.recipe.optimizer_step(tape.weights))
-        return Layer(
-            kind=kind,
-            forward=forward,
-            backward=backward,
-            update=OperatorGraph((step,) if tape.weights else (), ()),
-            parameters=tape.weights - tied_weights,
-            weight_bytes=tape.weights * self.recipe.element_bytes,
-            activation_bytes=tape.kept_bytes,
-            sliced=self.width > 1,
-        )
+        return finished_layer(kind, tape, outputs, self.recipe, tied_weights, sliced=self.width > 1)

@@ -1,0 +1,172 @@
+"""From a canonical trace to a :class:`~dse.graph.operator_graph.ModelGraph`: layers, edges, and what has no cost."""
+
+from dse.graph.operator_graph import Layer, ModelGraph, Unpriced
+from dse.importer.record import Boundary, record_layer
+from dse.importer.segment import Section, sections
+from dse.importer.trace import Step, Trace
+from dse.importer.work import tensor_flops
+from dse.models.recipe import TrainingRecipe
+
+_PASSES = 3
+"""Forward, data gradients, weight gradients: each has the FLOPs of the forward pass."""
+
+
+def flops_per_sample(trace: Trace) -> float:
+    """Model FLOPs of one training sample, see :class:`ModelGraph`; of an unsliced trace."""
+    return _PASSES * sum(tensor_flops(trace, step) for step in trace.steps) / trace.microbatch
+
+
+def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: float) -> ModelGraph:
+    """The graph of a canonical ``trace`` (of one accelerator of ``tensor_parallel``); equal layers are one object."""
+    parts = sections(trace)
+    section_of = [number for number, part in enumerate(parts) for _ in range(part.start, part.stop)]
+    differentiable = _visited(trace)
+    boundaries = _boundaries(trace, parts, section_of, differentiable)
+    made: dict[object, Layer] = {}
+    layers = []
+    for part, boundary in zip(parts, boundaries, strict=True):
+        steps = trace.steps[part.start : part.stop]
+        key = _identity(trace, steps, boundary)
+        if key not in made:
+            made[key] = record_layer(trace, steps, _kind(part), boundary, recipe, tensor_parallel > 1)
+        layers.append(made[key])
+    return ModelGraph(
+        name=trace.name,
+        microbatch=trace.microbatch,
+        tensor_parallel=tensor_parallel,
+        layers=tuple(layers),
+        names=tuple(part.name for part in parts),
+        edges=_edges(trace, section_of, recipe.element_bytes),
+        flops_per_sample=flops,
+        unpriced=_unpriced(trace),
+    )
+
+
+def _kind(part: Section) -> str:
+    return "block" if part.name.startswith("layer") else part.name
+
+
+def _visited(trace: Trace) -> frozenset[int]:
+    """Values that depend on a parameter and that an output depends on: those that take a gradient."""
+    forward = trace.needs_gradient
+    reached = set(trace.outputs)
+    for step in reversed(trace.steps):
+        if any(output in reached and output in forward for output in step.outputs):
+            reached.update(step.inputs)
+    return frozenset(index for index in reached if index in forward and trace.values[index].role == "activation")
+
+
+def _boundaries(
+    trace: Trace, parts: tuple[Section, ...], section_of: list[int], differentiable: frozenset[int]
+) -> list[Boundary]:
+    known: set[int] = set()
+    found = []
+    for number, part in enumerate(parts):
+        steps = trace.steps[part.start : part.stop]
+        written = [output for step in steps for output in step.outputs]
+        returned = tuple(
+            output
+            for output in written
+            if output in differentiable
+            and (output in trace.outputs or any(section_of[i] != number for i in trace.consumers.get(output, ())))
+        )
+        found.append(Boundary(differentiable, returned, frozenset(known)))
+        known.update(_base(trace, index) for step in steps for index in step.inputs if _is_parameter(trace, index))
+    return found
+
+
+def _base(trace: Trace, index: int) -> int:
+    base = trace.values[index].base
+    return index if base is None else base
+
+
+def _is_parameter(trace: Trace, index: int) -> bool:
+    return trace.values[index].role == "parameter"
+
+
+def _identity(trace: Trace, steps: tuple[Step, ...], boundary: Boundary) -> object:
+    """What decides a layer: its steps with values numbered as they come, and how they are shared."""
+    number: dict[int, int] = {}
+
+    def described(index: int) -> object:
+        new = index not in number
+        position = number.setdefault(index, len(number))
+        if not new:
+            return position
+        value = trace.values[index]
+        base = _base(trace, index)
+        return (
+            position,
+            value.role,
+            value.shape,
+            number.setdefault(base, len(number)),
+            base in boundary.known,
+            index in boundary.differentiable,
+            index in boundary.returned,
+        )
+
+    return tuple(
+        (
+            step.kind,
+            _attributes(step, boundary),
+            tuple(described(index) for index in step.inputs),
+            tuple(described(index) for index in step.outputs),
+        )
+        for step in steps
+    )
+
+
+def _attributes(step: Step, boundary: Boundary) -> tuple[tuple[str, object], ...]:
+    """What of a step's attributes decides its cost: where a slice of the user's data begins does not."""
+    free = step.kind == "slice" and step.outputs[0] not in boundary.differentiable
+    return tuple(item for item in sorted(step.attributes.items()) if not (free and item[0] == "start"))
+
+
+def _edges(trace: Trace, section_of: list[int], element_bytes: int) -> tuple[tuple[int, int, int], ...]:
+    """Bytes that pass between layers: values that carry learned features; masks and tables each layer makes itself."""
+    features = _features(trace)
+    found: dict[tuple[int, int], int] = {}
+    for position, step in enumerate(trace.steps):
+        for output in step.outputs:
+            if output not in features:
+                continue
+            source = section_of[position]
+            for target in sorted({section_of[reader] for reader in trace.consumers.get(output, ())} - {source}):
+                size = trace.values[output].elements * element_bytes
+                found[source, target] = found.get((source, target), 0) + size
+    return tuple((source, target, size) for (source, target), size in sorted(found.items()))
+
+
+def _features(trace: Trace) -> frozenset[int]:
+    """Floating values that depend on a parameter, or on a product of a frozen model."""
+    found = set(trace.needs_gradient)
+    for step in trace.steps:
+        frozen = step.kind in ("matmul", "convolution", "embedding")
+        if frozen or found.intersection(step.inputs):
+            found.update(output for output in step.outputs if "float" in trace.values[output].dtype)
+    return frozenset(found)
+
+
+def _unpriced(trace: Trace) -> tuple[Unpriced, ...]:
+    """Operators of kind ``other`` by name, with their share of the forward pass's FLOPs and of its operands' bytes."""
+
+    def moved(step: Step) -> int:
+        return sum(trace.values[index].elements for index in (*step.inputs, *step.outputs))
+
+    priced = [step for step in trace.steps if step.kind not in ("reshape", "permute", "expand", "slice", "cast")]
+    flops = sum(tensor_flops(trace, step) for step in priced)
+    elements = sum(moved(step) for step in priced)
+    found: dict[str, list[Step]] = {}
+    for step in priced:
+        if step.kind == "other":
+            found.setdefault(str(step.attributes["name"]), []).append(step)
+    return tuple(
+        Unpriced(
+            name=name,
+            count=len(steps),
+            flops_share=sum(tensor_flops(trace, step) for step in steps) / max(1, flops),
+            bytes_share=sum(map(moved, steps)) / max(1, elements),
+            where=steps[0].where,
+        )
+        for name, steps in sorted(found.items())
+    )

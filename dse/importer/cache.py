@@ -1,0 +1,127 @@
+"""Canonical traces kept on disk, so that a model is traced once and PyTorch is not even imported the second time.
+
+An entry is one JSON file named by the digest of what was asked for: the source and its function, the sizes, and the
+versions of the libraries. It holds the digests of all files that the trace was made of; when one of them has changed,
+or the entry is damaged or written by another version of this format, it is as if it were not there.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dse.importer.trace import Step, Trace, Value
+
+_SCHEMA = "dse.trace/1"
+_LIBRARIES = ("torch", "transformers", "onnx")
+
+
+def cache_folder() -> Path:
+    """``DSE_CACHE_DIR``, else ``dse`` under ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    own = os.environ.get("DSE_CACHE_DIR")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "dse"
+
+
+def cached(request: Mapping[str, Any]) -> Trace | None:
+    """The trace of ``request`` (what decides it beside the content of files), or None."""
+    try:
+        document = json.loads(_entry(request).read_text(encoding="utf-8"))
+        if document["schema"] != _SCHEMA:
+            return None
+        if any(file_digest(Path(file)) != digest for file, digest in document["files"].items()):
+            return None
+        return decoded(document["trace"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
+
+
+def keep(request: Mapping[str, Any], files: Iterable[Path], trace: Trace) -> None:
+    """Keep ``trace``, made of ``files``, as the answer to ``request``. Does nothing where it cannot write."""
+    document = {
+        "schema": _SCHEMA,
+        "files": {str(file): file_digest(file) for file in files},
+        "trace": encoded(trace),
+    }
+    path = _entry(request)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as part:
+            json.dump(document, part, separators=(",", ":"))
+        os.replace(part.name, path)
+    except OSError:
+        return
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def trace_digest(trace: Trace) -> str:
+    """SHA-256 of everything in a trace but where its steps came from."""
+    steps = [[step.kind, step.inputs, step.outputs, dict(step.attributes)] for step in trace.steps]
+    content = [trace.microbatch, [_row(value) for value in trace.values], steps, trace.outputs]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def encoded(trace: Trace) -> dict[str, Any]:
+    """``trace`` as JSON types."""
+    return {
+        "name": trace.name,
+        "microbatch": trace.microbatch,
+        "values": [_row(value) for value in trace.values],
+        "steps": [[step.kind, step.inputs, step.outputs, dict(step.attributes), step.where] for step in trace.steps],
+        "outputs": trace.outputs,
+    }
+
+
+def decoded(document: Mapping[str, Any]) -> Trace:
+    """The inverse of :func:`encoded`."""
+    return Trace(
+        name=document["name"],
+        microbatch=document["microbatch"],
+        values=tuple(Value(name, tuple(shape), *rest) for name, shape, *rest in document["values"]),
+        steps=tuple(
+            Step(
+                kind,
+                tuple(inputs),
+                tuple(outputs),
+                {key: tuple(item) if isinstance(item, list) else item for key, item in attributes.items()},
+                where,
+            )
+            for kind, inputs, outputs, attributes, where in document["steps"]
+        ),
+        outputs=tuple(document["outputs"]),
+    )
+
+
+def _row(value: Value) -> list[Any]:
+    return [value.name, value.shape, value.dtype, value.role, value.base]
+
+
+def _entry(request: Mapping[str, Any]) -> Path:
+    asked = {**request, "versions": {library: _version(library) for library in _LIBRARIES}, "importer": _own_digest()}
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / f"{digest[:40]}.json"
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
+
+
+def _own_digest() -> str:
+    """Digest of the importer's own files: a changed rule makes other traces of the same module."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

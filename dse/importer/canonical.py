@@ -1,0 +1,51 @@
+"""The canonical form of a trace: what is priced and nothing else, written-out composites as one step each.
+
+Casts are gone (every floating value counts at the recipe's element width), views that change nothing too, and whatever
+depends on neither an input nor a trained weight is a buffer: a machine makes it once, not in every iteration.
+"""
+
+from dse.importer.composites import RULES
+from dse.importer.program import Program
+from dse.importer.trace import Step, Trace
+
+
+def canonical(trace: Trace) -> Trace:
+    """``trace`` in canonical form. Idempotent."""
+    program = Program(trace)
+    for step in trace.steps:
+        if _changes_nothing(program, step):
+            program.identify(step.outputs[0], step.inputs[0])
+    _fold_constants(program)
+    for position in range(len(program.steps)):
+        for rule in RULES:
+            rewritten = rule(program, program.steps[position])
+            if rewritten is not None:
+                program.steps[position] = rewritten
+    return program.finished()
+
+
+def _changes_nothing(program: Program, step: Step) -> bool:
+    if step.kind == "cast":
+        return True
+    if len(step.inputs) != 1 or len(step.outputs) != 1:
+        return False
+    if program.shape(step.inputs[0]) != program.values[step.outputs[0]].shape:
+        return False
+    if step.kind in ("reshape", "expand"):
+        return True
+    if step.kind == "permute":
+        axes = step.attributes["axes"]
+        return isinstance(axes, tuple) and axes == tuple(sorted(axes))
+    function, operand = step.attributes.get("function"), step.attributes.get("operand")
+    return (function, operand) in (("scale", 1.0), ("add_constant", 0.0))
+
+
+def _fold_constants(program: Program) -> None:
+    """Values made of buffers and constants alone become buffers."""
+    fixed = {index for index, value in enumerate(program.values) if value.role == "buffer"}
+    for step in program.steps:
+        if fixed.issuperset(program.inputs(step)) and step.kind not in ("all_reduce", "copy_to_group"):
+            for value in step.outputs:
+                if program.resolved(value) == value:
+                    program.fold(value)
+                fixed.add(value)

@@ -1,0 +1,108 @@
+"""The longest repeated run of a sequence of steps, found by comparing it with itself at every distance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``repeats`` equal bodies of ``period`` steps from ``start`` on; the body may be rotated by up to ``slack``."""
+
+    start: int
+    period: int
+    repeats: int
+    slack: int
+
+    @property
+    def covered(self) -> int:
+        """Steps in the run."""
+        return self.period * self.repeats
+
+
+def equal_at_distance(signature: Integers, producers: Integers, period: int) -> NDArray[np.bool_]:
+    """Where step i and step i + period do the same with corresponding operands.
+
+    Args:
+        signature: what a step does, operands aside; shape [N].
+        producers: positions of the steps that write its operands, −1 for operands from outside; shape [N, K].
+        period: the distance.
+
+    Operands correspond when their producers are as far away, or are the same step (a value that all repeats read).
+    """
+    first, second = producers[:-period], producers[period:]
+    matching = (second - first == period) | (second == first)
+    return np.asarray((signature[:-period] == signature[period:]) & matching.all(axis=1))
+
+
+def longest_run(signature: Integers, producers: Integers, anchors: Sequence[bool]) -> Run | None:
+    """The run that covers most steps; of several, the one with the shortest body, then the first.
+
+    Its bodies hold an anchor (a step with weights) each, and each reads what the one before it wrote. None where
+    nothing repeats.
+    """
+    count = len(signature)
+    anchored = np.concatenate([[0], np.cumsum(np.asarray(anchors, dtype=np.int64))])
+    best: Run | None = None
+    for period in range(1, count // 2 + 1):
+        if best is not None and count // period * period < best.covered:
+            continue
+        equal = equal_at_distance(signature, producers, period)
+        for start, length in _stretches(equal, period):
+            repeats = length // period + 1
+            run = Run(start, period, repeats, length - (repeats - 1) * period)
+            if best is not None and run.covered <= best.covered:
+                continue
+            has_anchor = anchored[start + period] > anchored[start]
+            if has_anchor and _chained(producers, run):
+                best = run
+    return best
+
+
+def possible_starts(signature: Integers, producers: Integers, run: Run) -> tuple[int, ...]:
+    """Where the bodies of ``run`` may begin: as many of them as fit, at any rotation, ascending.
+
+    What one repeat hands to the next comes to the first one from elsewhere, so that the run may begin up to one period
+    before the steps start to correspond: there an operand from before the run stands for one that the first body
+    writes, the same for the same throughout.
+    """
+    stop = run.start + run.covered + run.slack
+    first = run.start
+    while first > max(0, run.start - run.period) and signature[first - 1] == signature[first - 1 + run.period]:
+        first -= 1
+    starts = [start for start in range(first, run.start) if _entered(producers, start, run)]
+    starts.extend(range(run.start, run.start + run.slack + 1))
+    most = max((stop - start) // run.period for start in starts)
+    return tuple(start for start in starts if (stop - start) // run.period == most)
+
+
+def _entered(producers: Integers, start: int, run: Run) -> bool:
+    """Whether a run may begin at ``start``, in front of the steps that correspond."""
+    stands_for: dict[int, int] = {}
+    for step in range(start, run.start):
+        for ours, next_ones in zip(producers[step], producers[step + run.period], strict=True):
+            if next_ones - ours == run.period or next_ones == ours:
+                continue
+            carried = ours < start <= next_ones < start + run.period
+            if not carried or stands_for.setdefault(int(ours), int(next_ones)) != next_ones:
+                return False
+    return True
+
+
+def _stretches(equal: NDArray[np.bool_], shortest: int) -> list[tuple[int, int]]:
+    """(start, length) of the stretches of True that are at least ``shortest`` long."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]]).astype(np.int8)))
+    starts, lengths = edges[::2], edges[1::2] - edges[::2]
+    long = lengths >= shortest
+    return [(int(start), int(length)) for start, length in zip(starts[long], lengths[long], strict=True)]
+
+
+def _chained(producers: Integers, run: Run) -> bool:
+    """Whether the second body reads something that the first one writes."""
+    start = run.start + run.period
+    body = producers[start : start + run.period]
+    return bool(((body >= run.start) & (body < start)).any())

@@ -1,0 +1,167 @@
+"""Tracing a PyTorch module: one forward pass on the meta device, without weights and without data."""
+
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dse.importer.trace import Trace
+from hardware.inputs import InputError, fail
+
+if TYPE_CHECKING:
+    import torch
+
+    from dse.importer.torch_recorder import Recorder
+
+_FAMILY = "FILE.py:FUNCTION"
+
+
+def trace_module(
+    module: "torch.nn.Module", example_inputs: Any, name: str, microbatch: int | None, source: str = ""
+) -> Trace:
+    """The forward pass of ``module`` in training mode.
+
+    Args:
+        module: on any device; it is moved to the meta device.
+        example_inputs: a tensor, a tuple of positional arguments or a dictionary of named ones, sample by sample along
+            the leading dimension.
+        name: what the model is called.
+        microbatch: replaces the leading dimension of the inputs; None keeps it.
+        source: the file that errors name where no line of the user's is at fault; ``name`` when empty.
+
+    Raises:
+        InputError: inputs without tensors or of different leading dimensions, an operator that needs data, a dtype that
+            is not supported, or a module that does not run (with its own words), each at the user's file and line.
+    """
+    import torch
+
+    from dse.importer.torch_recorder import Recorder, dispatch_mode
+
+    source = source or name
+    positional, named = _arguments(torch, example_inputs, source)
+    tensors = dict(_named_tensors(torch, (positional, named)))
+    batch = _leading_dimension(source, tensors)
+    positional, named = _resized(torch, (positional, named), microbatch or batch)
+    tensors = dict(_named_tensors(torch, (positional, named)))
+    module = module.to("meta").train()
+    trained = {key: item for key, item in module.named_parameters() if item.requires_grad}
+    kept: dict[str, torch.Tensor] = {key: item for key, item in module.named_parameters() if not item.requires_grad}
+    kept.update(module.named_buffers())
+    _check_dtypes(source, {**trained, **tensors})
+    recorder = Recorder(trained, kept, tensors)
+    answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
+    outputs = _loss_or_outputs(torch, answer, recorder, source)
+    return Trace(name, microbatch or batch, tuple(recorder.values), tuple(recorder.steps), outputs)
+
+
+def guarded(name: str, action: Callable[[], Any]) -> Any:
+    """What ``action`` returns; any exception of the user's code becomes one line with the user's file and line.
+
+    Raises:
+        InputError: the action failed.
+    """
+    try:
+        return action()
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        file, key = _user_line(error, name)
+        words = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, NotImplementedError) and "meta" in words:
+            words = f"an operator has no shape rule for the meta device ({words[:120]})"
+        raise fail(file, key, "", f"{type(error).__name__}: {words[:300]}") from error
+
+
+def _run(torch: Any, module: Any, positional: tuple[Any, ...], named: dict[str, Any], mode: Any) -> Any:
+    with torch.inference_mode(), torch.device("meta"), mode:
+        return module(*positional, **named)
+
+
+def _user_line(error: BaseException, name: str) -> tuple[str, str]:
+    """(file, line) of the innermost frame outside PyTorch and this package."""
+    import torch
+
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(ours):
+            return frame.filename, f"line {frame.lineno}"
+    return name, ""
+
+
+def _arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example_inputs, torch.Tensor):
+        return (example_inputs,), {}
+    if isinstance(example_inputs, tuple | list):
+        return tuple(example_inputs), {}
+    if isinstance(example_inputs, Mapping):
+        return (), dict(example_inputs)
+    kind = type(example_inputs).__name__
+    raise fail(name, "example inputs", kind, "must be a tensor, a tuple of them, or a dictionary of named ones")
+
+
+def _named_tensors(torch: Any, tree: Any, path: str = "") -> Any:
+    """(name, tensor) pairs of the tensors in ``tree``; a tensor that stands twice is named once."""
+    if isinstance(tree, torch.Tensor):
+        yield path.strip("."), tree
+    elif isinstance(tree, tuple | list):
+        for position, item in enumerate(tree):
+            yield from _named_tensors(torch, item, f"{path}.{position}")
+    elif isinstance(tree, Mapping):
+        for key, item in tree.items():
+            yield from _named_tensors(torch, item, f"{path}.{key}")
+
+
+def _leading_dimension(name: str, tensors: Mapping[str, Any]) -> int:
+    if not tensors:
+        raise fail(name, "example inputs", "", "must hold a tensor at least, but hold none")
+    sizes = {key: (int(item.shape[0]) if item.dim() else None) for key, item in tensors.items()}
+    distinct = set(sizes.values())
+    if len(distinct) > 1 or None in distinct:
+        listed = ", ".join(f"{key.split('.')[-1]}: {tuple(item.shape)}" for key, item in tensors.items())
+        raise fail(name, "example inputs", listed, "must have the same leading dimension, the samples of a microbatch")
+    (size,) = distinct
+    assert size is not None
+    if size < 1:
+        raise fail(name, "example inputs", size, "the leading dimension must be at least 1")
+    return size
+
+
+def _resized(torch: Any, tree: Any, microbatch: int) -> Any:
+    """``tree`` with fresh meta tensors of ``microbatch`` samples; the same tensor twice stays the same."""
+    made: dict[int, Any] = {}
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, torch.Tensor):
+            if id(item) not in made:
+                made[id(item)] = torch.empty((microbatch, *item.shape[1:]), dtype=item.dtype, device="meta")
+            return made[id(item)]
+        if isinstance(item, tuple | list):
+            return type(item)(walk(part) for part in item)
+        if isinstance(item, dict):
+            return {key: walk(part) for key, part in item.items()}
+        return item
+
+    return walk(tree)
+
+
+def _check_dtypes(name: str, tensors: Mapping[str, Any]) -> None:
+    for key, tensor in tensors.items():
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype == "float64" or dtype.startswith(("complex", "q", "float8", "float4", "bits")):
+            rule = "this dtype is not supported; use float32, bfloat16 or float16 (or whole numbers for inputs)"
+            raise fail(name, key, dtype, rule)
+
+
+def _loss_or_outputs(torch: Any, answer: Any, recorder: "Recorder", name: str) -> tuple[int, ...]:
+    """The loss where the module returns one (a field ``loss``, or its only number), else every floating output."""
+    loss = getattr(answer, "loss", None)
+    if loss is None and isinstance(answer, Mapping):
+        loss = answer.get("loss")
+    if isinstance(loss, torch.Tensor):
+        return (recorder.index(loss),)
+    found = [tensor for _, tensor in _named_tensors(torch, answer) if tensor.is_floating_point()]
+    if not found and hasattr(answer, "__dict__"):
+        found = [item for _, item in _named_tensors(torch, vars(answer)) if item.is_floating_point()]
+    if not found:
+        raise fail(name, "outputs", type(answer).__name__, "the module must return a floating-point tensor (a loss)")
+    return tuple(dict.fromkeys(recorder.index(tensor) for tensor in found))

@@ -1,0 +1,126 @@
+"""Real transformers classes against the models built from hyper-parameters, and against PyTorch's own counts."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from dse.models import build, model  # noqa: E402
+from dse.models.library import workload  # noqa: E402
+from dse.models.recipe import TrainingRecipe  # noqa: E402
+
+CONFIGS = {
+    "bert-large": (
+        "BertForPreTraining",
+        {"model_type": "bert", "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096},
+        "num_hidden_layers",
+    ),
+    "llama2-7b": ("LlamaForCausalLM", {"model_type": "llama", "max_position_embeddings": 4096}, "num_hidden_layers"),
+    "gpt2-xl": ("GPT2LMHeadModel", {"model_type": "gpt2", "n_embd": 1600, "n_head": 25}, "n_layer"),
+}
+LAYERS = 3
+RECIPES = [
+    TrainingRecipe(fuse=False),
+    TrainingRecipe(weight_gradients=False, linear_keeps_batch=False, optimizer="sgd"),
+]
+
+
+@pytest.fixture(scope="module", params=sorted(CONFIGS))
+def case(request, tmp_path_factory):
+    """(name, imported model, its config as a dictionary, class name)."""
+    name = request.param
+    cls, config, depth = CONFIGS[name]
+    folder = tmp_path_factory.mktemp(name)
+    document = {**config, depth: LAYERS}
+    (folder / "config.json").write_text(json.dumps(document))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSE_CACHE_DIR", str(folder / "cache"))
+        yield name, workload(str(folder / "config.json")), document, cls
+
+
+def real_module(document, cls):
+    config = transformers.CONFIG_MAPPING[document["model_type"]].from_dict(document)
+    config.use_cache = False
+    with torch.device("meta"):
+        return getattr(transformers, cls)._from_config(config, attn_implementation="eager").train()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("microbatch", [1, 2])
+def test_import_and_builder_agree_layer_by_layer(case, microbatch, recipe):
+    name, imported, _, _ = case
+    ours = imported.graph(microbatch, 1, recipe)
+    built = build(model(name).model_copy(update={"layers": LAYERS}), microbatch, 1, recipe)
+    assert ours.names == built.names
+    assert ours.layer_index == built.layer_index
+    assert ours.edges == built.edges
+    assert ours.flops_per_sample == pytest.approx(built.flops_per_sample, rel=1e-3)
+    assert ours.unpriced == ()
+    for one, other in zip(ours.distinct_layers, built.distinct_layers, strict=True):
+        assert one.parameters == other.parameters
+        assert one.weight_bytes == other.weight_bytes
+        assert one.forward.flops == pytest.approx(other.forward.flops, rel=1e-3)
+        assert one.backward.flops == pytest.approx(other.backward.flops, rel=1e-3)
+        assert one.activation_bytes == pytest.approx(other.activation_bytes, rel=1e-2)
+
+
+def test_parameters_and_flops_are_the_real_modules(case):
+    _, imported, document, cls = case
+    from torch.utils.flop_counter import FlopCounterMode
+
+    module = real_module(document, cls)
+    graph = imported.graph(1, 1, TrainingRecipe(fuse=False))
+    assert graph.parameters == sum(weight.numel() for weight in module.parameters())
+    length = getattr(module.config, "max_position_embeddings", None) or module.config.n_positions
+    tokens = torch.zeros(1, length, dtype=torch.long, device="meta")
+    positions = torch.zeros(1, length, dtype=torch.long, device="meta")
+    if cls == "BertForPreTraining":
+        inputs = {"input_ids": tokens, "labels": tokens, "next_sentence_label": tokens[:, 0]}
+    else:
+        mask = torch.zeros(1, 1, length, length, device="meta")
+        inputs = {"input_ids": tokens, "labels": tokens, "attention_mask": mask, "position_ids": positions}
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        loss = module(**inputs).loss
+        forward = counter.get_total_flops()
+        loss.backward()
+    assert sum(layer.forward.flops for layer in graph.layers) == forward
+    assert sum(layer.forward.flops + layer.backward.flops for layer in graph.layers) == counter.get_total_flops()
+
+
+def test_slices_have_a_part_of_the_work(case):
+    name, imported, _, _ = case
+    if name == "gpt2-xl":
+        assert imported.tensor_parallel == (1,), "25 heads divide by none of 2, 4, 8"
+        return
+    whole, half = (imported.graph(1, width, TrainingRecipe(fuse=False)) for width in (1, 2))
+    block, sliced = whole.distinct_layers[1], half.distinct_layers[1]
+    assert 2 * sliced.forward.flops == block.forward.flops
+    assert half.flops_per_sample == whole.flops_per_sample
+    assert sliced.sliced
+    collectives = [operator for operator in sliced.forward if "all_reduce" in operator.name]
+    assert len(collectives) == 2
+
+
+def test_slices_of_llama_are_the_builders(case):
+    name, imported, _, _ = case
+    if name != "llama2-7b":
+        pytest.skip("the vocabularies of the others do not divide")
+    recipe = TrainingRecipe(fuse=False)
+    ours = imported.graph(1, 4, recipe)
+    hyperparameters = model(name).model_copy(update={"layers": LAYERS, "tensor_parallel": (1, 4)})
+    for one, other in zip(ours.distinct_layers, build(hyperparameters, 1, 4, recipe).distinct_layers, strict=True):
+        assert one.parameters == other.parameters
+        assert one.forward.flops == other.forward.flops
+        assert one.backward.flops == other.backward.flops
+        assert one.activation_bytes == pytest.approx(other.activation_bytes, rel=1e-2)
+
+
+def test_a_shorter_sequence_is_another_model(case, tmp_path):
+    _, imported, document, _ = case
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document))
+    shorter = workload(str(path), sequence=128)
+    assert shorter.graph(1, 1, RECIPES[0]).flops_per_sample < imported.graph(1, 1, RECIPES[0]).flops_per_sample
+    assert shorter.name.endswith("-128")
