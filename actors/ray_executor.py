@@ -117,11 +117,20 @@ class RayExecutor:
             self._function = function
         return self._actors
 
+    @property
+    def through_client(self) -> bool:
+        """Whether the cluster is reached through Ray Client, so that this process is no driver in it."""
+        return self._address is not None and self._address.startswith("ray://")
+
+    def release(self) -> None:
+        """Let the actors go, and their CPUs, until the next :meth:`map`."""
+        self._actors = []
+        self._reference = self._function = None
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._actors = []
-        self._reference = self._function = None
+        self.release()
         ray.shutdown()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-SCRIPTS = ("placement", "estimator", "schedule", "measured", "energy", "codesign", "importer", "newcomer")
+SCRIPTS = ("placement", "estimator", "schedule", "measured", "energy", "codesign", "hysteresis", "importer", "newcomer")
 
 if __name__ == "__main__":
     codes = []

@@ -118,6 +118,21 @@ def _check_codesign(result: Result, result_path: Path, given: str | None) -> lis
     found += _value(result, "score", metrics["score"])
     for key, value in metrics.items():
         found += _same(f"metrics.{key}", result.metrics.get(key), value)
+    return found + _proven_distance(result)
+
+
+def _proven_distance(result: Result) -> list[str]:
+    """What the stated proven optimum and the distance from it say of each other, and of value and bound."""
+    optimum, distance = result.metrics.get("proven_optimum"), result.metrics.get("distance_from_proven")
+    if optimum is None:
+        known = distance is not None or result.status == "optimal"
+        return ["metrics.proven_optimum must be stated"] if known else []
+    found = _same("metrics.proven_optimum", optimum, result.bound)
+    if type(distance) is not float or result.objective.value is None or found:
+        return found or [f"metrics.distance_from_proven must be a number, but got {distance}"]
+    expected = max(0.0, 1 - result.objective.value / optimum)
+    if abs(distance - expected) > PROOF_TOLERANCE:
+        found.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
     return found
 
 

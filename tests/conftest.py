@@ -1,6 +1,14 @@
 import pytest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """The tests keep out of the user's cache, and start with an empty one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def ray_executor():
     """The one private Ray instance of the test session, with two workers."""

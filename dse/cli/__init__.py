@@ -22,6 +22,8 @@ _COMMANDS = {
     "specs": "List the hardware specs: accelerators, networks, cost models.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Write report.html of a finished run again.",
+    "compare": "Show what differs between runs: what was asked, and what came out.",
+    "reproduce": "Print a paper's tables and figures beside ours, from a fresh run.",
 }
 
 

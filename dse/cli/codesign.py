@@ -16,7 +16,7 @@ from dse.codesign.objective import Mean, Per
 from dse.codesign.options import CodesignOptions, Search, predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.proven import ProvenOptima
-from dse.codesign.report import keep
+from dse.codesign.report import further_sentences, keep
 from dse.codesign.table import answer_rows, comparison, verdict
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.problem import PipelineSchedule
@@ -75,6 +75,8 @@ from hardware.machines import Machines
     help="How microbatches pass a pipeline.",
 )
 @click.option("--sequence", type=click.IntRange(1, 10**7), help="Tokens a sample, for a config.json of transformers.")
+@click.option("--pareto", is_flag=True, help="Add the proven front of throughput, area and power.")
+@click.option("--sensitivity", is_flag=True, help="Add what would change the answer: limits, takeovers, regret.")
 @run_options
 def command(**options: Any) -> None:
     """Find and prove the best accelerator and placement for training each MODEL.
@@ -94,7 +96,9 @@ def command(**options: Any) -> None:
             store = None if journal is None else JournalledEvaluations(journal, problem, machines)
             executor = executor_for(settings, _predicted_s(chosen, problem, machines))
             search = _search(chosen, machines, executor, settings.seed)
-            result, outcome = solve(chosen, executor, store, report, stop, settings.seed, search, ProvenOptima())
+            result, outcome = solve(
+                chosen, executor, store, report, stop, settings.seed, search, ProvenOptima(), journal
+            )
         seen.append(outcome)
         return result
 
@@ -144,5 +148,7 @@ def _show(result: Result, out: Path | None) -> None:
         print_table(("", ""), answer_rows(result))
         if result.metrics["baselines"]:
             print_table(*comparison(result))
+        for sentence in further_sentences(result):
+            screen.print(sentence, soft_wrap=True)
     if out is not None and (out / REPORT_FILE).exists():
         screen.print(f"report: {out / REPORT_FILE}", soft_wrap=True)

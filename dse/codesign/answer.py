@@ -10,11 +10,13 @@ from dse.codesign.baseline import baselines
 from dse.codesign.check import answer_metrics, violations
 from dse.codesign.evaluator import Evaluator
 from dse.codesign.formats import architecture_solution, layer_solution, plan_solution, problem_document
+from dse.codesign.further import further
 from dse.codesign.job_evaluators import EvaluationStore
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingJob, TrainingPlan
 from dse.codesign.proven import Judged, ProvenOptima, judged
+from dse.codesign.sensitivity import ProbeStore
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.answer import shortfall_document
 from dse.placement.problem import MemoryShortfall
@@ -50,6 +52,7 @@ def solve(
     seed: int = 0,
     search: SearchFunction = exhaustive.search,
     optima: ProvenOptima | None = None,
+    probes: ProbeStore | None = None,
 ) -> tuple[Result, SearchOutcome]:
     """The best architecture and plans for ``options``; with the exhaustive search, proven over the whole space.
 
@@ -64,6 +67,7 @@ def solve(
         seed: of searches that draw.
         search: how the space is searched.
         optima: proven optima of earlier runs, read and added to.
+        probes: finished steps of the sensitivity analysis, read and added to.
 
     Returns:
         The result, passed by the checker, and what the search saw (for tables and the report).
@@ -82,9 +86,10 @@ def solve(
         with executor or InProcessExecutor() as running:
             work = (problem, machines, running, {} if store is None else store, progress, stop)
             judgement = judged(search(*work), *work, optima)
+            asked_besides = further(options, judgement.outcome, *work, probes)
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        judgement = Judged(SearchOutcome.nothing_fits(len(machines)), None)
+        judgement, asked_besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {}
         infeasibility = infeasibility_document(misfit, why_nothing_fits(misfit, machines))
     outcome = judgement.outcome
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
@@ -97,6 +102,7 @@ def solve(
         metrics |= answer_metrics(problem, solution, machines)
         value = metrics["score"]
         metrics |= {"proven_optimum": judgement.optimum, "distance_from_proven": judgement.distance(value)}
+        metrics |= asked_besides
         metrics["baselines"] = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
     result = Result(
         command="codesign",

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
+from dse.codesign.table import architecture_text
 from dse.result import Result
 
 Numbers = npt.NDArray[Any]
@@ -85,6 +86,30 @@ def search_path(column: Columns, result: Result) -> go.Figure:
     )
     if result.bound is not None:
         chart.add_hline(y=result.bound, line={"color": GREY, "dash": "dot"}, annotation_text="no architecture is above")
+    return chart
+
+
+def pareto(front: Mapping[str, Any], unit: str) -> go.Figure:
+    """The front of a result: score over area, coloured by power."""
+    points = front["points"]
+    chart = _chart("area [mm²]", f"score [{unit}]", 520)
+    chart.add_trace(
+        go.Scatter(
+            x=[point["area_mm2"] for point in points],
+            y=[point["score"] for point in points],
+            mode="markers",
+            text=[f"{architecture_text(point['architecture'])}, {point['power_w']:.0f} W" for point in points],
+            marker={
+                "size": 7,
+                "color": [point["power_w"] for point in points],
+                "colorscale": "Plasma",
+                "colorbar": {"title": "W"},
+                "symbol": ["circle" if point["proven"] else "circle-open" for point in points],
+            },
+            hovertemplate="%{text}<br>%{x:.1f} mm², %{y:,.4~g} " + unit + "<extra></extra>",
+        )
+    )
+    chart.update_layout(yaxis_rangemode="tozero", xaxis_rangemode="tozero")
     return chart
 
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from dse.codesign.energy import plan_energy
+from dse.codesign.evaluator import Evaluator
 from dse.codesign.formats import architecture_solution
 from dse.codesign.layer_problem import schedule_problem
-from dse.codesign.problem import CodesignProblem, TrainingJob
+from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
 from dse.graph.operator_graph import Layer, ModelGraph
 from dse.placement import check as placement_check
 from dse.placement.formats import placement_from_document
@@ -23,6 +25,7 @@ from dse.placement.timeline import has_timeline, timeline
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
+from hardware.energy_model import energy_model
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.space import template_machines
@@ -229,7 +232,8 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
     ``score``: the objective. ``models``: for each its part in the objective (``value``), ``model_flops_utilisation``
     (PaLM, appendix B: model FLOPs a second over the peak of all accelerators that are bought) and ``peak_memory_gb``
     (of the fullest stage), and ``simulated_batch_s``: the batch with every pass, gradient synchronisation and optimizer
-    step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long.
+    step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long; ``power_w`` (average of
+    one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.energy`).
     ``architectures_in_space``: the space.
     """
     stated = solution["architecture"]
@@ -267,8 +271,14 @@ def _plan_metrics(
     in_time = timeline(posed, placement) if has_timeline(posed, placement) else None
     peak_flops = job.accelerators * float(machine.peak_flops[0])
     throughput = plan["throughput_per_s"]
+    hbm_bytes = int(posed.hbm_bytes)
+    trained = TrainingPlan(plan["microbatch"], hbm_bytes, plan["recompute"], placement, plan["batch_s"], 0)
+    energy = plan_energy(Evaluator(job, machine), 0, trained, energy_model())
+    per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": float(machine.area_mm2[0])}
     return {
-        "value": throughput / (float(machine.area_mm2[0]) if problem.objective.per == "per-mm2" else 1.0),
+        "value": throughput / per[problem.objective.per],
+        "power_w": energy.power_w,
+        "joules_per_sample": energy.joules_per_sample,
         "model_flops_utilisation": throughput * graph.flops_per_sample / peak_flops,
         "peak_memory_gb": gib_from_bytes(fullest_bytes),
         "simulated_batch_s": plan["batch_s"] if in_time is None else in_time.batch_s,

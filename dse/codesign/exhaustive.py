@@ -14,39 +14,37 @@ workers.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dse.codesign.choice import TIE, best_architecture, chosen_size
 from dse.codesign.evaluator import Bound, Evaluate, Refine
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
-from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, Evaluation, SearchOutcome
+from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask, bound_tasks, slices
+from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
 from dse.executor import Executor
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.result import PROOF_TOLERANCE
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
-_BOUND_SLICE = 4096
 _REFINE_ROUND = 64
 _REFINE_SLICE = 16
 _EVALUATE_ROUND = 8
 _FIRST_ROUND = 2
 _PROVE_ROUND = 2
 
-_NODES = (100_000, 400_000, 1_600_000, 6_400_000, 25_600_000)
+NODES = (100_000, 400_000, 1_600_000, 6_400_000, 25_600_000)
 """States to which the schedules of an evaluation are searched: at first, and each time the proof hangs on them."""
 
 _BOUNDED, _REFINED, _EVALUATED = range(3)
 """What has been done to an architecture for a job; each deeper evaluation adds one."""
 
-_CLOSED = _EVALUATED + len(_NODES)
+_CLOSED = _EVALUATED + len(NODES)
 """Nothing more can be done: the evaluation is proven, or its schedules were searched to the last limit."""
-
-_TIE = 1e-12
-"""Scores closer than this (relative) are ties: the rounding of sums of doubles."""
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -100,6 +98,24 @@ def search(
     return run.outcome(stopped)
 
 
+def upper_bounds(
+    problem: CodesignProblem,
+    machines: Machines,
+    executor: Executor,
+    store: EvaluationStore,
+    progress: ProgressCallback = silent,
+    stop: StopSignal = never_stop,
+) -> Floats:
+    """Upper bounds on the score of every architecture for each HBM size, [H, A]: level 1 alone.
+
+    The arguments are those of :func:`search`; where ``stop`` ends it early, some bounds are infinite.
+    """
+    run = _Search(problem, machines, executor, store, progress, stop)
+    with suppress(_StoppedError):
+        run.bound_all()
+    return run.score_upper
+
+
 class _StoppedError(Exception):
     """The search was told to stop; the message says why."""
 
@@ -134,16 +150,18 @@ class _Search:
 
     def bound_all(self) -> None:
         """Level 1 over the whole space, for every job."""
-        # Architectures that share tensor cores and buffer stand together, so that a slice prices few distinct ones.
-        of = self._machines
-        order = np.lexsort((of.vector_cores, of.global_buffer_bytes, of.core_depth, of.core_width, of.tensor_cores))
-        asked = [JobTask(job, Bound(part)) for job in self._cheapest_first for part in _slices(order, _BOUND_SLICE)]
+        asked = bound_tasks(self._machines, self._cheapest_first)
         total = len(self._problem.jobs) * len(self._machines)
         done = 0
         for task, batch_s in zip(asked, self._map(asked), strict=True):
             done += self._lower(task, batch_s, _BOUNDED)
             self._progress("bounding architectures", done, total)
         self._rescore(np.arange(len(self._machines)))
+
+    @property
+    def score_upper(self) -> Floats:
+        """Upper bounds on the score by now, [H, A]."""
+        return self._state.score_upper
 
     def close(self, row: int) -> None:
         """Levels 2 and 3 until the optimum at HBM size ``row`` is proven."""
@@ -188,30 +206,24 @@ class _Search:
         upper = np.where((state.level == _CLOSED).all(axis=0), 0.0, state.score_upper[row])
         best, best_score = self._best(row)
         area = self._machines.area_mm2
-        candidates = upper > best_score * (1 + _TIE)
+        candidates = upper > best_score * (1 + TIE)
         if best is not None:
-            ties = (upper >= best_score * (1 - _TIE)) & (area < area[best])
-            candidates |= ties & (state.score[row] < upper * (1 - _TIE))
+            ties = (upper >= best_score * (1 - TIE)) & (area < area[best])
+            candidates |= ties & (state.score[row] < upper * (1 - TIE))
         candidates &= upper > 0
         found = np.flatnonzero(candidates)
         return found[np.lexsort((found, area[found], -upper[found]))]
 
     def _best(self, row: int) -> tuple[int | None, float]:
         """The best evaluated architecture at this HBM size and its score (None, 0 before any)."""
-        scores = self._state.score[row]
-        best = float(scores.max(initial=0.0))
-        if best <= 0:
-            return None, 0.0
-        ties = np.flatnonzero(scores >= best * (1 - _TIE))
-        area = self._machines.area_mm2[ties]
-        return int(ties[np.lexsort((ties, area))[0]]), best
+        return best_architecture(self._state.score[row], self._machines.area_mm2)
 
     def _refine_round(self, indices: Indices) -> None:
         """Level 2 of the cheapest job that is not there yet, for each of ``indices``."""
         level = self._state.level[:, indices]
         job = next(job for job in self._cheapest_first if (level[job] == _BOUNDED).any())
         chosen = indices[level[job] == _BOUNDED]
-        asked = [JobTask(job, Refine(part)) for part in _slices(chosen, _REFINE_SLICE)]
+        asked = [JobTask(job, Refine(part)) for part in slices(chosen, _REFINE_SLICE)]
         for task, batch_s in zip(asked, self._map(asked), strict=True):
             self._lower(task, batch_s, _REFINED)
         self._rescore(chosen)
@@ -229,7 +241,7 @@ class _Search:
         """Evaluate architectures for jobs, each to the limit after its last one."""
         level = [max(int(self._state.level[job, index]), _REFINED) + 1 for job, index in pairs]
         wanted = [
-            JobTask(job, Evaluate(index, _NODES[depth - _EVALUATED]))
+            JobTask(job, Evaluate(index, NODES[depth - _EVALUATED]))
             for (job, index), depth in zip(pairs, level, strict=True)
         ]
         missing = [task for task in wanted if task not in self._store]
@@ -264,8 +276,7 @@ class _Search:
         """The answer at the smallest HBM size within one per cent of the best, and the bound there."""
         state, sizes = self._state, self._problem.hbm_bytes
         optima = [self._best(row)[1] for row in range(len(sizes))]
-        reached = max(optima, default=0.0)
-        row = next((r for r in range(len(sizes)) if optima[r] > 0 and optima[r] >= (1 - HBM_TOLERANCE) * reached), -1)
+        row = chosen_size(optima)
         best, _ = self._best(row)
         plans = []
         if best is not None:
@@ -286,7 +297,3 @@ class _Search:
             optimum_by_hbm={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
             stopped=stopped,
         )
-
-
-def _slices(indices: Indices, size: int) -> Iterator[Indices]:
-    return (indices[start : start + size] for start in range(0, len(indices), size))

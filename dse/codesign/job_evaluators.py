@@ -1,17 +1,25 @@
 """Evaluators of all jobs of a problem behind one callable, and what their answers are worth to the objective."""
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.evaluator import Bounds, Evaluator, Indices, Task
-from dse.codesign.problem import CodesignProblem, Evaluation
+from dse.codesign.energy import least_energy_j, plan_energy
+from dse.codesign.evaluator import Bound, Bounds, Evaluator, Indices, Task
+from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
+from hardware.energy import static_w
+from hardware.energy_model import EnergyModel, energy_model
 from hardware.machines import Machines
 
 Floats = npt.NDArray[np.float64]
+
+_BOUND_SLICE = 4096
+
+_ROUNDING = 1e-12
+"""Relative weakening of lower bounds on energy: the rounding of their sums."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +34,47 @@ EvaluationStore = MutableMapping[JobTask, Evaluation]
 """Finished evaluations by what was asked: a dict, or one backed by the journal."""
 
 
-class JobEvaluators:
-    """One :class:`~dse.codesign.evaluator.Evaluator` for each job, over the same machines."""
+@dataclass(frozen=True)
+class BoundTask(JobTask):
+    """A :class:`JobTask` for bounds."""
 
-    def __init__(self, problem: CodesignProblem, machines: Machines) -> None:
+    task: Bound
+
+
+def bound_tasks(machines: Machines, jobs: Iterable[int]) -> list[BoundTask]:
+    """Level 1 of all ``machines`` for each of ``jobs``, in tasks of a second at most.
+
+    Architectures that share tensor cores and buffer stand together, so that a task prices few distinct ones.
+    """
+    order = np.lexsort(
+        (
+            machines.vector_cores,
+            machines.global_buffer_bytes,
+            machines.core_depth,
+            machines.core_width,
+            machines.tensor_cores,
+        )
+    )
+    return [BoundTask(job, Bound(part)) for job in jobs for part in slices(order, _BOUND_SLICE)]
+
+
+def slices(indices: Indices, size: int) -> Iterator[Indices]:
+    """``indices`` in pieces of at most ``size``."""
+    return (indices[start : start + size] for start in range(0, len(indices), size))
+
+
+class JobEvaluators:
+    """One :class:`~dse.codesign.evaluator.Evaluator` for each job, over the same machines.
+
+    ``energy`` is what things cost in joules; the default model when None.
+    """
+
+    def __init__(self, problem: CodesignProblem, machines: Machines, energy: EnergyModel | None = None) -> None:
         self.problem = problem
         self.machines = machines
         self.evaluators = [Evaluator(job, machines) for job in problem.jobs]
+        self.energy = energy_model() if energy is None else energy
+        self._least: dict[int, Floats] = {}
 
     def __call__(self, asked: JobTask) -> Any:
         """The answer of the job's evaluator."""
@@ -41,16 +83,48 @@ class JobEvaluators:
     def upper_values(self, job: int, indices: Indices, batch_s: Bounds) -> Floats:
         """Upper bounds on the objective's value of ``job`` for each HBM size, [H, len(indices)].
 
-        ``batch_s`` holds lower bounds on the batch time, of the same shape.
+        ``batch_s`` holds lower bounds on the batch time, of the same shape. Samples a joule are bounded by what any
+        plan spends at least and the static power of all accelerators for that long.
         """
-        throughput = self.problem.jobs[job].global_batch / batch_s
-        if self.problem.objective.per == "per-mm2":
-            return np.asarray(throughput / self.machines.area_mm2[indices])
-        return throughput
+        samples = self.problem.jobs[job].global_batch
+        match self.problem.objective.per:
+            case "per-mm2":
+                return np.asarray(samples / batch_s / self.machines.area_mm2[indices])
+            case "per-watt":
+                return np.asarray(samples / (self.least_j(job)[indices] + self._idle_w(job)[:, indices] * batch_s))
+            case _:
+                return np.asarray(samples / batch_s)
 
     def values(self, job: int, evaluation: Evaluation) -> tuple[Floats, Floats]:
         """(value, upper bound on it) of one architecture for each HBM size, each [H]; 0 where nothing fits."""
         batch_s = np.array([np.inf if plan is None else plan.placement.batch_s for plan in evaluation.plans])
+        bound_s = np.array(evaluation.bound_s)
         index = np.array([evaluation.architecture])
-        reached = self.upper_values(job, index, batch_s[:, None])[:, 0]
-        return reached, self.upper_values(job, index, np.array(evaluation.bound_s)[:, None])[:, 0]
+        most = self.upper_values(job, index, bound_s[:, None])[:, 0]
+        if self.problem.objective.per != "per-watt":
+            return self.upper_values(job, index, batch_s[:, None])[:, 0], most
+        reached = np.array([self._samples_per_j(job, evaluation.architecture, plan) for plan in evaluation.plans])
+        # Of a plan that is proven to be the fastest the energy is known; a faster one might spend less, or more.
+        return reached, np.where(bound_s >= batch_s, reached, np.maximum(most, reached))
+
+    def _samples_per_j(self, job: int, index: int, plan: TrainingPlan | None) -> float:
+        return (
+            0.0 if plan is None else 1 / plan_energy(self.evaluators[job], index, plan, self.energy).joules_per_sample
+        )
+
+    def least_j(self, job: int) -> Floats:
+        """What any plan of the job spends on a batch at least, besides static power, [A]; worked out once."""
+        if job not in self._least:
+            evaluator = self.evaluators[job]
+            pieces = [
+                least_energy_j(evaluator, part, self.energy)[0]
+                for part in slices(np.arange(len(self.machines)), _BOUND_SLICE)
+            ]
+            self._least[job] = np.concatenate(pieces) * (1 - _ROUNDING)
+        return self._least[job]
+
+    def _idle_w(self, job: int) -> Floats:
+        """Static power of all accelerators of the job for each HBM size, [H, A]."""
+        of = self.problem.jobs[job]
+        idle_w = np.stack([static_w(self.machines, hbm_bytes, self.energy) for hbm_bytes in of.hbm_bytes])
+        return np.asarray(of.accelerators * idle_w)

@@ -58,6 +58,8 @@ class CodesignOptions:
     cost_model: str = "consistent"
     pipeline_schedule: PipelineSchedule = "1f1b"
     sequence: int | None = None
+    pareto: bool = False
+    sensitivity: bool = False
 
     def document(self) -> dict[str, Any]:
         """The options as JSON types, for ``run.yaml``."""

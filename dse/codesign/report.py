@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dse.codesign import charts
+from dse.codesign.pareto_table import front_rows, front_sentence
 from dse.codesign.problem import CodesignProblem, SearchOutcome
+from dse.codesign.sensitivity_chart import tornado
+from dse.codesign.sensitivity_table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
 from dse.codesign.table import answer_rows, comparison, layer_rows, verdict
 from dse.codesign.traces import FOLDER, keep_traces
 from dse.html import document, figure, table
@@ -86,6 +89,7 @@ def report(result: Result, directory: Path) -> str:
             parts += ["<h2>Beside the baselines</h2>", table(*comparison(result))]
     if (directory / ARCHITECTURES_TABLE).exists():
         parts += _search_parts(directory / ARCHITECTURES_TABLE, result)
+    parts += _further_parts(result)
     if "architecture" in result.solution:
         parts += ["<h2>Time of one layer</h2>", table(*layer_rows(result)), *_schedule_parts(result)]
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
@@ -109,6 +113,33 @@ def _search_parts(path: Path, result: Result) -> list[str]:
 
 def _columns(content: pa.Table) -> Mapping[str, charts.Numbers]:
     return {name: content[name].to_numpy() for name in content.column_names}
+
+
+def _further_parts(result: Result) -> list[str]:
+    """The Pareto front and the sensitivity analysis, where they were asked for."""
+    parts = []
+    if "pareto" in result.metrics:
+        front = result.metrics["pareto"]
+        parts += ["<h2>Pareto front: throughput, area, power</h2>", f"<p>{html.escape(front_sentence(front))}</p>"]
+        parts += [figure(charts.pareto(front, "samples/s")), table(*front_rows(front))]
+    if "sensitivity" in result.metrics:
+        analysis = sensitivity_from_document(result.metrics["sensitivity"])
+        parts += ["<h2>What would change the answer</h2>"]
+        parts += [f"<p>{html.escape(sentence)}</p>" for sentence in summary(analysis)]
+        parts += [figure(tornado(analysis)), table(*sensitivity_rows(analysis, result.objective.unit))]
+        if analysis.takeovers:
+            parts += ["<h3>Where another architecture takes over</h3>", table(*takeover_rows(analysis))]
+    return parts
+
+
+def further_sentences(result: Result) -> list[str]:
+    """The Pareto front and the sensitivity analysis in sentences, where they were asked for."""
+    sentences = []
+    if "pareto" in result.metrics:
+        sentences.append(front_sentence(result.metrics["pareto"]))
+    if "sensitivity" in result.metrics:
+        sentences += summary(sensitivity_from_document(result.metrics["sensitivity"]))
+    return sentences
 
 
 def _schedule_parts(result: Result) -> list[str]:

@@ -25,6 +25,8 @@ def verdict(result: Result) -> str:
     fixed = result.solution["settings"]["fixed"]
     if fixed is not None and result.status == "optimal":
         return f"{found} on {fixed}, proven optimal: no placement does better ({result.seconds:.1f} s)."
+    if result.method != "exhaustive":
+        return _heuristic_verdict(result, found)
     if result.status == "optimal":
         return (
             f"{found}, proven optimal: none of the {space:,} architectures does better "
@@ -36,6 +38,22 @@ def verdict(result: Result) -> str:
         f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} "
         f"(gap {100 * result.gap:.2f} %, {evaluated:,} of {space:,} evaluated, {result.seconds:.1f} s)."
     )
+
+
+def _heuristic_verdict(result: Result, found: str) -> str:
+    """What a search that proves nothing found, how far that is from the proven optimum, and what it took."""
+    space, evaluated = result.metrics["architectures_in_space"], result.metrics["architectures_evaluated"]
+    took = f"{result.method}: {evaluated:,} of {space:,} architectures evaluated, {result.seconds:.1f} s"
+    if result.method == "bayesian":
+        took += "; another number of workers may answer otherwise"
+    distance, optimum = result.metrics["distance_from_proven"], result.metrics["proven_optimum"]
+    if result.status == "optimal":
+        return f"{found}, the proven optimum ({took})."
+    if distance is not None:
+        return f"{found}, {100 * distance:.2f} % below the proven optimum {number(optimum)} {_unit(result)} ({took})."
+    if result.bound is not None:
+        return f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} ({took})."
+    return f"{found}, not proven ({took})."
 
 
 def score_text(result: Result, value: float) -> str:
@@ -98,6 +116,7 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
             f"{plan['pipeline']} pipeline × {plan['data']} data × {plan['tensor']} tensor = "
             f"{plan['accelerators_used']:,} accelerators",
         ),
+        ("in time", f"{metrics['simulated_batch_s']:.4g} s a batch, every pass and synchronisation simulated"),
         ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
         ("HBM", f"{plan['hbm_gb']:g} GB, {metrics['peak_memory_gb']:.1f} GB used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),

@@ -1,0 +1,240 @@
+"""Sweeps driven by Ray Tune: one trial evaluates a chunk of architectures, in actors that keep their graphs.
+
+A :class:`SweepSearcher` hands the chunks of a :class:`~dse.codesign.sweep.Sweep` to Tune and takes what comes back;
+order, stopping rule and answer are the sweep's, so a walk over area groups counts the same architectures as in-process.
+Evaluations reach the store, and so the journal, in the driver as each trial ends. Durability is the journal's: Tune's
+own snapshots come too seldom, and lie in a temporary folder.
+
+A trial costs Tune 0.1 to 0.2 s, so chunks are sized by measured speed to some seconds of work.
+"""
+
+import os
+import pickle
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.search import Searcher
+
+from actors.ray_executor import RayExecutor
+from dse.codesign import sweep
+from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
+from dse.codesign.problem import CodesignProblem, SearchOutcome
+from dse.codesign.sweep import Proposer, Sweep
+from dse.executor import Executor
+from dse.progress import ProgressCallback, StopSignal
+from hardware.machines import Machines
+
+_TRIAL_S = 8.0
+"""Work that a trial should hold: then Tune's part is small."""
+
+_FIRST_CHUNK = 8
+"""Architectures of a trial before any speed is measured."""
+
+_LARGEST_CHUNK = 4096
+
+_DEATHS = 5
+"""Workers that may die under one trial before the sweep gives up: another one may be luckier, but not for ever."""
+
+_QUIET = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "600",
+    "TUNE_WARN_THRESHOLD_S": "60",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+"""Tune's settings: it prints and writes nothing of its own, and leaves Ctrl-C to the command line."""
+
+
+class ChunkTrial(tune.Trainable):
+    """One trial: the evaluations of a chunk. The actor is reused, with the graphs that its evaluators have built."""
+
+    def setup(self, config: dict[str, Any], evaluators: JobEvaluators | None = None) -> None:
+        """Take the evaluators, once an actor, and the first chunk."""
+        self._evaluators = evaluators
+        self._tasks: list[JobTask] = config["tasks"]
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next chunk."""
+        self._tasks = new_config["tasks"]
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Evaluate the chunk. An exception of the evaluation is a result: trying again would not help."""
+        assert self._evaluators is not None
+        started = time.perf_counter()
+        try:
+            answers = [self._evaluators(task) for task in self._tasks]
+        except Exception as error:
+            return {"done": True, "error": error}
+        return {"done": True, "answers": answers, "seconds": time.perf_counter() - started}
+
+
+class SweepSearcher(Searcher):
+    """The order of a sweep for Tune.
+
+    Args:
+        sweep: what proposes and keeps.
+        workers: trials that run at the same time; one more is kept waiting, so that no actor idles.
+        stop: asked before each trial.
+
+    Attributes:
+        failure: the exception of an evaluation, after which nothing more is suggested.
+        stopped: why ``stop`` ended the sweep.
+        busy_s: seconds of evaluation inside the trials that have ended.
+    """
+
+    def __init__(self, sweep: Sweep, workers: int, stop: StopSignal) -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+        self.stopped: str | None = None
+        self.busy_s = 0.0
+        self._sweep = sweep
+        self._workers = workers
+        self._stop = stop
+        self._running: dict[str, list[JobTask]] = {}
+        self._evaluated = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to be done; asks ``stop``."""
+        self.stopped = self.stopped or self._stop()
+        return self.failure is not None or self.stopped is not None or self._sweep.proposer.finished
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next chunk as a config, or FINISHED; None while enough run, or what comes next depends on them."""
+        if self.ended:
+            return Searcher.FINISHED
+        if len(self._running) > self._workers:
+            return None
+        tasks = self._sweep.ask(self._chunk())
+        if not tasks:
+            return Searcher.FINISHED if self._sweep.proposer.finished else None
+        self._running[trial_id] = tasks
+        return {"tasks": tasks}
+
+    def _chunk(self) -> int:
+        """Architectures that make a trial of the wanted length, by the speed measured so far."""
+        if not self._evaluated:
+            return _FIRST_CHUNK
+        return max(1, min(_LARGEST_CHUNK, int(_TRIAL_S * self._evaluated / max(self.busy_s, 1e-9))))
+
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        """Keep the evaluations of a trial; one that was stopped has none."""
+        tasks = self._running.pop(trial_id, [])
+        if error:
+            self.failure = self.failure or RuntimeError(f"{_DEATHS + 1} workers died under one chunk of architectures")
+        if not result:
+            return
+        self.failure = self.failure or result.get("error")
+        answers = result.get("answers", ())
+        self.busy_s += result.get("seconds", 0.0)
+        self._evaluated += max(map(len, answers), default=0)
+        for task, evaluations in zip(tasks, answers, strict=False):
+            self._sweep.take(task, evaluations)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write what the searcher knows to ``checkpoint_path``."""
+        state = (self._sweep.state(), self._running, self._evaluated, self.busy_s)
+        Path(checkpoint_path).write_bytes(pickle.dumps(state))
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Continue from what :meth:`save` wrote; trials that ran then are expected to end."""
+        state, self._running, self._evaluated, self.busy_s = pickle.loads(Path(checkpoint_path).read_bytes())
+        self._sweep.restore(state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles the searcher beside its own state; what counts is in save(), and the store may be a locked file.
+        return {key: value for key, value in self.__dict__.items() if key not in ("_sweep", "_stop")}
+
+
+class _Ended(tune.Stopper):
+    """Ends running trials as soon as the searcher needs no more: what they do lies beyond the stopping point."""
+
+    def __init__(self, searcher: SweepSearcher) -> None:
+        self._searcher: SweepSearcher | None = searcher
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether to stop the whole experiment."""
+        return self._searcher is not None and self._searcher.ended
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_searcher": None}
+
+
+def search(
+    problem: CodesignProblem,
+    machines: Machines,
+    executor: Executor,
+    store: EvaluationStore,
+    progress: ProgressCallback,
+    stop: StopSignal,
+    *,
+    proposer: Proposer,
+) -> SearchOutcome:
+    """As :func:`dse.codesign.sweep.search`, with Tune on the cluster that ``executor`` has joined.
+
+    Where that is reached through Ray Client (``ray://``), Tune would move the search to the cluster, away from the
+    journal; the executor's own actors do the work then, with the same answer.
+    """
+    assert isinstance(executor, RayExecutor)
+    if executor.through_client:
+        return sweep.search(problem, machines, executor, store, progress, stop, proposer=proposer)
+    executor.release()
+    state = Sweep(problem, machines, proposer, store, progress)
+    searcher = SweepSearcher(state, executor.workers, stop)
+    run(searcher, state.evaluators)
+    return state.outcome(searcher.stopped)
+
+
+def run(searcher: SweepSearcher, evaluators: JobEvaluators) -> None:
+    """Let Tune run the trials of ``searcher`` until it has ended; an exception of an evaluation is raised here."""
+    if searcher.ended:
+        return
+    folder = tempfile.mkdtemp(prefix="dse-tune-")
+    try:
+        with _environment(_QUIET):
+            tune.Tuner(
+                tune.with_parameters(ChunkTrial, evaluators=evaluators),
+                tune_config=tune.TuneConfig(
+                    search_alg=searcher,
+                    num_samples=-1,
+                    reuse_actors=True,
+                    trial_dirname_creator=lambda trial: str(trial.trial_id),
+                ),
+                run_config=tune.RunConfig(
+                    storage_path=folder,
+                    verbose=0,
+                    stop=_Ended(searcher),
+                    failure_config=tune.FailureConfig(max_failures=_DEATHS),
+                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                ),
+            ).fit()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if searcher.failure is not None:
+        raise searcher.failure
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the time of the context."""
+    before = {key: os.environ.get(key) for key in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value

@@ -1,0 +1,90 @@
+"""``dse reproduce``: a paper's tables and figures from fresh runs, beside the paper's own numbers."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dse.cli import EXIT_INTERRUPTED
+from dse.cli.run import RunSettings, executor_for, progress, run_options, settings_from, stop_signal
+from dse.cli.terminal import console, print_table
+from dse.journal import Journal
+from dse.reproduce.context import DEFAULT_BUDGET, Context
+from dse.reproduce.output import budget, to_json, write
+from dse.reproduce.phaze import WITHOUT_SEARCH, chosen_models, chosen_parts, reproduce
+from dse.reproduce.published import read_paper
+from dse.reproduce.section import Reproduction
+from dse.result import digest
+from dse.run_directory import JOURNAL_FILE, REPORT_FILE, RunDirectory
+from hardware.inputs import fail
+
+_COST_MODELS = ("consistent", "phaze-2024")
+
+
+@click.command("reproduce")
+@click.argument("paper")
+@click.argument("parts", nargs=-1, metavar="[TABLE…]")
+@click.option("--models", metavar="NAME,…", help="Some of the paper's models (default: all).")
+@click.option("--cost-model", type=click.Choice([*_COST_MODELS, "both"]), default="both", show_default=True)
+@run_options
+def command(paper: str, parts: tuple[str, ...], models: str | None, cost_model: str, **options: Any) -> None:
+    """Print the tables and figures of PAPER (phaze) beside ours, from a fresh run.
+
+    TABLE is any of table2, common, table4, table5, fig4, fig6, fig7, fig8, fig9; all of them when none is named. Every
+    search has a limit of its own; what is not proven by then is printed with its gap. All of them take 20 to 30
+    minutes on two idle cores, one model (--models bert-large) about a minute.
+    """
+    settings = settings_from(options)
+    published = read_paper(paper)
+    chosen, names = chosen_parts(parts), chosen_models(published, models)
+    cost_models = _COST_MODELS if cost_model == "both" else (cost_model,)
+    if settings.resume and settings.out is None:
+        raise fail("dse", "--resume", "", "needs the directory of the run: --out DIR")
+    asked = {"paper": paper, "parts": list(chosen), "models": list(names), "cost_models": list(cost_models)}
+    with (
+        _journal(settings, asked, digest(published.model_dump(mode="json"))) as journal,
+        progress(settings) as report,
+        stop_signal(settings) as stop,
+        executor_for(settings, 0.0 if set(chosen) <= set(WITHOUT_SEARCH) else 60.0 * len(names)) as executor,
+    ):
+        context = Context(published, names, cost_models, executor, journal, DEFAULT_BUDGET, report, stop, settings.seed)
+        about = {**asked, "limits_s": DEFAULT_BUDGET.limits_s, "time_limit_s": settings.time_limit}
+        done = reproduce(context, chosen, {**about, "workers": executor.workers, "seed": settings.seed})
+    if settings.out is not None:
+        write(done, settings.out)
+    if settings.json:
+        click.echo(to_json(done), nl=False)
+    elif not settings.quiet:
+        _show(done, settings.out)
+    sys.exit(EXIT_INTERRUPTED if done.stopped == "interrupted" else 0)
+
+
+@contextmanager
+def _journal(settings: RunSettings, asked: dict[str, Any], paper_digest: str) -> Iterator[Journal]:
+    """The journal of all searches: in the run directory, or in a folder that is gone afterwards."""
+    if settings.out is not None:
+        arguments = {**asked, "seed": settings.seed}
+        directory = RunDirectory(settings.out, "reproduce", arguments, paper_digest, settings.resume)
+        with Journal(directory.path / JOURNAL_FILE) as journal:
+            yield journal
+        return
+    with tempfile.TemporaryDirectory(prefix="dse-") as folder, Journal(Path(folder) / JOURNAL_FILE) as journal:
+        yield journal
+
+
+def _show(done: Reproduction, out: Path | None) -> None:
+    screen = console()
+    screen.print(f"[bold]{done.paper}[/bold]: {done.citation}", soft_wrap=True)
+    screen.print(budget(done), soft_wrap=True)
+    for section in done.sections:
+        screen.print(f"\n[bold]{section.title}[/bold]", soft_wrap=True)
+        for table in section.tables:
+            print_table(table.headers, table.rows)
+        for note in section.notes:
+            screen.print(f"· {note}", soft_wrap=True, markup=False)
+    if out is not None:
+        screen.print(f"\nreport: {out / REPORT_FILE}", soft_wrap=True)

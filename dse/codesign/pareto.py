@@ -1,0 +1,298 @@
+"""The Pareto front of score, area and power over the whole space, complete and proven.
+
+An architecture stands for its fastest plans (as :class:`~dse.codesign.evaluator.Evaluator` finds them) at one HBM size,
+the largest of the problem unless another is asked for: HBM is no part of the die, and left free its size would be a
+fourth dimension. Its *score* is the objective's mean over models of throughput, its *power* the mean over models
+(arithmetic, same weights: each model runs for its share of the time) of the average power of an accelerator while it
+trains the model. Points equal in all three are all listed.
+
+Proof. Let x_m be the throughput of model m and e_m a lower bound on the joules that a batch of B samples costs besides
+static power, whatever the plan (:func:`~dse.codesign.energy.least_energy_j`). On K accelerators::
+
+    power = static + Σ_m w_m · joules_m · x_m / (B · K) ≥ static + Σ_m w_m · c_m · x_m,   c_m = e_m / (B · K)
+
+and with the score s this is at least ``static + c · s``: with c = Π c_m^w_m for a geometric mean (the arithmetic mean
+of c_m · x_m is no less than their geometric mean), c = min c_m for an arithmetic one. So an architecture with an upper
+bound on its score is confined to scores below it and powers above a line, and is left out if for *every* such score
+some evaluated architecture of no larger area has no less score and no more power
+(:func:`~dse.codesign.dominance.surely_dominated`). The others are evaluated, those first whose most optimistic points
+are not dominated among themselves, and evaluated again with a deeper search where schedules were not proven, until
+nothing is open.
+
+An evaluation that is not proven to the last limit is a point that can be reached but may be beaten by its own
+architecture: a point of the front is then marked as not proven; an architecture off the front that its bounds do not
+keep off it is *undecided*.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.codesign.dominance import non_dominated, surely_dominated
+from dse.codesign.energy import plan_energy
+from dse.codesign.evaluator import Evaluate, EvaluateMany
+from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask, bound_tasks
+from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
+from dse.executor import Executor
+from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.result import PROOF_TOLERANCE
+from hardware.energy import static_w
+from hardware.energy_model import EnergyModel, energy_model
+from hardware.machines import Machines
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+NODES = (1_000, 20_000, 100_000, 400_000, 1_600_000)
+"""States to which schedules are searched: at first, and each time the front hangs on one that is not proven."""
+
+_TASKS = (32, 4, 1, 1, 1)
+"""Architectures in one task, by effort."""
+
+_ROUND = 512
+"""Architectures that are evaluated before dominance is looked at again."""
+
+_ROUNDING = 1e-9
+"""Relative weakening of bounds on power, far above the rounding of their sums."""
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """One architecture of the front with the plan of each job. ``proven``: these are proven to be the fastest."""
+
+    architecture: int
+    score: float
+    area_mm2: float
+    power_w: float
+    plans: tuple[TrainingPlan, ...]
+    proven: bool
+
+
+@dataclass(frozen=True)
+class ParetoFront:
+    """The front, by falling score, and what its proof rests on.
+
+    Attributes:
+        hbm_bytes: the HBM size of all points.
+        points: the architectures that no evaluated one dominates.
+        undecided: architectures off the front whose bounds do not keep them off it.
+        architectures: in the space.
+        evaluated: (score, power in watts) of all that were evaluated, by position in the space.
+        stopped: why the search ended early; None where it did not.
+    """
+
+    hbm_bytes: int
+    points: tuple[ParetoPoint, ...]
+    undecided: tuple[int, ...]
+    architectures: int
+    evaluated: dict[int, tuple[float, float]]
+    stopped: str | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether every point is exact and no architecture outside could be one."""
+        return self.stopped is None and not self.undecided and all(point.proven for point in self.points)
+
+
+def front(
+    problem: CodesignProblem,
+    machines: Machines,
+    executor: Executor,
+    store: EvaluationStore,
+    progress: ProgressCallback = silent,
+    stop: StopSignal = never_stop,
+    *,
+    hbm_bytes: int | None = None,
+    energy: EnergyModel | None = None,
+) -> ParetoFront:
+    """The Pareto front of the architectures ``machines`` for the jobs of ``problem``.
+
+    Args:
+        problem: the jobs; of the objective only the mean over them counts.
+        machines: the architectures.
+        executor: where the work runs.
+        store: evaluations that are finished already, and where new ones are put.
+        progress: told of each phase.
+        stop: asked between pieces of work.
+        hbm_bytes: one of the problem's HBM sizes; its largest when None.
+        energy: what things cost in joules; the default model when None.
+    """
+    size = problem.hbm_bytes[-1] if hbm_bytes is None else hbm_bytes
+    search = _Front(problem, machines, executor, store, progress, stop, size, energy or energy_model())
+    stopped = None
+    try:
+        search.bound_all()
+        while search.step():
+            pass
+    except _StoppedError as reason:
+        stopped = str(reason)
+    return search.front(stopped)
+
+
+class _StoppedError(Exception):
+    """The search was told to stop; the message says why."""
+
+
+class _Front:
+    def __init__(
+        self,
+        problem: CodesignProblem,
+        machines: Machines,
+        executor: Executor,
+        store: EvaluationStore,
+        progress: ProgressCallback,
+        stop: StopSignal,
+        hbm_bytes: int,
+        energy: EnergyModel,
+    ) -> None:
+        self._objective = replace(problem.objective, per="throughput")
+        self._problem = replace(problem, objective=self._objective)
+        self._machines = machines
+        self._executor, self._store, self._progress, self._stop = executor, store, progress, stop
+        self._energy = energy
+        self._hbm_bytes = hbm_bytes
+        self._row = problem.hbm_bytes.index(hbm_bytes)
+        self._evaluators = JobEvaluators(self._problem, machines, energy)
+        count = len(machines)
+        self._most = np.full(count, np.inf)
+        self._score = np.zeros(count)
+        self._power_w = np.full(count, np.inf)
+        self._exact = np.zeros(count, dtype=np.bool_)
+        self._level = np.full(count, -1)
+        self._plans: dict[int, tuple[TrainingPlan, ...]] = {}
+        self._base_w = static_w(machines, hbm_bytes, energy) * (1 - _ROUNDING)
+        self._rise_j = np.zeros(count)
+
+    def bound_all(self) -> None:
+        """Bounds on the score and on the power of every architecture."""
+        jobs, count = self._problem.jobs, len(self._machines)
+        most = np.full((len(jobs), count), np.inf)
+        tasks, done = bound_tasks(self._machines, range(len(jobs))), 0
+        for task, batch_s in zip(tasks, self._map(tasks), strict=True):
+            indices = task.task.indices
+            most[task.job, indices] = jobs[task.job].global_batch / batch_s[self._row]
+            done += len(indices)
+            self._progress("bounding architectures", done, len(jobs) * count)
+        self._most = self._objective.score(most)
+        # Watts that a sample a second of each job adds at least to the power of an accelerator.
+        rises = np.stack(
+            [
+                self._evaluators.least_j(number) / (job.global_batch * job.accelerators)
+                for number, job in enumerate(jobs)
+            ]
+        )
+        geometric = self._objective.mean == "geometric"
+        self._rise_j = (self._objective.score(rises) if geometric else rises.min(axis=0)) * (1 - _ROUNDING)
+
+    def step(self) -> bool:
+        """Evaluates what may still belong to the front; False where nothing is left to do."""
+        open_ = self._open()
+        self._progress("architectures settled", len(self._machines) - len(open_), len(self._machines))
+        new = open_[self._level[open_] < 0]
+        if len(new):
+            # The points of the front are likely to be among those that could be, so that few others are evaluated.
+            most = self._most[new]
+            hopeful = non_dominated(most, self._machines.area_mm2[new], self._base_w[new] + self._rise_j[new] * most)
+            self._evaluate(new[hopeful][:_ROUND], 0)
+            return True
+        left = open_[self._level[open_] < len(NODES) - 1]
+        if len(left) == 0:
+            return False
+        level = int(self._level[left].min())
+        self._evaluate(left[self._level[left] == level][:_ROUND], level + 1)
+        return True
+
+    def _open(self) -> Indices:
+        """Architectures that may belong to the front and are not evaluated exactly."""
+        candidates = np.flatnonzero((self._most > 0) & ~self._exact)
+        known = np.array(sorted(self._plans), dtype=np.int64)
+        area = self._machines.area_mm2
+        known = known[non_dominated(self._score[known], area[known], self._power_w[known])]
+        out = surely_dominated(
+            (self._score[known], area[known], self._power_w[known]),
+            area[candidates],
+            self._score[candidates],
+            self._most[candidates],
+            self._base_w[candidates],
+            self._rise_j[candidates],
+        )
+        return candidates[~out]
+
+    def _evaluate(self, indices: Indices, level: int) -> None:
+        """Evaluate architectures for every job with the effort ``NODES[level]``."""
+        nodes, jobs = NODES[level], range(len(self._problem.jobs))
+        missing = [
+            [index for index in indices.tolist() if JobTask(job, Evaluate(index, nodes)) not in self._store]
+            for job in jobs
+        ]
+        size = _TASKS[level]
+        tasks = [
+            JobTask(job, EvaluateMany(tuple(missing[job][start : start + size]), nodes))
+            for job in jobs
+            for start in range(0, len(missing[job]), size)
+        ]
+        for task, evaluations in zip(tasks, self._map(tasks), strict=True):
+            for evaluation in evaluations:
+                self._store[JobTask(task.job, Evaluate(evaluation.architecture, nodes))] = evaluation
+        for index in indices.tolist():
+            self._commit(index, level, [self._store[JobTask(job, Evaluate(index, nodes))] for job in jobs])
+
+    def _commit(self, index: int, level: int, evaluations: Sequence[Evaluation]) -> None:
+        jobs, row = self._problem.jobs, self._row
+        self._level[index] = level
+        plans = [plan for evaluation in evaluations if (plan := evaluation.plans[row]) is not None]
+        if len(plans) < len(jobs):
+            self._most[index], self._exact[index] = 0.0, True
+            return
+        batch = [job.global_batch for job in jobs]
+        reached = [[size / plan.placement.batch_s] for size, plan in zip(batch, plans, strict=True)]
+        most = [[size / evaluation.bound_s[row]] for size, evaluation in zip(batch, evaluations, strict=True)]
+        self._score[index] = self._objective.score(np.array(reached))[0]
+        self._most[index] = min(self._most[index], self._objective.score(np.array(most))[0])
+        self._exact[index] = all(
+            evaluation.bound_s[row] >= plan.placement.batch_s * (1 - PROOF_TOLERANCE)
+            for evaluation, plan in zip(evaluations, plans, strict=True)
+        )
+        powers = [
+            plan_energy(evaluator, index, plan, self._energy).power_w
+            for evaluator, plan in zip(self._evaluators.evaluators, plans, strict=True)
+        ]
+        self._power_w[index] = np.average(powers, weights=self._objective.weights)
+        self._plans[index] = tuple(plans)
+
+    def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
+        """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""
+        for answer in self._executor.map(self._evaluators, tasks):
+            yield answer
+            reason = self._stop()
+            if reason is not None:
+                raise _StoppedError(reason)
+
+    def front(self, stopped: str | None) -> ParetoFront:
+        """The front of what is evaluated by now."""
+        known = np.array(sorted(self._plans), dtype=np.int64)
+        area = self._machines.area_mm2
+        kept = known[non_dominated(self._score[known], area[known], self._power_w[known])]
+        kept = kept[np.lexsort((kept, area[kept], -self._score[kept]))]
+        undecided = [] if stopped else [index for index in self._open().tolist() if index not in set(kept.tolist())]
+        return ParetoFront(
+            hbm_bytes=self._hbm_bytes,
+            points=tuple(
+                ParetoPoint(
+                    architecture=index,
+                    score=float(self._score[index]),
+                    area_mm2=float(area[index]),
+                    power_w=float(self._power_w[index]),
+                    plans=self._plans[index],
+                    proven=bool(self._exact[index]),
+                )
+                for index in kept.tolist()
+            ),
+            undecided=tuple(undecided),
+            architectures=len(self._machines),
+            evaluated={index: (float(self._score[index]), float(self._power_w[index])) for index in known.tolist()},
+            stopped=stopped,
+        )

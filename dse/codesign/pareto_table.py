@@ -1,0 +1,42 @@
+"""A Pareto front as a result holds it, in a sentence and in rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.table import Row, Table, architecture_text, number
+from hardware.units import MIB
+
+_MOST = 16
+"""Rows of :func:`front_rows`."""
+
+
+def front_sentence(front: Mapping[str, Any]) -> str:
+    """How many architectures make up the front, and how sure that is."""
+    count, space = len(front["points"]), front["architectures_in_space"]
+    evaluated = front["architectures_evaluated"]
+    found = f"{count:,} of {space:,} architectures are on the front at {front['hbm_gb']:g} GB of HBM"
+    if front["proven"]:
+        return f"{found}, complete and proven: {evaluated:,} evaluated exactly, the rest ruled out by bounds."
+    if front["stopped"] is not None:
+        return f"{found} so far: stopped ({front['stopped']}) after {evaluated:,} evaluations."
+    open_ = len(front["undecided"]) + sum(not point["proven"] for point in front["points"])
+    return f"{found}; {evaluated:,} were evaluated, and for {open_:,} the schedules are not proven optimal."
+
+
+def front_rows(front: Mapping[str, Any]) -> Table:
+    """Points spread evenly over the front, from the fastest to the slowest."""
+    points = front["points"]
+    chosen = sorted(set(np.linspace(0, len(points) - 1, min(_MOST, len(points))).round().astype(int).tolist()))
+    rows: list[Row] = [
+        (
+            number(points[place]["score"]),
+            f"{points[place]['area_mm2']:.1f} mm²",
+            f"{points[place]['power_w']:.0f} W",
+            architecture_text(points[place]["architecture"]),
+            f"{points[place]['architecture']['global_buffer_bytes'] // MIB} MB",
+        )
+        for place in chosen
+    ]
+    return ("samples/s", "area", "power", "architecture", "buffer"), rows

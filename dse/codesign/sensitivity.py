@@ -1,0 +1,231 @@
+"""How the proven answer of a co-search changes when one thing changes: the knobs of :mod:`dse.codesign.knobs`.
+
+Each knob is turned by ÷2, −10 %, +10 % and ×2, all else as it was. At every setting the whole space is searched again
+with its proof, and today's architecture gets new plans; the difference is the regret of keeping it. Where the answer's
+architecture changes along a knob, bisection finds the factor (:meth:`dse.codesign.probe.Prober.takeover`).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
+
+from pydantic import TypeAdapter
+
+from dse.codesign.formats import problem_document
+from dse.codesign.knobs import KNOBS
+from dse.codesign.probe import Architecture, Point, PointTask, Prober, Takeover, TakeoverTask, summaries
+from dse.codesign.problem import CodesignProblem, SearchOutcome
+from dse.executor import Executor
+from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.result import digest
+from hardware.machines import Machines
+
+FACTORS = (0.5, 0.9, 1.1, 2.0)
+"""By what every knob is turned."""
+
+BINDS_FROM = 0.001
+"""A limit binds when 10 % more of it gains more than this share of the score."""
+
+Kind = TypeVar("Kind", Point, Takeover)
+
+
+class ProbeStore(Protocol):
+    """Where finished steps are kept: :class:`dse.journal.Journal` is one."""
+
+    def __contains__(self, key: object) -> bool: ...
+
+    def __getitem__(self, key: str) -> Any: ...
+
+    def append(self, key: str, value: Any) -> None:
+        """Keep ``value`` (JSON types) under ``key``."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How an answer depends on each knob.
+
+    ``today`` is the answer as it was found (its knob is empty, its factor 1); ``points`` stand by knob, then by factor.
+    ``stopped`` says why the analysis ended early; what is there by then holds.
+    """
+
+    today: Point
+    points: tuple[Point, ...]
+    takeovers: tuple[Takeover, ...]
+    stopped: str | None = None
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The keys of the knobs that were turned, in order."""
+        return tuple(dict.fromkeys(point.knob for point in self.points))
+
+    def at(self, knob: str, asked: float) -> Point | None:
+        """The point at a factor that was asked for."""
+        return next((point for point in self.points if (point.knob, point.asked) == (knob, asked)), None)
+
+    def change(self, point: Point) -> float | None:
+        """By what share the score differs from today's."""
+        if point.score is None or self.today.score is None:
+            return None
+        return point.score / self.today.score - 1
+
+    def keeps(self, point: Point) -> bool:
+        """Whether the answer there still has today's architecture."""
+        return point.architecture == self.today.architecture
+
+    def elasticity(self, knob: str) -> float | None:
+        """The slope d log(reach) / d log(knob) over −10 % to +10 %: 1 where the score grows in proportion.
+
+        Taken from the best score at any HBM size (:attr:`Point.reach`).
+        """
+        low, high = self.at(knob, 0.9), self.at(knob, 1.1)
+        if low is None or high is None or not (low.reach > 0 and high.reach > 0):
+            return None
+        return math.log(high.reach / low.reach) / math.log(high.factor / low.factor)
+
+    def gain(self, knob: str) -> float | None:
+        """By what share 10 % more of the knob raises the best score at any HBM size."""
+        high = self.at(knob, 1.1)
+        return None if high is None or self.today.reach <= 0 else high.reach / self.today.reach - 1
+
+    def binding(self) -> list[str]:
+        """The knobs that bind, by what 10 % more of them gains."""
+        gains = {knob: self.gain(knob) or 0.0 for knob in self.knobs}
+        return sorted((knob for knob in gains if gains[knob] > BINDS_FROM), key=lambda knob: -gains[knob])
+
+    def dearest(self) -> Point | None:
+        """The setting at which keeping today's architecture costs most, of those where it fits."""
+        known = [point for point in self.points if point.regret is not None]
+        return max(known, key=lambda point: point.regret or 0.0, default=None)
+
+
+def analyse(
+    problem: CodesignProblem,
+    machines: Machines,
+    outcome: SearchOutcome,
+    executor: Executor,
+    progress: ProgressCallback = silent,
+    stop: StopSignal = never_stop,
+    store: ProbeStore | None = None,
+    knobs: Sequence[str] = tuple(KNOBS),
+) -> Sensitivity:
+    """Turn the ``knobs`` of ``problem`` and find what becomes of its answer.
+
+    Args:
+        problem: the problem that was answered.
+        machines: its architectures.
+        outcome: its answer, by exhaustive search.
+        executor: where the steps run; each is a whole search, so they run side by side.
+        progress: told of each step.
+        stop: asked after each step, and inside steps that run in this process.
+        store: finished steps, read and added to.
+        knobs: keys of :data:`~dse.codesign.knobs.KNOBS`; those that the problem does not have are passed over.
+
+    Returns:
+        The same for any number of workers.
+
+    Raises:
+        ValueError: the outcome has no answer.
+    """
+    if outcome.best is None:
+        raise ValueError("`outcome` must have an answer: there is nothing to compare with")
+    today = _today(problem, machines, outcome)
+    assert today.architecture is not None
+    prober = Prober(problem, machines, today.architecture, stop)
+    steps = _Steps(prober, executor, store, progress, stop)
+    points = tuple(steps.answers(_point_tasks(prober, knobs), "sensitivity: settings", Point))
+    takeovers = tuple(steps.answers(_takeover_tasks(today, points), "sensitivity: takeovers", Takeover))
+    return Sensitivity(today, points, takeovers, steps.stopped)
+
+
+def _today(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome) -> Point:
+    """The answer as a point at factor 1."""
+    assert outcome.best is not None
+    score = outcome.evaluated[outcome.best]
+    plans = summaries(problem, outcome.plans)
+    return Point(
+        knob="",
+        asked=1.0,
+        factor=1.0,
+        value=1.0,
+        status="optimal" if outcome.proven else "feasible",
+        score=score,
+        bound=outcome.bound if math.isfinite(outcome.bound) else None,
+        optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in problem.hbm_bytes),
+        architecture=Architecture.of(machines, outcome.best),
+        plans=plans,
+        today_score=score,
+        today_plans=plans,
+    )
+
+
+def _point_tasks(prober: Prober, knobs: Sequence[str]) -> list[PointTask]:
+    """Every setting that differs from today's, by knob."""
+    return [
+        PointTask(key, asked)
+        for key in knobs
+        if KNOBS[key].applies(prober.problem)
+        for asked in FACTORS
+        if prober.factor(KNOBS[key], asked) != 1
+    ]
+
+
+def _takeover_tasks(today: Point, points: Sequence[Point]) -> list[TakeoverTask]:
+    """For each knob and direction the first two neighbouring settings between which the architecture changes."""
+    tasks = []
+    for key in dict.fromkeys(point.knob for point in points):
+        of_knob = [today, *(point for point in points if point.knob == key)]
+        for side in (
+            sorted((p for p in of_knob if p.factor <= 1), key=lambda p: -p.factor),
+            sorted((p for p in of_knob if p.factor >= 1), key=lambda p: p.factor),
+        ):
+            for last, point in pairwise(side):
+                if point.architecture != today.architecture:
+                    smaller = min(last, point, key=lambda p: p.factor)
+                    tasks.append(
+                        TakeoverTask(key, last.factor, point.factor, point.architecture, smaller.optima),
+                    )
+                    break
+    return tasks
+
+
+class _Steps:
+    """Runs steps through the executor, in order, with progress, stop and store."""
+
+    def __init__(
+        self,
+        prober: Prober,
+        executor: Executor,
+        store: ProbeStore | None,
+        progress: ProgressCallback,
+        stop: StopSignal,
+    ) -> None:
+        self._prober = prober
+        self._executor = executor
+        self._store = store
+        self._progress = progress
+        self._stop = stop
+        self._base = digest([problem_document(prober.problem), asdict(prober.today)])
+        self.stopped: str | None = None
+
+    def answers(self, tasks: Sequence[PointTask | TakeoverTask], phase: str, kind: type[Kind]) -> Iterator[Kind]:
+        """The answers to ``tasks``, in order, until told to stop."""
+        if self.stopped:
+            return
+        keys = [digest([self._base, asdict(task)]) for task in tasks]
+        kept: Mapping[str, Any] | ProbeStore = {} if self._store is None else self._store
+        missing = [task for task, key in zip(tasks, keys, strict=True) if key not in kept]
+        found = iter(self._executor.map(self._prober, missing))
+        for done, key in enumerate(keys, start=1):
+            if key in kept:
+                yield TypeAdapter(kind).validate_python(kept[key])
+            else:
+                answer = next(found)
+                self.stopped = self._stop()
+                if self.stopped:
+                    return  # the answer of a search that was stopped is none
+                if self._store is not None:
+                    self._store.append(key, asdict(answer))
+                yield answer  # type: ignore[misc]
+            self._progress(phase, done, len(tasks))

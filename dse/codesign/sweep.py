@@ -1,0 +1,209 @@
+"""Searches that evaluate architectures exactly, one after the other, in an order of their own: the heuristics.
+
+A :class:`Proposer` says which architectures come next and is told their scores; it knows nothing of evaluators or
+workers. A :class:`Sweep` is what lies between it and the workers: it turns proposals into tasks, takes what the store
+has already, keeps what comes back and makes the outcome. :func:`search` drives a sweep on an executor.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.codesign.choice import best_architecture, chosen_size
+from dse.codesign.evaluator import Evaluate, EvaluateMany
+from dse.codesign.exhaustive import NODES
+from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
+from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
+from dse.executor import Executor
+from dse.progress import ProgressCallback, StopSignal
+from hardware.machines import Machines
+
+Floats = npt.NDArray[np.float64]
+
+_CHUNK = 16
+"""Architectures that are handed to a worker at once: enough to outweigh the dispatch, few enough to stop soon."""
+
+_EVALUATION_S_PER_GRAPH = 0.02
+"""Exact evaluation of one architecture for one graph where it was measured (24 to 96 layers, one core)."""
+
+
+class Proposer(Protocol):
+    """Decides which architectures are evaluated.
+
+    Lifecycle: :meth:`ask` for architectures and :meth:`tell` their scores, in any order, until :attr:`finished`. After
+    that nothing that was asked for and not told counts.
+    """
+
+    def ask(self, most: int) -> tuple[int, ...]:
+        """Architectures to evaluate next, about ``most``; none where that depends on scores still to be told."""
+        ...
+
+    def tell(self, architecture: int, score: float) -> None:
+        """The score of an architecture that was asked for: its best over the HBM sizes, 0 where nothing fits."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the search is over."""
+        ...
+
+    @property
+    def counted(self) -> Sequence[int]:
+        """The architectures that count, in the order of the search."""
+        ...
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Architectures told and, as far as is known by now, to be told in all."""
+        ...
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """What a :class:`Sweep` knows: evaluations by (job, architecture), and scores by architecture, each [H]."""
+
+    proposer: Proposer
+    found: dict[tuple[int, int], Evaluation]
+    scores: dict[int, Floats]
+
+
+class Sweep:
+    """The state of one search: what was evaluated, and what it is worth.
+
+    Args:
+        problem: the jobs and the objective.
+        machines: the architectures.
+        proposer: what decides the order.
+        store: evaluations that are finished already, and where new ones are put.
+        progress: told of each evaluation.
+    """
+
+    def __init__(
+        self,
+        problem: CodesignProblem,
+        machines: Machines,
+        proposer: Proposer,
+        store: EvaluationStore,
+        progress: ProgressCallback,
+    ) -> None:
+        self.evaluators = JobEvaluators(problem, machines)
+        self.proposer = proposer
+        self._problem = problem
+        self._machines = machines
+        self._store = store
+        self._progress = progress
+        self._found: dict[tuple[int, int], Evaluation] = {}
+        self._scores: dict[int, Floats] = {}
+
+    def ask(self, most: int) -> list[JobTask]:
+        """The next tasks, one a job; none where nothing can be asked now. What is in the store is told at once."""
+        while not self.proposer.finished and (asked := self.proposer.ask(most)):
+            tasks = []
+            for job in range(len(self._problem.jobs)):
+                missing = []
+                for index in asked:
+                    known = JobTask(job, Evaluate(index, NODES[0]))
+                    if known in self._store:
+                        self._found[job, index] = self._store[known]
+                    else:
+                        missing.append(index)
+                if missing:
+                    tasks.append(JobTask(job, EvaluateMany(tuple(missing), NODES[0])))
+            for index in asked:
+                self._tell(index)
+            if tasks:
+                return tasks
+        return []
+
+    def take(self, asked: JobTask, evaluations: Sequence[Evaluation]) -> None:
+        """Keep the answer to a task of :meth:`ask`."""
+        assert isinstance(asked.task, EvaluateMany)
+        for evaluation in evaluations:
+            index = evaluation.architecture
+            self._store[JobTask(asked.job, Evaluate(index, asked.task.nodes))] = evaluation
+            self._found[asked.job, index] = evaluation
+            self._tell(index)
+
+    def _tell(self, index: int) -> None:
+        """Tell the proposer the score of an architecture, once it has been evaluated for every job."""
+        jobs = range(len(self._problem.jobs))
+        if self.proposer.finished or not all((job, index) in self._found for job in jobs):
+            return
+        values = np.array([self.evaluators.values(job, self._found[job, index])[0] for job in jobs])
+        self._scores[index] = self._problem.objective.score(values)
+        self.proposer.tell(index, float(self._scores[index].max()))
+        self._progress("architectures evaluated", *self.proposer.progress)
+
+    def outcome(self, stopped: str | None) -> SearchOutcome:
+        """The best of what counts; nothing is known of the rest of the space."""
+        sizes, counted = self._problem.hbm_bytes, self.proposer.counted
+        score = np.zeros((len(sizes), len(self._machines)))
+        for index in counted:
+            score[:, index] = self._scores[index]
+        found = [best_architecture(row, self._machines.area_mm2) for row in score]
+        optima = [value for _, value in found]
+        row = chosen_size(optima)
+        best = found[row][0]
+        jobs = range(len(self._problem.jobs))
+        plans = [] if best is None else [self._found[job, best].plans[row] for job in jobs]
+        return SearchOutcome(
+            best=best,
+            plans=tuple(plan for plan in plans if plan is not None),
+            bound=np.inf,
+            upper=(),
+            evaluated={index: float(score[row, index]) for index in counted},
+            evaluations=len(counted) * len(jobs),
+            proven=False,
+            optimum_by_hbm={size: value for size, value in zip(sizes, optima, strict=True) if value > 0},
+            stopped=stopped,
+        )
+
+    def state(self) -> SweepState:
+        """What the sweep knows, to be pickled; the store keeps its evaluations itself."""
+        return SweepState(self.proposer, self._found, self._scores)
+
+    def restore(self, state: SweepState) -> None:
+        """Continue from a :meth:`state` of the same problem."""
+        self.proposer, self._found, self._scores = state.proposer, state.found, state.scores
+
+
+def search(
+    problem: CodesignProblem,
+    machines: Machines,
+    executor: Executor,
+    store: EvaluationStore,
+    progress: ProgressCallback,
+    stop: StopSignal,
+    *,
+    proposer: Proposer,
+) -> SearchOutcome:
+    """What ``proposer`` finds, evaluated on ``executor``; ``stop`` ends it between two pieces of work.
+
+    The answer is that of the proposer's order: it depends on the number of workers only where the proposer does.
+    """
+    sweep = Sweep(problem, machines, proposer, store, progress)
+    waiting: deque[JobTask] = deque()
+
+    def tasks() -> Iterator[JobTask]:
+        while asked := sweep.ask(_CHUNK):
+            waiting.extend(asked)
+            yield from asked
+
+    stopped = stop()
+    while stopped is None and not proposer.finished:
+        for evaluations in executor.map(sweep.evaluators, tasks()):
+            sweep.take(waiting.popleft(), evaluations)
+            stopped = stop()
+            if stopped is not None or proposer.finished:
+                break
+    return sweep.outcome(stopped)
+
+
+def predicted_seconds(problem: CodesignProblem, architectures: int) -> float:
+    """A rough prediction of the work of evaluating so many architectures on one core."""
+    graphs = sum(len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs)
+    return _EVALUATION_S_PER_GRAPH * graphs * architectures

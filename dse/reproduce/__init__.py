@@ -1,0 +1,1 @@
+"""A paper's tables and figures from fresh runs, printed beside the numbers that it published."""

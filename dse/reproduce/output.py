@@ -1,0 +1,124 @@
+"""A reproduction as files: ``reproduction.json``, a tidy table of all comparisons, and ``report.html``."""
+
+import html
+import json
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from dse.html import document, figure, table
+from dse.reproduce.section import Chart, Reproduction, Section, ratio
+from dse.result import versions
+from dse.run_directory import REPORT_FILE, write_text
+
+DOCUMENT_FILE = "reproduction.json"
+COMPARISONS_TABLE = "tables/comparisons"
+
+_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#3d3d3d", "#a9bccb", "#8d5b9f", "#b07d48")
+
+
+def to_json(reproduction: Reproduction) -> str:
+    """The reproduction as indented JSON text."""
+    return json.dumps(reproduction.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write(reproduction: Reproduction, directory: Path) -> None:
+    """Write every file of a finished run."""
+    write_text(directory / DOCUMENT_FILE, to_json(reproduction))
+    compared = _comparisons(reproduction)
+    folder = (directory / COMPARISONS_TABLE).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(compared, directory / f"{COMPARISONS_TABLE}.parquet")
+    pa_csv.write_csv(compared, directory / f"{COMPARISONS_TABLE}.csv")
+    write_text(directory / REPORT_FILE, report(reproduction))
+
+
+def _comparisons(reproduction: Reproduction) -> pa.Table:
+    """One row a number: where it stands, ours, the paper's and their ratio."""
+    rows = [
+        {
+            "part": section.part,
+            "model": each.model,
+            "cost_model": each.cost_model,
+            "quantity": each.quantity,
+            "unit": each.unit,
+            "ours": each.ours,
+            "paper": each.paper,
+            "ratio": ratio(each.ours, each.paper),
+        }
+        for section in reproduction.sections
+        for each in section.comparisons
+    ]
+    text, number = pa.string(), pa.float64()
+    names = ("part", "model", "cost_model", "quantity", "unit")
+    schema = pa.schema([*((name, text) for name in names), ("ours", number), ("paper", number), ("ratio", number)])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def report(reproduction: Reproduction) -> str:
+    """The reproduction as one self-contained HTML page."""
+    parts = [
+        f"<p>{html.escape(reproduction.citation)}</p>",
+        f"<p class='small'>{html.escape(budget(reproduction))}</p>",
+    ]
+    for section in reproduction.sections:
+        parts += _section(section)
+    footer = ", ".join(f"{name} {version}" for name, version in versions().items())
+    return document(f"{reproduction.paper}: ours beside the paper's", parts, footer)
+
+
+def budget(reproduction: Reproduction) -> str:
+    """One sentence: what was run, and how long it took."""
+    asked = reproduction.settings
+    limits = ", ".join(f"{name} {value:g} s" for name, value in asked["limits_s"].items())
+    stopped = f"; stopped early ({reproduction.stopped})" if reproduction.stopped else ""
+    return (
+        f"Fresh run of {reproduction.seconds:,.0f} s on {asked['workers']} worker(s){stopped}. Models: "
+        f"{', '.join(asked['models'])}; cost models: {', '.join(asked['cost_models'])}; limit of each search: {limits}."
+    )
+
+
+def _section(section: Section) -> list[str]:
+    parts = [f"<h2>{html.escape(section.title)}</h2>"]
+    parts += [
+        f"<div style='overflow-x: auto; white-space: nowrap; font-size: .85rem'>{table(each.headers, each.rows)}</div>"
+        for each in section.tables
+    ]
+    parts += [f"<p class='small'>{html.escape(note)}</p>" for note in section.notes]
+    return parts + [figure(_drawn(chart)) for chart in section.charts]
+
+
+def _drawn(chart: Chart) -> go.Figure:
+    """The chart in plotly."""
+    drawing = go.Figure()
+    for position, series in enumerate(chart.series):
+        colour = _COLOURS[position % len(_COLOURS)]
+        x, y, labels = list(series.x), list(series.y), list(series.labels) or None
+        match chart.kind:
+            case "bars" | "stacked bars":
+                drawing.add_trace(go.Bar(name=series.name, x=x, y=y, marker_color=colour))
+            case "lines":
+                drawing.add_trace(go.Scatter(name=series.name, x=x, y=y, mode="lines+markers", line={"color": colour}))
+            case "dots":
+                marker = {
+                    "color": colour,
+                    "size": 5 if position == 0 else 12,
+                    "symbol": "circle" if position == 0 else "star",
+                }
+                drawing.add_trace(go.Scatter(name=series.name, x=x, y=y, text=labels, mode="markers", marker=marker))
+    drawing.update_layout(
+        template="plotly_white",
+        title={"text": chart.title, "font": {"size": 15}},
+        height=460,
+        barmode="stack" if chart.kind == "stacked bars" else "group",
+        margin={"l": 60, "r": 20, "t": 50, "b": 50},
+        xaxis_title=chart.x_title,
+        yaxis_title=chart.y_title,
+        legend={"orientation": "h", "y": -0.2},
+    )
+    if chart.logarithmic:
+        drawing.update_yaxes(type="log")
+    return drawing

@@ -1,0 +1,111 @@
+"""What a reproduction leaves: sections of rows, charts and comparisons, from which every output is made."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dse.result import versions
+
+SCHEMA = "dse.reproduction/1"
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number of ours beside the paper's; None where there is none (the paper's, or ours in the budget).
+
+    ``cost_model`` is empty where the number depends on none.
+    """
+
+    model: str
+    cost_model: str
+    quantity: str
+    unit: str
+    ours: float | None
+    paper: float | None
+
+
+@dataclass(frozen=True)
+class Series:
+    """One set of bars or dots: ``x`` (categories or numbers) and ``y`` of one length; ``labels`` are for hovering."""
+
+    name: str
+    x: tuple[str | float, ...]
+    y: tuple[float | None, ...]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure, without saying how it is drawn."""
+
+    kind: Literal["bars", "stacked bars", "lines", "dots"]
+    title: str
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells for people, every row as long as the headers."""
+
+    headers: Row
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table or figure of the paper: ``tables`` for people, ``comparisons`` with every number."""
+
+    part: str
+    title: str
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All sections of one run. ``settings`` say what was asked and the budget; ``stopped`` why the run ended early."""
+
+    paper: str
+    citation: str
+    settings: dict[str, Any]
+    sections: tuple[Section, ...]
+    seconds: float
+    stopped: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The reproduction as JSON types."""
+        return {"schema": SCHEMA, **asdict(self), "versions": versions()}
+
+
+def ratio(ours: float | None, paper: float | None) -> float | None:
+    """Ours / paper, where both are known."""
+    return None if ours is None or not paper else ours / paper
+
+
+def shown(value: float | None, digits: int = 3) -> str:
+    """A number for a table cell: a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+
+
+def times(value: float | None) -> str:
+    """A ratio for a table cell."""
+    return "–" if value is None else f"{value:.2f}×"
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """The geometric mean of positive ``values``; None of none."""
+    if not values:
+        return None
+    product = 1.0
+    for value in values:
+        product *= value ** (1 / len(values))
+    return product

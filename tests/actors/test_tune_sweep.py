@@ -1,0 +1,117 @@
+"""Sweeps through Tune: the same answer as in-process, nothing lost, and the searcher's state saved and restored."""
+
+import pytest
+
+from actors import tune_sweep
+from actors.tune_sweep import SweepSearcher
+from dse.codesign.bayesian import ArchitectureStudy
+from dse.codesign.hysteresis import AreaWalk, HysteresisRule, search
+from dse.codesign.sweep import Sweep
+from dse.executor import InProcessExecutor
+from dse.progress import never_stop, silent
+from tests.codesign.test_exhaustive import TINY_MODEL, small
+
+LEVEL = 2
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.yaml"
+    path.write_text(TINY_MODEL)
+    return small(path, tensor_parallel="1", microbatch="1").problem()
+
+
+@pytest.fixture(scope="module")
+def walked(problem):
+    """The walk in this process, and its store."""
+    store = {}
+    return search(problem, problem.machines(), InProcessExecutor(), store, level=LEVEL), store
+
+
+def walk(problem):
+    return AreaWalk(problem.machines().area_mm2, HysteresisRule(LEVEL))
+
+
+def test_the_answer_is_that_of_the_walk_in_process(problem, walked, ray_executor, capfd):
+    store = {}
+    found = tune_sweep.search(
+        problem, problem.machines(), ray_executor, store, silent, never_stop, proposer=walk(problem)
+    )
+    assert found == walked[0]
+    assert store.items() >= walked[1].items()
+    assert capfd.readouterr().out == ""
+
+
+def test_what_is_in_the_store_starts_no_trial(problem, walked, ray_executor, monkeypatch):
+    monkeypatch.setattr(tune_sweep.SweepSearcher, "on_trial_complete", lambda *_: pytest.fail("a trial was run"))
+    found = tune_sweep.search(
+        problem, problem.machines(), ray_executor, dict(walked[1]), silent, never_stop, proposer=walk(problem)
+    )
+    assert found == walked[0]
+
+
+def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor):
+    machines = problem.machines()
+    store = {}
+    study = ArchitectureStudy(machines, 5, seed=0, parallel=2)
+    found = tune_sweep.search(problem, machines, ray_executor, store, silent, never_stop, proposer=study)
+    assert len(found.evaluated) == len(store) == 5
+
+
+class Broken:
+    """Evaluators that refuse."""
+
+    def __call__(self, task):
+        raise ZeroDivisionError("refused")
+
+
+def test_an_exception_of_an_evaluation_reaches_the_caller(problem, ray_executor):
+    ray_executor.release()
+    sweep = Sweep(problem, problem.machines(), walk(problem), {}, silent)
+    with pytest.raises(ZeroDivisionError, match="refused"):
+        tune_sweep.run(SweepSearcher(sweep, 2, never_stop), Broken())
+
+
+def searcher_of(problem, store=None, stop=never_stop):
+    return SweepSearcher(
+        Sweep(problem, problem.machines(), walk(problem), {} if store is None else store, silent), 2, stop
+    )
+
+
+def finish(searcher, evaluators, running):
+    """Run the trials of a searcher by hand."""
+    turn = 0
+    while True:
+        suggested = searcher.suggest(f"trial {turn}")
+        if suggested == searcher.FINISHED:
+            return
+        if suggested is not None:
+            running[f"trial {turn}"] = suggested["tasks"]
+        turn += 1
+        identifier, tasks = running.popitem()
+        searcher.on_trial_complete(identifier, {"answers": [evaluators(task) for task in tasks], "seconds": 1.0})
+
+
+def test_a_restored_searcher_goes_on_where_it_was_saved(problem, walked, tmp_path):
+    before = searcher_of(problem)
+    running = {"trial a": before.suggest("trial a")["tasks"]}
+    before.save(str(tmp_path / "state.pkl"))
+    after = searcher_of(problem, store := {})
+    after.restore(str(tmp_path / "state.pkl"))
+    finish(after, after._sweep.evaluators, running)
+    assert after._sweep.outcome(None) == walked[0]
+    assert store.items() >= walked[1].items()
+
+
+def test_a_stopped_sweep_suggests_no_more(problem):
+    searcher = searcher_of(problem, stop=lambda: "time limit")
+    assert searcher.suggest("trial a") == searcher.FINISHED
+    assert searcher.stopped == "time limit"
+
+
+def test_a_trial_whose_workers_die_ends_the_sweep_with_a_word(problem):
+    searcher = searcher_of(problem)
+    searcher.suggest("trial a")
+    searcher.on_trial_complete("trial a", None, error=True)
+    assert searcher.suggest("trial b") == searcher.FINISHED
+    assert "workers died" in str(searcher.failure)

@@ -1,0 +1,101 @@
+"""What the paper prints, as data: read whole, and consistent with itself and with our models."""
+
+import pytest
+import yaml
+
+from dse.models.library import list_models, model
+from dse.reproduce.context import position
+from dse.reproduce.published import Paper, list_papers, read_paper
+from hardware.inputs import InputError, validate
+from hardware.space import architecture_space
+
+PAPER = read_paper("phaze")
+MODELS = sorted(PAPER.models)
+
+
+def document():
+    return PAPER.model_dump(mode="json", by_alias=True)
+
+
+def test_every_paper_reads():
+    assert "phaze" in list_papers()
+    assert set(PAPER.models) <= set(list_models())
+    assert len(PAPER.models) == 8
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_are_consistent(name):
+    row = PAPER.models[name]
+    found = row.table_2
+    used = found.placement.pipeline * found.placement.data * found.placement.tensor
+    assert used <= PAPER.setup.accelerators
+    assert str(found.microbatch) in PAPER.setup.microbatch.split(",")
+    assert str(found.hbm_gb) in PAPER.setup.hbm_gb.split(",")
+    assert found.placement.tensor in model(name).tensor_parallel
+    assert found.accelerator.lanes == found.accelerator.width
+    assert (row.table_4 is None) == (row.table_5 is None) == (name == "llama2-7b")
+    if row.table_5 is not None:
+        assert row.table_5.tpuv4_expert <= row.table_5.tpuv4_solver <= row.table_5.common
+
+
+def test_the_papers_machines_are_points_of_the_space():
+    machines = architecture_space()
+    for row in [*PAPER.models.values()]:
+        machine = row.table_2.accelerator
+        assert position(machines, machine, machine.global_buffer_mb) is not None
+    common = PAPER.common.accelerator
+    index = position(machines, common, common.global_buffer_mb)
+    assert machines.core_width[index] * machines.core_depth[index] == 256 * 256
+    assert position(machines, common, 3) is None
+
+
+def test_the_means_follow_from_the_utilisations():
+    """Without Llama2-7B, which Table 5 leaves out, the paper's own ratios come near its printed means."""
+    ratios = [row.table_5.common / row.table_5.tpuv4_expert for row in PAPER.models.values() if row.table_5]
+    mean = 1.0
+    for ratio in ratios:
+        mean *= ratio ** (1 / len(ratios))
+    assert mean == pytest.approx(PAPER.speedups.common_over_expert, rel=0.15)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if PAPER.models[name].table_4])
+def test_expert_placements_are_those_of_the_model_files(name):
+    ours, theirs = model(name).expert_placement, PAPER.models[name].table_4.expert
+    assert (ours.pipeline, ours.data, ours.tensor) == (theirs.pipeline, theirs.data, theirs.tensor)
+
+
+def _broken(path, value):
+    copy = yaml.safe_load(yaml.safe_dump(document()))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema",), "dse.paper/2"),
+        (("models", "bert-large", "table_5", "common"), 188.1),
+        (("models", "bert-large", "table_5", "common"), -1),
+        (("models", "bert-large", "table_2", "placement", "data"), 0),
+        (("models", "bert-large", "table_2", "hbm"), 32),
+        (("speedups", "common_over_expert"), 0),
+        (("setup", "source"), ""),
+        (("convergence", "levels"), [0]),
+        (("models",), {}),
+    ],
+    ids=str,
+)
+def test_broken_numbers_are_refused(path, value):
+    if path == ("models",):
+        value = {"bert-huge": document()["models"]["bert-large"]}
+    with pytest.raises(InputError) as caught:
+        validate(Paper, _broken(path, value), "phaze.yaml")
+    assert all(fault.file == "phaze.yaml" for fault in caught.value.faults)
+
+
+def test_an_unknown_paper_names_the_nearest():
+    with pytest.raises(InputError, match="did you mean phaze"):
+        read_paper("phase")

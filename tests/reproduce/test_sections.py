@@ -1,0 +1,129 @@
+"""Every part on a job that is small enough for a test: BERT-large at one microbatch under the quicker cost model."""
+
+import json
+
+import pytest
+
+from dse.executor import InProcessExecutor
+from dse.journal import Journal
+from dse.reproduce.baselines import COMMON, EXPERT, OWN, SOLVER, strategies
+from dse.reproduce.context import Budget, Context
+from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
+from dse.reproduce.phaze import PARTS, reproduce
+from dse.reproduce.published import read_paper
+
+SETTINGS = {"models": ["bert-large"], "cost_models": ["phaze-2024"], "workers": 0, "limits_s": {"walk": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def paper():
+    full = read_paper("phaze")
+    setup = full.setup.model_copy(update={"global_batch": 1024, "microbatch": "1"})
+    return full.model_copy(update={"setup": setup})
+
+
+@pytest.fixture(scope="module")
+def context(paper, tmp_path_factory):
+    budget = Budget(walk_s=1.0, bayesian_s=5.0, samples=5)
+    with Journal(tmp_path_factory.mktemp("run") / "journal.jsonl") as journal:
+        yield Context(paper, ("bert-large",), ("phaze-2024",), InProcessExecutor(), journal, budget)
+
+
+@pytest.fixture(scope="module")
+def done(context):
+    return reproduce(context, tuple(PARTS), SETTINGS)
+
+
+def test_every_part_prints_whole_rows(done):
+    assert [section.part for section in done.sections] == list(PARTS)
+    for section in done.sections:
+        assert section.tables
+        for table in section.tables:
+            assert table.rows
+            assert all(len(row) == len(table.headers) for row in table.rows), section.part
+        for chart in section.charts:
+            assert all(len(series.x) == len(series.y) for series in chart.series)
+
+
+def numbers(done, part):
+    """{(model, quantity): (ours, paper)} of one section."""
+    (section,) = [section for section in done.sections if section.part == part]
+    return {(each.model, each.quantity): (each.ours, each.paper) for each in section.comparisons}
+
+
+def test_the_proven_optimum_is_no_worse_than_the_papers_machine(done, context):
+    found = numbers(done, "table2")
+    ours, reference = (found["bert-large", name][0] for name in ("throughput", "throughput of the paper's accelerator"))
+    assert context.model_search("bert-large", "phaze-2024").proof == "proven"
+    assert ours >= reference * (1 - 1e-9) > 0
+
+
+def test_a_common_architecture_of_one_model_is_that_models(done):
+    common = numbers(done, "common")["common (arithmetic mean)", "mean throughput"][0]
+    assert common == numbers(done, "table2")["bert-large", "throughput"][0]
+
+
+def test_utilisation_and_throughput_agree(done, context):
+    found = strategies(context, "bert-large", "phaze-2024")
+    expert, solver = found[EXPERT], found[SOLVER]
+    # The same machine and model: utilisations relate as throughputs, and our placement is no worse than the expert's.
+    assert solver[1] / expert[1] == pytest.approx(solver[0] / expert[0])
+    assert expert[0] <= solver[0] <= found[OWN][0]
+    assert found[COMMON] == found[OWN]
+    bars = numbers(done, "fig4")
+    assert bars["bert-large", f"{SOLVER} / {EXPERT}"][0] == pytest.approx(solver[0] / expert[0])
+    assert bars["bert-large", f"{SOLVER} / {EXPERT}"][1] == pytest.approx(47.4 / 15.9)
+    assert bars["geometric mean", f"{OWN} / {EXPERT}"][1] == 3.6
+
+
+def test_shares_of_work_are_shares(done):
+    shares = {key: ours for key, (ours, _) in numbers(done, "fig6").items() if not key[1].startswith("work")}
+    assert all(0 <= share <= 100 for share in shares.values())
+    for kind in ("exhaustive", "hysteresis 6"):
+        assert 0 < sum(share for (_, quantity), share in shares.items() if quantity.endswith(kind)) <= 100
+
+
+def test_a_level_is_never_better_than_the_proven_optimum(done):
+    shares = [ours for ours, _ in numbers(done, "fig9").values() if ours is not None]
+    assert shares
+    assert all(0 < share <= 100 * (1 + 1e-9) for share in shares)
+
+
+def test_everything_is_written(done, tmp_path):
+    write(done, tmp_path)
+    document = json.loads((tmp_path / DOCUMENT_FILE).read_text())
+    assert document["schema"] == "dse.reproduction/1"
+    assert json.loads(to_json(done)) == document
+    rows = (tmp_path / f"{COMPARISONS_TABLE}.csv").read_text().splitlines()
+    assert len(rows) == 1 + sum(len(section.comparisons) for section in done.sections)
+    page = (tmp_path / "report.html").read_text()
+    assert all(section.title.split(":")[0] in page for section in done.sections)
+
+
+def test_what_is_not_reached_says_so(paper, tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        context = Context(
+            paper, ("bert-large",), ("phaze-2024",), InProcessExecutor(), journal, stop=lambda: "time limit"
+        )
+        stopped = reproduce(context, ("table2", "table4"), SETTINGS)
+    assert stopped.stopped == "time limit"
+    assert stopped.sections[0].notes == ("not reached: time limit",)
+    assert stopped.sections[1].tables
+
+
+def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path):
+    asked = iter([None, None])
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        context = Context(
+            paper,
+            ("bert-large",),
+            ("phaze-2024",),
+            InProcessExecutor(),
+            journal,
+            stop=lambda: next(asked, "interrupted"),
+        )
+        stopped = reproduce(context, tuple(PARTS)[:2], SETTINGS)
+    assert stopped.stopped == "interrupted"
+    (table,) = stopped.sections[0].tables
+    assert all(len(row) == len(table.headers) for row in table.rows)
+    assert table.rows[-1][-1] == "no answer (interrupted)"
