@@ -87,6 +87,9 @@ class CodesignOptions:
             InputError: an unknown name, a size that is not positive, a microbatch that does not divide the batch, or
                 widths of which the model has none.
         """
+        for option, count in (("--accelerators", self.accelerators), ("--global-batch", self.global_batch)):
+            if count < 1:
+                raise fail("dse codesign", option, count, "must be at least 1")
         rules = cost_model(self.cost_model)
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
         return CodesignProblem(
