@@ -2,7 +2,7 @@
 
 1. Levels (paper, Figures 8 and 9): BERT-large at hysteresis 1–8, 50 and 300 under both cost models, in-process on one
    core: architectures evaluated, seconds, best found, distance from the proven optimum. Two readings of the rule: "no
-   new best in the last LEVEL groups" (ours) and "the last LEVEL groups only decrease" (Algorithm 1 as printed). A walk
+   new best in the last LEVEL groups" and "the last LEVEL groups only decrease" (Algorithm 1 as printed). A walk
    that has not stopped after two minutes is ended, and marked so. Target: 60 s. The TPUv4-like machine, where the
    walk starts, is the first row.
 2. Black boxes at equal budget: Optuna's TPE and random draws with as many evaluations as the walk at level 50 needs,
@@ -21,7 +21,7 @@ import numpy as np
 
 from dse.codesign import exhaustive, hysteresis, sweep
 from dse.codesign.bayesian import ArchitectureStudy
-from dse.codesign.hysteresis import AreaWalk, DecreasingRule, HysteresisRule
+from dse.codesign.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule
 from dse.codesign.options import CodesignOptions
 from dse.codesign.sweep import Sweep
 from dse.executor import InProcessExecutor
@@ -33,7 +33,7 @@ LEVELS = (1, 2, 3, 4, 5, 6, 7, 8, 50, 300)
 LIMIT_S = 120.0
 SEEDS = range(5)
 BUDGET_LEVEL, TUNE_LEVEL = 50, 300
-RULES = {"no new best": HysteresisRule, "only decreasing": DecreasingRule}
+RULES = {"no new best": NoNewBestRule, "only decreasing": DecreasingRule}
 
 
 def problem_of(cost_model):
@@ -79,7 +79,7 @@ def levels(cost_models):
         optima, proof_s = proven(problem, machines)
         print(f"\n{MODEL}, {cost_model}: proven optimum {max(optima.values()):,.1f} samples/s in {proof_s:.1f} s")
         print(f"{'rule':<16} {'level':>7} {'evaluated':>10} {'seconds':>8} {'samples/s':>12} {'below':>10}  found")
-        first = AreaWalk(machines.area_mm2, HysteresisRule(1)).ask(1)
+        first = AreaWalk(machines.area_mm2, NoNewBestRule(1)).ask(1)
         start = search_of(problem, machines, Fixed(first))
         row("start (largest area)", machines, *start, optima)
         for name, rule in RULES.items():
@@ -128,7 +128,7 @@ def black_boxes(cost_models):
     for cost_model in cost_models:
         problem, machines = problem_of(cost_model)
         optima, _ = proven(problem, machines)
-        walk, walk_s = search_of(problem, machines, AreaWalk(machines.area_mm2, HysteresisRule(BUDGET_LEVEL)))
+        walk, walk_s = search_of(problem, machines, AreaWalk(machines.area_mm2, NoNewBestRule(BUDGET_LEVEL)))
         budget = len(walk.evaluated)
         print(f"\n{MODEL}, {cost_model}: {budget} evaluations each, {len(SEEDS)} seeds")
         print(f"{'search':<18} {'below the optimum: median':>26} {'worst':>9} {'best':>9} {'median s':>9}")
@@ -202,7 +202,7 @@ def overhead(cost_models):
             "in-process": (on_executor, InProcessExecutor()),
         }
         for name, (drive, executor) in drivers.items():
-            state = Sweep(problem, machines, AreaWalk(machines.area_mm2, HysteresisRule(TUNE_LEVEL)), {}, silent)
+            state = Sweep(problem, machines, AreaWalk(machines.area_mm2, NoNewBestRule(TUNE_LEVEL)), {}, silent)
             begun = time.perf_counter()
             busy_s, outcome = drive(state, executor)
             wall_s = time.perf_counter() - begun

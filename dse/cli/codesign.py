@@ -11,9 +11,9 @@ from dse.cli.terminal import console, print_table
 from dse.codesign import exhaustive, sweep
 from dse.codesign.answer import SearchFunction, solve
 from dse.codesign.formats import JournalledEvaluations, problem_document
-from dse.codesign.hysteresis import AreaWalk, HysteresisRule, least_architectures
+from dse.codesign.hysteresis import RULES, AreaWalk, least_architectures
 from dse.codesign.objective import Mean, Per
-from dse.codesign.options import CodesignOptions, Search, predicted_seconds
+from dse.codesign.options import CodesignOptions, Rule, Search, predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.proven import ProvenOptima
 from dse.codesign.report import further_sentences, keep
@@ -53,7 +53,14 @@ from hardware.machines import Machines
     default=6,
     show_default=True,
     metavar="LEVEL",
-    help="Stop after so many area groups without a new best.",
+    help="Area groups that must only decrease before the hysteresis search stops.",
+)
+@click.option(
+    "--hysteresis-rule",
+    type=click.Choice(get_args(Rule)),
+    default="decreasing",
+    show_default=True,
+    help="The paper's rule, or as many groups without a new best.",
 )
 @click.option(
     "--samples",
@@ -129,7 +136,7 @@ def _search(options: CodesignOptions, machines: Machines, executor: Executor, se
     alone = isinstance(executor, InProcessExecutor)
     proposer: sweep.Proposer
     if options.search == "hysteresis":
-        proposer = AreaWalk(machines.area_mm2, HysteresisRule(options.hysteresis))
+        proposer = AreaWalk(machines.area_mm2, RULES[options.hysteresis_rule](options.hysteresis))
     else:
         from dse.codesign.bayesian import ArchitectureStudy
 

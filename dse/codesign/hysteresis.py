@@ -3,15 +3,14 @@
 Architectures stand in groups of equal area (bins of 0.01 mm²), which are evaluated whole, largest first. A group's
 score is the best of its architectures, each at its best HBM size. Two rules say when to stop:
 
-- :class:`HysteresisRule`, ours: after ``level`` groups without a new best. "A hysteresis level determines the number of
-  smaller areas that need to show a reduction in the metric before the search process converges", and what a reduction
-  is measured against is the best so far. It has a meaning at every level, up to the whole space.
-- :class:`DecreasingRule`, Algorithm 1 as printed: once the scores of the last ``level`` groups only decrease, each
-  below the one before it. Neighbours decide, not the best so far, and runs of 50 such groups do not occur.
+- :class:`DecreasingRule`, Algorithm 1 as printed and the default: once the scores of the last ``level`` groups only
+  decrease, each below the one before it. Neighbours decide, not the best so far; a high level walks far down the space.
+- :class:`NoNewBestRule`: after ``level`` groups without a new best, which gives every level up to the whole space a
+  meaning.
 
 Both leave out what goes wrong in the published tool: groups in which nothing fits do not count (five at the start end
-its search with nothing), and a tie is no reduction (there it is). In ours a tie with the best is a new best: of equal
-scores the smaller area is the answer, and the walk goes towards smaller areas.
+its search with nothing), and a tie is no reduction (there it is). In the second rule a tie with the best is a new best:
+of equal scores the smaller area is the answer, and the walk goes towards smaller areas.
 
 The paper starts from the TPUv4-like machine, whose area is the default budget: it stands in the first group.
 """
@@ -55,7 +54,7 @@ class StoppingRule(Protocol):
         ...
 
 
-class HysteresisRule:
+class NoNewBestRule:
     """Stop after ``level`` feasible groups without a new best; before the first feasible group nothing counts.
 
     Raises:
@@ -121,6 +120,10 @@ class DecreasingRule:
     def least_more(self) -> int:
         """Groups that will be looked at in any case before it stops."""
         return max(self._level + 1 - self._groups, self._level - self._falling, 1)
+
+
+RULES: dict[str, Callable[[int], StoppingRule]] = {"decreasing": DecreasingRule, "no-new-best": NoNewBestRule}
+"""The rules by name; each takes its level."""
 
 
 class AreaWalk:
@@ -201,7 +204,7 @@ def search(
     stop: StopSignal = never_stop,
     *,
     level: int,
-    rule: Callable[[int], StoppingRule] = HysteresisRule,
+    rule: Callable[[int], StoppingRule] = DecreasingRule,
 ) -> SearchOutcome:
     """The walk at hysteresis ``level`` on ``executor``: the same architectures for any number of workers."""
     proposer = AreaWalk(machines.area_mm2, rule(level))

@@ -26,6 +26,8 @@ _LARGEST = 10**6
 
 
 Search = Literal["exhaustive", "hysteresis", "bayesian"]
+Rule = Literal["decreasing", "no-new-best"]
+"""When a hysteresis search stops: :data:`dse.codesign.hysteresis.RULES`."""
 
 _HBM_GB = "32,64,80"
 
@@ -50,6 +52,7 @@ class CodesignOptions:
     fixed: str | None = None
     search: Search = "exhaustive"
     hysteresis: int = 6
+    hysteresis_rule: Rule = "decreasing"
     samples: int = 200
     network: str | None = None
     objective: Per = "throughput"

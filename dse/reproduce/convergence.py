@@ -11,19 +11,19 @@ from functools import cached_property, partial
 from dse.codesign import hysteresis
 from dse.codesign.evaluator import Evaluate, EvaluateMany
 from dse.codesign.formats import architecture_solution
-from dse.codesign.hysteresis import DecreasingRule, HysteresisRule, StoppingRule, area_groups
+from dse.codesign.hysteresis import DecreasingRule, NoNewBestRule, StoppingRule, area_groups
 from dse.codesign.options import CodesignOptions
 from dse.reproduce.context import Answered, Context
 from dse.reproduce.published import Convergence
 from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, ratio, shown, times
 from dse.reproduce.table2 import cores_text, our_cores
 
-OURS, PRINTED = "no new best", "decreasing"
+NO_NEW_BEST, PRINTED = "no new best", "decreasing"
 
-_RULES: dict[str, type[HysteresisRule] | type[DecreasingRule]] = {OURS: HysteresisRule, PRINTED: DecreasingRule}
+_RULES: dict[str, type[NoNewBestRule] | type[DecreasingRule]] = {NO_NEW_BEST: NoNewBestRule, PRINTED: DecreasingRule}
 
 _RULE_NOTE = (
-    f"Two readings of a level: “{OURS}”, ours, stops after so many areas without a new best; “{PRINTED}”, Algorithm 1 "
+    f"Two readings of a level: “{NO_NEW_BEST}” stops after so many areas without a new best; “{PRINTED}”, Algorithm 1 "
     "as printed, once the last so many areas only decrease. –: not reached in the budget."
 )
 

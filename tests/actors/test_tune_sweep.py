@@ -5,7 +5,7 @@ import pytest
 from actors import tune_sweep
 from actors.tune_sweep import SweepSearcher
 from dse.codesign.bayesian import ArchitectureStudy
-from dse.codesign.hysteresis import AreaWalk, HysteresisRule, search
+from dse.codesign.hysteresis import AreaWalk, NoNewBestRule, search
 from dse.codesign.sweep import Sweep
 from dse.executor import InProcessExecutor
 from dse.progress import never_stop, silent
@@ -29,7 +29,7 @@ def walked(problem):
 
 
 def walk(problem):
-    return AreaWalk(problem.machines().area_mm2, HysteresisRule(LEVEL))
+    return AreaWalk(problem.machines().area_mm2, NoNewBestRule(LEVEL))
 
 
 def test_the_answer_is_that_of_the_walk_in_process(problem, walked, ray_executor, capfd):

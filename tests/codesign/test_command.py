@@ -92,7 +92,17 @@ def test_no_altered_figure_passes_the_check(dse, answer, tmp_path, other):
     assert not passed
 
 
-_FREE_SETTINGS = ("search", "hysteresis", "samples", "hbm_gb", "network", "sequence", "fixed", "weights")
+_FREE_SETTINGS = (
+    "search",
+    "hysteresis",
+    "hysteresis_rule",
+    "samples",
+    "hbm_gb",
+    "network",
+    "sequence",
+    "fixed",
+    "weights",
+)
 """Settings that name no part of the problem, or for which None stands."""
 
 

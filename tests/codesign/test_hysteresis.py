@@ -13,7 +13,7 @@ from dse.codesign.answer import solve
 from dse.codesign.bayesian import ArchitectureStudy
 from dse.codesign.evaluator import Evaluate
 from dse.codesign.formats import JournalledEvaluations
-from dse.codesign.hysteresis import AreaWalk, DecreasingRule, HysteresisRule, area_groups, search
+from dse.codesign.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule, area_groups, search
 from dse.codesign.job_evaluators import JobTask
 from dse.codesign.proven import ProvenOptima
 from dse.executor import InProcessExecutor
@@ -57,7 +57,7 @@ def literal_algorithm_1(level, scores):
 
 @given(st.integers(1, 8), SCORES)
 def test_the_rule_is_no_new_best_in_the_last_feasible_groups(level, scores):
-    assert groups_until(HysteresisRule(level), scores) == literal_hysteresis(level, scores)
+    assert groups_until(NoNewBestRule(level), scores) == literal_hysteresis(level, scores)
 
 
 @given(st.integers(1, 8), SCORES)
@@ -65,7 +65,7 @@ def test_the_published_rule_is_algorithm_1(level, scores):
     assert groups_until(DecreasingRule(level), scores) == literal_algorithm_1(level, scores)
 
 
-@pytest.mark.parametrize("kind", [HysteresisRule, DecreasingRule])
+@pytest.mark.parametrize("kind", [NoNewBestRule, DecreasingRule])
 @given(level=st.integers(1, 8), scores=SCORES)
 def test_so_many_groups_are_looked_at_in_any_case(kind, level, scores):
     rule = kind(level)
@@ -78,20 +78,20 @@ def test_so_many_groups_are_looked_at_in_any_case(kind, level, scores):
 
 @given(st.integers(1, 8), SCORES)
 def test_a_higher_level_walks_further(level, scores):
-    assert groups_until(HysteresisRule(level), scores) <= groups_until(HysteresisRule(level + 1), scores)
+    assert groups_until(NoNewBestRule(level), scores) <= groups_until(NoNewBestRule(level + 1), scores)
 
 
 def test_groups_without_a_plan_at_the_start_end_nothing():
-    assert groups_until(HysteresisRule(5), [0.0] * 8 + [1.0, 3.0, 2.0]) == 11
+    assert groups_until(NoNewBestRule(5), [0.0] * 8 + [1.0, 3.0, 2.0]) == 11
     assert groups_until(DecreasingRule(5), [0.0] * 8 + [1.0, 3.0, 2.0]) == 11
 
 
 def test_ties_are_no_reduction():
-    assert groups_until(HysteresisRule(3), [2.0] * 20) == 20
+    assert groups_until(NoNewBestRule(3), [2.0] * 20) == 20
     assert groups_until(DecreasingRule(3), [2.0] * 20) == 20
 
 
-@pytest.mark.parametrize("kind", [HysteresisRule, DecreasingRule])
+@pytest.mark.parametrize("kind", [NoNewBestRule, DecreasingRule])
 def test_a_level_below_one_is_refused(kind):
     with pytest.raises(ValueError, match="must be at least 1, but got 0"):
         kind(0)
@@ -119,7 +119,7 @@ def test_what_counts_depends_on_neither_chunks_nor_the_order_of_answers(areas, s
     area = np.array(areas)
     groups = area_groups(area)
     literal = literal_hysteresis(level, [max(scores[index] for index in group) for group in groups])
-    walk, waiting = AreaWalk(area, HysteresisRule(level)), []
+    walk, waiting = AreaWalk(area, NoNewBestRule(level)), []
     while not walk.finished:
         for _ in range(random.randint(1, 3)):
             waiting.extend(walk.ask(most))
@@ -156,11 +156,13 @@ def enumerated(model_file):
 
 
 @pytest.mark.parametrize("level", [1, 3, 6])
-def test_the_walk_counts_what_the_rule_says(enumerated, level):
+@pytest.mark.parametrize("rule", [DecreasingRule, NoNewBestRule])
+def test_the_walk_counts_what_the_rule_says(enumerated, rule, level):
     problem, machines, scores, _, store = enumerated
-    outcome = search(problem, machines, InProcessExecutor(), dict(store), level=level)
+    outcome = search(problem, machines, InProcessExecutor(), dict(store), level=level, rule=rule)
     groups = area_groups(machines.area_mm2)
-    stop = literal_hysteresis(level, [max(scores[index] for index in group) for group in groups])
+    literal = literal_hysteresis if rule is NoNewBestRule else literal_algorithm_1
+    stop = literal(level, [max(scores[index] for index in group) for group in groups])
     walked = [index for group in groups[:stop] for index in group]
     assert list(outcome.evaluated) == walked
     (plan,) = outcome.plans

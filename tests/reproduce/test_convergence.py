@@ -3,7 +3,7 @@
 import pytest
 
 from dse.codesign import hysteresis
-from dse.codesign.hysteresis import DecreasingRule, HysteresisRule
+from dse.codesign.hysteresis import DecreasingRule, NoNewBestRule
 from dse.executor import InProcessExecutor
 from dse.reproduce.context import Answered
 from dse.reproduce.convergence import BothRules, Walk
@@ -26,7 +26,7 @@ def walk(problem):
     return Walk(Answered(None, outcome, machines, tuple(timed.work), 0.0))
 
 
-@pytest.mark.parametrize("rule", [HysteresisRule, DecreasingRule])
+@pytest.mark.parametrize("rule", [NoNewBestRule, DecreasingRule])
 @pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
 def test_a_stop_is_that_of_a_walk_at_its_level(problem, walk, rule, level):
     machines = problem.machines()
@@ -38,7 +38,7 @@ def test_a_stop_is_that_of_a_walk_at_its_level(problem, walk, rule, level):
 
 
 def test_work_grows_with_the_level(walk):
-    for rule in (HysteresisRule, DecreasingRule):
+    for rule in (NoNewBestRule, DecreasingRule):
         stops = [walk.stop(rule(level)) for level in range(1, 6)]
         assert [stop.seconds for stop in stops] == sorted(stop.seconds for stop in stops)
         assert stops[0].seconds > 0
@@ -48,13 +48,13 @@ def test_work_grows_with_the_level(walk):
 
 def test_a_level_beyond_the_walk_is_unknown(walk, problem):
     if len(walk.answered.outcome.evaluated) < len(problem.machines()):
-        assert walk.stop(HysteresisRule(10**6)) is None
+        assert walk.stop(NoNewBestRule(10**6)) is None
 
 
 @pytest.mark.parametrize("scores", [(5, 4, 3, 2, 1), (1, 2, 3, 4, 5), (3, 3, 3, 3), (0, 0, 5, 4, 5, 3, 2)])
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_both_rules_stop_with_the_later_one(scores, level):
-    both, rules = BothRules(level), [HysteresisRule(level), DecreasingRule(level)]
+    both, rules = BothRules(level), [NoNewBestRule(level), DecreasingRule(level)]
     for score in scores:
         both.tell(score)
         for rule in rules:
