@@ -1,7 +1,9 @@
 """Where results of long work are kept between runs of the same user. Everything there can be deleted at any time."""
 
+import hashlib
 import os
 from pathlib import Path
+from types import ModuleType
 
 
 def cache_directory(kind: str) -> Path:
@@ -14,3 +16,17 @@ def cache_directory(kind: str) -> Path:
     if chosen:
         return Path(chosen) / kind
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse" / kind
+
+
+def source_digest(*packages: ModuleType) -> str:
+    """SHA-256 of every Python and YAML file of ``packages``, to name entries that changed code would make otherwise.
+
+    All of this project, 300 files, takes about 20 ms.
+    """
+    digest = hashlib.sha256()
+    for package in packages:
+        for folder in package.__path__:
+            for path in sorted(Path(folder).rglob("*")):
+                if path.suffix in (".py", ".yaml"):
+                    digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dse
-from dse.cache import cache_directory
+import hardware
+from dse.cache import cache_directory, source_digest
 from dse.codesign import exhaustive
 from dse.codesign.choice import chosen_size
 from dse.codesign.formats import problem_document
@@ -68,7 +69,11 @@ class ProvenOptima:
 
     def _place(self, problem: CodesignProblem) -> tuple[Path, dict[str, str]]:
         """The file of a problem, and what stands in it besides the optima."""
-        stamp = {"schema": SCHEMA, "problem": digest(problem_document(problem)), "version": dse.__version__}
+        stamp = {
+            "schema": SCHEMA,
+            "problem": digest(problem_document(problem)),
+            "program": source_digest(dse, hardware),
+        }
         return self._directory / f"{digest(stamp).removeprefix('sha256:')}.json", stamp
 
 

@@ -7,26 +7,18 @@ or the entry is damaged or written by another version of this format, it is as i
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import dse.importer
+from dse.cache import cache_directory, source_digest
 from dse.importer.trace import Step, Trace, Value
+from dse.run_directory import write_text
 
 _SCHEMA = "dse.trace/1"
 _LIBRARIES = ("torch", "transformers", "onnx")
-
-
-def cache_folder() -> Path:
-    """``DSE_CACHE_DIR``, else ``dse`` under ``XDG_CACHE_HOME`` or ``~/.cache``."""
-    own = os.environ.get("DSE_CACHE_DIR")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "dse"
 
 
 def cached(request: Mapping[str, Any]) -> Trace | None:
@@ -49,12 +41,8 @@ def keep(request: Mapping[str, Any], files: Iterable[Path], trace: Trace) -> Non
         "files": {str(file): file_digest(file) for file in files},
         "trace": encoded(trace),
     }
-    path = _entry(request)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8") as part:
-            json.dump(document, part, separators=(",", ":"))
-        os.replace(part.name, path)
+        write_text(_entry(request), json.dumps(document, separators=(",", ":")))
     except OSError:
         return
 
@@ -107,9 +95,11 @@ def _row(value: Value) -> list[Any]:
 
 
 def _entry(request: Mapping[str, Any]) -> Path:
-    asked = {**request, "versions": {library: _version(library) for library in _LIBRARIES}, "importer": _own_digest()}
+    # A changed rule of the importer makes other traces of the same module.
+    versions = {library: _version(library) for library in _LIBRARIES} | {"importer": source_digest(dse.importer)}
+    asked = {**request, "versions": versions}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    return cache_folder() / f"{digest[:40]}.json"
+    return cache_directory("traces") / f"{digest[:40]}.json"
 
 
 def _version(library: str) -> str | None:
@@ -117,11 +107,3 @@ def _version(library: str) -> str | None:
         return version(library)
     except PackageNotFoundError:
         return None
-
-
-def _own_digest() -> str:
-    """Digest of the importer's own files: a changed rule makes other traces of the same module."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
