@@ -35,14 +35,17 @@ _OBJECT_STORE_BYTES = 150 * 1024**2
 class _Worker:
     """Holds one function and applies it.
 
-    The function comes as a reference inside a list, which the executor keeps alive: an argument of its own would be put
-    aside by Ray and could be lost before a restart.
+    Every call brings a reference to the function inside a list, which the executor keeps alive, so that a worker that
+    was restarted finds it again; an argument of the constructor could be lost before a restart.
     """
 
-    def __init__(self, reference: list[Any]) -> None:
-        self._function = ray.get(reference[0])
+    def __init__(self) -> None:
+        self._function: Callable[[Any], Any] | None = None
 
-    def apply(self, item: Any) -> Any:
+    def apply(self, reference: list[Any], item: Any) -> Any:
+        if self._function is None:
+            function: Callable[[Any], Any] = ray.get(reference[0])
+            self._function = function
         return self._function(item)
 
 
@@ -96,7 +99,7 @@ class RayExecutor:
                     exhausted = True
                     break
                 actor = idle.popleft()
-                call = actor.apply.remote(item)
+                call = actor.apply.remote([self._reference], item)
                 running[call] = actor
                 pending.append(call)
             if not pending:
@@ -113,7 +116,7 @@ class RayExecutor:
         if function is not self._function:
             worker = ray.remote(max_restarts=-1, max_task_retries=-1)(_Worker)
             self._reference = ray.put(function)
-            self._actors = [worker.remote([self._reference]) for _ in range(self.workers)]
+            self._actors = [worker.remote() for _ in range(self.workers)]
             self._function = function
         return self._actors
 
