@@ -1,6 +1,7 @@
 """Self-contained HTML pages: no file beside them, no network needed to read them."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
@@ -16,6 +17,9 @@ td.number, th.number { text-align: right; } p.small, footer { color: #5a6b78; fo
 footer { margin-top: 3rem; }
 """
 
+_NUMBER = re.compile(r"[+−-]?\d[\d.,]*( ?[^\s\d]+)?")
+"""A figure with or without a unit."""
+
 
 def document(title: str, parts: Iterable[str], footer: str) -> str:
     """A page of ``parts`` (HTML) under ``title`` and above ``footer`` (plain text)."""
@@ -29,10 +33,10 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain-text cells; under a header (but the first), cells that start with a digit are numbers."""
+    """A table of plain-text cells; under a header (but the first), cells that are a number and a unit stand right."""
 
     def cell(tag: str, text: str, column: int) -> str:
-        number = column > 0 and bool(headers[column]) and text[:1].isdigit()
+        number = column > 0 and bool(headers[column]) and _NUMBER.fullmatch(text) is not None
         return f"<{tag}{' class=number' if number else ''}>{html.escape(text)}</{tag}>"
 
     head = "".join(f"<th>{html.escape(text)}</th>" for text in headers) if any(headers) else ""

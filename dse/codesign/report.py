@@ -104,7 +104,7 @@ def _search_parts(path: Path, result: Result) -> list[str]:
         return []
     parts = ["<h2>Architectures</h2>", _ARCHITECTURES, figure(charts.architectures(columns, result))]
     visited = np.flatnonzero(columns["order"])
-    if len(visited) > 1:
+    if len(visited) > 2:
         visited = visited[np.argsort(columns["order"][visited])]
         walked = {name: values[visited] for name, values in columns.items()}
         parts += ["<h2>Search path</h2>", _PATH, figure(charts.search_path(walked, result))]

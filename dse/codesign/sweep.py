@@ -27,8 +27,12 @@ Floats = npt.NDArray[np.float64]
 _CHUNK = 16
 """Architectures that are handed to a worker at once: enough to outweigh the dispatch, few enough to stop soon."""
 
-_EVALUATION_S_PER_GRAPH = 0.02
-"""Exact evaluation of one architecture for one graph where it was measured (24 to 96 layers, one core)."""
+SWEEP_NODES = 5_000
+"""States to which schedules are searched while the sweep walks. Of 400 architectures for BERT-large 377 were proven
+optimal so far, and none was more than 0.5 % below what twenty times as many states find, at a sixth of the time."""
+
+_EVALUATION_S_PER_GRAPH = 0.004
+"""Evaluation of one architecture for one graph where it was measured (24 layers, one core)."""
 
 
 class Proposer(Protocol):
@@ -106,13 +110,13 @@ class Sweep:
             for job in range(len(self._problem.jobs)):
                 missing = []
                 for index in asked:
-                    known = JobTask(job, Evaluate(index, NODES[0]))
+                    known = JobTask(job, Evaluate(index, SWEEP_NODES))
                     if known in self._store:
                         self._found[job, index] = self._store[known]
                     else:
                         missing.append(index)
                 if missing:
-                    tasks.append(JobTask(job, EvaluateMany(tuple(missing), NODES[0])))
+                    tasks.append(JobTask(job, EvaluateMany(tuple(missing), SWEEP_NODES)))
             for index in asked:
                 self._tell(index)
             if tasks:
@@ -139,15 +143,14 @@ class Sweep:
         self._progress("architectures evaluated", *self.proposer.progress)
 
     def outcome(self, stopped: str | None) -> SearchOutcome:
-        """The best of what counts; nothing is known of the rest of the space."""
+        """The best of what counts, evaluated as deeply as the exhaustive search begins; nothing is known of the rest
+        of the space.
+        """
+        best = self._best()[0]
+        if best is not None and stopped is None:
+            self._deepen(best)
+        best, row, optima, score = self._best()
         sizes, counted = self._problem.hbm_bytes, self.proposer.counted
-        score = np.zeros((len(sizes), len(self._machines)))
-        for index in counted:
-            score[:, index] = self._scores[index]
-        found = [best_architecture(row, self._machines.area_mm2) for row in score]
-        optima = [value for _, value in found]
-        row = chosen_size(optima)
-        best = found[row][0]
         jobs = range(len(self._problem.jobs))
         plans = [] if best is None else [self._found[job, best].plans[row] for job in jobs]
         return SearchOutcome(
@@ -161,6 +164,27 @@ class Sweep:
             optimum_by_hbm={size: value for size, value in zip(sizes, optima, strict=True) if value > 0},
             stopped=stopped,
         )
+
+    def _best(self) -> tuple[int | None, int, list[float], Floats]:
+        """The best architecture that counts, the row of its HBM size, the best score of each size, and all, [H, A]."""
+        counted = self.proposer.counted
+        score = np.zeros((len(self._problem.hbm_bytes), len(self._machines)))
+        for index in counted:
+            score[:, index] = self._scores[index]
+        found = [best_architecture(row, self._machines.area_mm2) for row in score]
+        optima = [value for _, value in found]
+        row = chosen_size(optima)
+        return found[row][0], row, optima, score
+
+    def _deepen(self, index: int) -> None:
+        """Evaluate an architecture again with deeper schedules: its plans can only become faster."""
+        for job, evaluator in enumerate(self.evaluators.evaluators):
+            asked = JobTask(job, Evaluate(index, NODES[0]))
+            if asked not in self._store:
+                self._store[asked] = evaluator.evaluate(index, NODES[0])
+            self._found[job, index] = self._store[asked]
+        values = [self.evaluators.values(job, self._found[job, index])[0] for job in range(len(self._problem.jobs))]
+        self._scores[index] = self._problem.objective.score(np.array(values))
 
     def state(self) -> SweepState:
         """What the sweep knows, to be pickled; the store keeps its evaluations itself."""
