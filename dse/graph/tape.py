@@ -65,6 +65,7 @@ class Tape:
         self._steps: list[tuple[Tensor, Backward]] = []
         self._sources: list[Tensor] = []
         self._gradients: dict[Tensor, list[Gradient]] = {}
+        self._detached: set[Tensor] = set()
         self._kept_bytes: dict[Tensor, int] = {}
         self._extra_bytes = 0
 
@@ -109,7 +110,8 @@ class Tape:
         return self._written(Tensor(name, elements, producers, differentiable), backward)
 
     def detached(self, source: Tensor) -> Tensor:
-        """``source`` as one that takes no gradient."""
+        """``source`` as one that takes no gradient; without other consumers it has none either."""
+        self._detached.add(source)
         return Tensor(source.name, source.elements, source.producers, differentiable=False)
 
     def _written(self, tensor: Tensor, backward: Backward) -> Tensor:
@@ -170,7 +172,8 @@ class Tape:
         for output in outputs:
             self.contribute(output, ())
         for tensor, backward in reversed(self._steps):
-            backward(self._collect(tensor))
+            if tensor in self._gradients or tensor not in self._detached:
+                backward(self._collect(tensor))
         for tensor in self._sources:
             self._collect(tensor)
         return self._backward.finished()

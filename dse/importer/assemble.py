@@ -22,19 +22,18 @@ def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: 
     section_of = [number for number, part in enumerate(parts) for _ in range(part.start, part.stop)]
     differentiable = _visited(trace)
     boundaries = _boundaries(trace, parts, section_of, differentiable)
+    steps_of = [trace.steps[part.start : part.stop] for part in parts]
+    keys = [_identity(trace, steps, boundary) for steps, boundary in zip(steps_of, boundaries, strict=True)]
+    kinds = _kinds(parts, keys)
     made: dict[object, Layer] = {}
-    layers = []
-    for part, boundary in zip(parts, boundaries, strict=True):
-        steps = trace.steps[part.start : part.stop]
-        key = _identity(trace, steps, boundary)
+    for key, steps, boundary in zip(keys, steps_of, boundaries, strict=True):
         if key not in made:
-            made[key] = record_layer(trace, steps, _kind(part), boundary, recipe, tensor_parallel > 1)
-        layers.append(made[key])
+            made[key] = record_layer(trace, steps, kinds[key], boundary, recipe, tensor_parallel > 1)
     return ModelGraph(
         name=trace.name,
         microbatch=trace.microbatch,
         tensor_parallel=tensor_parallel,
-        layers=tuple(layers),
+        layers=tuple(made[key] for key in keys),
         names=tuple(part.name for part in parts),
         edges=_edges(trace, section_of, recipe.element_bytes),
         flops_per_sample=flops,
@@ -42,8 +41,12 @@ def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: 
     )
 
 
-def _kind(part: Section) -> str:
-    return "block" if part.name.startswith("layer") else part.name
+def _kinds(parts: tuple[Section, ...], keys: list[object]) -> dict[object, str]:
+    """A name of its own for each distinct layer: that of its first section, or ``block`` (``block0`` … for several)."""
+    first = {key: part for key, part in reversed(list(zip(keys, parts, strict=True)))}
+    blocks = [key for key in dict.fromkeys(keys) if first[key].name.startswith("layer")]
+    names = {key: part.name for key, part in first.items()}
+    return names | {key: "block" if len(blocks) == 1 else f"block{number}" for number, key in enumerate(blocks)}
 
 
 def _visited(trace: Trace) -> frozenset[int]:

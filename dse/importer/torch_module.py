@@ -1,5 +1,6 @@
 """Tracing a PyTorch module: one forward pass on the meta device, without weights and without data."""
 
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -79,9 +80,9 @@ def _run(torch: Any, module: Any, positional: tuple[Any, ...], named: dict[str, 
 
 def _user_line(error: BaseException, name: str) -> tuple[str, str]:
     """(file, line) of the innermost frame outside PyTorch and this package."""
-    import torch
-
-    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
+    torch = sys.modules.get("torch")
+    library = () if torch is None else (str(Path(str(torch.__file__)).parent),)
+    ours = (*library, str(Path(__file__).parent), "<")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(ours):
             return frame.filename, f"line {frame.lineno}"
