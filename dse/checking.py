@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dse.result import PROOF_TOLERANCE, Result, digest, document_of, read_result, relative_gap
+from dse.result import PROOF_TOLERANCE, Objective, Result, digest, document_of, read_result, relative_gap
 from dse.run_directory import RUN_FILE
 from hardware.inputs import choose, fail, read_document
 
@@ -114,6 +114,13 @@ def _check_codesign(result: Result, result_path: Path, given: str | None) -> lis
     found += violations(problem, result.solution, result_path)
     if found:
         return found
+    sought = Objective(
+        name=problem.objective.per, value=result.objective.value, unit=problem.objective.unit, sense="max"
+    )
+    if result.objective != sought:
+        found.append(f"objective must be {sought.name} [{sought.unit}], {sought.sense}, but got {result.objective}")
+    if result.method != options.search:
+        found.append(f"method must be {options.search}, but got {result.method}")
     metrics = answer_metrics(problem, result.solution, problem.machines())
     found += _value(result, "score", metrics["score"])
     for key, value in metrics.items():

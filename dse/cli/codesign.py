@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
@@ -22,6 +23,7 @@ from dse.executor import Executor, InProcessExecutor
 from dse.placement.problem import PipelineSchedule
 from dse.result import Result, digest
 from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
+from hardware.inputs import fail
 from hardware.machines import Machines
 
 
@@ -38,7 +40,7 @@ from hardware.machines import Machines
     metavar="N,…",
     help="Widths to choose from, where the model has them.",
 )
-@click.option("--area-budget", default="tpuv4", show_default=True, metavar="SPEC|MM2", help="Largest die.")
+@click.option("--area-budget", metavar="SPEC|MM2", help="Largest die (default: that of tpuv4).")
 @click.option("--fixed", metavar="SPEC", help="Plan for this accelerator: search no architectures.")
 @click.option(
     "--search",
@@ -93,6 +95,7 @@ def command(**options: Any) -> None:
     one accelerator.
     """
     settings = settings_from(options)
+    _refuse_idle_options(options["search"])
     chosen = CodesignOptions(**options)
     problem = chosen.problem()
     machines = problem.machines()
@@ -127,6 +130,15 @@ def _predicted_s(options: CodesignOptions, problem: CodesignProblem, machines: M
     if options.search == "hysteresis":
         return sweep.predicted_seconds(problem, least_architectures(machines, options.hysteresis))
     return sweep.predicted_seconds(problem, options.samples)
+
+
+def _refuse_idle_options(search: str) -> None:
+    """InputError at options that were given for another search than the one asked for."""
+    given = click.get_current_context().get_parameter_source
+    for name, needs in (("hysteresis", "hysteresis"), ("hysteresis_rule", "hysteresis"), ("samples", "bayesian")):
+        if search != needs and given(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise fail("dse codesign", option, "", f"belongs to --search {needs}, but --search is {search}")
 
 
 def _search(options: CodesignOptions, machines: Machines, executor: Executor, seed: int) -> SearchFunction:

@@ -30,6 +30,10 @@ Rule = Literal["decreasing", "no-new-best"]
 """When a hysteresis search stops: :data:`dse.codesign.hysteresis.RULES`."""
 
 _HBM_GB = "32,64,80"
+_AREA_BUDGET = "tpuv4"
+
+_WITHOUT_TIME_UNIT = "phaze-2024"
+"""The cost model that takes milliseconds for seconds in places."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class CodesignOptions:
     """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them.
 
     None stands for what follows from the rest: the HBM sizes and network of the ``fixed`` accelerator (else 32, 64 and
-    80 GB, and the cost model's network), equal weights, a model's own sequence length.
+    80 GB, and the cost model's network), the area of TPUv4, equal weights, a model's own sequence length.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -48,7 +52,7 @@ class CodesignOptions:
     microbatch: str = "1,2,4,8"
     hbm_gb: str | None = None
     tensor_parallel: str = "1,2,4,8"
-    area_budget: str = "tpuv4"
+    area_budget: str | None = None
     fixed: str | None = None
     search: Search = "exhaustive"
     hysteresis: int = 6
@@ -94,6 +98,7 @@ class CodesignOptions:
             if count < 1:
                 raise fail("dse codesign", option, count, "must be at least 1")
         rules = cost_model(self.cost_model)
+        self._refuse_contradictions()
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
@@ -101,6 +106,20 @@ class CodesignOptions:
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(),
             fixed=fixed,
         )
+
+    def _refuse_contradictions(self) -> None:
+        """InputError at options that exclude each other."""
+        if self.fixed is not None and self.area_budget is not None:
+            rule = "a fixed accelerator has its own area; leave out one of --fixed and --area-budget"
+            raise fail("dse codesign", "--area-budget", self.area_budget, rule)
+        if self.fixed is not None and self.pareto:
+            raise fail("dse codesign", "--pareto", "", "a front needs architectures to choose from; leave out --fixed")
+        if self.cost_model == _WITHOUT_TIME_UNIT and (self.objective == "per-watt" or self.pareto):
+            option = "--pareto" if self.pareto else "--objective"
+            rule = f"power needs seconds, and {_WITHOUT_TIME_UNIT} mixes its units; use --cost-model consistent"
+            raise fail("dse codesign", option, "" if self.pareto else self.objective, rule)
+        if self.sensitivity and self.search != "exhaustive":
+            raise fail("dse codesign", "--sensitivity", "", f"compares proven optima, but --search is {self.search}")
 
     def _workloads(self) -> list[Workload]:
         """The models that are named."""
@@ -158,16 +177,17 @@ class CodesignOptions:
 
     def _area_budget_mm2(self) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
+        asked = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
-            budget = float(self.area_budget)
+            budget = float(asked)
         except ValueError:
-            return float(accelerator(self.area_budget).machines.area_mm2[0])
+            return float(accelerator(asked).machines.area_mm2[0])
         if not (math.isfinite(budget) and budget > 0):
-            raise fail("dse codesign", "--area-budget", self.area_budget, "must be a positive number of mm² or a spec")
+            raise fail("dse codesign", "--area-budget", asked, "must be a positive number of mm² or a spec")
         least_mm2 = smallest_area_mm2()
         if budget < least_mm2:
             rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
-            raise fail("dse codesign", "--area-budget", self.area_budget, rule)
+            raise fail("dse codesign", "--area-budget", asked, rule)
         return budget
 
 

@@ -134,11 +134,16 @@ def _further_parts(result: Result) -> list[str]:
 
 def further_sentences(result: Result) -> list[str]:
     """The Pareto front and the sensitivity analysis in sentences, where they were asked for."""
-    sentences = []
-    if "pareto" in result.metrics:
-        sentences.append(front_sentence(result.metrics["pareto"]))
-    if "sensitivity" in result.metrics:
-        sentences += summary(sensitivity_from_document(result.metrics["sensitivity"]))
+    asked, found = result.solution["settings"], result.metrics
+    sentences = [
+        f"{what}: not made, as the search was stopped before its end."
+        for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
+        if asked[key] and key not in found
+    ]
+    if "pareto" in found:
+        sentences.append(front_sentence(found["pareto"]))
+    if "sensitivity" in found:
+        sentences += summary(sensitivity_from_document(found["sensitivity"]))
     return sentences
 
 

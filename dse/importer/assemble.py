@@ -43,7 +43,7 @@ def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: 
 
 def _kinds(parts: tuple[Section, ...], keys: list[object]) -> dict[object, str]:
     """A name of its own for each distinct layer: that of its first section, or ``block`` (``block0`` … for several)."""
-    first = {key: part for key, part in reversed(list(zip(keys, parts, strict=True)))}
+    first = dict(reversed(list(zip(keys, parts, strict=True))))
     blocks = [key for key in dict.fromkeys(keys) if first[key].name.startswith("layer")]
     names = {key: part.name for key, part in first.items()}
     return names | {key: "block" if len(blocks) == 1 else f"block{number}" for number, key in enumerate(blocks)}

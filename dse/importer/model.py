@@ -75,7 +75,10 @@ class ImportedModel:
             raise fail(self.name, "microbatch", microbatch, "must be at least 1")
         if recipe.attention == "per_head":
             raise fail(self.name, "attention", recipe.attention, "imported models have batched attention only")
-        flops = flops_per_sample(self._trace(1, 1))
+        whole = self._trace(1, 1)
+        if whole.parameters == 0:
+            raise fail(self.path, self.function, "", "the model must have a trained parameter, but has none")
+        flops = flops_per_sample(whole)
         if tensor_parallel > 1 and not self._sliced_by_user():
             if tensor_parallel not in self.tensor_parallel:
                 offered = ", ".join(map(str, self.tensor_parallel))
@@ -86,8 +89,10 @@ class ImportedModel:
         return assemble(trace, tensor_parallel, recipe, flops)
 
     def document(self) -> dict[str, Any]:
-        """The digest of the canonical trace of one sample, beside name and sequence length."""
-        return {"name": self.name, "sequence": self.sequence, "trace": trace_digest(self._trace(1, 1))}
+        """The digests of the canonical trace of one sample, and of its slices where they are the user's own."""
+        slices = self.tensor_parallel if self._sliced_by_user() else (1,)
+        traces = {str(width): trace_digest(self._trace(1, width)) for width in slices}
+        return {"name": self.name, "sequence": self.sequence, "traces": traces}
 
     def _sliced_by_user(self) -> bool:
         return bool(self.function) and "tensor_parallel" in self._parameters()

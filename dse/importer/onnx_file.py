@@ -1,6 +1,5 @@
 """Reading an ONNX file: the graph of its forward pass at one microbatch size. Weights are never read."""
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,11 @@ def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
     """The forward pass of an ONNX model as a trace.
 
     Shapes are inferred node by node, with what the graph computes of shapes folded. An operator that has no rule here
-    becomes a step ``other``; one that ONNX does not define needs its shapes in the file (``value_info``). Float
-    initialisers of more than one element are the parameters. A model with a loss (SoftmaxCrossEntropyLoss) is trained
-    on it, an inference model on all its floating outputs; only dropout that the file sets to training mode drops.
+    becomes a step ``other``; one that ONNX does not define needs its shapes in the file (``value_info``).
+    Control flow is such a step too, with what the graphs inside it read, and the FLOPs of its larger branch or of one
+    pass through its body. Float initialisers of more than one element are the parameters. A model with a loss
+    (SoftmaxCrossEntropyLoss) is trained on it, an inference model on all its floating outputs; only dropout that the
+    file sets to training mode drops.
 
     Args:
         path: the file; external weight files need not be there.
@@ -100,10 +101,20 @@ def _fix_inputs(path: Path, graph: "GraphProto", microbatch: int | None) -> tupl
     if faults:
         raise InputError(faults)
     if fixed and batch != fixed:
-        del graph.value_info[:]
-        for entry in graph.output:
-            entry.type.tensor_type.ClearField("shape")
+        _forget_shapes(graph)
     return batch, symbols
+
+
+def _forget_shapes(graph: "GraphProto") -> None:
+    """Takes away what ``graph`` and the graphs inside it state of shapes, which hold for another batch."""
+    from dse.importer.onnx_functions import inner_graphs
+
+    del graph.value_info[:]
+    for entry in graph.output:
+        entry.type.tensor_type.ClearField("shape")
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            _forget_shapes(inner)
 
 
 _SYMBOLIC = (
@@ -113,27 +124,11 @@ _SYMBOLIC = (
 
 
 def _record(path: Path, model: "ModelProto", batch: int, symbols: Mapping[str, int]) -> Trace:
-    from dse.importer.onnx_operators import HANDLERS, other
+    from dse.importer.onnx_graphs import record_nodes
     from dse.importer.onnx_recorder import Recorder
 
     recorder = Recorder(path, model, symbols)
-    losses = []
-    waiting = deque(model.graph.node)
-    count = 0
-    while waiting:
-        proto = waiting.popleft()
-        node = recorder.enter(count, proto)
-        count += 1
-        if node is None:
-            continue
-        standard = node.domain in ("", "ai.onnx")
-        defined = recorder.definition(node, proto) if standard and node.kind not in HANDLERS else None
-        if defined:
-            waiting.extendleft(reversed(defined))
-            continue
-        (HANDLERS.get(node.kind, other) if standard else other)(recorder, node)
-        if standard and node.kind in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"):
-            losses.append(node.outputs[0])
+    losses = record_nodes(recorder, model.graph.node)
     outputs = losses or [entry.name for entry in model.graph.output if recorder.is_float(entry.name)]
     if not outputs:
         raise fail(path, "outputs", "", "the model must have a floating-point output (or a loss)")

@@ -1,11 +1,11 @@
-"""ONNX operators that ONNX itself defines by other ones (Attention, RotaryEmbedding, …): their definition."""
+"""ONNX operators that ONNX itself defines by other ones (Attention, RotaryEmbedding, …), and graphs inside nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, NodeProto, TypeProto
+    from onnx import FunctionProto, GraphProto, NodeProto, TypeProto
 
 
 def definition(proto: "NodeProto", name: str, opset: int, types: Mapping[str, "TypeProto"]) -> "list[NodeProto] | None":
@@ -55,9 +55,11 @@ def _renamed(node: "NodeProto", caller: "NodeProto", schema: Any, names: dict[st
     for field in (made.input, made.output):
         for position, inner in enumerate(field):
             field[position] = names.setdefault(inner, f"{prefix.rpartition('/')[0]}/{inner}")
+    _rename_captured(made, names)
     stated = {item.name: item for item in caller.attribute}
+    kept = list(made.attribute)
     del made.attribute[:]
-    for item in node.attribute:
+    for item in kept:
         if not item.ref_attr_name:
             made.attribute.append(item)
             continue
@@ -70,3 +72,34 @@ def _renamed(node: "NodeProto", caller: "NodeProto", schema: Any, names: dict[st
             copy.CopyFrom(given)
             copy.name = item.name
     return made
+
+
+def _rename_captured(proto: "NodeProto", names: Mapping[str, str]) -> None:
+    """Gives what the graphs inside ``proto`` read of the values around it their new ``names``."""
+    for graph in inner_graphs(proto):
+        own = {entry.name for entry in graph.input} | {tensor.name for tensor in graph.initializer}
+        own.update(name for node in graph.node for name in node.output)
+        outer = {name: new for name, new in names.items() if name not in own}
+        for node in graph.node:
+            node.input[:] = [outer.get(name, name) for name in node.input]
+            _rename_captured(node, outer)
+
+
+def inner_graphs(proto: "NodeProto") -> "Iterator[GraphProto]":
+    """The graphs that a node holds: branches of an If, the body of a Loop."""
+    for attribute in proto.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured_names(proto: "NodeProto") -> tuple[str, ...]:
+    """The values around a node that the graphs inside it read, each once."""
+    found: dict[str, None] = {}
+    for graph in inner_graphs(proto):
+        own = {entry.name for entry in graph.input} | {tensor.name for tensor in graph.initializer} | {""}
+        for node in graph.node:
+            found |= dict.fromkeys(name for name in (*node.input, *captured_names(node)) if name not in own)
+            own.update(node.output)
+        found |= dict.fromkeys(entry.name for entry in graph.output if entry.name not in own)
+    return tuple(found)

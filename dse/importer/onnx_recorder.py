@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.importer.onnx_functions import definition
+from dse.importer.onnx_functions import captured_names, definition
 from dse.importer.trace import VIEWS, Attribute, Role, Step, StepKind, Value
 from hardware.inputs import InputError, fail
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TypeProto
+    from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 _CONSTANT_ELEMENTS = 2**18
 """Constants up to this size are computed."""
@@ -29,7 +29,10 @@ _NO_SHAPE = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator: its kind as ONNX calls it, names of what it reads ("" where left out) and writes, attributes."""
+    """One operator: its kind as ONNX calls it, names of what it reads ("" where left out) and writes, attributes.
+
+    ``captured`` are the values that only the graphs inside it read.
+    """
 
     kind: str
     domain: str
@@ -37,6 +40,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
+    captured: tuple[str, ...] = ()
 
     def input(self, position: int) -> str:
         """The name of an input, or "" where it is left out."""
@@ -66,6 +70,7 @@ class Recorder:
         self.opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
         self._onnx = onnx
         self._opsets = list(model.opset_import)
+        self._symbols = symbols
         self._index: dict[str, int] = {}
         self._types: dict[str, TypeProto] = {}
         self._constants: dict[str, np.ndarray[Any, Any]] = {}
@@ -165,6 +170,38 @@ class Recorder:
         """The error for a node that does not fit."""
         return fail(self.path, f"nodes.{node.name}", value, rule)
 
+    # Graphs inside nodes ----------------------------------------------------------------------------------------------
+
+    def inside(self, graph: "GraphProto", given: "Mapping[str, TypeProto]") -> "Recorder":
+        """A recorder of its own for a graph inside a node: it knows the values here, and inputs of ``given`` types.
+
+        Values from here are constants there: what it records tells shapes and work, not what depends on what.
+        """
+        helper = self._onnx.helper
+        body = helper.make_graph(graph.node, "inside", [], graph.output, graph.initializer, value_info=graph.value_info)
+        made = Recorder(self.path, helper.make_model(body, opset_imports=self._opsets), self._symbols)
+        whole = {name: found for name, found in given.items() if _complete(_numbered(found, self._symbols))}
+        made._types = {**self._types, **made._types, **whole}
+        made._constants = {**self._constants, **made._constants}
+        return made
+
+    def weight(self, name: str, tensor: Any) -> int | None:
+        """The position of an initialiser of a graph inside a node, here called ``name``; None where it is no weight."""
+        proto = self._onnx.TensorProto
+        alone = proto(name=name, data_type=tensor.data_type, dims=tensor.dims, data_location=proto.EXTERNAL)
+        self._initialise(alone)
+        return self._index[name] if self.values[self._index[name]].role == "parameter" else None
+
+    def complete_type(self, name: str) -> "TypeProto | None":
+        """The type of a value whose shape is known; None otherwise."""
+        found = self._types.get(name)
+        return found if _complete(found) else None
+
+    def state(self, name: str, found: "TypeProto | None") -> None:
+        """Takes ``found`` for the type of a value for which the file states none, and nothing infers one."""
+        if found is not None and not _complete(self._stated.get(name)):
+            self._stated[name] = found
+
     # Nodes ------------------------------------------------------------------------------------------------------------
 
     def enter(self, position: int, proto: "NodeProto") -> Node | None:
@@ -177,8 +214,11 @@ class Recorder:
         attributes = {item.name: self._onnx.helper.get_attribute_value(item) for item in proto.attribute}
         attributes = {key: item.decode() if isinstance(item, bytes) else item for key, item in attributes.items()}
         outputs = tuple(output for output in proto.output if output)
-        node = Node(proto.op_type, proto.domain, name, tuple(proto.input), outputs, attributes)
+        node = Node(proto.op_type, proto.domain, name, tuple(proto.input), outputs, attributes, captured_names(proto))
         self._where = f"{self.path}:{name}"
+        unknown = [name for name in (*node.inputs, *node.captured) if name and name not in self._types]
+        if unknown:
+            raise fail(self.path, f"nodes.{node.name}", unknown[0], "reads a value that nothing in the graph writes")
         if self._computed(node, proto):
             return None
         inferred = self._inferred(node, proto)
@@ -204,7 +244,7 @@ class Recorder:
         read = [name for name in node.inputs if name]
         if node.kind in ("Shape", "Size"):
             made = [_shape_of(node, self.shape(read[0]))]
-        elif node.kind.startswith("Random") or not all(name in self._constants for name in read):
+        elif node.kind.startswith("Random") or not self._constants.keys() >= {*read, *node.captured}:
             return False
         else:
             try:
@@ -237,9 +277,6 @@ class Recorder:
         except onnx.defs.SchemaError:
             return {}
         read = [name for name in node.inputs if name]
-        unknown = [name for name in read if name not in self._types]
-        if unknown:
-            raise fail(self.path, f"nodes.{node.name}", unknown[0], "reads a value that nothing in the graph writes")
         known = {name: onnx.numpy_helper.from_array(self._constants[name]) for name in read if name in self._constants}
         types = {name: self._types[name] for name in read}
         try:

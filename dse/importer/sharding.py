@@ -21,8 +21,8 @@ from dse.importer.sharding_rules import (
     Split,
     implied_splits,
     reshaped,
-    segments_of,
 )
+from dse.importer.sharding_segments import segments_of
 from dse.importer.trace import Step, Trace
 
 SMALLEST_GROUP = 0.05
@@ -111,7 +111,7 @@ class _Search:
             return None
         attempt = _Attempt(self)
         try:
-            attempt.split(value, Split(axis, segments_of(self.trace, value, axis, self.divides)))
+            attempt.split(value, Split(axis, segments_of(self.trace, value, axis)))
             group = attempt.finish()
         except ConflictError:
             self.whole.add(value)

@@ -12,10 +12,11 @@ raises :class:`ConflictError` and the group of products stays whole.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import prod
 from types import MappingProxyType
 
+from dse.importer.sharding_segments import axes_of, integer, leading_axis, segments_of
 from dse.importer.trace import Role, Step, StepKind, Trace
 
 Divides = Callable[[int], bool]
@@ -23,8 +24,6 @@ Divides = Callable[[int], bool]
 
 WEIGHTS: frozenset[Role] = frozenset({"parameter", "buffer"})
 """What an accelerator can hold a part of from the start: trained weights, and frozen ones."""
-
-_ELEMENTWISE: frozenset[StepKind] = frozenset({"elementwise", "cast", "dropout", "copy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +71,11 @@ class Scope:
 
     def axes(self, name: str) -> tuple[int, ...]:
         """The attribute ``name``, an axis or several of the first input, counted from 0."""
-        stated = self.step.attributes[name]
-        rank = len(self.shape(self.step.inputs[0]))
-        return tuple(axis % rank for axis in (stated if isinstance(stated, tuple) else (integer(self.step, name),)))
+        return axes_of(self.trace, self.step, name)
 
     def known(self) -> tuple[int, Split]:
         """A value whose split is known, and the split."""
         return next((value, self.splits[value]) for value in self.values if value in self.splits)
-
-
-def integer(step: Step, name: str) -> int:
-    """The attribute ``name`` of ``step``, a whole number."""
-    stated = step.attributes[name]
-    if not isinstance(stated, int):
-        raise TypeError(f"{name} of a {step.kind} must be a whole number, but is {stated!r}")
-    return stated
 
 
 def implied_splits(scope: Scope) -> dict[int, Split]:
@@ -108,41 +97,6 @@ def implied_splits(scope: Scope) -> dict[int, Split]:
     return implied
 
 
-def segments_of(trace: Trace, value: int, axis: int, divides: Divides) -> tuple[int, ...]:
-    """The segments along ``axis`` that the consumers of ``value`` read: where they slice it, or view it as several.
-
-    A view as [3, heads, width] of an axis is three segments when three cannot be shared by the group.
-    """
-    size = trace.values[value].shape[axis]
-    points = {0, size}
-    frontier, seen = [(value, axis)], {value}
-    while frontier:
-        source, axis = frontier.pop()
-        shape = trace.values[source].shape
-        for position in trace.consumers.get(source, ()):
-            step = trace.steps[position]
-            result = step.outputs[0]
-            target = trace.values[result].shape
-            following: int | None = None
-            if step.kind == "slice" and integer(step, "axis") % len(shape) == axis:
-                points |= {integer(step, "start"), integer(step, "start") + target[axis]}
-            elif step.kind == "reshape":
-                following = _leading_axis(shape, axis, target)
-                if following is not None and target[following] < size:
-                    factor = target[following]
-                    if not divides(factor) and size % factor == 0:
-                        points |= set(range(0, size, size // factor))
-                    following = None
-            elif step.kind == "permute":
-                following = Scope(trace, step, {}, divides).axes("axes").index(axis)
-            elif step.kind in _ELEMENTWISE:
-                following = axis - len(shape) + len(target)
-            if following is not None and result not in seen and target[following] == size:
-                seen.add(result)
-                frontier.append((result, following))
-    return tuple(end - start for start, end in pairwise(sorted(points)))
-
-
 def reshaped(split: Split, shape: tuple[int, ...], target: tuple[int, ...], divides: Divides) -> Split:
     """The split of a reshaped tensor that leaves each accelerator the elements it has.
 
@@ -151,7 +105,7 @@ def reshaped(split: Split, shape: tuple[int, ...], target: tuple[int, ...], divi
     """
     outer = prod(shape[: split.axis])
     if not split.uniform:
-        axis = _leading_axis(shape, split.axis, target)
+        axis = leading_axis(shape, split.axis, target)
         if axis is None or target[axis] != shape[split.axis]:
             raise ConflictError
         return split.along(axis)
@@ -163,16 +117,6 @@ def reshaped(split: Split, shape: tuple[int, ...], target: tuple[int, ...], divi
             return Split(axis, (size // repeats,) * repeats)
         before *= size
     raise ConflictError
-
-
-def _leading_axis(shape: tuple[int, ...], axis: int, target: tuple[int, ...]) -> int | None:
-    """The axis of ``target`` that begins where ``axis`` of ``shape`` does, or None."""
-    outer, before = prod(shape[:axis]), 1
-    for candidate, size in enumerate(target):
-        if before == outer and size > 1:
-            return candidate
-        before *= size
-    return None
 
 
 def _aligned(scope: Scope) -> dict[int, Split]:
@@ -234,7 +178,7 @@ def _slice(scope: Scope) -> dict[int, Split]:
         raise ConflictError
     segments = split.segments
     if source not in scope.splits:
-        segments = segments_of(scope.trace, source, axis, scope.divides)
+        segments = segments_of(scope.trace, source, axis)
     start = integer(scope.step, "start")
     bounds = (0, *accumulate(segments))
     if start not in bounds or start + scope.shape(result)[axis] not in bounds:

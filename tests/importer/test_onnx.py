@@ -11,6 +11,7 @@ import pytest
 from dse.importer.assemble import assemble
 from dse.importer.canonical import canonical
 from dse.importer.onnx_file import read_onnx
+from dse.importer.onnx_functions import captured_names, definition
 from dse.importer.slicing import slice_group, widths
 from dse.importer.trace import Trace
 from dse.models.recipe import TrainingRecipe
@@ -384,6 +385,127 @@ def test_functions_are_inlined(tmp_path):
         helper.make_model(graph, opset_imports=imports, functions=[function]).SerializeToString()
     )
     assert [step.kind for step in read_onnx(tmp_path / "f.onnx", 2).steps] == ["matmul", "elementwise"]
+
+
+def branch(name: str, nodes, output: str, inputs=(), initialisers=(), shape=None):
+    return helper.make_graph(nodes, name, inputs, [tensor(output, shape)], initialisers)
+
+
+def branching(path: Path, large, small, weights=(), batch="n", shape=None) -> Path:
+    """A product, then an If whose branches read it."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("If", ["c"], ["z"], then_branch=small, else_branch=large, name="choice"),
+        helper.make_node("Relu", ["z"], ["y"]),
+    ]
+    inputs = [tensor("x", [batch, 8]), tensor("c", [], TensorProto.BOOL)]
+    return saved(path, nodes, inputs, [tensor("y", shape)], [weight("w", 8, 16), *weights], domains=["acme"])
+
+
+@pytest.mark.parametrize("shape", [None, (3, 16)])
+@pytest.mark.parametrize("microbatch", [3, 5])
+def test_branches_read_what_they_capture(tmp_path, shape, microbatch):
+    """Nothing in front of an If is dropped; its FLOPs are the larger branch's; shapes stated inside may be old."""
+    large = branch(
+        "large",
+        [
+            helper.make_node("MatMul", ["h", "up"], ["u"]),
+            helper.make_node("MatMul", ["u", "down"], ["d"]),
+            helper.make_node("Swirl", ["d"], ["unknown"], domain="acme"),
+            helper.make_node("MatMul", ["unknown", "down"], ["lost"]),
+        ],
+        "d",
+        initialisers=[weight("down", 32, 16)],
+        shape=shape,
+    )
+    small = branch("small", [helper.make_node("MatMul", ["h", "square"], ["s"])], "s", shape=shape)
+    file = branching(tmp_path, large, small, [weight("up", 16, 32), weight("square", 16, 16)], batch=3)
+    trace = canonical(read_onnx(file, microbatch))
+    assert [step.kind for step in trace.steps] == ["matmul", "other", "elementwise"]
+    assert trace.parameters == 8 * 16 + 2 * 16 * 32 + 16 * 16
+    choice = trace.steps[1]
+    assert trace.steps[0].outputs[0] in choice.inputs
+    assert choice.attributes == {"name": "If", "flops": 2 * microbatch * 2 * 16 * 32}
+    assert trace.values[choice.outputs[0]].shape == (microbatch, 16)
+
+
+def test_branches_of_branches(tmp_path):
+    """What only an inner If captures counts for the outer one, and so do its FLOPs."""
+    leaves = [branch(f"leaf{n}", [helper.make_node("MatMul", ["h", "v"], [f"l{n}"])], f"l{n}") for n in range(2)]
+    inner = helper.make_node("If", ["c"], ["i"], then_branch=leaves[0], else_branch=leaves[1])
+    file = branching(
+        tmp_path,
+        branch("nested", [inner], "i"),
+        branch("plain", [helper.make_node("Identity", ["h"], ["s"])], "s"),
+        [weight("v", 16, 16)],
+    )
+    trace = canonical(read_onnx(file, 3))
+    assert trace.parameters == 8 * 16 + 16 * 16
+    assert trace.steps[1].attributes["flops"] == 2 * 3 * 16 * 16
+
+
+def test_body_of_a_loop_counts_once(tmp_path):
+    """A convolution over what the loop carries, with a captured kernel; how often it runs is data."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go_in"], ["go_out"]),
+            helper.make_node("Conv", ["state", "kernel"], ["made"], pads=[1, 1, 1, 1]),
+            helper.make_node("Add", ["made", "offset"], ["next"]),
+        ],
+        "body",
+        [tensor("i", [], TensorProto.INT64), tensor("go_in", [], TensorProto.BOOL), tensor("state", None)],
+        [tensor("go_out", [], TensorProto.BOOL), tensor("next", None), tensor("made", None)],
+    )
+    nodes = [
+        helper.make_node("Relu", ["z"], ["offset"]),
+        helper.make_node("Loop", ["times", "", "x"], ["y", "all"], body=body),
+    ]
+    inputs = [tensor("x", ["n", 4, 6, 6]), tensor("z", ["n", 4, 6, 6]), tensor("times", [], TensorProto.INT64)]
+    stated = [tensor("all", [7, 2, 4, 6, 6])]
+    file = saved(tmp_path, nodes, inputs, [tensor("y", None)], [weight("kernel", 4, 4, 3, 3)], stated=stated)
+    trace = canonical(read_onnx(file, 2))
+    assert [step.kind for step in trace.steps] == ["elementwise", "other"]
+    assert trace.parameters == 4 * 4 * 9
+    assert trace.values[trace.outputs[0]].shape == (2, 4, 6, 6)
+    assert trace.steps[1].attributes["flops"] == 2 * (2 * 4 * 6 * 6) * 4 * 9
+
+
+def test_scan_reads_what_it_captures(tmp_path):
+    """Shapes of a Scan's slices come from its body."""
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["state", "h"], ["product"]),
+            helper.make_node("Add", ["product", "row"], ["next"]),
+        ],
+        "body",
+        [tensor("state", [1, 8]), tensor("row", [1, 8])],
+        [tensor("next", [1, 8])],
+    )
+    nodes = [
+        helper.make_node("MatMul", ["a", "w"], ["h"]),
+        helper.make_node("Scan", ["start", "rows"], ["y"], body=body, num_scan_inputs=1),
+    ]
+    inputs = [tensor("a", [8, 4]), tensor("start", [1, 8]), tensor("rows", [5, 1, 8])]
+    trace = canonical(read_onnx(saved(tmp_path, nodes, inputs, [tensor("y", [1, 8])], [weight("w", 4, 8)])))
+    assert [step.kind for step in trace.steps] == ["matmul", "other"]
+    assert trace.steps[1].attributes["flops"] == 2 * 8 * 8
+
+
+def test_definition_with_branches():
+    """ONNX defines AffineGrid by nodes of which some branch: what their branches read bears the definition's names."""
+    caller = helper.make_node("AffineGrid", ["theta", "size"], ["grid"])
+    nodes = definition(caller, "affine", 20, {})
+    assert nodes is not None
+    branching = [node for node in nodes if node.op_type == "If"]
+    written = {"theta", "size"}.union(*(node.output for node in nodes))
+    assert any(captured_names(node) for node in branching)
+    assert written.issuperset(name for node in branching for name in captured_names(node))
+
+
+def test_branch_reads_what_nothing_writes(tmp_path):
+    lost = branch("lost", [helper.make_node("Relu", ["nowhere"], ["l"])], "l", shape=(3, 16))
+    kept = branch("kept", [helper.make_node("Identity", ["h"], ["k"])], "k", shape=(3, 16))
+    assert "nodes.choice: nowhere" in refused(branching(tmp_path, lost, kept))
 
 
 def refused(path: Path, microbatch: int | None = None) -> str:

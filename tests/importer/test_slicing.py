@@ -29,16 +29,19 @@ def trained(leaves: dict[int, Any]) -> dict[int, Any]:
 
 def sliced(program: Program, output: int, width: int) -> Slicing:
     """The sliced trace, after its numbers and its gradients were compared with the whole one's."""
-    trace = program.trace(output)
+    return compared(program.trace(output), program.leaves, program.random, width)
+
+
+def compared(trace: Trace, leaves: dict[int, Any], random: np.random.Generator, width: int) -> Slicing:
+    """As :func:`sliced`, of a trace of one output."""
+    (output,) = trace.outputs
     result = slicing(trace, width)
-    whole = trained(program.leaves)
+    whole = trained(leaves)
     expected = run_whole(trace, whole)[output]
-    gradient = torch.as_tensor(program.random.normal(size=expected.shape))
+    gradient = torch.as_tensor(random.normal(size=expected.shape))
     expected.backward(gradient)
     parts = [
-        trained(
-            {v: cut(t, result.splits[v], width, rank) if v in result.splits else t for v, t in program.leaves.items()}
-        )
+        trained({v: cut(t, result.splits[v], width, rank) if v in result.splits else t for v, t in leaves.items()})
         for rank in range(width)
     ]
     outputs = [values[output] for values in run_group(result, parts)]
@@ -131,6 +134,49 @@ def stacked_query_key_value(p: Program, x: int) -> int:
     return p.linear(p.core(query, key, value), HIDDEN)
 
 
+def joint_key_value(p: Program, x: int) -> int:
+    """A view as [2, heads, width] of one product: the packing is as divisible as the heads are."""
+    query = p.heads(p.linear(x, HIDDEN), 4)
+    packed = p.reshape(p.linear(x, 2 * HIDDEN), p.microbatch, SEQUENCE, 2, 4, 4)
+    packed = p.permute(packed, 2, 0, 3, 1, 4)
+    key, value = (p.reshape(p.part(packed, 0, i, 1), p.microbatch, 4, SEQUENCE, 4) for i in range(2))
+    return p.linear(p.core(query, key, value), HIDDEN)
+
+
+def normalised_joint_key_value(p: Program, x: int) -> int:
+    """Packed key and value are normalised head by head before they are picked apart."""
+    query = p.heads(p.linear(x, HIDDEN), 4)
+    packed = p.reshape(p.linear(x, 2 * HIDDEN), p.microbatch, SEQUENCE, 2, 4, 4)
+    packed = p.step("rms_norm", packed, p.parameter(4), axes=(-1,))
+    key, value = (
+        p.permute(p.reshape(p.part(packed, 2, i, 1), p.microbatch, SEQUENCE, 4, 4), 0, 2, 1, 3) for i in range(2)
+    )
+    return p.linear(p.core(query, key, value), HIDDEN)
+
+
+def four_in_one_product(p: Program, x: int) -> int:
+    """Query, key, value and an output gate: four packed parts."""
+    packed = p.permute(p.reshape(p.linear(x, 4 * HIDDEN), p.microbatch, SEQUENCE, 4, HIDDEN), 2, 0, 1, 3)
+    parts = [p.reshape(p.part(packed, 0, i, 1), p.microbatch, SEQUENCE, HIDDEN) for i in range(4)]
+    query, key, value = (p.heads(part, 4) for part in parts[:3])
+    return p.linear(p.function("multiply", p.core(query, key, value), p.function("silu", parts[3])), HIDDEN)
+
+
+def packed_cross_attention(p: Program, x: int) -> int:
+    """torch.nn.MultiheadAttention with one tensor for keys and values: unflattened, and the packing moved in front."""
+    query = p.heads(p.linear(x, HIDDEN), 4)
+    packed = p.reshape(p.linear(x, 2 * HIDDEN), 1, p.microbatch, SEQUENCE, 2, HIDDEN)
+    packed = p.reshape(p.permute(packed, 3, 1, 2, 0, 4), 2, p.microbatch, SEQUENCE, HIDDEN)
+    key, value = (p.heads(p.reshape(p.part(packed, 0, i, 1), p.microbatch, SEQUENCE, HIDDEN), 4) for i in range(2))
+    return p.linear(p.core(query, key, value), HIDDEN)
+
+
+def maxout(p: Program, x: int) -> int:
+    """The larger of two packed halves."""
+    halves = p.reshape(p.linear(x, 32), p.microbatch, SEQUENCE, 2, 16)
+    return p.linear(p.step("reduction", halves, function="max", axes=(2,), keep=0), HIDDEN)
+
+
 def interleaved_query_key_value(p: Program, x: int) -> int:
     """GPT-NeoX: query, key and value side by side for each head."""
     by_head = p.reshape(p.linear(x, 3 * HIDDEN), p.microbatch, SEQUENCE, 4, 12)
@@ -209,6 +255,11 @@ BRANCHES = [
     rotary_attention,
     fused_query_key_value,
     stacked_query_key_value,
+    joint_key_value,
+    normalised_joint_key_value,
+    four_in_one_product,
+    packed_cross_attention,
+    maxout,
     interleaved_query_key_value,
     parts_of_one_parameter,
     grouped_queries,
@@ -407,10 +458,11 @@ def whole_second_matrix(p: Program, x: int) -> int:
     return p.linear(p.reshape(weights, p.microbatch, SEQUENCE, HIDDEN), HIDDEN)
 
 
-@pytest.mark.parametrize(
-    "branch",
-    [norm_over_columns, softmax_over_columns, mean_over_columns, leaves_the_module, uneven_slices, whole_second_matrix],
-)
+WHOLE = [norm_over_columns, softmax_over_columns, mean_over_columns, leaves_the_module, uneven_slices]
+WHOLE += [whole_second_matrix]
+
+
+@pytest.mark.parametrize("branch", WHOLE)
 def test_what_cannot_be_split_stays_whole(branch):
     p = Program()
     trace = p.trace(branch(p, stream(p)))
@@ -443,6 +495,80 @@ def test_width_below_one():
     p = Program()
     with pytest.raises(InputError, match="at least 1"):
         slice_group(p.trace(mlp(p, stream(p))), 0)
+
+
+CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+def check_divisors(trace: Trace) -> None:
+    """With a width, all candidates that divide it are offered."""
+    offered = widths(trace, CANDIDATES)
+    assert set(offered) == {small for small in CANDIDATES if any(large % small == 0 for large in offered)}
+
+
+@pytest.mark.parametrize("branch", [*BRANCHES, *WHOLE])
+def test_widths_are_closed_under_divisors(branch):
+    p = Program()
+    x = stream(p)
+    y = branch(p, x)
+    check_divisors(p.trace(p.function("add", x, y) if p.arrays[y].shape == p.arrays[x].shape else y))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(BRANCHES), min_size=1, max_size=3), st.integers(1, 3))
+def test_widths_of_stacks_are_closed_under_divisors(branches, microbatch):
+    p = Program(microbatch)
+    x = stream(p)
+    for branch in branches:
+        x = p.norm(p.function("add", x, branch(p, x)))
+    check_divisors(p.trace(x))
+
+
+@pytest.mark.parametrize("vocabulary", [24, 23])
+def test_widths_of_language_models_are_closed_under_divisors(vocabulary):
+    p = Program()
+    check_divisors(p.trace(language_model(p, tied=True, vocabulary=vocabulary)))
+
+
+class Joint(torch.nn.Module):
+    """Keys and values from one product."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.both, self.out = (torch.nn.Linear(HIDDEN, size) for size in (HIDDEN, 2 * HIDDEN, HIDDEN))
+        self.norm = torch.nn.LayerNorm(HIDDEN)
+
+    def forward(self, x):
+        batch, tokens, hidden = x.shape
+        x = self.norm(x)
+        query = self.query(x).view(batch, tokens, 4, -1).transpose(1, 2)
+        key, value = self.both(x).view(batch, tokens, 2, 4, -1).permute(2, 0, 3, 1, 4)
+        context = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+        return x + self.out(context.transpose(1, 2).reshape(batch, tokens, hidden))
+
+
+def transformer():
+    return torch.nn.Transformer(HIDDEN, 4, 1, 1, 32, dropout=0.0, batch_first=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("make", "lengths", "branches"), [(Joint, (6,), 1), (transformer, (6, 5), 5)])
+def test_torch_modules_with_joint_key_value(make, lengths, branches):
+    """Every branch is split at both widths: attention, of the encoder and across, and feed-forward."""
+    from dse.importer.canonical import canonical
+    from dse.importer.torch_module import trace_module
+
+    trace = canonical(trace_module(make(), tuple(torch.zeros(1, n, HIDDEN) for n in lengths), "module", BATCH))
+    random = np.random.default_rng(0)
+    leaves = {
+        index: torch.as_tensor(random.normal(size=value.shape)) / 2
+        for index, value in enumerate(trace.values)
+        if value.role != "activation"
+    }
+    assert widths(trace, (2, 4, 8)) == (1, 2, 4)
+    for width in (2, 4):
+        result = compared(trace, leaves, random, width)
+        assert Counter(step.kind for step in result.trace.steps)["all_reduce"] == branches
 
 
 @settings(max_examples=20, deadline=None)
