@@ -11,10 +11,24 @@ from tests.importer.modules import MODULES  # noqa: E402
 ON_TPU = ("--fixed", "tpuv4", "--accelerators", "8", "--global-batch", "16", "--microbatch", "2", "--workers", "0")
 
 
-@pytest.mark.parametrize("kind", sorted(MODULES))
+TWO_STACKS = """
+from torch import nn, empty
+
+def stack(width):
+    return [nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)) for _ in range(3)]
+
+def model():
+    return nn.Sequential(*stack(32), nn.Linear(32, 64), *stack(64)), empty(1, 32)
+"""
+"""Two kinds of repeated layers."""
+
+SOURCES = {kind: MODULES[kind] for kind in ("cnn", "mlp", "written_lstm")} | {"two_stacks": TWO_STACKS}
+
+
+@pytest.mark.parametrize("kind", sorted(SOURCES))
 def test_a_module_is_planned_and_checks(dse, tmp_path, kind):
     source = tmp_path / f"{kind}.py"
-    source.write_text(MODULES[kind])
+    source.write_text(SOURCES[kind])
     out = tmp_path / "run"
     answer = dse("codesign", f"{source}:model", *ON_TPU, "--out", out, "--json")
     assert answer.code == 0, answer.err
