@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.importer.modules import MODULES  # noqa: E402
+from tests.importer.modules import MODULES
 
 ON_TPU = ("--fixed", "tpuv4", "--accelerators", "8", "--global-batch", "16", "--microbatch", "2", "--workers", "0")
 
