@@ -3,7 +3,20 @@
 import subprocess
 import sys
 
-SCRIPTS = ("placement", "estimator", "schedule", "measured", "energy", "codesign", "hysteresis", "importer", "newcomer")
+SCRIPTS = (
+    "placement",
+    "estimator",
+    "schedule",
+    "measured",
+    "energy",
+    "importer",
+    "codesign",
+    "hysteresis",
+    "pareto",
+    "common",
+    "sensitivity",
+    "newcomer",
+)
 
 if __name__ == "__main__":
     codes = []
