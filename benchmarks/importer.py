@@ -43,7 +43,7 @@ def imported(name: str, path: str) -> dict[str, object]:
     pairs = list(zip(graph.layers, built.layers, strict=True))
 
     def furthest(size: object) -> float:
-        sizes = [(size(one), size(other)) for one, other in pairs]  # type: ignore[operator]
+        sizes = [(size(one), size(other)) for one, other in pairs]
         return max(abs(one - other) / max(1, other) for one, other in sizes)
 
     return {
@@ -64,7 +64,7 @@ def run(name: str, path: Path, cache: Path) -> dict[str, object]:
     environment = {**os.environ, "DSE_CACHE_DIR": str(cache), "BEGUN": str(time.perf_counter())}
     command = [sys.executable, "-m", "benchmarks.importer", name, str(path)]
     answer = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return json.loads(answer.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(answer.stdout.splitlines()[-1])
 
 
 def main() -> int:

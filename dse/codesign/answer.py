@@ -96,14 +96,8 @@ def solve(
     metrics = _search_metrics(machines, outcome, options.search)
     if outcome.best is not None:
         solution |= _solution(problem, machines, outcome.best, outcome.plans)
-        faults = violations(problem, solution)
-        if faults:
-            raise FailedCheckError("; ".join(faults))
-        metrics |= answer_metrics(problem, solution, machines)
+        metrics |= _checked_metrics(problem, solution, machines, judgement) | asked_besides
         value = metrics["score"]
-        metrics |= {"proven_optimum": judgement.optimum, "distance_from_proven": judgement.distance(value)}
-        metrics |= asked_besides
-        metrics["baselines"] = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
     result = Result(
         command="codesign",
         problem=ProblemReference(name=problem.name, digest=digest(problem_document(problem))),
@@ -120,6 +114,19 @@ def solve(
         method=options.search,
     )
     return result, outcome
+
+
+def _checked_metrics(
+    problem: CodesignProblem, solution: dict[str, Any], machines: Machines, judgement: Judged
+) -> dict[str, Any]:
+    """What the checker, which must pass the solution, says of it; the proven optimum and the baselines beside it."""
+    faults = violations(problem, solution)
+    if faults:
+        raise FailedCheckError("; ".join(faults))
+    metrics = answer_metrics(problem, solution, machines)
+    metrics |= {"proven_optimum": judgement.optimum, "distance_from_proven": judgement.distance(metrics["score"])}
+    metrics["baselines"] = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
+    return metrics
 
 
 def _status(outcome: SearchOutcome, value: float | None, bound: float | None) -> Status:

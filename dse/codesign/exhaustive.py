@@ -23,7 +23,15 @@ import numpy.typing as npt
 
 from dse.codesign.choice import TIE, best_architecture, chosen_size
 from dse.codesign.evaluator import Bound, Evaluate, Refine
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask, bound_tasks, slices
+from dse.codesign.job_evaluators import (
+    EvaluationStore,
+    JobEvaluators,
+    JobTask,
+    StoppedError,
+    answers,
+    bound_tasks,
+    slices,
+)
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
 from dse.executor import Executor
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
@@ -93,7 +101,7 @@ def search(
         run.bound_all()
         for row in reversed(range(len(problem.hbm_bytes))):
             run.close(row)
-    except _StoppedError as reason:
+    except StoppedError as reason:
         stopped = str(reason)
     return run.outcome(stopped)
 
@@ -111,13 +119,9 @@ def upper_bounds(
     The arguments are those of :func:`search`; where ``stop`` ends it early, some bounds are infinite.
     """
     run = _Search(problem, machines, executor, store, progress, stop)
-    with suppress(_StoppedError):
+    with suppress(StoppedError):
         run.bound_all()
     return run.score_upper
-
-
-class _StoppedError(Exception):
-    """The search was told to stop; the message says why."""
 
 
 class _Search:
@@ -266,11 +270,7 @@ class _Search:
 
     def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
         """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""
-        for answer in self._executor.map(self._evaluators, tasks):
-            yield answer
-            reason = self._stop()
-            if reason is not None:
-                raise _StoppedError(reason)
+        return answers(self._evaluators, tasks, self._executor, self._stop)
 
     def outcome(self, stopped: str | None) -> SearchOutcome:
         """The answer at the smallest HBM size within one per cent of the best, and the bound there."""

@@ -1,6 +1,6 @@
 """Evaluators of all jobs of a problem behind one callable, and what their answers are worth to the objective."""
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy.typing as npt
 from dse.codesign.energy import least_energy_j, plan_energy
 from dse.codesign.evaluator import Bound, Bounds, Evaluator, Indices, Task
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
+from dse.executor import Executor
+from dse.progress import StopSignal
 from hardware.energy import static_w
 from hardware.energy_model import EnergyModel, energy_model
 from hardware.machines import Machines
@@ -61,6 +63,10 @@ def bound_tasks(machines: Machines, jobs: Iterable[int]) -> list[BoundTask]:
 def slices(indices: Indices, size: int) -> Iterator[Indices]:
     """``indices`` in pieces of at most ``size``."""
     return (indices[start : start + size] for start in range(0, len(indices), size))
+
+
+class StoppedError(Exception):
+    """A search was told to stop; the message says why."""
 
 
 class JobEvaluators:
@@ -128,3 +134,16 @@ class JobEvaluators:
         of = self.problem.jobs[job]
         idle_w = np.stack([static_w(self.machines, hbm_bytes, self.energy) for hbm_bytes in of.hbm_bytes])
         return np.asarray(of.accelerators * idle_w)
+
+
+def answers(evaluators: JobEvaluators, tasks: Sequence[JobTask], executor: Executor, stop: StopSignal) -> Iterator[Any]:
+    """The evaluators' answers to ``tasks``, in order; asks after each whether to stop.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    for answer in executor.map(evaluators, tasks):
+        yield answer
+        reason = stop()
+        if reason is not None:
+            raise StoppedError(reason)

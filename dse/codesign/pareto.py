@@ -34,7 +34,7 @@ import numpy.typing as npt
 from dse.codesign.dominance import non_dominated, surely_dominated
 from dse.codesign.energy import plan_energy
 from dse.codesign.evaluator import Evaluate, EvaluateMany
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask, bound_tasks
+from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask, StoppedError, answers, bound_tasks
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.executor import Executor
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
@@ -125,15 +125,12 @@ def front(
     stopped = None
     try:
         search.bound_all()
-        while search.step():
-            pass
-    except _StoppedError as reason:
+        open_ = True
+        while open_:
+            open_ = search.step()
+    except StoppedError as reason:
         stopped = str(reason)
     return search.front(stopped)
-
-
-class _StoppedError(Exception):
-    """The search was told to stop; the message says why."""
 
 
 class _Front:
@@ -265,11 +262,7 @@ class _Front:
 
     def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
         """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""
-        for answer in self._executor.map(self._evaluators, tasks):
-            yield answer
-            reason = self._stop()
-            if reason is not None:
-                raise _StoppedError(reason)
+        return answers(self._evaluators, tasks, self._executor, self._stop)
 
     def front(self, stopped: str | None) -> ParetoFront:
         """The front of what is evaluated by now."""

@@ -227,5 +227,5 @@ class _Steps:
                     return  # the answer of a search that was stopped is none
                 if self._store is not None:
                     self._store.append(key, asdict(answer))
-                yield answer  # type: ignore[misc]
+                yield answer  # type: ignore[misc]  # the prober answers in the kind it was asked for
             self._progress(phase, done, len(tasks))
