@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 import ray
 
+from dse.progress import StoppedError, StopSignal, ask, never_stop
 from hardware.inputs import fail, shown
 
 Item = TypeVar("Item")
@@ -27,6 +28,9 @@ _WINDOW_PER_WORKER = 2
 """Calls in flight for each actor: one that runs and one that waits, so that no actor idles between items."""
 
 _CONNECT_TIMEOUT_S = 5.0
+
+_STOP_POLL_S = 0.5
+"""How long a wait for workers lasts before the caller is asked whether to stop."""
 
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
@@ -83,7 +87,9 @@ class RayExecutor:
         )
         return self
 
-    def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Value]:
+    def map(
+        self, function: Callable[[Item], Value], items: Iterable[Item], stop: StopSignal = never_stop
+    ) -> Iterator[Value]:
         """``function`` of every item, in the order of ``items``; at most two calls an actor are in flight."""
         actors = self._actors_for(function)
         idle = deque(actors * _WINDOW_PER_WORKER)
@@ -104,12 +110,24 @@ class RayExecutor:
                 pending.append(call)
             if not pending:
                 return
-            if pending[0] in running:
-                ready, _ = ray.wait(list(running), num_returns=1)
+            while pending[0] in running:
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=_STOP_POLL_S)
                 for call in ready:
                     idle.append(running.pop(call))
+                self._end_if(stop)
             while pending and pending[0] not in running:
                 yield ray.get(pending.popleft())
+                self._end_if(stop)
+
+    def _end_if(self, stop: StopSignal) -> None:
+        """StoppedError where ``stop`` gives a reason; the actors end at once, whatever they do."""
+        try:
+            ask(stop)
+        except StoppedError:
+            for actor in self._actors:
+                ray.kill(actor)
+            self.release()
+            raise
 
     def _actors_for(self, function: Callable[[Any], Any]) -> list[Any]:
         """The actors that hold ``function``; those of an earlier function are let go."""

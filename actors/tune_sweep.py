@@ -1,9 +1,9 @@
 """Sweeps driven by Ray Tune: one trial evaluates a chunk of architectures, in actors that keep their graphs.
 
-A :class:`SweepSearcher` hands the chunks of a :class:`~dse.codesign.sweep.Sweep` to Tune and takes what comes back;
-order, stopping rule and answer are the sweep's, so a walk over area groups counts the same architectures as in-process.
-Evaluations reach the store, and so the journal, in the driver as each trial ends. Durability is the journal's: Tune's
-own snapshots come too seldom, and lie in a temporary folder.
+A :class:`SweepSearcher` hands the chunks of a :class:`~dse.codesign.search.sweep.Sweep` to Tune and takes what comes
+back; order, stopping rule and answer are the sweep's, so a walk over area groups counts the same architectures as
+in-process. Evaluations reach the store, and so the journal, in the driver as each trial ends. Durability is the
+journal's: Tune's own snapshots come too seldom, and lie in a temporary folder.
 
 A trial costs Tune 0.1 to 0.2 s, so chunks are sized by measured speed to some seconds of work.
 """
@@ -22,13 +22,12 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from actors.ray_executor import RayExecutor
-from dse.codesign import sweep
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
-from dse.codesign.problem import CodesignProblem, SearchOutcome
-from dse.codesign.sweep import Proposer, Sweep
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal
-from hardware.machines import Machines
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
+from dse.codesign.problem import SearchOutcome
+from dse.codesign.search import sweep
+from dse.codesign.search.sweep import Proposer, Sweep
+from dse.progress import StopSignal
 
 _TRIAL_S = 8.0
 """Work that a trial should hold: then Tune's part is small."""
@@ -171,27 +170,19 @@ class _Ended(tune.Stopper):
         return {"_searcher": None}
 
 
-def search(
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback,
-    stop: StopSignal,
-    *,
-    proposer: Proposer,
-) -> SearchOutcome:
-    """As :func:`dse.codesign.sweep.search`, with Tune on the cluster that ``executor`` has joined.
+def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
+    """As :func:`dse.codesign.search.sweep.search`, with Tune on the cluster that the executor has joined.
 
     Where that is reached through Ray Client (``ray://``), Tune would move the search to the cluster, away from the
     journal; the executor's own actors do the work then, with the same answer.
     """
+    executor = context.executor
     assert isinstance(executor, RayExecutor)
     if executor.through_client:
-        return sweep.search(problem, machines, executor, store, progress, stop, proposer=proposer)
+        return sweep.search(context, proposer=proposer)
     executor.release()
-    state = Sweep(problem, machines, proposer, store, progress)
-    searcher = SweepSearcher(state, executor.workers, stop)
+    state = Sweep(context, proposer)
+    searcher = SweepSearcher(state, executor.workers, context.stop)
     run(searcher, state.evaluators)
     return state.outcome(searcher.stopped)
 

@@ -42,7 +42,7 @@ def measure(model: str, cost_model: str, baseline: bool) -> dict:
 
     from actors.ray_executor import RayExecutor
     from dse.codesign.answer import solve
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
     from dse.executor import InProcessExecutor
 
@@ -91,7 +91,7 @@ def paper_architectures(problem, machines) -> dict:
     """Exact throughput of every architecture of the paper's Table 2 for this problem (best HBM size)."""
     import numpy as np
 
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.evaluator import Evaluator
 
     evaluator = Evaluator(problem.jobs[0], machines)
     found = {}

@@ -29,7 +29,7 @@ def paper_throughputs(problem, machines, hbm_bytes) -> dict[str, float]:
     """Samples a second of every model on the paper's common architecture at one HBM size (0 where it does not fit)."""
     import numpy as np
 
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.evaluator import Evaluator
 
     chosen = np.logical_and.reduce([getattr(machines, name) == size for name, size in PAPER.items()])
     (index,) = np.flatnonzero(chosen)

@@ -40,8 +40,8 @@ def training() -> None:
     """Average power of TPUv4 in training, with its own best placement, by level."""
     import numpy as np
 
-    from dse.codesign.energy import plan_energy
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.energy import plan_energy
+    from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
     from hardware.specs import accelerator
 
@@ -121,8 +121,8 @@ def speed() -> None:
     """The lower bound on energy over the whole space, beside the lower bound on time."""
     import numpy as np
 
-    from dse.codesign.energy import least_energy_j
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.energy import least_energy_j
+    from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
     from hardware.energy_model import energy_model
     from hardware.space import architecture_space

@@ -19,11 +19,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dse.codesign import exhaustive, hysteresis, sweep
-from dse.codesign.bayesian import ArchitectureStudy
-from dse.codesign.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule
+from dse.codesign.context import SearchContext
 from dse.codesign.options import CodesignOptions
-from dse.codesign.sweep import Sweep
+from dse.codesign.search import exhaustive, hysteresis, sweep
+from dse.codesign.search.bayesian import ArchitectureStudy
+from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule
+from dse.codesign.search.sweep import Sweep
 from dse.executor import InProcessExecutor
 from dse.progress import never_stop, silent
 
@@ -40,13 +41,13 @@ def problem_of(cost_model):
     problem = CodesignOptions((MODEL,), cost_model=cost_model).problem()
     machines = problem.machines()
     # Graphs and compiled kernels are there before anything is timed.
-    hysteresis.search(problem, machines, InProcessExecutor(), {}, level=1)
+    hysteresis.search(SearchContext(problem, machines, InProcessExecutor(), {}), level=1)
     return problem, machines
 
 
 def proven(problem, machines):
     begun = time.perf_counter()
-    proof = exhaustive.search(problem, machines, InProcessExecutor(), {})
+    proof = exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {}))
     assert proof.proven
     return proof.optimum_by_hbm, time.perf_counter() - begun
 
@@ -97,7 +98,7 @@ def search_of(problem, machines, proposer):
     def stop():
         return "time limit" if time.perf_counter() - begun > LIMIT_S else None
 
-    outcome = sweep.search(problem, machines, InProcessExecutor(), {}, silent, stop, proposer=proposer)
+    outcome = sweep.search(SearchContext(problem, machines, InProcessExecutor(), {}, silent, stop), proposer=proposer)
     return outcome, time.perf_counter() - begun
 
 
@@ -202,7 +203,8 @@ def overhead(cost_models):
             "in-process": (on_executor, InProcessExecutor()),
         }
         for name, (drive, executor) in drivers.items():
-            state = Sweep(problem, machines, AreaWalk(machines.area_mm2, NoNewBestRule(TUNE_LEVEL)), {}, silent)
+            walk = AreaWalk(machines.area_mm2, NoNewBestRule(TUNE_LEVEL))
+            state = Sweep(SearchContext(problem, machines, executor, {}), walk)
             begun = time.perf_counter()
             busy_s, outcome = drive(state, executor)
             wall_s = time.perf_counter() - begun

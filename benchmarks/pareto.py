@@ -9,6 +9,8 @@ import argparse
 import resource
 import time
 
+from dse.codesign.context import SearchContext
+
 MODELS = ("bert-large",)
 SAMPLE = 256
 
@@ -20,10 +22,10 @@ def measure(model: str, limit_s: float) -> None:
 
     from actors.ray_executor import RayExecutor
     from dse.cli.terminal import console, print_table
-    from dse.codesign import pareto
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
-    from dse.codesign.pareto_document import front_rows
+    from dse.codesign.pareto.document import front_rows
+    from dse.codesign.pareto.front import NODES, pareto_front
 
     problem = CodesignOptions((model,)).problem()
     machines = problem.machines()
@@ -32,14 +34,14 @@ def measure(model: str, limit_s: float) -> None:
         return "time limit" if time.perf_counter() - begun > limit_s else None
 
     with RayExecutor(2) as executor:
-        found = pareto.front(problem, machines, executor, {}, stop=stop)
+        found = pareto_front(SearchContext(problem, machines, executor, {}, stop=stop))
         wall_s = time.perf_counter() - begun
     cpu_s = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     exact = sum(point.proven for point in found.points)
     evaluator = Evaluator(problem.jobs[0], machines)
     sample = np.random.default_rng(0).choice(len(machines), SAMPLE, replace=False).tolist()
     start = time.process_time()
-    evaluator.evaluate_many(sample, pareto.NODES[0])
+    evaluator.evaluate_many(sample, NODES[0])
     each_s = (time.process_time() - start) / SAMPLE
     print(
         f"{model}: {len(found.points)} points, {exact} exact, {len(found.undecided)} architectures undecided, "

@@ -8,26 +8,28 @@ and takeovers run side by side on Ray workers, each search on one core.
 import argparse
 import time
 
+from dse.codesign.context import SearchContext
+
 
 def measure(model: str, cost_model: str, workers: int) -> None:
     """One analysis after its main search, with its table."""
     from actors.ray_executor import RayExecutor
     from dse.cli.terminal import print_table
-    from dse.codesign.exhaustive import search
     from dse.codesign.options import CodesignOptions
-    from dse.codesign.sensitivity import analyse
-    from dse.codesign.sensitivity_table import sensitivity_rows, summary, takeover_rows
+    from dse.codesign.search.exhaustive import search
+    from dse.codesign.sensitivity.analysis import analyse
+    from dse.codesign.sensitivity.table import sensitivity_rows, summary, takeover_rows
     from dse.executor import InProcessExecutor
 
     problem = CodesignOptions((model,), cost_model=cost_model).problem()
     machines = problem.machines()
-    search(problem, machines, InProcessExecutor(), {})  # compiled kernels and graphs
+    search(SearchContext(problem, machines, InProcessExecutor(), {}))  # compiled kernels and graphs
     begun = time.perf_counter()
-    outcome = search(problem, machines, InProcessExecutor(), {})
+    outcome = search(SearchContext(problem, machines, InProcessExecutor(), {}))
     search_s = time.perf_counter() - begun
     begun = time.perf_counter()
     with RayExecutor(workers) if workers else InProcessExecutor() as executor:
-        found = analyse(problem, machines, outcome, executor)
+        found = analyse(SearchContext(problem, machines, executor, {}), outcome)
     analysis_s = time.perf_counter() - begun
     print_table(*sensitivity_rows(found, problem.objective.unit), title=f"{model}, {cost_model}")
     print_table(*takeover_rows(found))

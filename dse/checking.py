@@ -164,7 +164,7 @@ def _settings(result: Result, result_path: Path, given: str | None) -> "Codesign
 
 def _infeasibility(result: Result, problem: Any) -> list[str]:
     """Whether really nothing fits: memory does not depend on the architecture."""
-    from dse.codesign.evaluator import Evaluator
+    from dse.codesign.evaluation.evaluator import Evaluator
 
     machine = problem.machines().one(0)
     fits = all(Evaluator(job, machine).fits() for job in problem.jobs)

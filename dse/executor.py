@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from dse.progress import StopSignal, ask, never_stop
+
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
@@ -22,8 +24,16 @@ class Executor(Protocol):
     workers: int
     """Work that runs at the same time (1 in-process): a hint for how many items to hand over at once."""
 
-    def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Value]:
-        """``function`` of every item, in the order of ``items``. An exception of ``function`` is raised here."""
+    def map(
+        self, function: Callable[[Item], Value], items: Iterable[Item], stop: StopSignal = never_stop
+    ) -> Iterator[Value]:
+        """``function`` of every item, in the order of ``items``. An exception of ``function`` is raised here.
+
+        ``stop`` is asked after every item, and while workers are waited for; what they do then is abandoned.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
         ...
 
     def __enter__(self) -> Self: ...
@@ -38,9 +48,13 @@ class InProcessExecutor:
 
     workers = 1
 
-    def map(self, function: Callable[[Item], Value], items: Iterable[Item]) -> Iterator[Value]:
+    def map(
+        self, function: Callable[[Item], Value], items: Iterable[Item], stop: StopSignal = never_stop
+    ) -> Iterator[Value]:
         """``function`` of every item, in order."""
-        return map(function, items)
+        for item in items:
+            yield function(item)
+            ask(stop)
 
     def __enter__(self) -> Self:
         return self

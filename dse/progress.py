@@ -14,6 +14,21 @@ StopSignal = Callable[[], str | None]
 """Asked between pieces of work: why to stop now (``time limit``, ``interrupted``), or None to go on."""
 
 
+class StoppedError(Exception):
+    """Work was told to stop; the message says why."""
+
+
+def ask(stop: StopSignal) -> None:
+    """Go on, unless ``stop`` gives a reason not to.
+
+    Raises:
+        StoppedError: it does.
+    """
+    reason = stop()
+    if reason is not None:
+        raise StoppedError(reason)
+
+
 def never_stop() -> None:
     """The signal of work that is never stopped."""
     return

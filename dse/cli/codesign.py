@@ -9,16 +9,16 @@ from click.core import ParameterSource
 
 from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
-from dse.codesign import exhaustive, sweep
 from dse.codesign.answer import SearchFunction, solve
 from dse.codesign.formats import JournalledEvaluations, problem_document
-from dse.codesign.hysteresis import RULES, AreaWalk, least_architectures
 from dse.codesign.objective import Mean, Per
 from dse.codesign.options import CodesignOptions, Rule, Search, predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.proven import ProvenOptima
-from dse.codesign.report import further_sentences, keep
-from dse.codesign.table import answer_rows, comparison, verdict
+from dse.codesign.report.report import further_sentences, keep
+from dse.codesign.report.table import answer_rows, comparison, verdict
+from dse.codesign.search import exhaustive, sweep
+from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.problem import PipelineSchedule
 from dse.result import Result, digest
@@ -150,7 +150,7 @@ def _search(options: CodesignOptions, machines: Machines, executor: Executor, se
     if options.search == "hysteresis":
         proposer = AreaWalk(machines.area_mm2, RULES[options.hysteresis_rule](options.hysteresis))
     else:
-        from dse.codesign.bayesian import ArchitectureStudy
+        from dse.codesign.search.bayesian import ArchitectureStudy
 
         proposer = ArchitectureStudy(machines, options.samples, seed, executor.workers)
     if alone:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dse.codesign.report import report
+from dse.codesign.report.report import report
 from dse.result import read_result
 from dse.run_directory import REPORT_FILE, RESULT_FILE, write_text
 from hardware.inputs import fail

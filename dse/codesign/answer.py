@@ -5,18 +5,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dse.codesign import exhaustive
 from dse.codesign.baseline import baselines
 from dse.codesign.check import answer_metrics, violations
-from dse.codesign.evaluator import Evaluator
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.evaluation.job_evaluators import EvaluationStore
 from dse.codesign.formats import architecture_solution, layer_solution, plan_solution, problem_document
 from dse.codesign.further import further
-from dse.codesign.job_evaluators import EvaluationStore
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingJob, TrainingPlan
 from dse.codesign.proven import Judged, ProvenOptima, judged
-from dse.codesign.sensitivity import ProbeStore
+from dse.codesign.search import exhaustive
+from dse.codesign.sensitivity.analysis import ProbeStore
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.answer import shortfall_document
 from dse.placement.problem import MemoryShortfall
@@ -37,10 +38,8 @@ from dse.schedule.solve import solve_search
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
-SearchFunction = Callable[
-    [CodesignProblem, Machines, Executor, EvaluationStore, ProgressCallback, StopSignal], SearchOutcome
-]
-"""How a space is searched; the arguments are those of :func:`dse.codesign.exhaustive.search`."""
+SearchFunction = Callable[[SearchContext], SearchOutcome]
+"""How a space is searched."""
 
 
 def solve(
@@ -84,9 +83,9 @@ def solve(
     misfit = next((job for job in problem.jobs if not Evaluator(job, machines.one(0)).fits()), None)
     if misfit is None:
         with executor or InProcessExecutor() as running:
-            work = (problem, machines, running, {} if store is None else store, progress, stop)
-            judgement = judged(search(*work), *work, optima)
-            asked_besides = further(options, judgement.outcome, *work, probes)
+            context = SearchContext(problem, machines, running, {} if store is None else store, progress, stop)
+            judgement = judged(search(context), context, optima)
+            asked_besides = further(options, judgement.outcome, context, probes)
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
         judgement, asked_besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {}

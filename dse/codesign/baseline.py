@@ -8,9 +8,9 @@ What the expert leaves open – microbatch, HBM size, recompute or stash – is 
 from itertools import pairwise, product
 from typing import Any
 
-from dse.codesign.evaluator import Evaluator
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.evaluation.pricing import scheduled_latencies
 from dse.codesign.formats import plan_summary
-from dse.codesign.pricing import scheduled_latencies
 from dse.codesign.problem import HBM_TOLERANCE, TrainingJob, TrainingPlan
 from dse.models.hyperparameters import ExpertPlacement
 from dse.placement.check import batch_s, violations

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign.energy import plan_energy
-from dse.codesign.evaluator import Evaluator
+from dse.codesign.evaluation.energy import plan_energy
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.formats import architecture_solution
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
@@ -233,7 +233,7 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
     (PaLM, appendix B: model FLOPs a second over the peak of all accelerators that are bought) and ``peak_memory_gb``
     (of the fullest stage), and ``simulated_batch_s``: the batch with every pass, gradient synchronisation and optimizer
     step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long; ``power_w`` (average of
-    one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.energy`).
+    one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.evaluation.energy`).
     ``architectures_in_space``: the space.
     """
     stated = solution["architecture"]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dse.codesign.evaluator import Evaluate
-from dse.codesign.job_evaluators import JobTask
+from dse.codesign.evaluation.evaluator import Evaluate
+from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingJob, TrainingPlan
 from dse.journal import Journal
 from dse.placement.problem import Placement, Stage

@@ -2,27 +2,19 @@
 
 from typing import Any
 
-from dse.codesign import pareto, sensitivity
-from dse.codesign.job_evaluators import EvaluationStore
+from dse.codesign.context import SearchContext
 from dse.codesign.options import CodesignOptions
-from dse.codesign.pareto_document import front_document
-from dse.codesign.problem import CodesignProblem, SearchOutcome
-from dse.codesign.sensitivity import ProbeStore
-from dse.codesign.sensitivity_table import sensitivity_document
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal
-from hardware.machines import Machines
+from dse.codesign.pareto.document import front_document
+from dse.codesign.pareto.front import pareto_front
+from dse.codesign.problem import SearchOutcome
+from dse.codesign.sensitivity.analysis import ProbeStore, analyse
+from dse.codesign.sensitivity.table import sensitivity_document
 
 
 def further(
     options: CodesignOptions,
     outcome: SearchOutcome,
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback,
-    stop: StopSignal,
+    context: SearchContext,
     probes: ProbeStore | None,
 ) -> dict[str, Any]:
     """The parts of a result's ``metrics`` that ``options`` ask for beside the answer, as JSON types.
@@ -33,9 +25,9 @@ def further(
     if outcome.best is None or outcome.stopped is not None:
         return found
     if options.pareto:
-        front = pareto.front(problem, machines, executor, store, progress, stop)
-        found["pareto"] = front_document(problem, machines, front)
+        front = pareto_front(context)
+        found["pareto"] = front_document(context.problem, context.machines, front)
     if options.sensitivity:
-        analysis = sensitivity.analyse(problem, machines, outcome, executor, progress, stop, probes)
+        analysis = analyse(context, outcome, probes)
         found["sensitivity"] = sensitivity_document(analysis)
     return found

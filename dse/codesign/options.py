@@ -27,7 +27,7 @@ _LARGEST = 10**6
 
 Search = Literal["exhaustive", "hysteresis", "bayesian"]
 Rule = Literal["decreasing", "no-new-best"]
-"""When a hysteresis search stops: :data:`dse.codesign.hysteresis.RULES`."""
+"""When a hysteresis search stops: :data:`dse.codesign.search.hysteresis.RULES`."""
 
 _HBM_GB = "32,64,80"
 _AREA_BUDGET = "tpuv4"

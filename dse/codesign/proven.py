@@ -14,17 +14,14 @@ from pathlib import Path
 import dse
 import hardware
 from dse.cache import cache_directory, source_digest
-from dse.codesign import exhaustive
-from dse.codesign.choice import chosen_size
+from dse.codesign.context import SearchContext
 from dse.codesign.formats import problem_document
-from dse.codesign.job_evaluators import EvaluationStore
 from dse.codesign.options import predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal
+from dse.codesign.search import exhaustive
+from dse.codesign.search.choice import chosen_size
 from dse.result import PROOF_TOLERANCE, digest
 from dse.run_directory import write_text
-from hardware.machines import Machines
 
 SCHEMA = "dse.proven/1"
 
@@ -91,24 +88,16 @@ class Judged:
         return max(0.0, 1 - score / self.optimum)
 
 
-def judged(
-    outcome: SearchOutcome,
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback,
-    stop: StopSignal,
-    optima: ProvenOptima | None,
-) -> Judged:
+def judged(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima | None) -> Judged:
     """``outcome`` of any search beside what is proven of the problem.
 
     A proof that ``outcome`` brings is remembered in ``optima``. Otherwise the bound comes from the optimum that is
-    remembered there, or, where that is predicted to be short, from an exhaustive search that shares the ``store``, or
+    remembered there, or, where that is predicted to be short, from an exhaustive search that shares the store, or
     from level-1 bounds over the whole space. A search that was stopped is not followed by more work.
     """
     if outcome.best is None or not outcome.plans:
         return Judged(outcome, None)
+    problem, machines = context.problem, context.machines
     size = outcome.plans[0].hbm_bytes
     if outcome.proven:
         if optima is not None:
@@ -119,11 +108,10 @@ def judged(
         return _against(outcome, problem, known)
     if outcome.stopped is not None or math.isfinite(outcome.bound):
         return Judged(outcome, None)
-    work = (problem, machines, executor, store, progress, stop)
     if predicted_seconds(problem, machines) >= _AFFORDABLE_S:
-        upper = exhaustive.upper_bounds(*work)[problem.hbm_bytes.index(size)]
+        upper = exhaustive.upper_bounds(context)[problem.hbm_bytes.index(size)]
         return Judged(replace(outcome, bound=float(upper.max()), upper=tuple(upper.tolist())), None)
-    proof = exhaustive.search(*work)
+    proof = exhaustive.search(context)
     if not proof.proven:
         return Judged(outcome, None)
     if optima is not None:

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign import exhaustive, sweep
 from dse.codesign.answer import SearchFunction, solve
-from dse.codesign.evaluator import Evaluate
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluate
+from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.formats import JournalledEvaluations
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
 from dse.codesign.objective import Mean
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
+from dse.codesign.search import exhaustive, sweep
 from dse.executor import Executor
 from dse.journal import Journal
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
@@ -155,21 +156,13 @@ class Context:
 
     def bayesian_search(self, model: str, cost_model: str) -> Answered:
         """A black-box search for one model; what it proposes depends on the number of workers."""
-        from dse.codesign.bayesian import ArchitectureStudy  # Optuna takes a second to import
+        from dse.codesign.search.bayesian import ArchitectureStudy  # Optuna takes a second to import
 
         samples, parallel = self.budget.samples, max(1, self._executor.workers)
         options = replace(self.options((model,), cost_model), search="bayesian", samples=samples)
 
-        def function(
-            problem: CodesignProblem,
-            machines: Machines,
-            executor: Executor,
-            store: EvaluationStore,
-            progress: ProgressCallback,
-            stop: StopSignal,
-        ) -> SearchOutcome:
-            study = ArchitectureStudy(machines, samples, self._seed, parallel)
-            return sweep.search(problem, machines, executor, store, progress, stop, proposer=study)
+        def function(context: SearchContext) -> SearchOutcome:
+            return sweep.search(context, proposer=ArchitectureStudy(context.machines, samples, self._seed, parallel))
 
         return self.search(options, f"{model}, {cost_model}, Bayesian", self.budget.bayesian_s, function)
 

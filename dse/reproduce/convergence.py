@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from dse.codesign import hysteresis
-from dse.codesign.evaluator import Evaluate, EvaluateMany
+from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
 from dse.codesign.formats import architecture_solution
-from dse.codesign.hysteresis import DecreasingRule, NoNewBestRule, StoppingRule, area_groups
 from dse.codesign.options import CodesignOptions
+from dse.codesign.search import hysteresis
+from dse.codesign.search.hysteresis import DecreasingRule, NoNewBestRule, StoppingRule, area_groups
 from dse.reproduce.context import Answered, Context
 from dse.reproduce.published import Convergence
 from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, ratio, shown, times

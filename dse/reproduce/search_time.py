@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from dse.codesign import hysteresis
+from dse.codesign.search import hysteresis
 from dse.reproduce.context import Answered, Context
 from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, shown
 from dse.reproduce.stopwatch import Phase

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from dse.codesign import pricing
-from dse.codesign.job_placements import JobPlacements
+from dse.codesign.evaluation import pricing
+from dse.codesign.evaluation.job_placements import JobPlacements
 from dse.executor import Executor
+from dse.progress import StopSignal, never_stop
 
 Phase = Literal["estimation", "scheduling", "placement"]
 
@@ -79,7 +80,7 @@ class TimedExecutor:
         self.workers = inner.workers
         self.work: list[Work] = []
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any], stop: StopSignal = never_stop) -> Iterator[Any]:
         """``function`` of every item, in order."""
         if self._function is not function:
             self._function, self._key = function, uuid.uuid4().hex
@@ -91,7 +92,7 @@ class TimedExecutor:
                 asked.append(item)
                 yield self._key, function, item
 
-        for answer, seconds in self._inner.map(self._worker, calls()):
+        for answer, seconds in self._inner.map(self._worker, calls(), stop):
             self.work.append(Work(asked.popleft(), seconds))
             yield answer
 

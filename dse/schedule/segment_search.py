@@ -11,6 +11,9 @@ from dse.schedule.segment import Codes, Segment, build_segment, fix_modes
 
 _FIXING_ROUNDS = 3
 
+_FULL_OPERATORS = 128
+"""Segments of up to so many operators are searched to the full limit."""
+
 
 class SearchLimits(NamedTuple):
     """Deterministic limits on the search of a segment, in states generated.
@@ -18,12 +21,22 @@ class SearchLimits(NamedTuple):
     Searches of ``first_nodes``, ``nodes`` / 8 and ``nodes`` states are made forwards and backwards until one proves
     the best schedule found; ``width`` states a level are expanded in each cycle. ``assignment_steps`` limits the
     assignment of cores.
+
+    A state costs in proportion to the operators of its segment, so segments of more than 128 operators get
+    proportionally fewer of them (:meth:`scaled`): the limits bound the work, not only the count.
     """
 
     first_nodes: int = 1_000
     nodes: int = 100_000
     width: int = 8
     assignment_steps: int = 20_000
+
+    def scaled(self, operators: int) -> "SearchLimits":
+        """The limits for a segment of so many operators."""
+        if operators <= _FULL_OPERATORS:
+            return self
+        nodes = max(self.first_nodes, self.nodes * _FULL_OPERATORS // operators)
+        return self._replace(nodes=nodes)
 
 
 class SegmentSchedule(NamedTuple):
@@ -58,6 +71,7 @@ def solve_segment(
     Cores are counted first. Where the schedule found has no assignment of cores, which fused operators can bring about,
     the search is repeated with the cores of each operator in its states; the first result stays a lower bound.
     """
+    limits = limits.scaled(len(kind))
     cores = np.array([tensor_cores, vector_cores, min(tensor_cores, vector_cores)])
     units = unit_latencies(kind, single_s, all_cores_s, cores)
     # More cores of a kind than operators are never needed: with them every operator can have its own core or pair.

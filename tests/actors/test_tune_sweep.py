@@ -4,11 +4,12 @@ import pytest
 
 from actors import tune_sweep
 from actors.tune_sweep import SweepSearcher
-from dse.codesign.bayesian import ArchitectureStudy
-from dse.codesign.hysteresis import AreaWalk, NoNewBestRule, search
-from dse.codesign.sweep import SWEEP_NODES, Sweep
+from dse.codesign.context import SearchContext
+from dse.codesign.search.bayesian import ArchitectureStudy
+from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule, search
+from dse.codesign.search.sweep import SWEEP_NODES, Sweep
 from dse.executor import InProcessExecutor
-from dse.progress import never_stop, silent
+from dse.progress import never_stop
 from tests.codesign.test_exhaustive import TINY_MODEL, small
 
 LEVEL = 2
@@ -25,7 +26,7 @@ def problem(tmp_path_factory):
 def walked(problem):
     """The walk in this process, and its store."""
     store = {}
-    return search(problem, problem.machines(), InProcessExecutor(), store, level=LEVEL), store
+    return search(SearchContext(problem, problem.machines(), InProcessExecutor(), store), level=LEVEL), store
 
 
 def walk(problem):
@@ -34,9 +35,7 @@ def walk(problem):
 
 def test_the_answer_is_that_of_the_walk_in_process(problem, walked, ray_executor, capfd):
     store = {}
-    found = tune_sweep.search(
-        problem, problem.machines(), ray_executor, store, silent, never_stop, proposer=walk(problem)
-    )
+    found = tune_sweep.search(SearchContext(problem, problem.machines(), ray_executor, store), proposer=walk(problem))
     assert found == walked[0]
     assert store.items() >= walked[1].items()
     assert capfd.readouterr().out == ""
@@ -45,7 +44,8 @@ def test_the_answer_is_that_of_the_walk_in_process(problem, walked, ray_executor
 def test_what_is_in_the_store_starts_no_trial(problem, walked, ray_executor, monkeypatch):
     monkeypatch.setattr(tune_sweep.SweepSearcher, "on_trial_complete", lambda *_: pytest.fail("a trial was run"))
     found = tune_sweep.search(
-        problem, problem.machines(), ray_executor, dict(walked[1]), silent, never_stop, proposer=walk(problem)
+        SearchContext(problem, problem.machines(), ray_executor, dict(walked[1])),
+        proposer=walk(problem),
     )
     assert found == walked[0]
 
@@ -54,7 +54,7 @@ def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor):
     machines = problem.machines()
     store = {}
     study = ArchitectureStudy(machines, 5, seed=0, parallel=2)
-    found = tune_sweep.search(problem, machines, ray_executor, store, silent, never_stop, proposer=study)
+    found = tune_sweep.search(SearchContext(problem, machines, ray_executor, store), proposer=study)
     walked = [asked for asked in store if asked.task.nodes == SWEEP_NODES]
     assert len(found.evaluated) == len(walked) == 5
 
@@ -68,15 +68,14 @@ class Broken:
 
 def test_an_exception_of_an_evaluation_reaches_the_caller(problem, ray_executor):
     ray_executor.release()
-    sweep = Sweep(problem, problem.machines(), walk(problem), {}, silent)
+    sweep = Sweep(SearchContext(problem, problem.machines(), InProcessExecutor(), {}), walk(problem))
     with pytest.raises(ZeroDivisionError, match="refused"):
         tune_sweep.run(SweepSearcher(sweep, 2, never_stop), Broken())
 
 
 def searcher_of(problem, store=None, stop=never_stop):
-    return SweepSearcher(
-        Sweep(problem, problem.machines(), walk(problem), {} if store is None else store, silent), 2, stop
-    )
+    context = SearchContext(problem, problem.machines(), InProcessExecutor(), {} if store is None else store)
+    return SweepSearcher(Sweep(context, walk(problem)), 2, stop)
 
 
 def finish(searcher, evaluators, running):

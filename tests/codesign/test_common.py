@@ -5,13 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dse.codesign import exhaustive
 from dse.codesign.answer import solve
 from dse.codesign.check import answer_metrics
-from dse.codesign.energy import plan_energy
-from dse.codesign.evaluator import Evaluator
-from dse.codesign.exhaustive import search
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.energy import plan_energy
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.objective import Objective
+from dse.codesign.search import exhaustive
+from dse.codesign.search.exhaustive import search
 from dse.executor import InProcessExecutor
 from hardware.energy_model import energy_model
 from tests.codesign.tiny import tiny_options, tiny_problem
@@ -66,7 +67,7 @@ def test_the_search_finds_what_enumeration_finds(space, objective, monkeypatch):
                 parts = zip(evaluators, plans, strict=True)
                 values = [[value(objective.per, evaluator, index, plan)] for evaluator, plan in parts]
                 scores[row, index] = objective.score(np.array(values))[0]
-    outcome = search(problem, machines, InProcessExecutor(), {})
+    outcome = search(SearchContext(problem, machines, InProcessExecutor(), {}))
     best = scores.max(axis=1)
     row = next(row for row in range(len(best)) if best[row] > 0 and best[row] >= 0.99 * best.max())
     assert outcome.plans[0].hbm_bytes == problem.hbm_bytes[row]

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dse.codesign.energy import layer_energies, least_energy_j, least_total_j, plan_energy
-from dse.codesign.evaluator import Evaluator
+from dse.codesign.evaluation.energy import layer_energies, least_energy_j, least_total_j, plan_energy
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import TrainingPlan
 from dse.placement.problem import Placement, Stage

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dse.codesign.evaluator import Evaluator
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.evaluation.job_placements import Choice
+from dse.codesign.evaluation.pricing import scheduled_latencies
 from dse.codesign.formats import evaluation_document
-from dse.codesign.job_placements import Choice
-from dse.codesign.pricing import scheduled_latencies
 from dse.placement.solve import solve
 from dse.schedule.segment_search import SearchLimits
 from hardware.space import architecture_space

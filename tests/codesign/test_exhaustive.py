@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from dse.codesign.answer import solve
-from dse.codesign.evaluator import Evaluator
-from dse.codesign.exhaustive import search
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
+from dse.codesign.search.exhaustive import search
 from dse.executor import InProcessExecutor
 from hardware.space import architecture_space
 
@@ -64,7 +65,7 @@ def enumerate_all(problem):
 def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_parallel):
     problem = small(model_file, cost_model=cost_model, tensor_parallel=tensor_parallel).problem()
     machines, evaluations, best = enumerate_all(problem)
-    outcome = search(problem, machines, InProcessExecutor(), {})
+    outcome = search(SearchContext(problem, machines, InProcessExecutor(), {}))
     batch = problem.jobs[0].global_batch
     (plan_found,) = outcome.plans
     chosen = next(row for row in range(len(best)) if best[row] > 0 and best[row] >= 0.99 * max(best))
@@ -106,7 +107,7 @@ def test_finished_evaluations_are_not_repeated(model_file):
     problem = small(model_file).problem()
     machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
     store = {}
-    first = search(problem, machines, InProcessExecutor(), store)
+    first = search(SearchContext(problem, machines, InProcessExecutor(), store))
     kept = dict(store)
     assert len(kept) >= first.evaluations > 0
 
@@ -114,7 +115,7 @@ def test_finished_evaluations_are_not_repeated(model_file):
         def __setitem__(self, key, value):
             raise AssertionError(f"architecture {key} was evaluated again")
 
-    again = search(problem, machines, InProcessExecutor(), Refuse(kept))
+    again = search(SearchContext(problem, machines, InProcessExecutor(), Refuse(kept)))
     assert dataclasses.asdict(again) == dataclasses.asdict(first)
 
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.codesign import exhaustive, sweep
 from dse.codesign.answer import solve
-from dse.codesign.bayesian import ArchitectureStudy
-from dse.codesign.evaluator import Evaluate
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluate
+from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.formats import JournalledEvaluations
-from dse.codesign.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule, area_groups, search
-from dse.codesign.job_evaluators import JobTask
 from dse.codesign.proven import ProvenOptima
+from dse.codesign.search import exhaustive, sweep
+from dse.codesign.search.bayesian import ArchitectureStudy
+from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule, area_groups, search
 from dse.executor import InProcessExecutor
 from dse.journal import Journal
-from dse.progress import never_stop, silent
 from tests.codesign.test_exhaustive import TINY_MODEL, enumerate_all, small
 
 SCORES = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), max_size=30)
@@ -159,7 +159,7 @@ def enumerated(model_file):
 @pytest.mark.parametrize("rule", [DecreasingRule, NoNewBestRule])
 def test_the_walk_counts_what_the_rule_says(enumerated, rule, level):
     problem, machines, scores, _, store = enumerated
-    outcome = search(problem, machines, InProcessExecutor(), dict(store), level=level, rule=rule)
+    outcome = search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), level=level, rule=rule)
     groups = area_groups(machines.area_mm2)
     literal = literal_hysteresis if rule is NoNewBestRule else literal_algorithm_1
     stop = literal(level, [max(scores[index] for index in group) for group in groups])
@@ -172,8 +172,8 @@ def test_the_walk_counts_what_the_rule_says(enumerated, rule, level):
 
 def test_a_level_beyond_the_space_finds_the_optimum(enumerated):
     problem, machines, _, best, store = enumerated
-    outcome = search(problem, machines, InProcessExecutor(), dict(store), level=WHOLE_SPACE)
-    proof = exhaustive.search(problem, machines, InProcessExecutor(), {})
+    outcome = search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), level=WHOLE_SPACE)
+    proof = exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {}))
     assert list(outcome.optimum_by_hbm.values()) == pytest.approx(best, rel=1e-12)
     assert outcome.best == proof.best
     assert len(outcome.evaluated) == len(machines)
@@ -182,7 +182,7 @@ def test_a_level_beyond_the_space_finds_the_optimum(enumerated):
 def test_bayesian_search_answers_with_the_best_of_its_samples(enumerated):
     problem, machines, scores, _, store = enumerated
     study = ArchitectureStudy(machines, 12, seed=1)
-    outcome = sweep.search(problem, machines, InProcessExecutor(), dict(store), silent, never_stop, proposer=study)
+    outcome = sweep.search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), proposer=study)
     assert len(outcome.evaluated) == 12
     assert max(outcome.optimum_by_hbm.values()) == max(scores[index] for index in outcome.evaluated)
 
@@ -209,35 +209,35 @@ def test_nothing_is_paid_twice(enumerated, tmp_path):
     problem, machines, _, _, _ = enumerated
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
-        first = search(
-            problem, machines, InProcessExecutor(), JournalledEvaluations(journal, problem, machines), level=3
-        )
+        store = JournalledEvaluations(journal, problem, machines)
+        first = search(SearchContext(problem, machines, InProcessExecutor(), store), level=3)
         lines = len(journal)
     assert lines == first.evaluations + 1, "each architecture of the walk once, and the answer once more, deeper"
 
     class Refuse(InProcessExecutor):
-        def map(self, function, items):
+        def map(self, function, items, stop=None):
             for item in items:
                 raise AssertionError(f"{item} was evaluated again")
             return iter(())
 
     with Journal(path) as journal:
-        again = search(problem, machines, Refuse(), JournalledEvaluations(journal, problem, machines), level=3)
+        store = JournalledEvaluations(journal, problem, machines)
+        again = search(SearchContext(problem, machines, Refuse(), store), level=3)
     assert again == first
 
 
 def test_a_stopped_walk_answers_with_what_it_has(enumerated):
     problem, machines, _, _, _ = enumerated
     told = []
-    outcome = search(
+    context = SearchContext(
         problem,
         machines,
         InProcessExecutor(),
         {},
         stop=lambda: "time limit" if told else None,
         progress=lambda *_: told.append(1),
-        level=WHOLE_SPACE,
     )
+    outcome = search(context, level=WHOLE_SPACE)
     assert outcome.stopped == "time limit"
     assert 0 < len(outcome.evaluated) < len(machines)
     assert outcome.best is not None
@@ -245,7 +245,7 @@ def test_a_stopped_walk_answers_with_what_it_has(enumerated):
 
 def hysteresis(level):
     """The walk as a search function of :func:`dse.codesign.answer.solve`."""
-    return lambda *work: search(*work, level=level)
+    return lambda context: search(context, level=level)
 
 
 @pytest.mark.parametrize("remembered", [False, True])
@@ -292,9 +292,9 @@ def test_without_a_proof_the_bounds_of_the_space_bound_the_answer(model_file, en
 def test_damaged_proofs_are_as_good_as_none(enumerated, tmp_path, damage):
     problem, machines, _, _, store = enumerated
     optima = ProvenOptima(tmp_path)
-    optima.remember(problem, search(problem, machines, InProcessExecutor(), dict(store), level=1))
+    optima.remember(problem, search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), level=1))
     assert optima.recall(problem) is None
-    optima.remember(problem, exhaustive.search(problem, machines, InProcessExecutor(), dict(store)))
+    optima.remember(problem, exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), dict(store))))
     (path,) = tmp_path.iterdir()
     assert optima.recall(problem)
     assert ProvenOptima(tmp_path / "none").recall(problem) is None

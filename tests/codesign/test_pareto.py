@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.codesign import pareto
-from dse.codesign.dominance import non_dominated, surely_dominated
-from dse.codesign.energy import plan_energy
-from dse.codesign.evaluator import Evaluator
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.energy import plan_energy
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.objective import Objective
-from dse.codesign.pareto_document import front_document, front_rows, front_table
+from dse.codesign.pareto.document import front_document, front_rows, front_table
+from dse.codesign.pareto.dominance import non_dominated, surely_dominated
+from dse.codesign.pareto.front import pareto_front
 from dse.executor import InProcessExecutor
 from dse.result import PROOF_TOLERANCE
 from hardware.energy_model import energy_model
@@ -71,7 +72,7 @@ NODES = 1_000
 @pytest.fixture(autouse=True)
 def one_effort(monkeypatch):
     """With one effort the points that are reached are the same for the front and for enumeration, proven or not."""
-    monkeypatch.setattr(pareto, "NODES", (NODES,))
+    monkeypatch.setattr("dse.codesign.pareto.front.NODES", (NODES,))
 
 
 def posed(folder, models=ONE, count=120, **changes):
@@ -114,7 +115,7 @@ def test_the_front_is_that_of_enumeration(tmp_path, models, objective, row):
     problem, machines = posed(tmp_path, models)
     problem = dataclasses.replace(problem, objective=objective)
     points, exact = brute_force(problem, machines, row)
-    found = pareto.front(problem, machines, InProcessExecutor(), {}, hbm_bytes=problem.hbm_bytes[row])
+    found = pareto_front(SearchContext(problem, machines, InProcessExecutor(), {}), hbm_bytes=problem.hbm_bytes[row])
     assert len(found.evaluated) < len(machines)
     listed = {point.architecture: (point.score, point.area_mm2, point.power_w) for point in found.points}
     assert set(listed) == {a for a, point in enumerate(points) if not any(dominates(b, point) for b in points)}
@@ -128,8 +129,8 @@ def test_the_front_is_that_of_enumeration(tmp_path, models, objective, row):
 
 def test_a_front_of_proven_schedules_is_proven(tmp_path, monkeypatch):
     problem, machines = posed(tmp_path, count=12)
-    monkeypatch.setattr(pareto, "NODES", (NODES, 20_000))
-    found = pareto.front(problem, machines, InProcessExecutor(), {})
+    monkeypatch.setattr("dse.codesign.pareto.front.NODES", (NODES, 20_000))
+    found = pareto_front(SearchContext(problem, machines, InProcessExecutor(), {}))
     everything = Evaluator(problem.jobs[0], machines).evaluate_many(range(len(machines)), 20_000)
     unproven = {
         e.architecture for e in everything if e.bound_s[-1] < e.plans[-1].placement.batch_s * (1 - PROOF_TOLERANCE)
@@ -142,21 +143,21 @@ def test_a_front_of_proven_schedules_is_proven(tmp_path, monkeypatch):
 
 def test_the_front_is_the_same_for_any_number_of_workers(tmp_path, ray_executor):
     problem, machines = posed(tmp_path, count=60)
-    alone = pareto.front(problem, machines, InProcessExecutor(), {})
-    assert pareto.front(problem, machines, ray_executor, {}) == alone
+    alone = pareto_front(SearchContext(problem, machines, InProcessExecutor(), {}))
+    assert pareto_front(SearchContext(problem, machines, ray_executor, {})) == alone
 
 
 def test_finished_evaluations_are_not_repeated(tmp_path):
     problem, machines = posed(tmp_path, count=60)
     store = {}
-    first = pareto.front(problem, machines, InProcessExecutor(), store)
+    first = pareto_front(SearchContext(problem, machines, InProcessExecutor(), store))
     assert {task.task.index for task in store} == set(first.evaluated)
 
     class Refuse(dict):
         def __setitem__(self, key, value):
             raise AssertionError(f"{key} was evaluated again")
 
-    assert pareto.front(problem, machines, InProcessExecutor(), Refuse(store)) == first
+    assert pareto_front(SearchContext(problem, machines, InProcessExecutor(), Refuse(store))) == first
 
 
 def test_a_stopped_search_claims_no_proof(tmp_path):
@@ -167,21 +168,21 @@ def test_a_stopped_search_claims_no_proof(tmp_path):
         asked.append(None)
         return "time limit" if len(asked) > 2 else None
 
-    found = pareto.front(problem, machines, InProcessExecutor(), {}, stop=stop)
+    found = pareto_front(SearchContext(problem, machines, InProcessExecutor(), {}, stop=stop))
     assert found.stopped == "time limit"
     assert not found.proven
 
 
 def test_nothing_fits_nowhere(tmp_path):
     problem, machines = posed(tmp_path, count=12, hbm_gb="0.0001")
-    found = pareto.front(problem, machines, InProcessExecutor(), {})
+    found = pareto_front(SearchContext(problem, machines, InProcessExecutor(), {}))
     assert (found.points, found.undecided, found.evaluated) == ((), (), {})
     assert found.proven
 
 
 def test_the_documents_tell_what_the_front_does(tmp_path):
     problem, machines = posed(tmp_path, TWO, count=40)
-    found = pareto.front(problem, machines, InProcessExecutor(), {})
+    found = pareto_front(SearchContext(problem, machines, InProcessExecutor(), {}))
     document = front_document(problem, machines, found)
     assert len(document["points"]) == len(found.points)
     assert json.loads(json.dumps(document)) == document

@@ -8,11 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse.codesign import exhaustive, probe
-from dse.codesign.evaluator import Evaluator
-from dse.codesign.knobs import KNOBS
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
-from dse.codesign.probe import (
+from dse.codesign.search import exhaustive
+from dse.codesign.sensitivity import probe
+from dse.codesign.sensitivity.analysis import FACTORS, Sensitivity, analyse
+from dse.codesign.sensitivity.chart import tornado
+from dse.codesign.sensitivity.knobs import KNOBS
+from dse.codesign.sensitivity.probe import (
     Architecture,
     Point,
     PointTask,
@@ -20,9 +24,7 @@ from dse.codesign.probe import (
     Takeover,
     TakeoverTask,
 )
-from dse.codesign.sensitivity import FACTORS, Sensitivity, analyse
-from dse.codesign.sensitivity_chart import tornado
-from dse.codesign.sensitivity_table import (
+from dse.codesign.sensitivity.table import (
     sensitivity_document,
     sensitivity_from_document,
     sensitivity_rows,
@@ -63,7 +65,7 @@ def machines(problem):
 
 @pytest.fixture(scope="module")
 def outcome(problem, machines):
-    return exhaustive.search(problem, machines, InProcessExecutor(), {})
+    return exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {}))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def prober(problem, machines, outcome):
 
 @pytest.fixture(scope="module")
 def found(problem, machines, outcome):
-    return analyse(problem, machines, outcome, InProcessExecutor(), knobs=TURNED)
+    return analyse(SearchContext(problem, machines, InProcessExecutor(), {}), outcome, knobs=TURNED)
 
 
 def enumerate_all(problem, machines):
@@ -118,7 +120,7 @@ def test_turning_a_knob_by_one_changes_nothing(problem, outcome, machines, key):
     knob = KNOBS[key]
     assert knob.value(knob.turned(problem, 1.0)) == knob.value(problem)
     space = knob.space(problem, knob.widest(problem, machines, 1.0), 1.0)
-    found = exhaustive.search(knob.turned(problem, 1.0), space, InProcessExecutor(), {})
+    found = exhaustive.search(SearchContext(knob.turned(problem, 1.0), space, InProcessExecutor(), {}))
     assert dataclasses.asdict(found) == dataclasses.asdict(outcome)
 
 
@@ -221,8 +223,8 @@ def test_a_fixed_accelerator_has_plans_and_no_area(tmp_path):
     }
     problem = CodesignOptions((str(path),), **options).problem()
     machines = problem.machines()
-    outcome = exhaustive.search(problem, machines, InProcessExecutor(), {})
-    found = analyse(problem, machines, outcome, InProcessExecutor())
+    outcome = exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {}))
+    found = analyse(SearchContext(problem, machines, InProcessExecutor(), {}), outcome)
     assert found.knobs == tuple(TURNED)
     assert found.takeovers == ()
     assert all(found.keeps(point) and point.regret == 0 for point in found.points)
@@ -237,34 +239,35 @@ def test_workers_change_nothing_and_finished_steps_are_kept(problem, machines, o
             self[key] = json.loads(json.dumps(value, allow_nan=False))
 
     store = Kept()
-    assert analyse(problem, machines, outcome, ray_executor, store=store, knobs=TURNED) == found
+    assert analyse(SearchContext(problem, machines, ray_executor, {}), outcome, store, knobs=TURNED) == found
     assert len(store) == len(found.points) + len(found.takeovers)
 
     class Refuse(InProcessExecutor):
-        def map(self, function, items):
+        def map(self, function, items, stop=None):
             assert not list(items), "a step was repeated"
             return iter(())
 
-    assert analyse(problem, machines, outcome, Refuse(), store=store, knobs=TURNED) == found
+    assert analyse(SearchContext(problem, machines, Refuse(), {}), outcome, store, knobs=TURNED) == found
 
 
 def test_it_stops_with_what_is_there(problem, machines, outcome):
     answers = iter([None, None, None])
     seen = []
-    stopped = analyse(
+    context = SearchContext(
         problem,
         machines,
-        outcome,
         InProcessExecutor(),
+        {},
         progress=lambda _phase, done, _total: seen.append(done),
         stop=lambda: next(answers, "time limit") if seen else None,
     )
+    stopped = analyse(context, outcome)
     assert stopped.stopped == "time limit"
     assert 0 < len(stopped.points) < len(KNOBS) * len(FACTORS)
     assert all(point.status == "optimal" for point in stopped.points)
     assert "Stopped early (time limit)" in summary(stopped)[-1]
     with pytest.raises(ValueError, match="answer"):
-        analyse(problem, machines, dataclasses.replace(outcome, best=None), InProcessExecutor())
+        analyse(SearchContext(problem, machines, InProcessExecutor(), {}), dataclasses.replace(outcome, best=None))
 
 
 def test_the_document_holds_all_of_it(found):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from dse.codesign import hysteresis
-from dse.codesign.hysteresis import DecreasingRule, NoNewBestRule
+from dse.codesign.context import SearchContext
+from dse.codesign.search import hysteresis
+from dse.codesign.search.hysteresis import DecreasingRule, NoNewBestRule
 from dse.executor import InProcessExecutor
 from dse.reproduce.context import Answered
 from dse.reproduce.convergence import BothRules, Walk
@@ -22,7 +23,7 @@ def problem(tmp_path_factory):
 def walk(problem):
     machines = problem.machines()
     timed = TimedExecutor(InProcessExecutor(), TimedWorker())
-    outcome = hysteresis.search(problem, machines, timed, {}, level=5, rule=BothRules)
+    outcome = hysteresis.search(SearchContext(problem, machines, timed, {}), level=5, rule=BothRules)
     return Walk(Answered(None, outcome, machines, tuple(timed.work), 0.0))
 
 
@@ -30,7 +31,7 @@ def walk(problem):
 @pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
 def test_a_stop_is_that_of_a_walk_at_its_level(problem, walk, rule, level):
     machines = problem.machines()
-    outcome = hysteresis.search(problem, machines, InProcessExecutor(), {}, level=level, rule=rule)
+    outcome = hysteresis.search(SearchContext(problem, machines, InProcessExecutor(), {}), level=level, rule=rule)
     stop = walk.stop(rule(level))
     assert stop.architectures == len(outcome.evaluated)
     assert stop.score == max(outcome.evaluated.values())

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from dse.codesign import exhaustive, pricing
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation import pricing
+from dse.codesign.search import exhaustive
 from dse.executor import InProcessExecutor
 from dse.reproduce.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker
 from tests.codesign.test_exhaustive import TINY_MODEL, small
@@ -18,9 +20,9 @@ def problem(tmp_path_factory):
 
 def test_the_search_is_the_same_with_a_clock(problem):
     machines = problem.machines()
-    plain = exhaustive.search(problem, machines, InProcessExecutor(), {})
+    plain = exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {}))
     timed = TimedExecutor(InProcessExecutor(), TimedWorker())
-    clocked = exhaustive.search(problem, machines, timed, {})
+    clocked = exhaustive.search(SearchContext(problem, machines, timed, {}))
     assert clocked.best == plain.best
     assert clocked.evaluated == plain.evaluated
     assert timed.work
@@ -65,8 +67,8 @@ def test_one_worker_serves_one_function_after_the_other():
 def test_on_ray_the_clock_sees_the_workers(problem, ray_executor):
     machines = problem.machines()
     timed = TimedExecutor(ray_executor, TimedWorker())
-    clocked = exhaustive.search(problem, machines, timed, {})
-    assert clocked.evaluated == exhaustive.search(problem, machines, InProcessExecutor(), {}).evaluated
+    clocked = exhaustive.search(SearchContext(problem, machines, timed, {}))
+    assert clocked.evaluated == exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {})).evaluated
     assert all(work.seconds.estimation_s > 0 for work in timed.work)
 
 

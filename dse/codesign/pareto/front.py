@@ -1,13 +1,13 @@
 """The Pareto front of score, area and power over the whole space, complete and proven.
 
-An architecture stands for its fastest plans (as :class:`~dse.codesign.evaluator.Evaluator` finds them) at one HBM size,
-the largest of the problem unless another is asked for: HBM is no part of the die, and left free its size would be a
-fourth dimension. Its *score* is the objective's mean over models of throughput, its *power* the mean over models
-(arithmetic, same weights: each model runs for its share of the time) of the average power of an accelerator while it
-trains the model. Points equal in all three are all listed.
+An architecture stands for its fastest plans (as :class:`~dse.codesign.evaluation.evaluator.Evaluator` finds them) at
+one HBM size, the largest of the problem unless another is asked for: HBM is no part of the die, and left free its size
+would be a fourth dimension. Its *score* is the objective's mean over models of throughput, its *power* the mean over
+models (arithmetic, same weights: each model runs for its share of the time) of the average power of an accelerator
+while it trains the model. Points equal in all three are all listed.
 
 Proof. Let x_m be the throughput of model m and e_m a lower bound on the joules that a batch of B samples costs besides
-static power, whatever the plan (:func:`~dse.codesign.energy.least_energy_j`). On K accelerators::
+static power, whatever the plan (:func:`~dse.codesign.evaluation.energy.least_energy_j`). On K accelerators::
 
     power = static + Σ_m w_m · joules_m · x_m / (B · K) ≥ static + Σ_m w_m · c_m · x_m,   c_m = e_m / (B · K)
 
@@ -15,9 +15,9 @@ and with the score s this is at least ``static + c · s``: with c = Π c_m^w_m f
 of c_m · x_m is no less than their geometric mean), c = min c_m for an arithmetic one. So an architecture with an upper
 bound on its score is confined to scores below it and powers above a line, and is left out if for *every* such score
 some evaluated architecture of no larger area has no less score and no more power
-(:func:`~dse.codesign.dominance.surely_dominated`). The others are evaluated, those first whose most optimistic points
-are not dominated among themselves, and evaluated again with a deeper search where schedules were not proven, until
-nothing is open.
+(:func:`~dse.codesign.pareto.dominance.surely_dominated`). The others are evaluated, those first whose most optimistic
+points are not dominated among themselves, and evaluated again with a deeper search where schedules were not proven,
+until nothing is open.
 
 An evaluation that is not proven to the last limit is a point that can be reached but may be beaten by its own
 architecture: a point of the front is then marked as not proven; an architecture off the front that its bounds do not
@@ -31,17 +31,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.dominance import non_dominated, surely_dominated
-from dse.codesign.energy import plan_energy
-from dse.codesign.evaluator import Evaluate, EvaluateMany
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask, StoppedError, answers, bound_tasks
-from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.energy import plan_energy
+from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
+from dse.codesign.evaluation.job_evaluators import (
+    JobEvaluators,
+    JobTask,
+    bound_tasks,
+)
+from dse.codesign.pareto.dominance import non_dominated, surely_dominated
+from dse.codesign.problem import Evaluation, TrainingPlan
+from dse.progress import StoppedError
 from dse.result import PROOF_TOLERANCE
 from hardware.energy import static_w
 from hardware.energy_model import EnergyModel, energy_model
-from hardware.machines import Machines
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -97,31 +100,18 @@ class ParetoFront:
         return self.stopped is None and not self.undecided and all(point.proven for point in self.points)
 
 
-def front(
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    *,
-    hbm_bytes: int | None = None,
-    energy: EnergyModel | None = None,
+def pareto_front(
+    context: SearchContext, *, hbm_bytes: int | None = None, energy: EnergyModel | None = None
 ) -> ParetoFront:
-    """The Pareto front of the architectures ``machines`` for the jobs of ``problem``.
+    """The Pareto front of the architectures of ``context`` for the jobs of its problem.
 
     Args:
-        problem: the jobs; of the objective only the mean over them counts.
-        machines: the architectures.
-        executor: where the work runs.
-        store: evaluations that are finished already, and where new ones are put.
-        progress: told of each phase.
-        stop: asked between pieces of work.
+        context: the question; of the objective only the mean over the jobs counts.
         hbm_bytes: one of the problem's HBM sizes; its largest when None.
         energy: what things cost in joules; the default model when None.
     """
-    size = problem.hbm_bytes[-1] if hbm_bytes is None else hbm_bytes
-    search = _Front(problem, machines, executor, store, progress, stop, size, energy or energy_model())
+    size = context.problem.hbm_bytes[-1] if hbm_bytes is None else hbm_bytes
+    search = _Front(context, size, energy or energy_model())
     stopped = None
     try:
         search.bound_all()
@@ -134,25 +124,15 @@ def front(
 
 
 class _Front:
-    def __init__(
-        self,
-        problem: CodesignProblem,
-        machines: Machines,
-        executor: Executor,
-        store: EvaluationStore,
-        progress: ProgressCallback,
-        stop: StopSignal,
-        hbm_bytes: int,
-        energy: EnergyModel,
-    ) -> None:
-        self._objective = replace(problem.objective, per="throughput")
-        self._problem = replace(problem, objective=self._objective)
-        self._machines = machines
-        self._executor, self._store, self._progress, self._stop = executor, store, progress, stop
+    def __init__(self, context: SearchContext, hbm_bytes: int, energy: EnergyModel) -> None:
+        self._objective = replace(context.problem.objective, per="throughput")
+        self._problem = problem = replace(context.problem, objective=self._objective)
+        self._machines = machines = context.machines
+        self._context = context
         self._energy = energy
         self._hbm_bytes = hbm_bytes
         self._row = problem.hbm_bytes.index(hbm_bytes)
-        self._evaluators = JobEvaluators(self._problem, machines, energy)
+        self._evaluators = JobEvaluators(self._problem, machines, energy, context.stop)
         count = len(machines)
         self._most = np.full(count, np.inf)
         self._score = np.zeros(count)
@@ -172,7 +152,7 @@ class _Front:
             indices = task.task.indices
             most[task.job, indices] = jobs[task.job].global_batch / batch_s[self._row]
             done += len(indices)
-            self._progress("bounding architectures", done, len(jobs) * count)
+            self._context.progress("bounding architectures", done, len(jobs) * count)
         self._most = self._objective.score(most)
         # Watts that a sample a second of each job adds at least to the power of an accelerator.
         rises = np.stack(
@@ -187,7 +167,7 @@ class _Front:
     def step(self) -> bool:
         """Evaluates what may still belong to the front; False where nothing is left to do."""
         open_ = self._open()
-        self._progress("architectures settled", len(self._machines) - len(open_), len(self._machines))
+        self._context.progress("architectures settled", len(self._machines) - len(open_), len(self._machines))
         new = open_[self._level[open_] < 0]
         if len(new):
             # The points of the front are likely to be among those that could be, so that few others are evaluated.
@@ -222,7 +202,7 @@ class _Front:
         """Evaluate architectures for every job with the effort ``NODES[level]``."""
         nodes, jobs = NODES[level], range(len(self._problem.jobs))
         missing = [
-            [index for index in indices.tolist() if JobTask(job, Evaluate(index, nodes)) not in self._store]
+            [index for index in indices.tolist() if JobTask(job, Evaluate(index, nodes)) not in self._context.store]
             for job in jobs
         ]
         size = _TASKS[level]
@@ -233,9 +213,9 @@ class _Front:
         ]
         for task, evaluations in zip(tasks, self._map(tasks), strict=True):
             for evaluation in evaluations:
-                self._store[JobTask(task.job, Evaluate(evaluation.architecture, nodes))] = evaluation
+                self._context.store[JobTask(task.job, Evaluate(evaluation.architecture, nodes))] = evaluation
         for index in indices.tolist():
-            self._commit(index, level, [self._store[JobTask(job, Evaluate(index, nodes))] for job in jobs])
+            self._commit(index, level, [self._context.store[JobTask(job, Evaluate(index, nodes))] for job in jobs])
 
     def _commit(self, index: int, level: int, evaluations: Sequence[Evaluation]) -> None:
         jobs, row = self._problem.jobs, self._row
@@ -262,7 +242,7 @@ class _Front:
 
     def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
         """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""
-        return answers(self._evaluators, tasks, self._executor, self._stop)
+        return self._context.executor.map(self._evaluators, tasks, self._context.stop)
 
     def front(self, stopped: str | None) -> ParetoFront:
         """The front of what is evaluated by now."""

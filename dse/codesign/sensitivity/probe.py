@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign import exhaustive
-from dse.codesign.choice import TIE
-from dse.codesign.evaluator import Evaluate, Evaluator
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluate, Evaluator
+from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobEvaluators, JobTask
 from dse.codesign.formats import plan_summary
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
-from dse.codesign.knobs import KNOBS, Knob
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingJob, TrainingPlan
+from dse.codesign.search import exhaustive
+from dse.codesign.search.choice import TIE
+from dse.codesign.sensitivity.knobs import KNOBS, Knob
 from dse.executor import InProcessExecutor
 from dse.progress import StopSignal, never_stop, silent
 from dse.result import Status, proven_status
@@ -243,7 +244,7 @@ class Prober:
             deep = any(isinstance(done.task, Evaluate) and done.task.nodes >= MOST_NODES for done in store)
             return self._stop() or ("enough effort" if deep else None)
 
-        return exhaustive.search(problem, machines, InProcessExecutor(), store, silent, stop)
+        return exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), store, silent, stop))
 
     def _today(
         self, problem: CodesignProblem, machines: Machines, row: int, store: EvaluationStore
@@ -282,7 +283,7 @@ class Prober:
             return machines
         turned = knob.turned(self.problem, larger)
         there = knob.space(self.problem, machines, larger)
-        upper = exhaustive.upper_bounds(turned, there, InProcessExecutor(), {}, silent, self._stop)
+        upper = exhaustive.upper_bounds(SearchContext(turned, there, InProcessExecutor(), {}, silent, self._stop))
         wins = (upper > 0) & (upper >= np.array(task.optima)[:, None] * (1 - TIE))
         return machines.take(np.flatnonzero(wins.any(axis=0)))
 

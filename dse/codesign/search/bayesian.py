@@ -25,7 +25,7 @@ Point = tuple[int, ...]
 
 
 class ArchitectureStudy:
-    """An Optuna study as a :class:`~dse.codesign.sweep.Proposer`.
+    """An Optuna study as a :class:`~dse.codesign.search.sweep.Proposer`.
 
     Args:
         machines: the architectures.

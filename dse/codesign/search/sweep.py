@@ -13,14 +13,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.choice import best_architecture, chosen_size
-from dse.codesign.evaluator import Evaluate, EvaluateMany
-from dse.codesign.exhaustive import NODES
-from dse.codesign.job_evaluators import EvaluationStore, JobEvaluators, JobTask
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
+from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal
-from hardware.machines import Machines
+from dse.codesign.search.choice import best_architecture, chosen_size
+from dse.codesign.search.exhaustive import NODES
+from dse.progress import StoppedError, ask
 
 Floats = npt.NDArray[np.float64]
 
@@ -79,27 +78,17 @@ class Sweep:
     """The state of one search: what was evaluated, and what it is worth.
 
     Args:
-        problem: the jobs and the objective.
-        machines: the architectures.
+        context: the question and the store; where it runs is for others to say.
         proposer: what decides the order.
-        store: evaluations that are finished already, and where new ones are put.
-        progress: told of each evaluation.
     """
 
-    def __init__(
-        self,
-        problem: CodesignProblem,
-        machines: Machines,
-        proposer: Proposer,
-        store: EvaluationStore,
-        progress: ProgressCallback,
-    ) -> None:
-        self.evaluators = JobEvaluators(problem, machines)
+    def __init__(self, context: SearchContext, proposer: Proposer) -> None:
+        self.evaluators = JobEvaluators(context.problem, context.machines, stop=context.stop)
         self.proposer = proposer
-        self._problem = problem
-        self._machines = machines
-        self._store = store
-        self._progress = progress
+        self._problem = context.problem
+        self._machines = context.machines
+        self._store = context.store
+        self._progress = context.progress
         self._found: dict[tuple[int, int], Evaluation] = {}
         self._scores: dict[int, Floats] = {}
 
@@ -148,7 +137,10 @@ class Sweep:
         """
         best = self._best()[0]
         if best is not None and stopped is None:
-            self._deepen(best)
+            try:
+                self._deepen(best)
+            except StoppedError as reason:
+                stopped = str(reason)
         best, row, optima, score = self._best()
         sizes, counted = self._problem.hbm_bytes, self.proposer.counted
         jobs = range(len(self._problem.jobs))
@@ -195,21 +187,12 @@ class Sweep:
         self.proposer, self._found, self._scores = state.proposer, state.found, state.scores
 
 
-def search(
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback,
-    stop: StopSignal,
-    *,
-    proposer: Proposer,
-) -> SearchOutcome:
-    """What ``proposer`` finds, evaluated on ``executor``; ``stop`` ends it between two pieces of work.
+def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
+    """What ``proposer`` finds, evaluated on the executor of ``context``; its stop signal ends it early.
 
     The answer is that of the proposer's order: it depends on the number of workers only where the proposer does.
     """
-    sweep = Sweep(problem, machines, proposer, store, progress)
+    sweep = Sweep(context, proposer)
     waiting: deque[JobTask] = deque()
 
     def tasks() -> Iterator[JobTask]:
@@ -217,13 +200,19 @@ def search(
             waiting.extend(asked)
             yield from asked
 
-    stopped = stop()
-    while stopped is None and not proposer.finished:
-        for evaluations in executor.map(sweep.evaluators, tasks()):
-            sweep.take(waiting.popleft(), evaluations)
-            stopped = stop()
-            if stopped is not None or proposer.finished:
-                break
+    stopped = None
+    try:
+        ended = proposer.finished
+        while not ended:
+            ask(context.stop)
+            for evaluations in context.executor.map(sweep.evaluators, tasks(), context.stop):
+                sweep.take(waiting.popleft(), evaluations)
+                ended = proposer.finished
+                if ended:
+                    break
+            ended = proposer.finished
+    except StoppedError as reason:
+        stopped = str(reason)
     return sweep.outcome(stopped)
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dse.codesign import charts
-from dse.codesign.pareto_table import front_rows, front_sentence
+from dse.codesign.pareto.table import front_rows, front_sentence
 from dse.codesign.problem import CodesignProblem, SearchOutcome
-from dse.codesign.sensitivity_chart import tornado
-from dse.codesign.sensitivity_table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
-from dse.codesign.table import answer_rows, comparison, layer_rows, verdict
-from dse.codesign.traces import FOLDER, keep_traces
+from dse.codesign.report import charts
+from dse.codesign.report.table import answer_rows, comparison, layer_rows, verdict
+from dse.codesign.report.traces import FOLDER, keep_traces
+from dse.codesign.sensitivity.chart import tornado
+from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
 from dse.html import document, figure, table
 from dse.result import Result
 from dse.run_directory import REPORT_FILE, RunDirectory

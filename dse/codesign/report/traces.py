@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign.evaluator import Evaluator
-from dse.codesign.job_placements import Choice
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.evaluation.job_placements import Choice
+from dse.codesign.evaluation.pricing import LayerLatencies
 from dse.codesign.layer_problem import schedule_problem
-from dse.codesign.pricing import LayerLatencies
 from dse.codesign.problem import CodesignProblem
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.formats import placement_from_document

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.job_placements import Choice, GraphKey, JobPlacements
-from dse.codesign.pricing import LayerLatencies, PricedGraph
+from dse.codesign.evaluation.job_placements import Choice, GraphKey, JobPlacements
+from dse.codesign.evaluation.pricing import LayerLatencies, PricedGraph
 from dse.codesign.problem import TrainingJob, TrainingPlan
+from dse.progress import StopSignal, ask, never_stop
 from dse.schedule.segment_search import SearchLimits
 
 Bounds = npt.NDArray[np.float64]
@@ -23,6 +24,7 @@ class GraphStates:
 
     ``bounds`` [G, H, A] are lower bounds on the batch time with each graph (in ascending order of their keys), from
     optimistic layers where a graph is not ``scheduled`` [G, A], else from its schedules, searched within ``limits``.
+    ``stop`` is asked before each graph is scheduled.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class GraphStates:
         placements: JobPlacements,
         priced: Mapping[GraphKey, PricedGraph],
         limits: SearchLimits,
+        stop: StopSignal = never_stop,
     ) -> None:
         self._job = job
+        self._stop = stop
         self._placements = placements
         self._keys = sorted(priced)
         self._priced = [priced[key] for key in self._keys]
@@ -110,6 +114,7 @@ class GraphStates:
         columns = columns[~self._scheduled[graph, columns]]
         if len(columns) == 0:
             return False
+        ask(self._stop)
         makespan, bound = self._priced[graph].scheduled(columns, self._limits)
         known = self._makespans[graph]
         proven = np.ones(len(columns), dtype=np.bool_)

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.pricing import LayerLatencies
+from dse.codesign.evaluation.pricing import LayerLatencies
 from dse.codesign.problem import TrainingJob
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.bound import BatchBound

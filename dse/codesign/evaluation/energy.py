@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.evaluator import Evaluator, Indices
+from dse.codesign.evaluation.evaluator import Evaluator, Indices
 from dse.codesign.problem import TrainingPlan
 from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.placement.problem import Placement, Stage

@@ -1,17 +1,16 @@
 """Evaluators of all jobs of a problem behind one callable, and what their answers are worth to the objective."""
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.energy import least_energy_j, plan_energy
-from dse.codesign.evaluator import Bound, Bounds, Evaluator, Indices, Task
+from dse.codesign.evaluation.energy import least_energy_j, plan_energy
+from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluator, Indices, Task
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
-from dse.executor import Executor
-from dse.progress import StopSignal
+from dse.progress import StopSignal, never_stop
 from hardware.energy import static_w
 from hardware.energy_model import EnergyModel, energy_model
 from hardware.machines import Machines
@@ -65,20 +64,26 @@ def slices(indices: Indices, size: int) -> Iterator[Indices]:
     return (indices[start : start + size] for start in range(0, len(indices), size))
 
 
-class StoppedError(Exception):
-    """A search was told to stop; the message says why."""
-
-
 class JobEvaluators:
-    """One :class:`~dse.codesign.evaluator.Evaluator` for each job, over the same machines.
+    """One :class:`~dse.codesign.evaluation.evaluator.Evaluator` for each job, over the same machines.
 
-    ``energy`` is what things cost in joules; the default model when None.
+    Args:
+        problem: the jobs and the objective.
+        machines: the architectures.
+        energy: what things cost in joules; the default model when None.
+        stop: asked inside evaluations in this process; workers do not see it.
     """
 
-    def __init__(self, problem: CodesignProblem, machines: Machines, energy: EnergyModel | None = None) -> None:
+    def __init__(
+        self,
+        problem: CodesignProblem,
+        machines: Machines,
+        energy: EnergyModel | None = None,
+        stop: StopSignal = never_stop,
+    ) -> None:
         self.problem = problem
         self.machines = machines
-        self.evaluators = [Evaluator(job, machines) for job in problem.jobs]
+        self.evaluators = [Evaluator(job, machines, stop) for job in problem.jobs]
         self.energy = energy_model() if energy is None else energy
         self._least: dict[int, Floats] = {}
 
@@ -134,16 +139,3 @@ class JobEvaluators:
         of = self.problem.jobs[job]
         idle_w = np.stack([static_w(self.machines, hbm_bytes, self.energy) for hbm_bytes in of.hbm_bytes])
         return np.asarray(of.accelerators * idle_w)
-
-
-def answers(evaluators: JobEvaluators, tasks: Sequence[JobTask], executor: Executor, stop: StopSignal) -> Iterator[Any]:
-    """The evaluators' answers to ``tasks``, in order; asks after each whether to stop.
-
-    Raises:
-        StoppedError: ``stop`` gave a reason.
-    """
-    for answer in executor.map(evaluators, tasks):
-        yield answer
-        reason = stop()
-        if reason is not None:
-            raise StoppedError(reason)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign.table import Row, Table, architecture_text, number
+from dse.codesign.report.table import Row, Table, architecture_text, number
 from hardware.units import MIB
 
 _MOST = 16

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from dse.codesign.table import architecture_text
+from dse.codesign.report.table import architecture_text
 from dse.result import Result
 
 Numbers = npt.NDArray[Any]

@@ -1,8 +1,8 @@
-"""How the proven answer of a co-search changes when one thing changes: the knobs of :mod:`dse.codesign.knobs`.
+"""How the proven answer changes when one thing changes: the knobs of :mod:`dse.codesign.sensitivity.knobs`.
 
 Each knob is turned by ÷2, −10 %, +10 % and ×2, all else as it was. At every setting the whole space is searched again
 with its proof, and today's architecture gets new plans; the difference is the regret of keeping it. Where the answer's
-architecture changes along a knob, bisection finds the factor (:meth:`dse.codesign.probe.Prober.takeover`).
+architecture changes along a knob, bisection finds the factor (:meth:`dse.codesign.sensitivity.probe.Prober.takeover`).
 """
 
 import math
@@ -13,12 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import TypeAdapter
 
+from dse.codesign.context import SearchContext
 from dse.codesign.formats import problem_document
-from dse.codesign.knobs import KNOBS
-from dse.codesign.probe import Architecture, Point, PointTask, Prober, Takeover, TakeoverTask, summaries
 from dse.codesign.problem import CodesignProblem, SearchOutcome
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.codesign.sensitivity.knobs import KNOBS
+from dse.codesign.sensitivity.probe import Architecture, Point, PointTask, Prober, Takeover, TakeoverTask, summaries
+from dse.progress import StoppedError, ask
 from dse.result import digest
 from hardware.machines import Machines
 
@@ -101,26 +101,19 @@ class Sensitivity:
 
 
 def analyse(
-    problem: CodesignProblem,
-    machines: Machines,
+    context: SearchContext,
     outcome: SearchOutcome,
-    executor: Executor,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    store: ProbeStore | None = None,
+    probes: ProbeStore | None = None,
     knobs: Sequence[str] = tuple(KNOBS),
 ) -> Sensitivity:
     """Turn the ``knobs`` of ``problem`` and find what becomes of its answer.
 
     Args:
-        problem: the problem that was answered.
-        machines: its architectures.
-        outcome: its answer, by exhaustive search.
-        executor: where the steps run; each is a whole search, so they run side by side.
-        progress: told of each step.
-        stop: asked after each step, and inside steps that run in this process.
-        store: finished steps, read and added to.
-        knobs: keys of :data:`~dse.codesign.knobs.KNOBS`; those that the problem does not have are passed over.
+        context: what was asked. Each step is a whole search, so they run side by side; the stop signal is asked after
+            each step, and inside steps that run in this process.
+        outcome: the answer, by exhaustive search.
+        probes: finished steps, read and added to.
+        knobs: keys of :data:`~dse.codesign.sensitivity.knobs.KNOBS`; those that the problem lacks are passed over.
 
     Returns:
         The same for any number of workers.
@@ -130,10 +123,10 @@ def analyse(
     """
     if outcome.best is None:
         raise ValueError("`outcome` must have an answer: there is nothing to compare with")
-    today = _today(problem, machines, outcome)
+    today = _today(context.problem, context.machines, outcome)
     assert today.architecture is not None
-    prober = Prober(problem, machines, today.architecture, stop)
-    steps = _Steps(prober, executor, store, progress, stop)
+    prober = Prober(context.problem, context.machines, today.architecture, context.stop)
+    steps = _Steps(prober, context, probes)
     points = tuple(steps.answers(_point_tasks(prober, knobs), "sensitivity: settings", Point))
     takeovers = tuple(steps.answers(_takeover_tasks(today, points), "sensitivity: takeovers", Takeover))
     return Sensitivity(today, points, takeovers, steps.stopped)
@@ -193,19 +186,10 @@ def _takeover_tasks(today: Point, points: Sequence[Point]) -> list[TakeoverTask]
 class _Steps:
     """Runs steps through the executor, in order, with progress, stop and store."""
 
-    def __init__(
-        self,
-        prober: Prober,
-        executor: Executor,
-        store: ProbeStore | None,
-        progress: ProgressCallback,
-        stop: StopSignal,
-    ) -> None:
+    def __init__(self, prober: Prober, context: SearchContext, probes: ProbeStore | None) -> None:
         self._prober = prober
-        self._executor = executor
-        self._store = store
-        self._progress = progress
-        self._stop = stop
+        self._context = context
+        self._probes = probes
         self._base = digest([problem_document(prober.problem), asdict(prober.today)])
         self.stopped: str | None = None
 
@@ -214,18 +198,20 @@ class _Steps:
         if self.stopped:
             return
         keys = [digest([self._base, asdict(task)]) for task in tasks]
-        kept: Mapping[str, Any] | ProbeStore = {} if self._store is None else self._store
+        kept: Mapping[str, Any] | ProbeStore = {} if self._probes is None else self._probes
         missing = [task for task, key in zip(tasks, keys, strict=True) if key not in kept]
-        found = iter(self._executor.map(self._prober, missing))
+        found = self._context.executor.map(self._prober, missing, self._context.stop)
         for done, key in enumerate(keys, start=1):
             if key in kept:
                 yield TypeAdapter(kind).validate_python(kept[key])
             else:
-                answer = next(found)
-                self.stopped = self._stop()
-                if self.stopped:
-                    return  # the answer of a search that was stopped is none
-                if self._store is not None:
-                    self._store.append(key, asdict(answer))
+                try:
+                    answer = next(found)
+                    ask(self._context.stop)  # the answer of a search that was stopped is none
+                except StoppedError as reason:
+                    self.stopped = str(reason)
+                    return
+                if self._probes is not None:
+                    self._probes.append(key, asdict(answer))
                 yield answer  # type: ignore[misc]  # the prober answers in the kind it was asked for
-            self._progress(phase, done, len(tasks))
+            self._context.progress(phase, done, len(tasks))

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.graph_states import GraphStates
-from dse.codesign.job_placements import Choice, GraphKey, JobPlacements
-from dse.codesign.pricing import LayerLatencies, price
+from dse.codesign.evaluation.graph_states import GraphStates
+from dse.codesign.evaluation.job_placements import Choice, GraphKey, JobPlacements
+from dse.codesign.evaluation.pricing import LayerLatencies, price
 from dse.codesign.problem import Evaluation, TrainingJob, TrainingPlan
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.problem import PlacementProblem
+from dse.progress import StopSignal, never_stop
 from dse.schedule.layer import DEFAULT_LIMITS
 from dse.schedule.segment_search import SearchLimits
 from hardware.machines import Machines
@@ -72,16 +73,19 @@ Task = Bound | Refine | Evaluate | EvaluateMany
 class Evaluator:
     """Bounds and evaluates the architectures ``machines`` for one training job.
 
-    It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs.
+    It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs. ``stop``
+    is asked between the graphs of an evaluation, which ends with a :class:`~dse.progress.StoppedError` where it gives a
+    reason; pickled evaluators are never stopped.
     """
 
-    def __init__(self, job: TrainingJob, machines: Machines) -> None:
+    def __init__(self, job: TrainingJob, machines: Machines, stop: StopSignal = never_stop) -> None:
         self.job = job
         self.machines = machines
+        self._stop = stop
 
     def __getstate__(self) -> dict[str, object]:
         # Workers rebuild the graphs from the job: cheaper than sending them.
-        return {"job": self.job, "machines": self.machines}
+        return {"job": self.job, "machines": self.machines, "_stop": never_stop}
 
     def __call__(self, task: Task) -> Any:
         """The answer to ``task``."""
@@ -155,7 +159,7 @@ class Evaluator:
     def _states(self, indices: Indices, limits: SearchLimits) -> GraphStates:
         machines = self.machines.take(indices)
         priced = price(list(self.graphs.values()), machines, self.job.network)
-        return GraphStates(self.job, self.placements, dict(zip(self.graphs, priced, strict=True)), limits)
+        return GraphStates(self.job, self.placements, dict(zip(self.graphs, priced, strict=True)), limits, self._stop)
 
     def fits(self) -> bool:
         """Whether some placement fits the memory; that does not depend on the architecture."""

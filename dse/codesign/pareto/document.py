@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dse.codesign.formats import architecture_solution, plan_summary
-from dse.codesign.pareto import ParetoFront
+from dse.codesign.pareto.front import ParetoFront
 from dse.codesign.problem import CodesignProblem
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes

@@ -21,12 +21,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign import sweep
-from dse.codesign.choice import TIE
-from dse.codesign.job_evaluators import EvaluationStore
-from dse.codesign.problem import CodesignProblem, SearchOutcome
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.codesign.context import SearchContext
+from dse.codesign.problem import SearchOutcome
+from dse.codesign.search import sweep
+from dse.codesign.search.choice import TIE
 from hardware.machines import Machines
 
 GROUP_MM2 = 0.01
@@ -127,7 +125,7 @@ RULES: dict[str, Callable[[int], StoppingRule]] = {"decreasing": DecreasingRule,
 
 
 class AreaWalk:
-    """The walk over area groups as a :class:`~dse.codesign.sweep.Proposer`.
+    """The walk over area groups as a :class:`~dse.codesign.search.sweep.Proposer`.
 
     Groups are asked for ahead of the rule where workers wait for work, but are told to it in order, so which
     architectures count depends on the rule alone.
@@ -196,19 +194,11 @@ def least_architectures(machines: Machines, level: int) -> int:
 
 
 def search(
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    *,
-    level: int,
-    rule: Callable[[int], StoppingRule] = DecreasingRule,
+    context: SearchContext, *, level: int, rule: Callable[[int], StoppingRule] = DecreasingRule
 ) -> SearchOutcome:
-    """The walk at hysteresis ``level`` on ``executor``: the same architectures for any number of workers."""
-    proposer = AreaWalk(machines.area_mm2, rule(level))
-    return sweep.search(problem, machines, executor, store, progress, stop, proposer=proposer)
+    """The walk at hysteresis ``level``: the same architectures for any number of workers."""
+    proposer = AreaWalk(context.machines.area_mm2, rule(level))
+    return sweep.search(context, proposer=proposer)
 
 
 def _positive(level: int) -> None:

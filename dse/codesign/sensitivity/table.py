@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dse.codesign.knobs import KNOBS
-from dse.codesign.probe import Architecture, PlanSummary, Point, Takeover
-from dse.codesign.sensitivity import BINDS_FROM, Sensitivity
-from dse.codesign.table import Row, Table, number
+from dse.codesign.report.table import Row, Table, number
+from dse.codesign.sensitivity.analysis import BINDS_FROM, Sensitivity
+from dse.codesign.sensitivity.knobs import KNOBS
+from dse.codesign.sensitivity.probe import Architecture, PlanSummary, Point, Takeover
 from hardware.units import MIB
 
 FACTOR_NAMES = {0.5: "÷ 2", 0.9: "− 10 %", 1.1: "+ 10 %", 2.0: "× 2"}

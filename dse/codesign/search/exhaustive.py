@@ -1,10 +1,10 @@
 """Exhaustive search with a proof: best-first over the whole space, pruned by bounds.
 
-Every architecture gets an upper bound on its score (level 1 of :mod:`dse.codesign.evaluator`, for every job). The most
-promising ones are bounded again from exact schedules (level 2) and, if still promising, evaluated exactly (level 3),
-until no bound exceeds the best score found: then no architecture of the space does better. In the main job level 1
-covers 29,360 architectures in seconds and a few dozen reach level 3. An evaluation whose schedules are not proven keeps
-an optimistic bound; where the proof hangs on it, its schedules are searched further.
+Every architecture gets an upper bound on its score (level 1 of :mod:`dse.codesign.evaluation.evaluator`, for every
+job). The most promising ones are bounded again from exact schedules (level 2) and, if still promising, evaluated
+exactly (level 3), until no bound exceeds the best score found: then no architecture of the space does better. In the
+main job level 1 covers 29,360 architectures in seconds and a few dozen reach level 3. An evaluation whose schedules are
+not proven keeps an optimistic bound; where the proof hangs on it, its schedules are searched further.
 
 With several jobs an architecture is taken further one job at a time, those with the fewest graphs first: often it is
 out before its most expensive job is looked at.
@@ -21,22 +21,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.choice import TIE, best_architecture, chosen_size
-from dse.codesign.evaluator import Bound, Evaluate, Refine
-from dse.codesign.job_evaluators import (
-    EvaluationStore,
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Bound, Evaluate, Refine
+from dse.codesign.evaluation.job_evaluators import (
     JobEvaluators,
     JobTask,
-    StoppedError,
-    answers,
     bound_tasks,
     slices,
 )
-from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.codesign.problem import Evaluation, SearchOutcome
+from dse.codesign.search.choice import TIE, best_architecture, chosen_size
+from dse.progress import StoppedError
 from dse.result import PROOF_TOLERANCE
-from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
 _REFINE_ROUND = 64
@@ -53,6 +49,9 @@ _BOUNDED, _REFINED, _EVALUATED = range(3)
 
 _CLOSED = _EVALUATED + len(NODES)
 """Nothing more can be done: the evaluation is proven, or its schedules were searched to the last limit."""
+
+_HOPELESS = 0.7
+"""An evaluation is searched no further once a deeper search leaves more than this share of the gap it found."""
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -75,72 +74,38 @@ class _State:
     order: dict[int, None] = field(default_factory=dict)
 
 
-def search(
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-) -> SearchOutcome:
-    """The best architecture of ``machines`` for ``problem``, with a bound on all others.
+def search(context: SearchContext) -> SearchOutcome:
+    """The best architecture of the space for the problem, with a bound on all others.
 
-    ``stop`` ends the search between two pieces of work, with the best so far and the bound that holds by then.
-
-    Args:
-        problem: the jobs and the objective.
-        machines: the architectures, in the order in which ties are broken after area.
-        executor: where the work runs.
-        store: evaluations that are finished already, and where new ones are put.
-        progress: told of each phase.
-        stop: asked between pieces of work.
+    Where ``context`` is told to stop, the best so far and the bound that holds by then.
     """
-    run = _Search(problem, machines, executor, store, progress, stop)
+    run = _Search(context)
     stopped = None
     try:
         run.bound_all()
-        for row in reversed(range(len(problem.hbm_bytes))):
+        for row in reversed(range(len(context.problem.hbm_bytes))):
             run.close(row)
     except StoppedError as reason:
         stopped = str(reason)
     return run.outcome(stopped)
 
 
-def upper_bounds(
-    problem: CodesignProblem,
-    machines: Machines,
-    executor: Executor,
-    store: EvaluationStore,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-) -> Floats:
+def upper_bounds(context: SearchContext) -> Floats:
     """Upper bounds on the score of every architecture for each HBM size, [H, A]: level 1 alone.
 
-    The arguments are those of :func:`search`; where ``stop`` ends it early, some bounds are infinite.
+    Where ``context`` is told to stop, some bounds are infinite.
     """
-    run = _Search(problem, machines, executor, store, progress, stop)
+    run = _Search(context)
     with suppress(StoppedError):
         run.bound_all()
     return run.score_upper
 
 
 class _Search:
-    def __init__(
-        self,
-        problem: CodesignProblem,
-        machines: Machines,
-        executor: Executor,
-        store: EvaluationStore,
-        progress: ProgressCallback,
-        stop: StopSignal,
-    ) -> None:
-        self._problem = problem
-        self._machines = machines
-        self._executor = executor
-        self._store = store
-        self._progress = progress
-        self._stop = stop
-        self._evaluators = JobEvaluators(problem, machines)
+    def __init__(self, context: SearchContext) -> None:
+        self._context = context
+        self._problem, self._machines = problem, machines = context.problem, context.machines
+        self._evaluators = JobEvaluators(problem, machines, stop=context.stop)
         jobs, sizes, count = len(problem.jobs), len(problem.hbm_bytes), len(machines)
         self._state = _State(
             upper=np.full((jobs, sizes, count), np.inf),
@@ -159,7 +124,7 @@ class _Search:
         done = 0
         for task, batch_s in zip(asked, self._map(asked), strict=True):
             done += self._lower(task, batch_s, _BOUNDED)
-            self._progress("bounding architectures", done, total)
+            self._context.progress("bounding architectures", done, total)
         self._rescore(np.arange(len(self._machines)))
 
     @property
@@ -174,7 +139,7 @@ class _Search:
             open_ = self._promising(row)
             total = len(self._machines)
             size = gib_from_bytes(self._problem.hbm_bytes[row])
-            self._progress(f"architectures settled at {size:g} GB", total - len(open_), total)
+            self._context.progress(f"architectures settled at {size:g} GB", total - len(open_), total)
             if len(open_) == 0:
                 return
             # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
@@ -248,20 +213,24 @@ class _Search:
             JobTask(job, Evaluate(index, NODES[depth - _EVALUATED]))
             for (job, index), depth in zip(pairs, level, strict=True)
         ]
-        missing = [task for task in wanted if task not in self._store]
+        missing = [task for task in wanted if task not in self._context.store]
         for task, evaluation in zip(missing, self._map(missing), strict=True):
-            self._store[task] = evaluation
+            self._context.store[task] = evaluation
         for (job, _), task, depth in zip(pairs, wanted, level, strict=True):
-            self._commit(job, self._store[task], depth)
+            self._commit(job, self._context.store[task], depth)
         self._rescore(np.array([index for _, index in pairs]))
 
     def _commit(self, job: int, evaluation: Evaluation, level: int) -> None:
         state, index = self._state, evaluation.architecture
         state.evaluations[job, index] = evaluation
         state.order.setdefault(index)
-        deepest = level == _CLOSED - 1
-        state.level[job, index] = _CLOSED if evaluation.proven or deepest else level
-        state.value[job, :, index], state.upper[job, :, index] = self._evaluators.values(job, evaluation)
+        value, upper = self._evaluators.values(job, evaluation)
+        # Where four times the states brought next to nothing, more of them would not close the gap either.
+        before = _widest_gap(state.value[job, :, index], state.upper[job, :, index])
+        hopeless = level > _EVALUATED and _widest_gap(value, upper) > _HOPELESS * before
+        done = evaluation.proven or hopeless or level == _CLOSED - 1
+        state.level[job, index] = _CLOSED if done else level
+        state.value[job, :, index], state.upper[job, :, index] = value, upper
 
     def _rescore(self, indices: Indices) -> None:
         state, objective = self._state, self._problem.objective
@@ -270,7 +239,7 @@ class _Search:
 
     def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
         """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""
-        return answers(self._evaluators, tasks, self._executor, self._stop)
+        return self._context.executor.map(self._evaluators, tasks, self._context.stop)
 
     def outcome(self, stopped: str | None) -> SearchOutcome:
         """The answer at the smallest HBM size within one per cent of the best, and the bound there."""
@@ -297,3 +266,9 @@ class _Search:
             optimum_by_hbm={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
             stopped=stopped,
         )
+
+
+def _widest_gap(value: Floats, upper: Floats) -> float:
+    """The largest relative gap between a value and the bound on it, over the HBM sizes at which something fits; [H]."""
+    fits = value > 0
+    return float(np.max(upper[fits] / value[fits] - 1, initial=0.0))

@@ -3,9 +3,9 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dse.codesign.knobs import KNOBS
-from dse.codesign.probe import Point
-from dse.codesign.sensitivity import Sensitivity
+from dse.codesign.sensitivity.analysis import Sensitivity
+from dse.codesign.sensitivity.knobs import KNOBS
+from dse.codesign.sensitivity.probe import Point
 
 _LESS, _MORE = "#d1495b", "#1f6f8b"
 _PANELS = ((0.9, 1.1, "10 % less and more"), (0.5, 2.0, "half and twice"))

@@ -1,0 +1,1 @@
+"""What an architecture is worth for each job: bounds, exact schedules and placements, energy."""

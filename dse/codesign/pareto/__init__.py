@@ -1,0 +1,1 @@
+"""The front of score, area and power, complete and proven."""

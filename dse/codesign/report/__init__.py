@@ -1,0 +1,1 @@
+"""What people see of a co-search: rows, sentences, charts, report.html and traces."""
