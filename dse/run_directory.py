@@ -76,12 +76,16 @@ class RunDirectory:
         self.write_text(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
     def finished(self) -> Result | None:
-        """The result of a run that ended with an answer; None when it is still to be found."""
+        """The result of a run that ended with all that was asked; None when some of it is still to be found.
+
+        ``metrics.unfinished`` of a result names what was asked besides the answer and is missing.
+        """
         path = self.path / RESULT_FILE
         if not path.exists():
             return None
         result = read_result(path)
-        return result if result.status in ("optimal", "infeasible") else None
+        ended = result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
+        return result if ended else None
 
     def write_result(self, result: Result) -> None:
         """Write ``result.json``."""

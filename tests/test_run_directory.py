@@ -34,6 +34,13 @@ def test_an_unfinished_run_goes_on(tmp_path, status):
     assert RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True).finished() is None
 
 
+@pytest.mark.parametrize(("missing", "goes_on"), [(["pareto"], True), ([], False)])
+def test_a_run_with_an_unfinished_part_goes_on(tmp_path, missing, goes_on):
+    cut = result().model_copy(update={"metrics": {"unfinished": missing}})
+    RunDirectory(tmp_path / "r", "codesign", {}, DIGEST, resume=False).write_result(cut)
+    assert (RunDirectory(tmp_path / "r", "codesign", {}, DIGEST, resume=True).finished() is None) == goes_on
+
+
 def test_other_arguments_are_refused_with_the_key(tmp_path):
     RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 0}, DIGEST, resume=False)
     with pytest.raises(InputError, match=r"arguments\.seed"):

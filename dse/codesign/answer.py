@@ -88,19 +88,19 @@ def solve(
             asked_besides = further(options, judgement.outcome, context, probes)
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        judgement, asked_besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {}
+        judgement, asked_besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": []}
         infeasibility = infeasibility_document(misfit, why_nothing_fits(misfit, machines))
     outcome = judgement.outcome
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
-    metrics = _search_metrics(machines, outcome, options.search)
+    metrics = _search_metrics(machines, outcome, options.search) | asked_besides
     if outcome.best is not None:
         solution |= _solution(problem, machines, outcome.best, outcome.plans)
-        metrics |= _checked_metrics(problem, solution, machines, judgement) | asked_besides
+        metrics |= _checked_metrics(problem, solution, machines, judgement)
         value = metrics["score"]
     result = Result(
         command="codesign",
         problem=ProblemReference(name=problem.name, digest=digest(problem_document(problem))),
-        status=_status(outcome, value, bound),
+        status=_status(outcome, value, bound, bool(asked_besides["unfinished"]) and stop() == "interrupted"),
         objective=Objective(name=problem.objective.per, value=value, unit=problem.objective.unit, sense="max"),
         bound=bound,
         gap=relative_gap(value, bound),
@@ -128,10 +128,11 @@ def _checked_metrics(
     return metrics
 
 
-def _status(outcome: SearchOutcome, value: float | None, bound: float | None) -> Status:
+def _status(outcome: SearchOutcome, value: float | None, bound: float | None, cut_short: bool) -> Status:
+    """``cut_short``: an interrupt has ended what was asked besides the answer."""
     if outcome.stopped is None and value is None:
         return "infeasible"
-    if outcome.stopped == "interrupted":
+    if outcome.stopped == "interrupted" or cut_short:
         return "interrupted"
     status = proven_status(value, bound)
     return "feasible" if status == "optimal" and not outcome.proven else status

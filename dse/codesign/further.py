@@ -19,15 +19,22 @@ def further(
 ) -> dict[str, Any]:
     """The parts of a result's ``metrics`` that ``options`` ask for beside the answer, as JSON types.
 
-    Without an answer, or once the search was stopped, there are none.
+    ``unfinished`` names those that were cut short or, as the search was stopped before them, not begun: a run that is
+    continued makes them. Without an answer there is nothing to ask besides.
     """
-    found: dict[str, Any] = {}
-    if outcome.best is None or outcome.stopped is not None:
+    asked = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
+    found: dict[str, Any] = {"unfinished": []}
+    if outcome.best is None and outcome.stopped is None:
         return found
-    if options.pareto:
-        front = pareto_front(context)
-        found["pareto"] = front_document(context.problem, context.machines, front)
-    if options.sensitivity:
-        analysis = analyse(context, outcome, probes)
-        found["sensitivity"] = sensitivity_document(analysis)
+    for name in asked:
+        if outcome.stopped is None and not found["unfinished"]:
+            found[name] = _part(name, outcome, context, probes)
+        if name not in found or found[name]["stopped"] is not None:
+            found["unfinished"].append(name)
     return found
+
+
+def _part(name: str, outcome: SearchOutcome, context: SearchContext, probes: ProbeStore | None) -> dict[str, Any]:
+    if name == "pareto":
+        return front_document(context.problem, context.machines, pareto_front(context))
+    return sensitivity_document(analyse(context, outcome, probes))

@@ -152,7 +152,7 @@ class _Front:
             indices = task.task.indices
             most[task.job, indices] = jobs[task.job].global_batch / batch_s[self._row]
             done += len(indices)
-            self._context.progress("bounding architectures", done, len(jobs) * count)
+            self._context.progress("Pareto front: bounding architectures", done, len(jobs) * count)
         self._most = self._objective.score(most)
         # Watts that a sample a second of each job adds at least to the power of an accelerator.
         rises = np.stack(
@@ -167,7 +167,9 @@ class _Front:
     def step(self) -> bool:
         """Evaluates what may still belong to the front; False where nothing is left to do."""
         open_ = self._open()
-        self._context.progress("architectures settled", len(self._machines) - len(open_), len(self._machines))
+        self._context.progress(
+            "Pareto front: architectures settled", len(self._machines) - len(open_), len(self._machines)
+        )
         new = open_[self._level[open_] < 0]
         if len(new):
             # The points of the front are likely to be among those that could be, so that few others are evaluated.
