@@ -36,7 +36,7 @@ class Budget:
     """
 
     model_s: float = 150.0
-    common_s: float = 180.0
+    common_s: float = 300.0
     walk_s: float = 30.0
     bayesian_s: float = 20.0
     samples: int = 60
