@@ -60,7 +60,11 @@ class OptimizerChoice(StrictModel):
 
 
 class HardwareRules(StrictModel):
-    """How hardware time is computed, and the figures of the searched template."""
+    """How hardware time is computed, and the figures of the searched template.
+
+    ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth and
+    network; otherwise it takes those of the cost model, as the searched space does.
+    """
 
     clock_hz: Quantity
     hbm_bytes_per_s: Quantity
@@ -74,6 +78,7 @@ class HardwareRules(StrictModel):
     fused_vector_work_is_free: Choice
     single_core_share_of_bandwidth: BandwidthShare
     network_time_factor: Fraction
+    templates_keep_own_rates: Choice
     vector_cycles: str
 
 

@@ -1,6 +1,6 @@
 """Accelerators by name: ``specs/accelerators/*.yaml`` or a user's own file, as one-machine :class:`Machines`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, get_args
@@ -31,7 +31,7 @@ KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
 
 
 class Template(StrictModel):
-    """A point of the searched template; its area and L2 sizes follow, clock and bandwidths are the cost model's."""
+    """A point of the searched template; its area and L2 sizes follow."""
 
     source: Source
     tensor_cores: PositiveInteger
@@ -104,17 +104,13 @@ class AcceleratorSpec(StrictModel):
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
-
-    ``is_template``: it is a point of the searched template, whose clock and bandwidths are the cost model's.
-    """
+    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect."""
 
     name: str
     title: str
     machines: Machines
     hbm_bytes: int
     network: str
-    is_template: bool
 
 
 def list_specs() -> list[str]:
@@ -125,26 +121,31 @@ def list_specs() -> list[str]:
 def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Accelerator:
     """The accelerator of this name, or of a user's own file (a path with a suffix or a slash), under ``model``.
 
-    A ``template`` machine takes clock and bandwidths from the cost model, as every machine of the searched space does;
-    a real ``machine`` keeps its published ones.
+    A ``machine`` keeps its clock, HBM bandwidth and network; a ``template`` does under cost models that let it
+    (:attr:`~hardware.cost_model.HardwareRules.templates_keep_own_rates`), and takes those of the cost model otherwise.
+    The bandwidth of the global buffer of a ``template`` is the cost model's, as in the searched space.
 
     Raises:
         InputError: unknown name (the nearest one is offered) or any fault in the file, one line each.
     """
     spec = read_spec("accelerators", name_or_path, AcceleratorSpec, "accelerator")
     chosen = model or cost_model()
-    machines = (
-        _from_template(spec.template, chosen, str(name_or_path))
-        if spec.template is not None
-        else _from_machine(spec, chosen, str(name_or_path))
-    )
+    own_network = spec.network.name
+    if spec.template is None:
+        machines = _from_machine(spec, chosen, str(name_or_path))
+    else:
+        machines = _from_template(spec.template, chosen, str(name_or_path))
+        if chosen.hardware.templates_keep_own_rates.value:
+            rates = spec.clock_hz.value, spec.hbm_bytes_per_s.value
+            machines = replace(machines, clock_hz=rates[0], hbm_bytes_per_s=rates[1])
+        else:
+            own_network = chosen.training.network.name
     return Accelerator(
         name=spec.name,
         title=spec.title,
         machines=machines,
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
-        network=spec.network.name,
-        is_template=spec.template is not None,
+        network=own_network,
     )
 
 

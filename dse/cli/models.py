@@ -26,7 +26,14 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
             click.echo(json.dumps(described, indent=2, ensure_ascii=False))
             return
         widths = " ".join(map(str, described["tensor_parallel"]))
-        console().print(f"[bold]{described['name']}[/bold]: {described['parameters']:,} parameters, widths {widths}")
+        longest = (
+            " (at the sizes of its config: --sequence states another length)"
+            if model.endswith(".json") and sequence is None
+            else ""
+        )
+        counted = describe.counted_parameters(described)
+        heading = f"[bold]{described['name']}[/bold]: {counted}, widths {widths}{longest}"
+        console().print(heading, soft_wrap=True)
         print_table(describe.LAYER_HEADERS, describe.layer_rows(described))
         if described["unpriced"]:
             print_table(describe.UNPRICED_HEADERS, describe.unpriced_rows(described["unpriced"]))

@@ -118,6 +118,9 @@ class CodesignOptions:
             option = "--pareto" if self.pareto else "--objective"
             rule = f"power needs seconds, and {_WITHOUT_TIME_UNIT} mixes its units; use --cost-model consistent"
             raise fail("dse codesign", option, "" if self.pareto else self.objective, rule)
+        if self.fixed is not None and self.search != "exhaustive":
+            rule = f"a fixed accelerator leaves nothing to search; leave out --fixed or --search {self.search}"
+            raise fail("dse codesign", "--search", self.search, rule)
         if self.sensitivity and self.search != "exhaustive":
             raise fail("dse codesign", "--sensitivity", "", f"compares proven optima, but --search is {self.search}")
 
@@ -137,9 +140,8 @@ class CodesignOptions:
         microbatches = _whole_numbers("--microbatch", self.microbatch)
         for microbatch in microbatches:
             if self.global_batch % microbatch:
-                raise fail(
-                    "dse codesign", "--microbatch", str(microbatch), f"must divide the batch {self.global_batch}"
-                )
+                rule = f"must divide the batch, but --global-batch is {self.global_batch}; state sizes that do"
+                raise fail("dse codesign", "--microbatch", str(microbatch), rule)
         asked = _whole_numbers("--tensor-parallel", self.tensor_parallel)
         offered = tuple(width for width in asked if width in chosen.tensor_parallel)
         if not offered:
@@ -148,7 +150,9 @@ class CodesignOptions:
         return TrainingJob(
             workload=chosen,
             cost_model=rules,
-            network=network(self.network or _own_network(rules, fixed)).spanning(self.accelerators),
+            network=network(self.network or (rules.training.network.name if fixed is None else fixed.network)).spanning(
+                self.accelerators
+            ),
             accelerators=self.accelerators,
             global_batch=self.global_batch,
             microbatches=microbatches,
@@ -210,13 +214,6 @@ def _positive_numbers(option: str, text: str) -> tuple[float, ...]:
         if not 0 < number <= _LARGEST:
             raise fail("dse codesign", option, text, f"every number must be positive and finite, at most {_LARGEST:,}")
     return tuple(sorted(set(numbers)))
-
-
-def _own_network(rules: CostModel, fixed: Accelerator | None) -> str:
-    """The network of a real machine; machines of the template have the cost model's."""
-    if fixed is None or fixed.is_template:
-        return rules.training.network.name
-    return fixed.network
 
 
 def predicted_seconds(problem: CodesignProblem, machines: Machines) -> float:

@@ -43,12 +43,12 @@ def longest_run(signature: Integers, producers: Integers, anchors: Sequence[bool
     """The run that covers most steps; of several, the one with the shortest body, then the first.
 
     Its bodies hold an anchor (a step with weights) each, and each reads what the one before it wrote. None where
-    nothing repeats.
+    nothing repeats. Costs O(N K) for each distance between two anchors that do the same: few, where layers repeat.
     """
     count = len(signature)
     anchored = np.concatenate([[0], np.cumsum(np.asarray(anchors, dtype=np.int64))])
     best: Run | None = None
-    for period in range(1, count // 2 + 1):
+    for period in _periods(signature, anchors):
         if best is not None and count // period * period < best.covered:
             continue
         equal = equal_at_distance(signature, producers, period)
@@ -61,6 +61,17 @@ def longest_run(signature: Integers, producers: Integers, anchors: Sequence[bool
             if has_anchor and _chained(producers, run):
                 best = run
     return best
+
+
+def _periods(signature: Integers, anchors: Sequence[bool]) -> list[int]:
+    """The distances, at most half of all steps, between two anchors that do the same: no other run holds an anchor."""
+    positions = np.flatnonzero(np.asarray(anchors, dtype=np.bool_))
+    found: set[int] = set()
+    for kind in np.unique(signature[positions]):
+        alike = positions[signature[positions] == kind]
+        for number, first in enumerate(alike):
+            found.update((alike[number + 1 :] - first).tolist())
+    return sorted(period for period in found if period <= len(signature) // 2)
 
 
 def possible_starts(signature: Integers, producers: Integers, run: Run) -> tuple[int, ...]:

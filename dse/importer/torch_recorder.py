@@ -23,6 +23,7 @@ from hardware.inputs import fail
 if TYPE_CHECKING:
     import torch
 
+_PACKAGE = str(Path(__file__).parents[1])
 _CONSTANT_ELEMENTS = 2**18
 """Constants up to this size are computed."""
 
@@ -58,13 +59,15 @@ class Recorder:
 
     Args:
         parameters: tensors that are trained, by name.
-        buffers: tensors that the module keeps but does not train.
+        frozen: parameters that are not trained, by name.
+        buffers: all other tensors that the module keeps.
         inputs: tensors that the user hands over.
     """
 
     def __init__(
         self,
         parameters: Mapping[str, "torch.Tensor"],
+        frozen: Mapping[str, "torch.Tensor"],
         buffers: Mapping[str, "torch.Tensor"],
         inputs: Mapping[str, "torch.Tensor"],
     ) -> None:
@@ -85,6 +88,7 @@ class Recorder:
         self._library = str(Path(torch.__file__).parent)
         roles: tuple[tuple[Role, Mapping[str, torch.Tensor]], ...] = (
             ("parameter", parameters),
+            ("frozen", frozen),
             ("buffer", buffers),
             ("input", inputs),
         )
@@ -137,7 +141,10 @@ class Recorder:
             self.same(source, output)
 
     def where(self) -> str:
-        """``file:line`` of the innermost frame that belongs to neither PyTorch nor this package."""
+        """``file:line`` of the innermost frame that belongs to neither PyTorch nor this package.
+
+        Where a module of PyTorch is all there is, that of its ``forward``.
+        """
         frame, line = self._user_frame()
         return f"{frame}:{line}"
 
@@ -349,15 +356,19 @@ class Recorder:
 
     def _user_frame(self) -> tuple[str, int]:
         frame: FrameType | None = sys._getframe(1)
+        forward = "", 0
         while frame is not None:
             file = frame.f_code.co_filename
             if file not in self._user_file:
-                ours = file.startswith((self._library, str(Path(__file__).parent), "<"))
-                self._user_file[file] = not ours
+                self._user_file[file] = not file.startswith((self._library, _PACKAGE, "<"))
             if self._user_file[file]:
                 return file, frame.f_lineno
+            if file.startswith(self._library) and frame.f_code.co_name == "forward":
+                forward = forward if forward[0] else (file, frame.f_lineno)
+            elif file.startswith(_PACKAGE) and forward[0]:
+                return forward  # the importer has called the module: what lies outside is the program, not the model
             frame = frame.f_back
-        return "", 0
+        return forward
 
 
 def dispatch_mode(recorder: Recorder) -> Any:

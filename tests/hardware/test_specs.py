@@ -65,6 +65,24 @@ def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     assert accelerator("a100-80gb", published).machines.hbm_bytes_per_s == pytest.approx(2.039e12)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        ("clock_hz", 2.1e9, lambda mine: mine.machines.clock_hz),
+        ("hbm_bytes_per_s", 3.3e12, lambda mine: mine.machines.hbm_bytes_per_s),
+        ("network", "infiniband-hdr", lambda mine: mine.network),
+    ],
+)
+def test_a_template_keeps_its_own_rates_where_the_cost_model_lets_it(tmp_path, key, value, read):
+    document = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    document[key]["name" if key == "network" else "value"] = value
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    published = cost_model("phaze-2024")
+    assert read(accelerator(path)) == value
+    assert read(accelerator(path, published)) == read(accelerator("tpuv4", published))
+
+
 def test_cost_models_differ_as_the_published_tool_differs():
     ours, published = cost_model(), cost_model("phaze-2024")
     assert ours.training.weight_gradients.value

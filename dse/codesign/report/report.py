@@ -122,8 +122,8 @@ def _further_parts(result: Result) -> list[str]:
         front = result.metrics["pareto"]
         parts += ["<h2>Pareto front: throughput, area, power</h2>", f"<p>{html.escape(front_sentence(front))}</p>"]
         parts += [figure(charts.pareto(front, "samples/s")), table(*front_rows(front))]
-    if "sensitivity" in result.metrics:
-        analysis = sensitivity_from_document(result.metrics["sensitivity"])
+    analysis = sensitivity_from_document(result.metrics["sensitivity"]) if "sensitivity" in result.metrics else None
+    if analysis is not None and analysis.points:
         parts += ["<h2>What would change the answer</h2>"]
         parts += [f"<p>{html.escape(sentence)}</p>" for sentence in summary(analysis)]
         parts += [figure(tornado(analysis)), table(*sensitivity_rows(analysis, result.objective.unit))]

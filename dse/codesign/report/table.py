@@ -34,6 +34,11 @@ def verdict(result: Result) -> str:
         )
     if result.bound is None or result.gap is None:
         return f"{found}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
+    if fixed is not None:
+        return (
+            f"{found} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
+            f"(gap {100 * result.gap:.2f} %, {result.seconds:.1f} s)."
+        )
     return (
         f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} "
         f"(gap {100 * result.gap:.2f} %, {evaluated:,} of {space:,} evaluated, {result.seconds:.1f} s)."
