@@ -225,7 +225,10 @@ def _place(
             _place_buffer(product, cores, best, split, steps, positions, g, capacity, least, s, x, compute)
         if block[s] > 1:
             freed = _entry(product, capacity, ANY, 0, free)
-            done = done and (freed == least or freed >= best.cycles[g] * cores.hbm_words_per_cycle)
+            if done and freed < best.cycles[g] * cores.hbm_words_per_cycle:
+                done = freed == least and not _shorter_may_be_better(
+                    product, cores, best, split, block[s], steps, positions, g, capacity, least, s, x, compute
+                )
     return done
 
 
@@ -265,6 +268,50 @@ def _place_buffer(
                 best.limit_cycles[g] = np.nextafter(cycles, np.inf)
         if bus == least or (hbm <= on_chip and bus <= best.enough_words[g]):
             return
+
+
+@njit(error_model="numpy")
+def _shorter_may_be_better(
+    product: Product,
+    cores: Cores,
+    best: Best,
+    split: Split,
+    chunk: int,
+    steps: Cycles,
+    positions: Triple,
+    g: int,
+    capacity: int,
+    least: float,
+    s: int,
+    x: int,
+    compute: float,
+) -> bool:
+    """Whether the next smaller chunk of the stream, or one below, may do better on buffer g without fewer bus words.
+
+    It can where a tile that is larger along x, so that what the cores keep moves less often, needs fewer bus words if
+    it may be smaller along s. ``least`` bus words are the fewest of this chunk and of any below.
+    """
+    last = product.tables.shape[x + 2] - 1
+    if _entry(product, capacity, x, last, positions) == least:
+        return False
+    limit = best.limit_cycles[g]
+    below = 1 << (tile_position(chunk, chunk) - 1)
+    more = float(ceil_divide(split.local[s], below))
+    shorter = (more if s == 0 else steps[0], more if s == 1 else steps[1], more if s == 2 else steps[2])
+    free = (0 if s == 0 else positions[0], 0 if s == 1 else positions[1], 0 if s == 2 else positions[2])
+    for index in range(last, positions[x] - 1, -1):
+        bus = _entry(product, capacity, x, index, positions)
+        if bus == least:
+            return False
+        kept = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
+        on_chip = _on_chip(split, shorter, s, x, kept, compute)
+        if on_chip >= limit:
+            return False
+        freed = _entry(product, capacity, x, index, free)
+        cycles = max(on_chip, freed / cores.hbm_words_per_cycle)
+        if freed < bus and (cycles < best.cycles[g] or (cycles < limit and freed < best.found[BUS_WORDS, g])):
+            return True
+    return False
 
 
 @njit(error_model="numpy")

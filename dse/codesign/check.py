@@ -52,7 +52,7 @@ def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | 
     if problem.fixed is not None:
         found = _fixed_faults(problem.fixed.machines, solution["architecture"])
     else:
-        found = _architecture_faults(problem, solution["architecture"])
+        found = architecture_faults(problem, solution["architecture"])
     names = {job.name for job in problem.jobs}
     if set(solution["models"]) != names:
         found.append(f"models must be {sorted(names)}, but got {sorted(solution['models'])}")
@@ -70,7 +70,7 @@ def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | 
 
 def _plan_faults(job: TrainingJob, machine: Machines, plan: dict[str, Any], path: str | Path) -> list[str]:
     """What is wrong with one model's plan on the machine."""
-    found = _choice_faults(job, plan)
+    found = choice_faults(job, plan)
     if found:
         return found
     graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
@@ -106,7 +106,7 @@ def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
 _SIZES = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_bytes")
 
 
-def _architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> list[str]:
+def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> list[str]:
     """Sizes outside the template, an area that is not the formula's, or one outside the budget (paper Table 1)."""
     rules = area_model()
     offered = {
@@ -161,18 +161,22 @@ def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
     return template_machines(tensor_cores, vector_cores, width, depth, buffer_bytes // MIB, model=problem.cost_model)
 
 
-def _choice_faults(job: TrainingJob, plan: dict[str, Any]) -> list[str]:
+def choice_faults(job: TrainingJob, plan: dict[str, Any]) -> list[str]:
+    """Choices of a plan that were not offered, and a depth of search that is none."""
     offered: dict[str, tuple[Any, ...]] = {
         "microbatch": job.microbatches,
         "tensor": job.tensor_parallel,
         "hbm_gb": tuple(size / bytes_from_gib(1) for size in job.hbm_bytes),
     }
     offered["recompute"] = (False, True)
-    return [
+    found = [
         f"{key} must be one of {list(values)}, but got {plan[key]}"
         for key, values in offered.items()
         if plan[key] not in values or (type(plan[key]) is bool) != (key == "recompute")
     ]
+    if type(plan["schedule_nodes"]) is not int or plan["schedule_nodes"] < 1:
+        found.append(f"schedule_nodes must be a positive whole number, but got {plan['schedule_nodes']}")
+    return found
 
 
 def _layer_faults(
@@ -203,7 +207,7 @@ def _placement_problem(
             name=name,
             forward_s=latencies[layer.kind]["forward"],
             backward_s=latencies[layer.kind]["backward"],
-            weight_bytes=layer.weight_bytes,
+            weight_bytes=layer.weight_bytes + layer.frozen_bytes / training.state_factor.value,
             activation_bytes=layer.activation_bytes,
             sliced=layer.sliced,
             update_s=latencies[layer.kind]["update"],

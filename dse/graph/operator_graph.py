@@ -85,6 +85,10 @@ class Layer:
     once a batch. ``weight_bytes`` are the bytes of the weights as used in compute (2 per parameter in 16 bits);
     ``activation_bytes`` what the forward pass of one microbatch must keep for its backward pass. ``sliced`` is true
     when the layer is spread over the ``t`` accelerators of a tensor-parallel group.
+
+    ``parameters`` and ``weight_bytes`` are of trained weights. ``frozen_parameters`` and ``frozen_bytes`` are of those
+    that are not trained: they are in memory once, without gradients, optimizer state or stashed copies. A weight that
+    an earlier layer has too is in neither number of parameters, but in the bytes of both layers.
     """
 
     kind: str
@@ -95,6 +99,8 @@ class Layer:
     weight_bytes: int
     activation_bytes: int
     sliced: bool
+    frozen_parameters: int = 0
+    frozen_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class ModelGraph:
     ``layers`` are in topological order and may repeat the same object; ``names`` are unique, one a layer. ``edges`` are
     (from, to, bytes of one microbatch's activations). ``flops_per_sample`` counts the model FLOPs of one training
     sample, forward and backward, of the whole (unsliced) model, without recomputation: what model FLOPs utilisation is
-    measured by (PaLM, appendix B). ``unpriced`` names what an importer found no cost for.
+    measured by (PaLM, appendix B). Frozen weights have no gradients in it. ``unpriced`` names what an importer found no
+    cost for.
     """
 
     name: str
@@ -144,8 +151,13 @@ class ModelGraph:
 
     @property
     def parameters(self) -> int:
-        """Parameters of this slice: the sum over layers."""
+        """Trained parameters of this slice: the sum over layers."""
         return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def frozen_parameters(self) -> int:
+        """Parameters of this slice that are not trained: the sum over layers."""
+        return sum(layer.frozen_parameters for layer in self.layers)
 
 
 def chain_edges(count: int, start: int = 0) -> Iterable[tuple[int, int]]:

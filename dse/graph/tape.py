@@ -23,13 +23,15 @@ Backward = Callable[[Gradient], None]
 class Tensor:
     """``elements`` values written by the forward operators ``producers`` (none for the layer's input).
 
-    One that is not ``differentiable`` (an image, a mask) takes no gradient.
+    One that is not ``differentiable`` (an image, a mask) takes no gradient. One that is ``resident`` (a frozen weight)
+    is in memory all the time, so that keeping it for the backward pass costs nothing.
     """
 
     name: str
     elements: int
     producers: tuple[int, ...]
     differentiable: bool = True
+    resident: bool = False
 
 
 class _Draft:
@@ -83,6 +85,10 @@ class Tape:
         """A tensor from outside that takes no gradient."""
         return Tensor(name, elements, (), differentiable=False)
 
+    def resident(self, name: str, elements: int) -> Tensor:
+        """A tensor that takes no gradient and is in memory all the time (a frozen weight)."""
+        return Tensor(name, elements, (), differentiable=False, resident=True)
+
     def record(
         self,
         name: str,
@@ -107,7 +113,8 @@ class Tape:
         """A tensor that needs no operator of its own (a slice, a concatenation, an identity) to be read."""
         producers = tuple(producer for source in sources for producer in source.producers)
         differentiable = any(source.differentiable for source in sources)
-        return self._written(Tensor(name, elements, producers, differentiable), backward)
+        resident = all(source.resident for source in sources)
+        return self._written(Tensor(name, elements, producers, differentiable, resident), backward)
 
     def detached(self, source: Tensor) -> Tensor:
         """``source`` as one that takes no gradient; without other consumers it has none either."""
@@ -136,7 +143,8 @@ class Tape:
     def keep(self, *tensors: Tensor) -> None:
         """Keep ``tensors`` for the backward pass, at the tape's element width."""
         for tensor in tensors:
-            self._kept_bytes[tensor] = tensor.elements * self.element_bytes
+            if not tensor.resident:
+                self._kept_bytes[tensor] = tensor.elements * self.element_bytes
 
     def keep_bytes(self, size_bytes: int) -> None:
         """Keep ``size_bytes`` that are no tensor of the tape (a dropout mask, 32-bit logits)."""

@@ -12,8 +12,28 @@ _PASSES = 3
 
 
 def flops_per_sample(trace: Trace) -> float:
-    """Model FLOPs of one training sample, see :class:`ModelGraph`; of an unsliced trace."""
-    return _PASSES * sum(tensor_flops(trace, step) for step in trace.steps) / trace.microbatch
+    """Model FLOPs of one training sample, see :class:`ModelGraph`; of an unsliced trace.
+
+    Where all weights are trained, three passes (PaLM, appendix B: the data gradient of the model's input is counted,
+    though nobody needs it). Where some are frozen, what training needs: the forward pass, and for each product behind a
+    trained weight one gradient, of the same FLOPs, for each operand that is one or depends on one.
+    """
+    if not any(value.role == "frozen" for value in trace.values):
+        return _PASSES * sum(tensor_flops(trace, step) for step in trace.steps) / trace.microbatch
+    visited = _visited(trace)
+    flops = (tensor_flops(trace, step) * (1 + _gradients(trace, step, visited)) for step in trace.steps)
+    return sum(flops) / trace.microbatch
+
+
+def _gradients(trace: Trace, step: Step, visited: frozenset[int]) -> int:
+    """Products that the backward pass makes for one of the forward pass: one for each operand that takes a gradient.
+
+    An operator that no cost is known for is taken for a product: it has two at most.
+    """
+    if visited.isdisjoint(step.outputs):
+        return 0
+    operands = step.inputs if step.kind == "other" else step.inputs[:2]
+    return min(2, sum(operand in trace.needs_gradient for operand in operands))
 
 
 def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: float) -> ModelGraph:
@@ -74,7 +94,7 @@ def _boundaries(
             and (output in trace.outputs or any(section_of[i] != number for i in trace.consumers.get(output, ())))
         )
         found.append(Boundary(differentiable, returned, frozenset(known)))
-        known.update(_base(trace, index) for step in steps for index in step.inputs if _is_parameter(trace, index))
+        known.update(_base(trace, index) for step in steps for index in step.inputs if _is_weight(trace, index))
     return found
 
 
@@ -83,8 +103,8 @@ def _base(trace: Trace, index: int) -> int:
     return index if base is None else base
 
 
-def _is_parameter(trace: Trace, index: int) -> bool:
-    return trace.values[index].role == "parameter"
+def _is_weight(trace: Trace, index: int) -> bool:
+    return trace.values[index].role in ("parameter", "frozen")
 
 
 def _identity(trace: Trace, steps: tuple[Step, ...], boundary: Boundary) -> object:
@@ -141,11 +161,11 @@ def _edges(trace: Trace, section_of: list[int], element_bytes: int) -> tuple[tup
 
 
 def _features(trace: Trace) -> frozenset[int]:
-    """Floating values that depend on a parameter, or on a product of a frozen model."""
-    found = set(trace.needs_gradient)
+    """Floating values that depend on a parameter, trained or frozen, or on a product of buffers."""
+    found = set(trace.features)
     for step in trace.steps:
-        frozen = step.kind in ("matmul", "convolution", "embedding")
-        if frozen or found.intersection(step.inputs):
+        product = step.kind in ("matmul", "convolution", "embedding")
+        if product or found.intersection(step.inputs):
             found.update(output for output in step.outputs if "float" in trace.values[output].dtype)
     return frozenset(found)
 

@@ -6,7 +6,7 @@ step is recorded, those that no cost is known for as a pass over their operands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
@@ -59,7 +59,7 @@ class Boundary:
     """What a section shares with the others.
 
     ``differentiable`` are the values of the trace that take a gradient; ``returned`` those of this section that are
-    read elsewhere; ``known`` the parameters that an earlier section trains.
+    read elsewhere; ``known`` the parameters, trained or frozen, that an earlier section reads.
     """
 
     differentiable: frozenset[int]
@@ -75,7 +75,12 @@ def record_layer(
     for step in steps:
         recorder.step(step)
     outputs = {recorder.tensor(value): None for value in boundary.returned}
-    return finished_layer(kind, recorder.tape, tuple(outputs), recipe, recorder.tied, sliced)
+    layer = finished_layer(kind, recorder.tape, tuple(outputs), recipe, recorder.tied, sliced)
+    return replace(
+        layer,
+        frozen_parameters=recorder.frozen - recorder.frozen_tied,
+        frozen_bytes=recorder.frozen * recipe.element_bytes,
+    )
 
 
 @dataclass
@@ -85,6 +90,8 @@ class _Recorder:
     recipe: TrainingRecipe
     written: frozenset[int]
     tied: int = 0
+    frozen: int = 0
+    frozen_tied: int = 0
     _tensors: dict[int, Tensor] = field(default_factory=dict)
     _unread: dict[int, int] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
@@ -97,6 +104,7 @@ class _Recorder:
 
     def step(self, step: Step) -> None:
         """Record ``step``; its outputs can be read from then on."""
+        self._count_frozen(step)
         output = self.value(step.outputs[0])
         if "int" in output.dtype and step.kind != "other":
             for index in step.outputs:
@@ -120,7 +128,9 @@ class _Recorder:
             if value.role == "parameter":  # read again by every step
                 name = self.name(_short(value.name))
                 return tensors.weight(self.tape, name, elements, self.weights(index))
-            if index in self.boundary.differentiable:
+            if value.role == "frozen":
+                self._tensors[index] = self.tape.resident(self.name(_short(value.name)), elements)
+            elif index in self.boundary.differentiable:
                 self._tensors[index] = self.tape.source(self.name("input"), elements)
             else:
                 self._tensors[index] = self.tape.constant(self.name("constant"), elements)
@@ -136,22 +146,38 @@ class _Recorder:
         """Parameters among values, each counted the first time that the layer reads it."""
         total = 0
         for index in indices:
-            value = self.value(index)
-            if value.role != "parameter":
+            if self.value(index).role != "parameter":
                 continue
-            base = index if value.base is None else value.base
-            left = self._unread.setdefault(base, self.value(base).elements)
-            taken = min(left, value.elements)
-            self._unread[base] = left - taken
+            taken = self._taken(index)
             total += taken
-            if base in self.boundary.known:
+            if self._base(index) in self.boundary.known:
                 self.tied += taken
         return total
 
+    def _count_frozen(self, step: Step) -> None:
+        """Count the frozen parameters that ``step`` reads, each the first time that the layer reads it."""
+        for index in step.inputs:
+            if self.value(index).role == "frozen":
+                taken = self._taken(index)
+                self.frozen += taken
+                if self._base(index) in self.boundary.known:
+                    self.frozen_tied += taken
+
+    def _taken(self, index: int) -> int:
+        """Elements of a weight that the layer reads now and has not read before; they are read from then on."""
+        base, left = self._base(index), self._left(index)
+        taken = min(left, self.value(index).elements)
+        self._unread[base] = left - taken
+        return taken
+
+    def _base(self, index: int) -> int:
+        """The weight that a view is of, or the weight itself."""
+        base = self.value(index).base
+        return index if base is None else base
+
     def _left(self, index: int) -> int:
         """Parameters of a weight that this layer has not read yet."""
-        base = self.value(index).base
-        base = index if base is None else base
+        base = self._base(index)
         return self._unread.get(base, self.value(base).elements)
 
     def named(self, step: Step) -> str:
@@ -222,7 +248,7 @@ class _Recorder:
             name = self.name("product")
             result = nn.product(self.tape, name, self.tensor(step.inputs[0]), self.tensor(step.inputs[1]), shape)
         for index in step.inputs[2:]:
-            operands = [result, self.tensor(index)]
+            operands = [self._cut(step.outputs[0], operand) for operand in (result, self.tensor(index))]
             result = tensors.elementwise(self.tape, self.name("bias"), _PASS_THROUGH, operands, result.elements)
         return result
 

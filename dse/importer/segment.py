@@ -1,7 +1,8 @@
 """Layers without naming conventions: repeated runs of steps, and the stretches between them.
 
-Only steps that the backward pass visits are compared; the others (masks, position tables) belong to whichever layer
-they stand in. A repeated body may begin anywhere in its period: it begins where the fewest bytes cross.
+Only steps that carry features (that depend on a weight, trained or frozen) are compared; the others (masks, position
+tables) belong to whichever layer they stand in. A repeated body may begin anywhere in its period: it begins where the
+fewest bytes cross.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +41,12 @@ class _Stretch:
 
 
 class _Visited:
-    """The steps that the backward pass visits, as arrays."""
+    """The steps that depend on a weight, as arrays."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        gradient = trace.needs_gradient
-        self.positions = [i for i, step in enumerate(trace.steps) if gradient.intersection(step.outputs)]
+        features = trace.features
+        self.positions = [i for i, step in enumerate(trace.steps) if features.intersection(step.outputs)]
         self.number = {position: index for index, position in enumerate(self.positions)}
         steps = [trace.steps[position] for position in self.positions]
         kinds: dict[object, int] = {}
@@ -56,7 +57,7 @@ class _Visited:
         self.producers: Integers = np.full((len(steps), max(1, width)), -1, dtype=np.int64)
         for index, step in enumerate(steps):
             for slot, value in enumerate(step.inputs):
-                if value in gradient and value in trace.producer:
+                if value in features and value in trace.producer:
                     self.producers[index, slot] = self.number[trace.producer[value]]
         self.flops = [tensor_flops(trace, step) for step in steps]
         self.anchors = [_has_weights(trace, step) for step in steps]
@@ -65,11 +66,11 @@ class _Visited:
     def _crossing(self, count: int) -> tuple[Integers, Integers]:
         """Elements and number of the values that are written before step i and read by it or later, for each i."""
         elements, values = (np.zeros(count + 2, dtype=np.int64) for _ in range(2))
-        gradient = self.trace.needs_gradient
+        features = self.trace.features
         for index, position in enumerate(self.positions):
             for value in self.trace.steps[position].outputs:
                 readers = [self.number[i] for i in self.trace.consumers.get(value, ()) if i in self.number]
-                if value in gradient and readers:
+                if value in features and readers:
                     for total, amount in ((elements, self.trace.values[value].elements), (values, 1)):
                         total[index + 1] += amount
                         total[max(readers) + 1] -= amount
@@ -149,11 +150,11 @@ def _names(stretches: Sequence[_Stretch]) -> list[str]:
 
 def _signature(trace: Trace, step: Step) -> object:
     """What a step does, operands' identities aside."""
-    gradient = trace.needs_gradient
+    gradient, features = trace.needs_gradient, trace.features
 
     def operand(index: int) -> object:
         value = trace.values[index]
-        return value.role == "parameter", index in gradient, value.shape
+        return value.role == "parameter", value.role == "frozen", index in gradient, index in features, value.shape
 
     return (
         step.kind,
@@ -168,5 +169,5 @@ def _frozen(attributes: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
 
 
 def _has_weights(trace: Trace, step: Step) -> bool:
-    weighted = any(trace.values[index].role == "parameter" for index in step.inputs)
+    weighted = any(trace.values[index].role in ("parameter", "frozen") for index in step.inputs)
     return weighted and step.kind in ("matmul", "convolution", "other")

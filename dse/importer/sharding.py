@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dse.importer.sharding_rules import (
-    WEIGHTS,
     ConflictError,
     Divides,
     Scope,
@@ -23,7 +22,7 @@ from dse.importer.sharding_rules import (
     reshaped,
 )
 from dse.importer.sharding_segments import segments_of
-from dse.importer.trace import Step, Trace
+from dse.importer.trace import WEIGHTS, Step, Trace
 
 SMALLEST_GROUP = 0.05
 """A group with less than this part of the FLOPs of the largest one stays whole: a pooler or classifier over one token a

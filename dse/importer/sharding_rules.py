@@ -17,13 +17,10 @@ from math import prod
 from types import MappingProxyType
 
 from dse.importer.sharding_segments import axes_of, integer, leading_axis, segments_of
-from dse.importer.trace import Role, Step, StepKind, Trace
+from dse.importer.trace import WEIGHTS, Step, StepKind, Trace
 
 Divides = Callable[[int], bool]
 """Whether a size can be shared by the accelerators of the group."""
-
-WEIGHTS: frozenset[Role] = frozenset({"parameter", "buffer"})
-"""What an accelerator can hold a part of from the start: trained weights, and frozen ones."""
 
 
 @dataclass(frozen=True, slots=True)

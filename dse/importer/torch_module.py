@@ -46,10 +46,9 @@ def trace_module(
     tensors = dict(_named_tensors(torch, (positional, named)))
     module = module.to("meta").train()
     trained = {key: item for key, item in module.named_parameters() if item.requires_grad}
-    kept: dict[str, torch.Tensor] = {key: item for key, item in module.named_parameters() if not item.requires_grad}
-    kept.update(module.named_buffers())
+    frozen = {key: item for key, item in module.named_parameters() if not item.requires_grad}
     _check_dtypes(source, {**trained, **tensors})
-    recorder = Recorder(trained, kept, tensors)
+    recorder = Recorder(trained, frozen, dict(module.named_buffers()), tensors)
     answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
     return Trace(name, microbatch or batch, tuple(recorder.values), tuple(recorder.steps), outputs)

@@ -1,8 +1,8 @@
 """The neutral record of a forward pass that every front end writes and everything behind it reads.
 
 A :class:`Trace` is a straight-line program: steps in execution order over values in single assignment. Shapes are
-concrete (one microbatch). A view of a parameter (transposed, reshaped, cast) is no step but a value of role
-``parameter`` that names its base, so that a weight is counted once however it is used.
+concrete (one microbatch). A view of a weight (transposed, reshaped, cast) is no step but a value of the weight's role
+(``parameter`` or ``frozen``) that names its base, so that a weight is counted once however it is used.
 
 Inputs and attributes of each kind of step (``...`` are any leading dimensions; every step has one output, unless said
 otherwise):
@@ -114,8 +114,11 @@ FUNCTIONS: frozenset[str] = frozenset(
 """Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they
 have one input; ``mask`` fills where a mask says so."""
 
-Role = Literal["parameter", "buffer", "input", "activation"]
+Role = Literal["parameter", "frozen", "buffer", "input", "activation"]
 Attribute = int | float | str | tuple[int, ...]
+
+WEIGHTS: frozenset[Role] = frozenset({"parameter", "frozen", "buffer"})
+"""What a machine holds before the first microbatch: trained and frozen weights, and tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +129,9 @@ class Value:
         name: its name in the module where it has one (``encoder.layer.0.weight``), else made from its step's.
         shape: its size, one microbatch.
         dtype: as numpy calls it: ``float16``, ``bfloat16``, ``float32``, ``int64``, ``bool``.
-        role: ``parameter`` (trained), ``buffer`` (kept in the module, not trained), ``input``, or ``activation``.
-        base: for a view of a parameter or buffer, the value it is a view of; None otherwise.
+        role: ``parameter`` (trained), ``frozen`` (a parameter that is not trained), ``buffer`` (any other tensor that
+            is kept in the module), ``input``, or ``activation``.
+        base: for a view of a weight or buffer, the value it is a view of; None otherwise.
     """
 
     name: str
@@ -197,7 +201,16 @@ class Trace:
     @cached_property
     def needs_gradient(self) -> frozenset[int]:
         """Values that depend on a parameter: the backward pass visits them."""
-        found = {index for index, value in enumerate(self.values) if value.role == "parameter"}
+        return self._made_of("parameter")
+
+    @cached_property
+    def features(self) -> frozenset[int]:
+        """Values that depend on a parameter, trained or frozen; all others are inputs, masks and tables."""
+        return self._made_of("parameter", "frozen")
+
+    def _made_of(self, *roles: Role) -> frozenset[int]:
+        """The values of these roles and the floating values that depend on one."""
+        found = {index for index, value in enumerate(self.values) if value.role in roles}
         for step in self.steps:
             if found.intersection(step.inputs):
                 found.update(output for output in step.outputs if "float" in self.values[output].dtype)

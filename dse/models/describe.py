@@ -63,6 +63,12 @@ def describe() -> list[tuple[str, ...]]:
     return [describe_model(model(name)).row() for name in list_models()]
 
 
+def counted_parameters(described: dict[str, Any]) -> str:
+    """The parameters of what :func:`describe_layers` returns in words; how many are trained where some are frozen."""
+    trained, frozen = described["parameters"], described["frozen_parameters"]
+    return f"{trained:,} parameters trained, {frozen:,} frozen" if frozen else f"{trained:,} parameters"
+
+
 LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activations")
 """Columns of :func:`layer_rows`."""
 
@@ -70,8 +76,8 @@ LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activat
 def describe_layers(workload: Workload) -> dict[str, Any]:
     """One model's distinct layers at microbatch 1, forward and backward, and what no cost is known for, as JSON types.
 
-    ``flops`` are those of tensor cores, forward and backward, of one layer; ``activation_bytes`` what its backward pass
-    needs to have kept.
+    ``parameters`` are trained, ``frozen_parameters`` are not. ``flops`` are those of tensor cores, forward and
+    backward, of one layer; ``activation_bytes`` what its backward pass needs to have kept.
     """
     graph = workload.graph(1, 1, TrainingRecipe())
     layers = [
@@ -80,6 +86,7 @@ def describe_layers(workload: Workload) -> dict[str, Any]:
             "count": graph.layer_index.count(index),
             "operators": len(layer.forward) + len(layer.backward),
             "parameters": layer.parameters,
+            "frozen_parameters": layer.frozen_parameters,
             "flops": layer.forward.flops + layer.backward.flops,
             "activation_bytes": layer.activation_bytes,
         }
@@ -88,6 +95,7 @@ def describe_layers(workload: Workload) -> dict[str, Any]:
     return {
         "name": workload.name,
         "parameters": graph.parameters,
+        "frozen_parameters": graph.frozen_parameters,
         "flops_per_sample": graph.flops_per_sample,
         "tensor_parallel": list(workload.tensor_parallel),
         "layers": layers,

@@ -5,10 +5,10 @@ update of the layers before j``, with L the largest of:
 
 - the longest layer;
 - the first stage's own load: its layers one after another, and its last gradient's transfer;
-- an equal share of the rest, ``(work + transfers over the cuts) / (s − 1)``. With recomputation all but the last stage
-  repeat their forward pass; as the last one saves at most the share ρ of its own load (the largest
-  forward / (forward + backward) of any layer), the loads of the rest are at most ``(s − 1 + ρ) · L`` together even if
-  it is repeated too;
+- an equal share of the rest, ``(work + transfers over the cuts) / (s − 1)``. With recomputation all stages repeat their
+  forward pass, under 1F1B all but the last. That one saves at most the share ρ of its own load (the largest
+  forward / (forward + backward) of any layer), so that the loads of the rest are at most ``(s − 1 + ρ) · L`` together
+  even if it is repeated too; where it is repeated, ρ = 0;
 - the least largest load of any split of the rest into s − 1 stages that fits memory, if layers took the time of a
   *model*, times the least ratio of any layer's real time to the model's. The model is the mean of the architectures,
   each scaled to equal work.
@@ -38,7 +38,8 @@ def chain_bounds(
     cut = np.arange(structure.layers)
     once = forward_s + backward_s
     total = np.maximum(once[index].sum(axis=0), np.finfo(np.float64).tiny)
-    repeated = once + forward_s if structure.recompute else once
+    in_last = once + forward_s if structure.last_recomputes else once
+    in_others = once + forward_s if structure.recompute else once
     return np.asarray(
         _chain_bounds(
             np.ascontiguousarray(forward_s),
@@ -46,10 +47,11 @@ def chain_bounds(
             np.ascontiguousarray(update_s),
             index,
             structure.recompute,
+            structure.last_recomputes,
             structure.arrival_s[cut, cut],
             np.append(0.0, structure.departure_s[cut[1:], cut[:-1]]),
-            (once / total).mean(axis=1),
-            (repeated / total).mean(axis=1),
+            (in_last / total).mean(axis=1),
+            (in_others / total).mean(axis=1),
             structure.last_end,
             structure.plain_stages,
             np.append(0.0, np.cumsum(structure.weight_bytes)),
@@ -69,16 +71,16 @@ def chain_bounds(
 
 
 @njit(cache=True)
-def _model_loads(last_end, once, work):
+def _model_loads(last_end, last_work, work):
     """model[s, j]: least largest load of splitting the layers from j on into s stages, if layers took the model's time.
 
-    ``once`` and ``work`` are prefix sums, of a last stage and of the others. Infinite where no split fits memory.
+    ``last_work`` and ``work`` are prefix sums, of a last stage and of the others. Infinite where no split fits memory.
     """
     stage_limit, count = last_end.shape[0] - 1, last_end.shape[1]
     model = np.full((stage_limit + 1, count + 1), np.inf)
     model[0, count] = 0.0
     for stages in range(1, stage_limit + 1):
-        sums = once if stages == 1 else work
+        sums = last_work if stages == 1 else work
         for begin in range(count - stages + 1):
             for end in range(begin + 1, last_end[stages, begin] + 1):
                 own = sums[end] - sums[begin]
@@ -95,9 +97,10 @@ def _chain_bounds(
     update_s,
     index,
     recompute,
+    last_recomputes,
     entering_s,
     leaving_s,
-    model_once,
+    model_last_work,
     model_work,
     last_end,
     plain_stages,
@@ -112,33 +115,32 @@ def _chain_bounds(
     count = len(index)
     stage_limit = len(fewest_passes) - 1
     bounds = np.empty(forward_s.shape[1])
-    once, work, update = np.zeros(count + 1), np.zeros(count + 1), np.zeros(count + 1)
+    last_work, work, update = np.zeros(count + 1), np.zeros(count + 1), np.zeros(count + 1)
     for layer in range(count):
-        once[layer + 1] = once[layer] + model_once[index[layer]]
+        last_work[layer + 1] = last_work[layer] + model_last_work[index[layer]]
         work[layer + 1] = work[layer] + model_work[index[layer]]
-    model = _model_loads(last_end, once, work)
+    model = _model_loads(last_end, last_work, work)
     for column in range(forward_s.shape[1]):
         longest, saved, ratio = 0.0, 0.0, np.inf
         for layer in range(count):
             forward, backward = forward_s[index[layer], column], backward_s[index[layer], column]
-            single = forward + backward
-            once[layer + 1] = once[layer] + single
-            work[layer + 1] = work[layer] + (single + forward if recompute else single)
+            in_last = forward + backward + (forward if last_recomputes else 0.0)
+            in_others = forward + backward + (forward if recompute else 0.0)
+            last_work[layer + 1] = last_work[layer] + in_last
+            work[layer + 1] = work[layer] + in_others
             update[layer + 1] = update[layer] + update_s[index[layer], column]
-            longest = max(longest, single)
-            if recompute and single > 0.0:
-                saved = max(saved, forward / single)
-            if model_once[index[layer]] > 0.0:
-                ratio = min(ratio, single / model_once[index[layer]])
-                repeated = work[layer + 1] - work[layer]
-                ratio = min(ratio, repeated / model_work[index[layer]])
+            longest = max(longest, in_last)
+            if recompute and not last_recomputes and in_last > 0.0:
+                saved = max(saved, forward / in_last)
+            if model_last_work[index[layer]] > 0.0:
+                ratio = min(ratio, in_last / model_last_work[index[layer]], in_others / model_work[index[layer]])
         ratio = 0.0 if ratio == np.inf else ratio
         best = limit_s[column]
         for stages in range(1, stage_limit + 1):
             if max(longest, work[count] / (stages + saved)) * fewest_passes[stages] >= best:
                 continue
             best = _stages_bound(
-                stages, longest, saved, once, work, update, recompute, entering_s, leaving_s,
+                stages, longest, saved, last_work, work, update, recompute, entering_s, leaving_s,
                 model, ratio, last_end[stages, 0],
                 plain_stages, prefix_bytes, offset, rounds, sync_s_per_byte, best,
             )  # fmt: skip
@@ -148,11 +150,11 @@ def _chain_bounds(
 
 @njit(cache=True)
 def _stages_bound(
-    stages, longest, saved, once, work, update, recompute, entering_s, leaving_s, model, ratio, first_end,
+    stages, longest, saved, last_work, work, update, recompute, entering_s, leaving_s, model, ratio, first_end,
     plain_stages, prefix_bytes, offset, rounds, sync_s_per_byte, best,
 ):  # fmt: skip
     """The bound for ``stages`` stages, or ``best`` if that is less."""
-    count = len(once) - 1
+    count = len(last_work) - 1
     if model[stages, 0] == np.inf:
         return best
     # the most plain stages leave the most pipelines; one stage at least is sliced where slicing costs accelerators
@@ -166,7 +168,7 @@ def _stages_bound(
             continue
         load = max(longest, ratio * model[stages - 1, end])
         if stages == 1:
-            load = max(load, once[count])
+            load = max(load, last_work[count])
         else:
             own = work[end] if recompute else work[end] + leaving_s[end]
             rest = work[count] - work[end] + entering_s[end]

@@ -73,6 +73,7 @@ def width_optimum(
         latencies.backward_s,
         latencies.update_s,
         structure.recompute,
+        structure.last_recomputes,
         structure.arrival_s,
         structure.departure_s,
         structure.last_end,
@@ -99,8 +100,8 @@ def width_optimum(
 
 
 @njit(cache=True)
-def _stage_loads(forward_s, backward_s, recompute, arrival_s, departure_s):
-    """loads[i, j] = load of stage [i, j); the last stage (j = n) recomputes nothing."""
+def _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s):
+    """loads[i, j] = load of stage [i, j); the last stage is the one with j = n."""
     count = len(forward_s)
     loads = np.empty((count, count + 1))
     for begin in range(count):
@@ -112,7 +113,7 @@ def _stage_loads(forward_s, backward_s, recompute, arrival_s, departure_s):
         finish = 0.0
         backward_work = 0.0
         forward_work = 0.0
-        repeats = recompute and end < count
+        repeats = recompute if end < count else last_recomputes
         for layer in range(end - 1, -1, -1):
             finish = max(finish, departure_s[end, layer]) + backward_s[layer]
             backward_work += backward_s[layer]
@@ -248,6 +249,7 @@ def _solve(
     backward_s,
     update_s,
     recompute,
+    last_recomputes,
     arrival_s,
     departure_s,
     last_end,
@@ -265,16 +267,18 @@ def _solve(
     """Returns (batch_s, d, number of stages, beginnings of the stages); 0 stages where nothing beats cutoff_s."""
     count = len(forward_s)
     stage_limit = len(fewest_passes) - 1
-    layer_work = (forward_s + backward_s) * (1.0 - slack)
-    least_s, passes = _least_ahead(layer_work, fewest_passes)
+    once = (forward_s + backward_s) * (1.0 - slack)
+    repeated = once + forward_s * (1.0 - slack)
+    last_layer_work = repeated if last_recomputes else once  # no stage does less for a layer than the last one
+    least_s, passes = _least_ahead(last_layer_work, fewest_passes)
     beginnings = np.zeros(stage_limit + 1, dtype=np.int64)
     best_s, best_data, best_stages, best_plain, best_end = cutoff_s, 0, 0, 0, 0
     if least_s[1] >= best_s:
         return best_s, best_data, best_stages, beginnings
     choices = (choice_offset, choice_data, choice_rounds, choice_sync_s_per_byte)
-    loads = _stage_loads(forward_s, backward_s, recompute, arrival_s, departure_s)
-    work = _prefix_sums(layer_work + forward_s * (1.0 - slack) if recompute else layer_work)
-    last_work = _prefix_sums(layer_work)
+    loads = _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s)
+    work = _prefix_sums(repeated if recompute else once)
+    last_work = _prefix_sums(last_layer_work)
     prefix_bytes, prefix_update_s = _prefix_sums(weight_bytes), _prefix_sums(update_s)
     value = np.full((stage_limit + 1, plain_stages + 1, count + 1), np.inf)
     cut = np.zeros((stage_limit + 1, plain_stages + 1, count + 1), dtype=np.int64)

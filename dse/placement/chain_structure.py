@@ -34,12 +34,14 @@ class ChainStructure:
     ``last_end[s, i]`` is the largest j for which [i, j) fits the memory as s-th stage from the end (i where none does).
     Row ``s · Q + q`` of ``choice_offset`` gives the useful d of s stages with q plain ones.
     ``fewest_passes[s]`` is the least ceil(M/d) + s − 1 of s stages (infinite where so many are impossible).
-    ``pipelines`` are the fewest and the most d that the structure speaks of.
+    ``pipelines`` are the fewest and the most d that the structure speaks of. With ``recompute`` all stages but the last
+    repeat their forward pass; with ``last_recomputes``, which implies it, the last one does too.
     """
 
     tensor: int
     layers: int
     recompute: bool
+    last_recomputes: bool
     slots: int
     plain_stages: int
     arrival_s: NDArray[np.float64]
@@ -99,6 +101,7 @@ def chain_structures(problem: PlacementProblem, tensor: int) -> tuple[ChainStruc
                 tensor=tensor,
                 layers=count,
                 recompute=problem.recompute,
+                last_recomputes=problem.last_recomputes,
                 slots=slots,
                 plain_stages=plain_stages,
                 arrival_s=arrival_s,

@@ -73,10 +73,10 @@ class StagePasses:
 
 
 def stage_passes(problem: PlacementProblem, graph: LayerGraph, stage: Stage, last: bool) -> StagePasses:
-    """What one microbatch costs in ``stage``; the last stage recomputes nothing."""
+    """What one microbatch costs in ``stage``; under 1F1B the last stage recomputes nothing."""
     network = problem.network_bytes_per_s
     recompute_s = 0.0
-    if problem.recompute and not last:
+    if problem.recompute and (not last or problem.pipeline_schedule == "gpipe"):
         recompute_s = _pass_s(graph, stage, math.inf, backward=False, begin_s=0.0)
     return StagePasses(
         forward_s=_pass_s(graph, stage, network, backward=False, begin_s=0.0),
@@ -86,7 +86,7 @@ def stage_passes(problem: PlacementProblem, graph: LayerGraph, stage: Stage, las
 
 
 def stage_load_s(problem: PlacementProblem, graph: LayerGraph, stage: Stage, last: bool) -> float:
-    """Seconds one microbatch keeps ``stage`` busy, forward and backward; the last stage recomputes nothing."""
+    """Seconds one microbatch keeps ``stage`` busy, forward and backward; ``last`` is whether it ends the pipeline."""
     passes = stage_passes(problem, graph, stage, last)
     return passes.forward_s + (passes.recompute_s + passes.backward_s)
 

@@ -2,7 +2,8 @@
 
 A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of D are at ``offset[D] : offset[D + 1]``,
 ``target`` is E and ``least`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
-(recompute, state_factor, hbm_bytes, stashes, growth): the s-th stage from the end stashes
+(recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth): ``recompute`` says whether the stages but the
+last repeat their forward pass, ``last_recomputes`` whether that one does; the s-th stage from the end stashes
 ``stashes + growth · (s − 1)`` microbatches. Accelerators are counted in the unit of the caller.
 """
 
@@ -41,7 +42,7 @@ def _stage_of(member, small, large, local):
 def stage_pairs(member, graph, rules, width, limit_s):
     """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
     downsets = len(member)
-    recompute, state_factor, hbm_bytes, stashes, _ = rules
+    recompute, last_recomputes, state_factor, hbm_bytes, stashes, _ = rules
     offset = np.zeros(downsets + 1, dtype=np.int64)
     target, least = np.empty(1024, dtype=np.int64), np.empty(1024)
     local = np.empty(member.shape[1], dtype=np.int64)
@@ -54,7 +55,8 @@ def stage_pairs(member, graph, rules, width, limit_s):
             needs = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashes))
             if needs.max() > hbm_bytes or needs.sum() > width * hbm_bytes:
                 continue
-            forward, behind = load_bounds(stage, local, graph, width, recompute and large < downsets - 1)
+            repeats = recompute if large < downsets - 1 else last_recomputes
+            forward, behind = load_bounds(stage, local, graph, width, repeats)
             if forward + behind >= limit_s:
                 continue
             if found == len(target):
@@ -68,7 +70,7 @@ def stage_pairs(member, graph, rules, width, limit_s):
 @njit
 def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     """A number of stages from the end up to which this assignment fits memory."""
-    recompute, state_factor, hbm_bytes, stashes, growth = rules
+    recompute, _, state_factor, hbm_bytes, stashes, growth = rules
     stashed = stashes + growth * (from_end - 1)
     now = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed))
     then = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed + growth))
@@ -98,6 +100,7 @@ def solve_downsets(
     s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
     """
     offset, target, least = pairs
+    recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth = rules
     stage_limit = value.shape[0] - 1
     known = np.full((len(target), width + 1), np.inf)  # loads found so far, and up to which depth they hold
     known_to = np.zeros((len(target), width + 1), dtype=np.int64)
@@ -106,8 +109,8 @@ def solve_downsets(
     complete, left = True, steps[1]
     value[0, len(member) - 1, :] = 0.0
     for stages in range(1, stage_limit + 1):
-        stashed = rules[3] + rules[4] * (stages - 1)
-        stage_rules = (rules[0] and stages > 1, rules[0], rules[1], rules[2], stashed)
+        stashed = stashes + growth * (stages - 1)
+        stage_rules = (recompute if stages > 1 else last_recomputes, recompute, state_factor, hbm_bytes, stashed)
         for small in range(len(member) - 1):
             for pair in range(offset[small], offset[small + 1]):
                 rest = value[stages - 1, target[pair]]

@@ -5,16 +5,22 @@ For a width ``t``, a split of the layers into ``s`` stages and ``d`` pipelines, 
     batch_s = max_i load(stage_i) · (ceil(M / d) + s − 1) + synchronisation(d, W_first) + update_first
     sum_i a_i ≤ floor(K / d),   1 ≤ d ≤ min(K, M),   a_i = t if any layer of the stage is sliced, else 1
 
-``load`` is forward + backward of a stage, or, with recompute and not the last stage, forward + (recomputed forward,
-then backward). Forward: ``start(v) = max`` over incoming edges of the finish of u inside the stage, or bytes /
-bandwidth if u is outside; backward is the same over outgoing edges, reversed. Only the receiver pays for a transfer.
-The recomputed forward pass repeats without transfers (taking F), then the backward pass starts at max(F, transfer).
+``load`` is forward + backward of a stage, or, where it recomputes, forward + (recomputed forward, then backward). With
+``recompute`` every stage does under GPipe (torchgpipe's ``checkpoint='always'``): all forward passes of a stage come
+before its backward passes, also in the last stage and in a pipeline of one. Under 1F1B every stage but the last does,
+which runs each backward pass right behind its forward pass, the activations still there.
+
+Forward: ``start(v) = max`` over incoming edges of the finish of u inside the stage, or bytes / bandwidth if u is
+outside; backward is the same over outgoing edges, reversed. Only the receiver pays for a transfer. The recomputed
+forward pass repeats without transfers (taking F), then the backward pass starts at max(F, transfer).
+
 Memory of the stage that is s-th from the end::
 
     state_factor · W + A + n · stash ≤ hbm_bytes;   stash = A, or with recompute the bytes entering the stage
 
 with n = s − 1 microbatches in flight behind the current one under 1F1B (PipeDream-Flush), and n = ceil(M / d), all of a
-pipeline's, under GPipe (paper appendix B.1).
+pipeline's, under GPipe (paper appendix B.1). With recompute, A is held by the one microbatch that
+runs backward, recomputed right before.
 
 Synchronisation is an all-reduce among d replicas, on a flat network a ring::
 
@@ -89,6 +95,11 @@ class PlacementProblem:
     pipeline_schedule: PipelineSchedule = "1f1b"
     node_accelerators: int = 0
     node_bytes_per_s: float = 0.0
+
+    @property
+    def last_recomputes(self) -> bool:
+        """Whether the last stage recomputes its forward pass too, as it must where all forward passes run first."""
+        return self.recompute and self.pipeline_schedule == "gpipe"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ neighbour that it waits for is done; what a transfer costs is in the receiver's 
   forward and one backward pass in turn, then the backward passes that are left.
 - ``gpipe`` (Huang et al. 2019): all forward passes, then all backward passes, the last microbatch first.
 
-A backward pass begins with the recomputed forward pass, where there is one. After its last backward pass a stage
-synchronises its gradients and takes its optimizer step.
+A backward pass begins with the recomputed forward pass, where there is one: in every stage under GPipe, in every one
+but the last under 1F1B. After its last backward pass a stage synchronises its gradients and takes its optimizer step.
 
 How the end compares with the formula ``L · (n + s − 1)``, n microbatches, s stages, L the largest load:
 
@@ -17,8 +17,8 @@ How the end compares with the formula ``L · (n + s − 1)``, n microbatches, s 
   (Follow a chain of passes that wait for each other from the first pass to the last. A step to another stage or another
   microbatch always completes pairs of a forward and a backward pass of one stage: counting both, the chain visits as
   many forward as backward passes of every stage, n + s − 1 pairs in all, and no pair takes longer than L.)
-- Under GPipe it is ``sum of loads + (n − 1) · (longest forward + longest backward pass)``, which exceeds the formula
-  where different stages hold the longest forward and the longest backward pass.
+- Under GPipe it is ``sum of loads + (n − 1) · (longest forward + longest backward pass)``, a backward pass with its
+  recomputed forward pass; it exceeds the formula where different stages hold the two.
 - The formula adds synchronisation and update of the first stage only. Where a later stage takes longer for them than
   the pipeline takes to drain behind it, the batch ends later than the formula says.
 """

@@ -80,6 +80,7 @@ def _stash_violations(
 def _duration_violations(
     problem: PlacementProblem, placement: Placement, timeline: Timeline, stage: int, slack_s: float
 ) -> list[str]:
+    """Every pass takes what the definition says; so the last stage recomputes under GPipe, and not under 1F1B."""
     graph = problem.tensor_parallel[placement.tensor]
     last = stage == len(placement.stages) - 1
     expected = stage_passes(problem, graph, placement.stages[stage], last)

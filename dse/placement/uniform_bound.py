@@ -43,13 +43,14 @@ def uniform_optimum(
             tables.held,
             tables.transfer_s,
             tables.weight_bytes,
-            tables.recompute,
+            (tables.recompute, tables.last_recomputes),
         )
     )
 
 
 # Below, numba kernels. Few arrays are passed, as counting references to many costs more than the arithmetic.
-# ``times`` is (forward, backward) of layer, prefix, suffix; ``weights`` (bytes, update) of prefix, layer, suffix.
+# ``times`` is (forward, backward) of layer, prefix, suffix; ``weights`` (bytes, update) of prefix, layer, suffix;
+# ``recompute`` whether the pipeline's stages but the last, and whether that one, repeat their forward pass.
 # Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -123,12 +124,13 @@ def _rest_load(needed, rest, held):
 
 @njit(cache=True)
 def _share_load(plan, ends_pipeline, forward, backward, recompute):
-    """What the stages of the run must at least reach; the pipeline's last stage, if among them, repeats nothing."""
+    """What the stages of the run must at least reach; the pipeline's last stage, if among them, may repeat nothing."""
     once = forward + backward
-    if not recompute:
+    others_recompute, last_recomputes = recompute
+    if not others_recompute:
         return plan[4] * once
     repeated = plan[4] * (once + forward)
-    return min(repeated, plan[5] * once) if ends_pipeline else repeated
+    return min(repeated, plan[5] * once) if ends_pipeline and not last_recomputes else repeated
 
 
 @njit(cache=True)
@@ -146,7 +148,9 @@ def _least_arranged(floor, kinds, length, run_stages, own_prefix, weights, stage
     front, behind = first[0] + first[1] + first[4], last[0] + last[1] + inside * rest_stages
     if recompute:  # late gradients may hide behind the repeated pass
         front += first[0]
-        if not last[6] and once > 0.0:
+        if last[6]:
+            behind += last[0]
+        elif once > 0.0:
             rest_stages += forward / once  # the pipeline's last stage repeats nothing, at most this share of its load
         once += forward
     else:
@@ -173,12 +177,13 @@ def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, r
     forward, backward, prefix_forward, prefix_backward, suffix_forward, suffix_backward = times
     end_bytes, end_update, layer_bytes, layer_update, tail_bytes, tail_update = weights
     entering, inside, leaving, _ = transfers
+    others_recompute, last_recomputes = recompute
     begin_forward, begin_backward, arrival = prefix_forward, prefix_backward, 0.0
     if prefix == 1:
         begin_forward, begin_backward, arrival = 0.0, 0.0, entering
-    end_forward, end_backward, departure, repeats = suffix_forward, suffix_backward, 0.0, False
+    end_forward, end_backward, departure, repeats = suffix_forward, suffix_backward, 0.0, last_recomputes
     if suffix == 1:
-        end_forward, end_backward, departure, repeats = 0.0, 0.0, leaving, recompute
+        end_forward, end_backward, departure, repeats = 0.0, 0.0, leaving, others_recompute
     run_stages = stages - prefix - suffix
     if run_stages == 1:
         both = (
@@ -197,11 +202,11 @@ def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, r
             bytes_ += length * layer_bytes + shared * tail_bytes
             update += length * layer_update + shared * tail_update
         return min(best_s, _batch_s(load, bytes_, stages, plan, choices) + update)
-    first = (begin_forward, begin_backward, forward, backward, arrival, inside, recompute)
-    middle = (0.0, 0.0, forward, backward, inside, inside, recompute)
+    first = (begin_forward, begin_backward, forward, backward, arrival, inside, others_recompute)
+    middle = (0.0, 0.0, forward, backward, inside, inside, others_recompute)
     last = (end_forward, end_backward, forward, backward, inside, departure, repeats)
     share = _share_load(plan, suffix == 0, forward, backward, recompute)
-    share = max(floor, share if recompute else share + inside)
+    share = max(floor, share if others_recompute else share + inside)
     kinds = (first, middle, last)
     if _least_arranged(share, kinds, length, run_stages, prefix == 1, weights, stages, plan, choices) >= best_s:
         return best_s
@@ -249,8 +254,8 @@ def _uniform_optima(
             weight_bytes[0], update_s[0, column], weight_bytes[1], update_s[1, column],
             weight_bytes[2], update_s[2, column],
         )  # fmt: skip
-        head_own = _load(head, head_back, 0.0, transfers[0], recompute)
-        tail_own = _load(tail, tail_back, transfers[2], 0.0, False)
+        head_own = _load(head, head_back, 0.0, transfers[0], recompute[0])
+        tail_own = _load(tail, tail_back, transfers[2], 0.0, recompute[1])
         best = limit_s[column]
         promising = _least_by_stages(times, weights, length, transfers, recompute, best, plans, choices, least_s)
         for turn in range(len(least_s)):
@@ -276,10 +281,12 @@ def _least_by_stages(times, weights, length, transfers, recompute, limit_s, plan
     layer, layer_back, head, head_back, tail, tail_back = times
     total = head + head_back + tail + tail_back + length * (layer + layer_back)
     longest = max(layer + layer_back, head + head_back, tail + tail_back)
-    saved = 0.0  # the last stage repeats nothing: at most this share of its load
-    cut = transfers[3] if recompute else 2.0 * transfers[3]  # a late gradient may hide behind the repeated pass
-    if recompute:
+    saved = 0.0  # a last stage that repeats nothing saves at most this share of its load
+    others_recompute, last_recomputes = recompute
+    cut = transfers[3] if others_recompute else 2.0 * transfers[3]  # a late gradient may hide behind the repeated pass
+    if others_recompute:
         total += head + tail + length * layer
+    if others_recompute and not last_recomputes:
         for pair in ((layer, layer_back), (head, head_back), (tail, tail_back)):
             if pair[0] + pair[1] > 0.0:
                 saved = max(saved, pair[0] / (pair[0] + pair[1]))

@@ -32,7 +32,8 @@ class UniformTables:
     ``choices`` are (ceil(M/d), seconds of synchronisation a byte) of the useful numbers of pipelines.
     ``held[depth, c]`` is the sum, over depths 1 to ``depth``, of the layers of a stage that holds c or as many as fit.
     ``transfer_s`` are the transfers from prefix to run, inside the run, from run to suffix, and the least of all edges.
-    ``weight_bytes`` are those of the prefix, an equal layer and the suffix.
+    ``weight_bytes`` are those of the prefix, an equal layer and the suffix. ``recompute`` and ``last_recomputes`` are
+    those of :class:`dse.placement.chain_structure.ChainStructure`.
     """
 
     run: tuple[int, int]
@@ -42,6 +43,7 @@ class UniformTables:
     transfer_s: tuple[float, float, float, float]
     weight_bytes: tuple[float, float, float]
     recompute: bool
+    last_recomputes: bool
 
 
 def uniform_run(graph: LayerGraph, layer_index: Sequence[int]) -> tuple[int, int] | None:
@@ -114,7 +116,8 @@ def uniform_tables(problem: PlacementProblem, structure: ChainStructure, run: tu
             graph.layers[first].weight_bytes,
             graph.layers[-1].weight_bytes if end < count else 0.0,
         ),
-        recompute=problem.recompute,
+        recompute=structure.recompute,
+        last_recomputes=structure.last_recomputes,
     )
 
 

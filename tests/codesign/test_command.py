@@ -76,7 +76,7 @@ def test_no_altered_figure_passes_the_check(dse, answer, tmp_path, other):
     for where in _leaves(document):
         judged = where[0] in JUDGED or (where[0] == "metrics" and where[1] not in FREE)
         named = where[-1] in ("name", "unit") or where[:2] == ("solution", "settings")
-        # A pipeline of one stage recomputes nothing, so there the choice is a tie.
+        # Under 1F1B a pipeline of one stage recomputes nothing, so there the choice is a tie.
         cosmetic = named or where[-1] == "recompute"
         before = document
         for key in where:

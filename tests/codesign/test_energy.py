@@ -1,6 +1,7 @@
 """Energy of training plans: recounted operator by operator, bounded from below, and between idle and peak power."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def recount(evaluator, index, plan):
             for _ in range(stage.accelerators):
                 for layer in stage.layers:
                     forward_j, backward_j, _ = parts[id(graph.layers[layer])]
-                    again = plan.recompute and number < len(placement.stages) - 1
+                    again = plan.recompute and (job.pipeline_schedule == "gpipe" or number < len(placement.stages) - 1)
                     total += forward_j + backward_j + (forward_j if again else 0)
         for source, target, size_bytes in graph.edges:
             if stage_of[source] != stage_of[target]:
@@ -93,7 +94,9 @@ def recount(evaluator, index, plan):
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.recompute}-{plan.placement.tensor}-{plan.microbatch}")
 @pytest.mark.parametrize("index", [0, 5, 11])
-def test_a_plan_costs_what_its_operators_cost(evaluator, plan, index):
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_a_plan_costs_what_its_operators_cost(evaluator, plan, index, schedule):
+    evaluator = Evaluator(replace(evaluator.job, pipeline_schedule=schedule), evaluator.machines)
     found = plan_energy(evaluator, index, plan, MODEL)
     assert found.dynamic_j + found.network_j == pytest.approx(recount(evaluator, index, plan), rel=1e-5)
     idle_w = static_w(evaluator.machines.one(index), plan.hbm_bytes, MODEL)[0]

@@ -1,9 +1,53 @@
 """Machines for tests: any sizes, tiny buffers included, under the rules of a named cost model."""
 
 import numpy as np
+from hypothesis import example
 
 from hardware.cost_model import cost_model
 from hardware.machines import Machines
+
+_ONE_CORE = {"batch": 1, "cores": 1, "sides": (1, 1), "l2_bytes": 48, "buffer_bytes": 96, "buffer_rate": 0.5}
+_SLOW_MEMORY = {"hbm": 1e9, "model": "consistent"}
+
+LESS_OF_THE_STREAM = (
+    {"sizes": (3, 5, 4), **_ONE_CORE, **_SLOW_MEMORY},
+    {"sizes": (3, 4, 5), **_ONE_CORE, **_SLOW_MEMORY},
+    {"sizes": (4, 5, 3), **_ONE_CORE, **_SLOW_MEMORY},
+    {
+        "sizes": (7, 4, 7),
+        **_ONE_CORE,
+        "batch": 3,
+        "l2_bytes": 68,
+        "buffer_bytes": 94,
+        "hbm": 8e9,
+        "model": "phaze-2024",
+    },
+    {
+        "sizes": (6, 7, 7),
+        "batch": 3,
+        "cores": 3,
+        "sides": (1, 1),
+        "l2_bytes": 43,
+        "buffer_bytes": 128,
+        "buffer_rate": 2.0,
+        "hbm": 64e9,
+        "model": "phaze-2024",
+    },
+)
+"""Products and machines whose fastest mapping has a chunk of the stream that is not the longest that fits, though the
+longest needs no more HBM traffic: a buffer tile with less of the stream holds more along what the cores keep.
+"""
+
+
+def with_examples(cases):
+    """Decorates a property: hypothesis tries ``cases`` (arguments by name) besides those that it draws."""
+
+    def decorate(law):
+        for case in cases:
+            law = example(**case)(law)
+        return law
+
+    return decorate
 
 
 def small_machine(

@@ -22,7 +22,7 @@ from hardware.space import architecture_space
 from hardware.specs import accelerator
 from hardware.units import GIB
 from tests.hardware import slow_tiler
-from tests.hardware.small_machines import small_machine
+from tests.hardware.small_machines import LESS_OF_THE_STREAM, small_machine, with_examples
 from tests.hardware.test_estimator_laws import NETWORK, gemms, machines, operations, vectors
 from tests.hardware.test_specs import numbers_without_source, text_of
 
@@ -171,6 +171,7 @@ def on_chip_words(gemm, parts, mapping, kept):
     hbm=st.sampled_from([1e9, 8e9, 64e9]),
     model=st.sampled_from(["consistent", "phaze-2024"]),
 )
+@with_examples(LESS_OF_THE_STREAM)
 def test_traffic_is_that_of_a_fastest_mapping_with_the_least_hbm_traffic(
     sizes, batch, cores, sides, l2_bytes, buffer_bytes, buffer_rate, hbm, model
 ):

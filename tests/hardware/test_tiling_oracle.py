@@ -10,7 +10,7 @@ from hardware.cost_model import Count
 from hardware.estimator import estimate
 from hardware.operations import Gemm
 from tests.hardware.slow_tiler import OPERANDS, slowest_but_sure, walked_loads
-from tests.hardware.small_machines import small_machine
+from tests.hardware.small_machines import LESS_OF_THE_STREAM, small_machine, with_examples
 
 FEW_REGISTERS = {"register_words": Count(value=5, source="test")}
 
@@ -49,6 +49,7 @@ def test_search_finds_the_best_mapping(gemm, machine):
     hbm=st.sampled_from([1e9, 8e9, 64e9]),
     model=st.sampled_from(["consistent", "phaze-2024"]),
 )
+@with_examples(LESS_OF_THE_STREAM)
 def test_search_finds_the_best_mapping_on_random_machines(
     sizes, batch, cores, sides, l2_bytes, buffer_bytes, buffer_rate, hbm, model
 ):

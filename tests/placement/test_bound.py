@@ -87,6 +87,25 @@ def test_bound_of_any_chain_holds(space):
         assert bound <= optimum
 
 
+def where_all_stages_recompute(space):
+    return replace(space[0], recompute=True, pipeline_schedule="gpipe"), *space[1:]
+
+
+@settings(max_examples=150, deadline=None)
+@given(architectures(uniform=True).map(where_all_stages_recompute))
+def test_bound_of_equal_layers_is_the_optimum_where_the_last_stage_recomputes(space):
+    for bound, optimum in zip(batch_lower_bound(*space), optima(*space), strict=True):
+        assert bound <= optimum
+        assert bound == optimum or bound >= optimum * (1 - 1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(architectures(uniform=False).map(where_all_stages_recompute))
+def test_bound_of_any_chain_holds_where_the_last_stage_recomputes(space):
+    for bound, optimum in zip(batch_lower_bound(*space), optima(*space), strict=True):
+        assert bound <= optimum
+
+
 @settings(max_examples=100, deadline=None)
 @given(architectures(uniform=True) | architectures(uniform=False), st.floats(0.3, 2.0))
 def test_limit_gives_the_lesser_of_bound_and_limit(space, share):

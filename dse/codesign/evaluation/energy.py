@@ -91,7 +91,9 @@ def plan_energy(evaluator: Evaluator, index: int, plan: TrainingPlan, model: Ene
     levels_j = np.zeros(len(LEVELS))
     for position, stage in enumerate(placement.stages):
         layers = [graph.layer_index[layer] for layer in stage.layers]
-        passes = 2 if plan.recompute and position < len(placement.stages) - 1 else 1
+        # One forward and one backward in turn, the last stage goes back at once and has nothing to recompute.
+        goes_back_at_once = job.pipeline_schedule == "1f1b" and position == len(placement.stages) - 1
+        passes = 2 if plan.recompute and not goes_back_at_once else 1
         pass_j = passes * forward_j[layers].sum(axis=0) + backward_j[layers].sum(axis=0)
         levels_j += _copies(stage) * (microbatches * pass_j + placement.data * update_j[layers].sum(axis=0))
     moved: list[Operation] = [

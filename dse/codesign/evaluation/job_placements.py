@@ -105,6 +105,7 @@ class JobPlacements:
     def problem(self, choice: Choice, latencies: LayerLatencies | None) -> PlacementProblem:
         """The placement problem of one choice, with the latencies of one architecture (zeros where None)."""
         job = self._job
+        state_factor = job.cost_model.training.state_factor.value
         return PlacementProblem(
             name=job.name,
             accelerators=job.accelerators,
@@ -112,16 +113,21 @@ class JobPlacements:
             hbm_bytes=choice.hbm_bytes,
             network_bytes_per_s=job.network_bytes_per_s,
             recompute=choice.recompute,
-            state_factor=job.cost_model.training.state_factor.value,
+            state_factor=state_factor,
             gradient_sync_factor=job.cost_model.training.gradient_sync_factor.value,
-            tensor_parallel={choice.tensor: _layer_graph(self._graphs[choice.key], latencies)},
+            tensor_parallel={choice.tensor: _layer_graph(self._graphs[choice.key], latencies, state_factor)},
             pipeline_schedule=job.pipeline_schedule,
             node_accelerators=job.network.node_accelerators,
             node_bytes_per_s=job.node_bytes_per_s,
         )
 
 
-def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None) -> LayerGraph:
+def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None, state_factor: float) -> LayerGraph:
+    """The layers of ``graph`` to be placed.
+
+    A frozen byte counts as 1 / ``state_factor`` weight bytes, so that it takes one byte of memory; its share of the
+    gradient synchronisation is time that no real run spends (docs/codesign.md).
+    """
     layers = []
     for name, layer, distinct in zip(graph.names, graph.layers, graph.layer_index, strict=True):
         forward_s, backward_s, update_s = (
@@ -133,9 +139,8 @@ def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None) -> LayerGr
                 float(latencies.update_s[distinct, 0]),
             )
         )
+        weight_bytes = layer.weight_bytes + layer.frozen_bytes / state_factor
         layers.append(
-            PlacementLayer(
-                name, forward_s, backward_s, layer.weight_bytes, layer.activation_bytes, layer.sliced, update_s
-            )
+            PlacementLayer(name, forward_s, backward_s, weight_bytes, layer.activation_bytes, layer.sliced, update_s)
         )
     return LayerGraph(tuple(layers), tuple((source, target, float(size)) for source, target, size in graph.edges))
