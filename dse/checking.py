@@ -104,6 +104,8 @@ def _check_schedule(result: Result, result_path: Path, given: str | None) -> lis
 
 def _check_codesign(result: Result, result_path: Path, given: str | None) -> list[str]:
     from dse.codesign.check import answer_metrics, violations
+    from dse.codesign.check_metrics.faults import metric_faults
+    from dse.codesign.check_metrics.same import differences
     from dse.codesign.formats import problem_document
 
     options = _settings(result, result_path, given)
@@ -124,34 +126,8 @@ def _check_codesign(result: Result, result_path: Path, given: str | None) -> lis
     metrics = answer_metrics(problem, result.solution, problem.machines())
     found += _value(result, "score", metrics["score"])
     for key, value in metrics.items():
-        found += _same(f"metrics.{key}", result.metrics.get(key), value)
-    return found + _proven_distance(result)
-
-
-def _proven_distance(result: Result) -> list[str]:
-    """What the stated proven optimum and the distance from it say of each other, and of value and bound."""
-    optimum, distance = result.metrics.get("proven_optimum"), result.metrics.get("distance_from_proven")
-    if optimum is None:
-        known = distance is not None or result.status == "optimal"
-        return ["metrics.proven_optimum must be stated"] if known else []
-    found = _same("metrics.proven_optimum", optimum, result.bound)
-    if type(distance) is not float or result.objective.value is None or found:
-        return found or [f"metrics.distance_from_proven must be a number, but got {distance}"]
-    expected = max(0.0, 1 - result.objective.value / optimum)
-    if abs(distance - expected) > PROOF_TOLERANCE:
-        found.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
-    return found
-
-
-def _same(where: str, stated: Any, expected: Any) -> list[str]:
-    """What of ``stated`` differs from ``expected``: dictionaries of numbers, to any depth."""
-    if isinstance(expected, dict):
-        if not isinstance(stated, dict) or set(stated) != set(expected):
-            return [f"{where} must have the keys {sorted(expected)}"]
-        return [fault for key, value in expected.items() for fault in _same(f"{where}.{key}", stated[key], value)]
-    if type(stated) is type(expected) and math.isclose(stated, expected, rel_tol=PROOF_TOLERANCE):
-        return []
-    return [f"{where} must be {expected}, but got {stated}"]
+        found += differences(f"metrics.{key}", result.metrics.get(key), value)
+    return found or metric_faults(options, problem, result)
 
 
 def _settings(result: Result, result_path: Path, given: str | None) -> "CodesignOptions":

@@ -75,7 +75,10 @@ def architecture_solution(machines: Machines, index: int) -> dict[str, Any]:
 
 
 def plan_summary(job: TrainingJob, plan: TrainingPlan) -> dict[str, Any]:
-    """One model's plan without its stages: the choices, {p, d, t}, batch time and throughput."""
+    """One model's plan without its stages: the choices, {p, d, t}, batch time, throughput, and ``schedule_nodes``.
+
+    An evaluation of the architecture to that many states finds the plan again.
+    """
     placement = plan.placement
     return {
         "pipeline": len(placement.stages),
@@ -87,6 +90,7 @@ def plan_summary(job: TrainingJob, plan: TrainingPlan) -> dict[str, Any]:
         "accelerators_used": placement.data * sum(stage.accelerators for stage in placement.stages),
         "batch_s": placement.batch_s,
         "throughput_per_s": plan.throughput_per_s(job.global_batch),
+        "schedule_nodes": plan.schedule_nodes,
     }
 
 

@@ -287,7 +287,7 @@ def made_up(knob, asked, score, machine=MACHINE, today_score=None):
     optima = (score or 0.0,)
     status = "infeasible" if score is None else "optimal"
     reached = score if today_score is None else today_score
-    return Point(knob, asked, asked, 1.0, status, score, score, optima, score and machine, (), reached, ())
+    return Point(knob, asked, asked, 1.0, status, score, score, optima, (), score and machine, (), reached, ())
 
 
 def test_what_binds_is_ranked_by_what_more_of_it_gains():

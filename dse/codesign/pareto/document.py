@@ -31,6 +31,7 @@ def front_document(problem: CodesignProblem, machines: Machines, front: ParetoFr
         "proven": front.proven,
         "architectures_in_space": front.architectures,
         "architectures_evaluated": len(front.evaluated),
+        "architectures_pruned": 0 if front.stopped else front.architectures - len(front.evaluated),
         "undecided": [architecture_solution(machines, index) for index in front.undecided],
         "stopped": front.stopped,
         "points": points,

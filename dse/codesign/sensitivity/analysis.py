@@ -15,12 +15,21 @@ from pydantic import TypeAdapter
 
 from dse.codesign.context import SearchContext
 from dse.codesign.formats import problem_document
-from dse.codesign.problem import CodesignProblem, SearchOutcome
+from dse.codesign.problem import SearchOutcome
 from dse.codesign.sensitivity.knobs import KNOBS
-from dse.codesign.sensitivity.probe import Architecture, Point, PointTask, Prober, Takeover, TakeoverTask, summaries
+from dse.codesign.sensitivity.probe import (
+    Architecture,
+    PlanSummary,
+    Point,
+    PointTask,
+    Prober,
+    Takeover,
+    TakeoverTask,
+    summaries,
+    who_reaches,
+)
 from dse.progress import StoppedError, ask
 from dse.result import digest
-from hardware.machines import Machines
 
 FACTORS = (0.5, 0.9, 1.1, 2.0)
 """By what every knob is turned."""
@@ -111,7 +120,7 @@ def analyse(
     Args:
         context: what was asked. Each step is a whole search, so they run side by side; the stop signal is asked after
             each step, and inside steps that run in this process.
-        outcome: the answer, by exhaustive search.
+        outcome: the answer, by exhaustive search; its evaluations, in the store of ``context``, tell who reaches what.
         probes: finished steps, read and added to.
         knobs: keys of :data:`~dse.codesign.sensitivity.knobs.KNOBS`; those that the problem lacks are passed over.
 
@@ -123,18 +132,19 @@ def analyse(
     """
     if outcome.best is None:
         raise ValueError("`outcome` must have an answer: there is nothing to compare with")
-    today = _today(context.problem, context.machines, outcome)
+    today = _today(context, outcome)
     assert today.architecture is not None
     prober = Prober(context.problem, context.machines, today.architecture, context.stop)
     steps = _Steps(prober, context, probes)
-    points = tuple(steps.answers(_point_tasks(prober, knobs), "sensitivity: settings", Point))
-    takeovers = tuple(steps.answers(_takeover_tasks(today, points), "sensitivity: takeovers", Takeover))
+    points = tuple(steps.answers(point_tasks(prober, knobs), "sensitivity: settings", Point))
+    takeovers = tuple(steps.answers(takeover_tasks(today, points), "sensitivity: takeovers", Takeover))
     return Sensitivity(today, points, takeovers, steps.stopped)
 
 
-def _today(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome) -> Point:
+def _today(context: SearchContext, outcome: SearchOutcome) -> Point:
     """The answer as a point at factor 1."""
     assert outcome.best is not None
+    problem, machines = context.problem, context.machines
     score = outcome.evaluated[outcome.best]
     plans = summaries(problem, outcome.plans)
     return Point(
@@ -146,6 +156,7 @@ def _today(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome)
         score=score,
         bound=outcome.bound if math.isfinite(outcome.bound) else None,
         optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in problem.hbm_bytes),
+        reached_by=who_reaches(problem, machines, outcome, context.store),
         architecture=Architecture.of(machines, outcome.best),
         plans=plans,
         today_score=score,
@@ -153,7 +164,7 @@ def _today(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome)
     )
 
 
-def _point_tasks(prober: Prober, knobs: Sequence[str]) -> list[PointTask]:
+def point_tasks(prober: Prober, knobs: Sequence[str]) -> list[PointTask]:
     """Every setting that differs from today's, by knob."""
     return [
         PointTask(key, asked)
@@ -164,7 +175,7 @@ def _point_tasks(prober: Prober, knobs: Sequence[str]) -> list[PointTask]:
     ]
 
 
-def _takeover_tasks(today: Point, points: Sequence[Point]) -> list[TakeoverTask]:
+def takeover_tasks(today: Point, points: Sequence[Point]) -> list[TakeoverTask]:
     """For each knob and direction the first two neighbouring settings between which the architecture changes."""
     tasks = []
     for key in dict.fromkeys(point.knob for point in points):
@@ -190,7 +201,9 @@ class _Steps:
         self._prober = prober
         self._context = context
         self._probes = probes
-        self._base = digest([problem_document(prober.problem), asdict(prober.today)])
+        # A step that was kept when points had other fields is made again.
+        kept = [*Point.__dataclass_fields__, *PlanSummary.__dataclass_fields__]
+        self._base = digest([problem_document(prober.problem), asdict(prober.today), kept])
         self.stopped: str | None = None
 
     def answers(self, tasks: Sequence[PointTask | TakeoverTask], phase: str, kind: type[Kind]) -> Iterator[Kind]:

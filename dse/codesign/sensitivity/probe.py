@@ -16,6 +16,7 @@ from dse.codesign.evaluation.evaluator import Evaluate, Evaluator
 from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobEvaluators, JobTask
 from dse.codesign.formats import plan_summary
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingJob, TrainingPlan
+from dse.codesign.reached import reached_by
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import TIE
 from dse.codesign.sensitivity.knobs import KNOBS, Knob
@@ -61,7 +62,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """How one model is trained: {p, d, t} and the other choices of its plan."""
+    """How one model is trained: {p, d, t} and the other choices of its plan; ``schedule_nodes`` finds it again."""
 
     model: str
     pipeline: int
@@ -71,12 +72,21 @@ class PlanSummary:
     recompute: bool
     hbm_gb: float
     throughput_per_s: float
+    schedule_nodes: int
 
     @classmethod
     def of(cls, job: TrainingJob, plan: TrainingPlan) -> "PlanSummary":
         """The summary of the plan of one job."""
         whole = plan_summary(job, plan)
         return cls(job.name, **{key: whole[key] for key in cls.__dataclass_fields__ if key != "model"})
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Which architecture reaches the best score at one HBM size, and how deep its schedules were searched, by model."""
+
+    architecture: Architecture
+    schedule_nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,7 @@ class Point:
         bound: no architecture scores more at the answer's HBM size.
         optima: the best score at each offered HBM size, 0 where nothing fits. The answer is at the smallest size within
             one per cent of the best, so ``score`` may jump by that much where no limit binds; ``reach`` does not.
+        reached_by: who has these scores; None where nothing fits, or the store of the search lacks it.
         architecture: the answer's.
         plans: one a model.
         today_score: that of today's architecture at the answer's HBM size; None where it or any plan does not fit.
@@ -107,6 +118,7 @@ class Point:
     score: float | None
     bound: float | None
     optima: tuple[float, ...]
+    reached_by: tuple[Reached | None, ...]
     architecture: Architecture | None
     plans: tuple[PlanSummary, ...]
     today_score: float | None
@@ -197,7 +209,10 @@ class Prober:
         today_plans: tuple[PlanSummary, ...] = ()
         if outcome.best is not None:
             row = turned.hbm_bytes.index(outcome.plans[0].hbm_bytes)
-            today_score, today_plans = self._today(turned, machines, row, store)
+            if self.today.position(machines) == outcome.best:
+                today_score, today_plans = score, summaries(turned, outcome.plans)
+            else:
+                today_score, today_plans = self._today(turned, machines, row, store)
         return Point(
             knob=task.knob,
             asked=task.factor,
@@ -207,6 +222,7 @@ class Prober:
             score=score,
             bound=outcome.bound if math.isfinite(outcome.bound) and outcome.bound > 0 else None,
             optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in turned.hbm_bytes),
+            reached_by=who_reaches(turned, machines, outcome, store),
             architecture=None if outcome.best is None else Architecture.of(machines, outcome.best),
             plans=summaries(turned, outcome.plans),
             today_score=today_score,
@@ -256,7 +272,6 @@ class Prober:
         evaluators = JobEvaluators(problem, machines)
         values, plans = [], []
         for job in range(len(problem.jobs)):
-            # The answer's own architecture may have been searched further than the rest.
             depths = [
                 found.task.nodes
                 for found in store
@@ -286,6 +301,14 @@ class Prober:
         upper = exhaustive.upper_bounds(SearchContext(turned, there, InProcessExecutor(), {}, silent, self._stop))
         wins = (upper > 0) & (upper >= np.array(task.optima)[:, None] * (1 - TIE))
         return machines.take(np.flatnonzero(wins.any(axis=0)))
+
+
+def who_reaches(
+    problem: CodesignProblem, machines: Machines, outcome: SearchOutcome, store: EvaluationStore
+) -> tuple[Reached | None, ...]:
+    """Who has the optimum at each HBM size; ``store`` holds what the search that ended with ``outcome`` evaluated."""
+    found = reached_by(problem, machines, outcome, store)
+    return tuple(None if who is None else Reached(Architecture.of(machines, who[0]), who[1]) for who in found)
 
 
 def summaries(problem: CodesignProblem, plans: Sequence[TrainingPlan]) -> tuple[PlanSummary, ...]:

@@ -1,0 +1,1 @@
+"""The checker of what a co-search result says beside its answer."""

@@ -1,0 +1,81 @@
+"""What is wrong with the figures that a co-search result has beside its answer, each from the problem and the result.
+
+The answer itself, and what :func:`dse.codesign.check.answer_metrics` says of it, are for :mod:`dse.codesign.check`.
+Unlike there, operators are scheduled and placed by the package's own solvers: a plan of which only a summary is stated
+has to be found again. What is not proven again is that nothing better exists.
+"""
+
+from collections.abc import Callable
+
+from dse.codesign.baseline import baselines
+from dse.codesign.check_metrics.front import front_faults
+from dse.codesign.check_metrics.optimum import count_faults, optimum_faults, proven_faults
+from dse.codesign.check_metrics.same import differences
+from dse.codesign.check_metrics.sensitivity import sensitivity_faults
+from dse.codesign.options import CodesignOptions
+from dse.codesign.problem import CodesignProblem
+from dse.result import PROOF_TOLERANCE, Result
+
+
+def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Result) -> list[str]:
+    """Every fault of the counts, optima, baselines, Pareto front and sensitivity analysis in ``result``.
+
+    Args:
+        options: what was asked.
+        problem: the problem that they pose.
+        result: one whose answer the checker has passed.
+    """
+    machines, metrics, search = problem.machines(), result.metrics, options.search
+    checks: dict[str, Callable[[], list[str]]] = {
+        "unfinished": lambda: _unfinished(options, result),
+        "architectures_evaluated": lambda: count_faults(search, problem, machines, result),
+        "proven_optimum": lambda: proven_faults(result),
+        "optimum_by_hbm": lambda: optimum_faults(search, problem, machines, result),
+        "baselines": lambda: _baselines(problem, result),
+    }
+    if "pareto" in metrics:
+        checks["pareto"] = lambda: front_faults(problem, machines, metrics["pareto"])
+        checks["pareto and optimum_by_hbm"] = lambda: _fastest(problem, result)
+    if "sensitivity" in metrics:
+        checks["sensitivity"] = lambda: sensitivity_faults(problem, machines, result)
+    found = []
+    for name, check in checks.items():
+        try:
+            found += check()
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+            found.append(f"metrics.{name} is malformed: {type(error).__name__}: {' '.join(str(error).split())}")
+    return found
+
+
+def _unfinished(options: CodesignOptions, result: Result) -> list[str]:
+    """Whether what was asked besides the answer, and nothing else, is there or named as unfinished."""
+    asked = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
+    metrics = result.metrics
+    found = [
+        f"metrics.{name} was not asked for"
+        for name in ("pareto", "sensitivity")
+        if name in metrics and name not in asked
+    ]
+    missing = [name for name in asked if name not in metrics or metrics[name]["stopped"] is not None]
+    return found + differences("metrics.unfinished", metrics["unfinished"], missing)
+
+
+def _baselines(problem: CodesignProblem, result: Result) -> list[str]:
+    expected = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
+    return differences("metrics.baselines", result.metrics["baselines"], expected)
+
+
+def _fastest(problem: CodesignProblem, result: Result) -> list[str]:
+    """Whether the best of a proven front is the proven optimum at its HBM size.
+
+    No architecture that has the best score, or the best score for its area, is dominated by one that has less.
+    """
+    front, stated = result.metrics["pareto"], result.metrics["optimum_by_hbm"]
+    optimum = stated.get(f"{front['hbm_gb']:g}")
+    if problem.objective.per == "per-watt" or result.status != "optimal" or not front["proven"]:
+        return []
+    area = problem.objective.per == "per-mm2"
+    best = max((point["score"] / (point["area_mm2"] if area else 1) for point in front["points"]), default=None)
+    if best is None or optimum is None or abs(best / optimum - 1) > PROOF_TOLERANCE:
+        return [f"metrics.pareto: the best point must have the optimum {optimum} of its HBM size, but has {best}"]
+    return []

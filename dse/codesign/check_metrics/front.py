@@ -1,0 +1,217 @@
+"""The check of a Pareto front: every point anew, and what the points say of each other.
+
+Each architecture must lie in the space; its area is recomputed from the formula, its plans, score and power by
+evaluating it as deep as its plans say they were searched (:mod:`dse.codesign.check_metrics.anew` has what becomes of
+those for which that takes too long). No point may dominate another. That none is missing is not proven again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.check import architecture_faults, choice_faults
+from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
+from dse.codesign.check_metrics.same import differences
+from dse.codesign.evaluation.energy import plan_energy
+from dse.codesign.formats import architecture_solution, plan_summary
+from dse.codesign.pareto.dominance import non_dominated
+from dse.codesign.pareto.front import NODES
+from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
+from dse.result import PROOF_TOLERANCE
+from hardware.energy_model import energy_model
+from hardware.machines import Machines
+from hardware.units import gib_from_bytes
+
+WHERE = "metrics.pareto"
+
+_STAGES = 0.01
+"""How far the power of a plan may be from that of one whose stages, of the same number, are cut elsewhere."""
+
+
+def front_faults(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> list[str]:
+    """Every fault of a front over ``machines``, as :func:`~dse.codesign.pareto.document.front_document` writes it."""
+    found = _claims(problem, machines, stated)
+    named = {f"{WHERE}.points[{number}]": point["architecture"] for number, point in enumerate(stated["points"])}
+    named |= {f"{WHERE}.undecided[{number}]": each for number, each in enumerate(stated["undecided"])}
+    places = []
+    for where, architecture in named.items():
+        index, faults = _place(problem, machines, architecture)
+        found += [f"{where}: {fault}" for fault in faults]
+        places.append(index)
+    if len(set(places)) != len(places):
+        found.append(f"{WHERE}: no architecture may be listed twice")
+    if found:
+        return found
+    kept = machines.take(np.array(places, dtype=np.int64))
+    return _order(places, stated["points"]) + _Points(problem, kept, stated).faults()
+
+
+def _claims(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> list[str]:
+    """What the front says as a whole: of the space, of itself, and of its proof."""
+    listed = len(stated["points"]) + len(stated["undecided"])
+    evaluated, stopped = stated["architectures_evaluated"], stated["stopped"]
+    proven = stopped is None and not stated["undecided"] and all(point["proven"] is True for point in stated["points"])
+    found = differences(
+        WHERE,
+        stated,
+        {
+            "hbm_gb": gib_from_bytes(problem.hbm_bytes[-1]),
+            "mean": problem.objective.mean,
+            "proven": proven,
+            "architectures_in_space": len(machines),
+            "architectures_evaluated": evaluated,
+            "architectures_pruned": len(machines) - evaluated if stopped is None else 0,
+            "undecided": stated["undecided"],
+            "stopped": stopped,
+            "points": stated["points"],
+        },
+    )
+    if type(evaluated) is not int or not listed <= evaluated <= len(machines):
+        found.append(f"{WHERE}.architectures_evaluated must be in [{listed}, {len(machines)}], but got {evaluated}")
+    if stopped is not None and (type(stopped) is not str or stated["undecided"]):
+        found.append(f"{WHERE}.stopped must say why, and a search that was stopped leaves nothing undecided")
+    return found
+
+
+def _place(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> tuple[int, list[str]]:
+    """Where an architecture stands in the space (−1: nowhere), and what is wrong with it."""
+    found = architecture_faults(problem, stated)
+    index = None if found else position(machines, stated)
+    if index is None:
+        return -1, found or ["the architecture is not in the space"]
+    return index, differences("architecture", stated, architecture_solution(machines, index))
+
+
+def _order(places: Sequence[int], points: Sequence[dict[str, Any]]) -> list[str]:
+    """Whether the points stand by falling score (then rising area, then position), and none dominates another."""
+    score, area, power = (np.array([point[key] for point in points]) for key in ("score", "area_mm2", "power_w"))
+    found = []
+    if not np.array_equal(np.lexsort((np.array(places[: len(points)]), area, -score)), np.arange(len(points))):
+        found.append(f"{WHERE}.points must stand by falling score, then by rising area")
+    dominated = np.flatnonzero(~non_dominated(score, area, power)).tolist()
+    return found + [f"{WHERE}.points[{number}] is dominated by another point" for number in dominated]
+
+
+class _Points:
+    """The points of a front on ``machines``: those of the points, then those that are undecided."""
+
+    def __init__(self, problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> None:
+        self._problem = replace(problem, objective=replace(problem.objective, per="throughput"))
+        self._machines = machines
+        self._stated = stated
+        self._row = len(problem.hbm_bytes) - 1
+        self._anew = Anew(self._problem, machines, Allowance())
+
+    def faults(self) -> list[str]:
+        """What is wrong with them."""
+        points, names = self._stated["points"], {job.name for job in self._problem.jobs}
+        found = []
+        for number, point in enumerate(points):
+            where = f"{WHERE}.points[{number}]"
+            if set(point["models"]) != names:
+                found.append(f"{where}.models must be {sorted(names)}, but got {sorted(point['models'])}")
+            else:
+                found += [f"{where}: {fault}" for fault in self._depth_faults(point)]
+        if found:
+            return found
+        asked = [self._asked(number, self._depth(point)) for number, point in enumerate(points)]
+        for each, answer in zip(asked, self._anew.find(asked), strict=True):
+            point, where = points[each.place], f"{WHERE}.points[{each.place}]"
+            if answer.complete:
+                found += differences(where, point, self._expected(each.place, answer))
+            else:
+                found += [f"{where}: {fault}" for fault in self._confined(each.place, point, answer)]
+        return found + list(self._too_deep(asked)) + list(self._decided())
+
+    def _asked(self, place: int, nodes: int) -> Asked:
+        return Asked(place, self._row, (nodes,) * len(self._problem.jobs))
+
+    @staticmethod
+    def _depth(point: dict[str, Any]) -> int:
+        return int(next(iter(point["models"].values()))["schedule_nodes"])
+
+    def _depth_faults(self, point: dict[str, Any]) -> list[str]:
+        """A depth to which no front is searched, or one at which a search does not end that is not stopped."""
+        depths = [plan["schedule_nodes"] for plan in point["models"].values()]
+        if any(type(nodes) is not int or nodes not in NODES for nodes in depths) or len(set(depths)) != 1:
+            return [f"schedule_nodes must be one of {NODES} for all models, but got {depths}"]
+        if not point["proven"] and self._stated["stopped"] is None and depths[0] != NODES[-1]:
+            return [f"proven must be true, or schedule_nodes {NODES[-1]}: the search goes on until then"]
+        return []
+
+    def _too_deep(self, asked: Sequence[Asked]) -> Iterator[str]:
+        """Points that were proven before the depth at which they are said to be."""
+        deep = [each for each in asked if each.depths[0] > NODES[0]]
+        before = [self._asked(each.place, NODES[NODES.index(each.depths[0]) - 1]) for each in deep]
+        for each, answer in zip(before, self._anew.find(before), strict=True):
+            if answer.exact:
+                where, limit = f"{WHERE}.points[{each.place}]", each.depths[0]
+                yield f"{where}: schedule_nodes must be at most {limit}: the plans are proven there"
+
+    def _decided(self) -> Iterator[str]:
+        """Architectures that are said to be undecided, but proven at once."""
+        first = len(self._stated["points"])
+        asked = [self._asked(place, NODES[0]) for place in range(first, len(self._machines))]
+        for each, answer in zip(asked, self._anew.shallow(asked), strict=True):
+            if answer.exact:
+                yield f"{WHERE}.undecided[{each.place - first}] is proven, and no point of the front"
+
+    def _expected(self, place: int, answer: Found) -> dict[str, Any]:
+        """The point as it must be stated."""
+        plans = answer.plans(self._row)
+        return {
+            "score": float(answer.scores[self._row]),
+            "area_mm2": float(self._machines.area_mm2[place]),
+            "power_w": self._power_w(place, plans),
+            "proven": answer.exact,
+            "architecture": architecture_solution(self._machines, place),
+            "models": {job.name: plan_summary(job, plan) for job, plan in zip(self._problem.jobs, plans, strict=True)},
+        }
+
+    def _power_w(self, place: int, plans: Sequence[TrainingPlan]) -> float:
+        """The mean over models of the average power of an accelerator."""
+        powers = [
+            plan_energy(evaluator, place, plan, energy_model()).power_w
+            for evaluator, plan in zip(self._anew.evaluators.evaluators, plans, strict=True)
+        ]
+        return float(np.average(powers, weights=self._problem.objective.weights))
+
+    def _confined(self, place: int, point: dict[str, Any], answer: Found) -> Iterator[str]:
+        """What is wrong with a point, given the plans and bounds of an evaluation less deep than its own."""
+        models, jobs = point["models"], self._problem.jobs
+        plans = []
+        for job, evaluation, found in zip(jobs, answer.evaluations, answer.plans(self._row), strict=True):
+            stated = models[job.name]
+            least_s, most_s = evaluation.bound_s[self._row], found.placement.batch_s
+            if not least_s * (1 - PROOF_TOLERANCE) <= stated["batch_s"] <= most_s * (1 + PROOF_TOLERANCE):
+                yield f"models.{job.name}.batch_s must be in [{least_s}, {most_s}], but got {stated['batch_s']}"
+            placement = replace(found.placement, batch_s=stated["batch_s"])
+            plans.append(replace(found, placement=placement, schedule_nodes=stated["schedule_nodes"]))
+            yield from (f"models.{job.name}.{fault}" for fault in _plan_faults(job, stated, plans[-1]))
+        rates = [[models[job.name]["throughput_per_s"]] for job in jobs]
+        recomputed = {
+            "score": float(self._problem.objective.score(np.array(rates))[0]),
+            "area_mm2": float(self._machines.area_mm2[place]),
+        }
+        free = {key: point[key] for key in ("power_w", "proven", "architecture", "models")}
+        yield from differences("the point", point, recomputed | free)
+        power_w = self._power_w(place, plans)
+        same = all(plan_summary(job, plan) == models[job.name] for job, plan in zip(jobs, plans, strict=True))
+        if type(point["power_w"]) is not float or (same and not abs(point["power_w"] / power_w - 1) <= _STAGES):
+            yield f"power_w must be within {_STAGES:.0%} of {power_w}, but got {point['power_w']}"
+
+
+def _plan_faults(job: TrainingJob, stated: dict[str, Any], found: TrainingPlan) -> list[str]:
+    """What is wrong with the summary of a plan, which may be another one than the plan that was ``found``."""
+    expected = plan_summary(job, found)
+    counts = {key: stated[key] for key in ("pipeline", "data", "tensor", "accelerators_used", "microbatch")}
+    faults = differences("plan", stated, expected | counts | {"recompute": stated["recompute"]})
+    faults += choice_faults(job, stated)
+    if any(type(count) is not int for count in counts.values()):
+        return [*faults, f"must have whole numbers, but got {counts}"]
+    pipelines, left = divmod(stated["accelerators_used"], stated["data"])
+    if left or not 1 <= stated["pipeline"] <= pipelines or stated["accelerators_used"] > job.accelerators:
+        faults.append(f"accelerators_used must be those of all pipelines, but got {counts}")
+    return faults
