@@ -1,9 +1,9 @@
 """Named architectures evaluated anew, as deep as their schedules were searched, or as deep as a check can afford.
 
-Every architecture is evaluated to the least depth first. To the depth that is stated it is evaluated where that costs
-little more, as it is proven already, and otherwise within an :class:`Allowance` of states: schedules that resist a
-proof take minutes for one architecture, and a check should not last as long as a search. What the allowance does not
-cover is only confined: by the score at the least depth from below, by the bound there from above.
+Every architecture is evaluated to the least depth, and to the depth that is stated within an :class:`Allowance` of
+states: schedules that resist a proof take minutes for one architecture, and a check should not last as long as a
+search. What the allowance does not cover is only confined: by the score at the least depth from below, by the bound
+there from above.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +26,20 @@ LEAST_DEPTH = NODES[0]
 """States to which everything is evaluated: milliseconds an architecture."""
 
 AFFORDED_STATES = 5_000_000
-"""States of an :class:`Allowance`: half a minute where schedules are as hard as those of BERT-large."""
+"""States of an :class:`Allowance`: half a minute for the 297 points of BERT-large; at most one for those of GPT2-XL."""
+
+DEEPEST = 100_000
+"""No evaluation goes deeper."""
+
+_OPEN = 3
+"""How much more a state costs where nothing is proven in the end, so that all of them are searched."""
+
+_EXACT = 4
+"""How much less it costs where all is proven at the least depth, so that hardly any of them are."""
 
 
 class Allowance:
-    """How many states deeper evaluations may still search; each counts with its limits, whatever it needs of them."""
+    """How many states deeper evaluations may still search; each counts with its limits, as far as it will need them."""
 
     def __init__(self, states: int = AFFORDED_STATES) -> None:
         self._left = states
@@ -45,11 +54,15 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Asked:
-    """An architecture at one HBM size, and the states to which the schedules of each job were searched."""
+    """An architecture at one HBM size, and the states to which the schedules of each job were searched.
+
+    ``proven``: whether its plans are said to be proven then.
+    """
 
     place: int
     row: int
     depths: Depths
+    proven: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,17 +124,22 @@ class Anew:
     def find(self, asked: Sequence[Asked]) -> list[Found]:
         """What each of ``asked`` scores."""
         rough = self.shallow(asked)
-        deeper = [
-            each
-            for each, found in zip(asked, rough, strict=True)
-            if max(each.depths) > LEAST_DEPTH and (found.exact or self._allowance.grants(sum(each.depths)))
-        ]
+        deeper = [each for each, found in zip(asked, rough, strict=True) if self._affords(each, found.exact)]
         self._evaluate([(each.place, each.depths) for each in deeper])
         chosen = set(deeper)
         return [
             self._found(each, each.depths) if each in chosen else found
             for each, found in zip(asked, rough, strict=True)
         ]
+
+    def _affords(self, asked: Asked, exact: bool) -> bool:
+        """Whether there is a deeper evaluation to make, and the allowance has it."""
+        if not LEAST_DEPTH < max(asked.depths) <= DEEPEST:
+            return False
+        if all((job, asked.place, nodes) in self._known for job, nodes in zip(self._jobs, asked.depths, strict=True)):
+            return True
+        states = sum(asked.depths)
+        return self._allowance.grants(states // _EXACT if exact else states if asked.proven else _OPEN * states)
 
     def shallow(self, asked: Sequence[Asked]) -> list[Found]:
         """What each of ``asked`` scores at the least depth."""
@@ -135,7 +153,7 @@ class Anew:
         ``depths`` are those to which the search goes, one after the other, while an evaluation is not proven.
         """
         before = [depths[depths.index(nodes) - 1] if nodes in depths[1:] else nodes for nodes in asked.depths]
-        (found,) = self.find([Asked(asked.place, asked.row, tuple(before))])
+        (found,) = self.find([Asked(asked.place, asked.row, tuple(before), proven=False)])
         return any(
             less < nodes and evaluation.proven
             for less, nodes, evaluation in zip(before, asked.depths, found.evaluations, strict=True)

@@ -116,7 +116,10 @@ class _Points:
                 found += [f"{where}: {fault}" for fault in self._depth_faults(point)]
         if found:
             return found
-        asked = [self._asked(number, self._depth(point)) for number, point in enumerate(points)]
+        asked = [
+            replace(self._asked(number, self._depth(point)), proven=point["proven"])
+            for number, point in enumerate(points)
+        ]
         for each, answer in zip(asked, self._anew.find(asked), strict=True):
             point, where = points[each.place], f"{WHERE}.points[{each.place}]"
             if answer.complete:
@@ -144,11 +147,13 @@ class _Points:
     def _too_deep(self, asked: Sequence[Asked]) -> Iterator[str]:
         """Points that were proven before the depth at which they are said to be."""
         deep = [each for each in asked if each.depths[0] > NODES[0]]
-        before = [self._asked(each.place, NODES[NODES.index(each.depths[0]) - 1]) for each in deep]
+        before = [
+            replace(self._asked(each.place, NODES[NODES.index(each.depths[0]) - 1]), proven=False) for each in deep
+        ]
         for each, answer in zip(before, self._anew.find(before), strict=True):
             if answer.exact:
                 where, limit = f"{WHERE}.points[{each.place}]", each.depths[0]
-                yield f"{where}: schedule_nodes must be at most {limit}: the plans are proven there"
+                yield f"{where}: schedule_nodes must be fewer: the plans are proven at {limit}"
 
     def _decided(self) -> Iterator[str]:
         """Architectures that are said to be undecided, but proven at once."""

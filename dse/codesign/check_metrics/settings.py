@@ -128,7 +128,8 @@ def _anew(
     places = {claim.architecture: claim.architecture.position(machines) for claim in claims}
     order = list(places)
     anew = Anew(problem, machines.take(np.array([places[each] for each in order])), allowance)
-    asked = [Asked(order.index(claim.architecture), claim.row, claim.depths) for claim in claims]
+    proven = point.status == "optimal"
+    asked = [Asked(order.index(claim.architecture), claim.row, claim.depths, proven) for claim in claims]
     answers, found = anew.find(asked), []
     for claim, each, answer in zip(claims, asked, answers, strict=True):
         found += answer.faults(claim.name, claim.score, claim.row)
