@@ -105,6 +105,7 @@ def _check_schedule(result: Result, result_path: Path, given: str | None) -> lis
 def _check_codesign(result: Result, result_path: Path, given: str | None) -> list[str]:
     from dse.codesign.check import answer_metrics, violations
     from dse.codesign.check_metrics.faults import metric_faults
+    from dse.codesign.check_metrics.optimum import unanswered_faults
     from dse.codesign.check_metrics.same import differences
     from dse.codesign.formats import problem_document
 
@@ -112,7 +113,7 @@ def _check_codesign(result: Result, result_path: Path, given: str | None) -> lis
     problem = options.problem()
     found = [] if digest(problem_document(problem)) == result.problem.digest else ["problem.digest: another problem"]
     if "architecture" not in result.solution:
-        return found + _infeasibility(result, problem)
+        return found + _infeasibility(result, problem) + unanswered_faults(options, problem.machines(), result)
     found += violations(problem, result.solution, result_path)
     if found:
         return found

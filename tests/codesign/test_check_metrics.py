@@ -12,6 +12,7 @@ from dse.codesign.check_metrics import faults
 from dse.codesign.check_metrics.anew import Allowance
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.front import front_faults
+from dse.codesign.check_metrics.optimum import unanswered_faults
 from dse.codesign.check_metrics.sensitivity import sensitivity_faults
 from dse.codesign.check_metrics.takeovers import takeover_faults
 from dse.codesign.context import SearchContext
@@ -22,6 +23,7 @@ from dse.codesign.sensitivity.probe import Prober
 from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_from_document
 from dse.executor import InProcessExecutor
 from dse.result import Result
+from tests.codesign.test_further import StopIn
 from tests.codesign.tiny import tiny_options
 
 SMALL = {"tensor_parallel": "1", "microbatch": "1", "area_budget": "3.38"}
@@ -141,6 +143,39 @@ def test_what_searches_say_passes(single, common, walked):
     for options, problem, _, result in (single, common, walked):
         assert metric_faults(options, problem, result) == []
     assert {depth_of(point) for point in single[3].metrics["pareto"]["points"]} == {1_000, 20_000}
+
+
+def test_a_plan_for_a_fixed_accelerator_passes(tmp_path):
+    fixed = {"fixed": "a100-80gb", "area_budget": None, "hbm_gb": None, "objective": "per-watt", "sensitivity": True}
+    options, problem, _, result = answered(tiny_options(tmp_path, **SMALL | fixed))
+    assert result.metrics["sensitivity"]["points"]
+    assert metric_faults(options, problem, result) == []
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "time limit"])
+@pytest.mark.parametrize("phase", ["Pareto front", "sensitivity"])
+def test_what_was_cut_short_passes(tmp_path, phase, reason):
+    options = tiny_options(tmp_path, pareto=True, sensitivity=True, **SMALL)
+    stop = StopIn(phase, reason)
+    result = Result.model_validate(json.loads(solve(options, progress=stop.progress, stop=stop)[0].to_json()))
+    assert "sensitivity" in result.metrics["unfinished"]
+    assert metric_faults(options, options.problem(), result) == []
+
+
+@pytest.mark.parametrize(("changes", "status"), [({}, "unknown"), ({"hbm_gb": "0.0001"}, "infeasible")])
+def test_no_altered_figure_passes_where_there_is_no_answer(tmp_path, changes, status):
+    options = tiny_options(tmp_path, pareto=True, **SMALL | changes)
+    stop = StopIn("architectures settled at", "time limit")
+    result, _ = solve(options, progress=stop.progress, stop=stop)
+    assert result.status == status
+
+    def check(metrics):
+        altered = result.model_copy(update={"metrics": metrics})
+        return unanswered_faults(options, options.problem().machines(), altered)
+
+    assert check(result.metrics) == []
+    assert unnoticed(result.metrics, check) == []
+    assert check({**result.metrics, "optimum_by_hbm": {"1": 5.0}})
 
 
 def test_no_altered_figure_of_a_front_passes(single, common):

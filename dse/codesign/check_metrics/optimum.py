@@ -5,7 +5,7 @@ from typing import Any
 
 from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
 from dse.codesign.check_metrics.same import differences
-from dse.codesign.options import Search
+from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import chosen_size
@@ -86,6 +86,24 @@ def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: 
         bought = gib_from_bytes(problem.hbm_bytes[chosen_size(optima)])
         found.append(f"{where}: by these the answer must be at {bought:g} GB")
     return found
+
+
+def unanswered_faults(options: CodesignOptions, machines: Machines, result: Result) -> list[str]:
+    """What is wrong with the metrics of a result without an answer: nothing was evaluated for all models.
+
+    Where nothing fits, an exhaustive search rules out the whole space; one that was stopped has ruled out nothing, and
+    leaves all that was asked besides.
+    """
+    stopped, asked = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
+    nothing = not stopped and options.search == "exhaustive"
+    expected = {
+        "architectures_in_space": len(machines),
+        "architectures_evaluated": 0,
+        "architectures_pruned": len(machines) if nothing else 0,
+        "optimum_by_hbm": {},
+        "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
+    }
+    return differences("metrics", result.metrics, expected)
 
 
 def proven_faults(result: Result) -> list[str]:
