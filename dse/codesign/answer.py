@@ -78,41 +78,52 @@ def solve(
     started = time.perf_counter()
     problem = options.problem()
     machines = problem.machines()
-    value = infeasibility = None
-    solution: dict[str, Any] = {"settings": options.document()}
+    infeasibility = None
     misfit = next((job for job in problem.jobs if not Evaluator(job, machines.one(0)).fits()), None)
     if misfit is None:
         with executor or InProcessExecutor() as running:
             context = SearchContext(problem, machines, running, {} if store is None else store, progress, stop)
             judgement = judged(search(context), context, optima)
-            asked_besides = further(options, judgement.outcome, context, probes)
+            besides = further(options, judgement.outcome, context, probes)
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        judgement, asked_besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": []}
+        judgement, besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": []}
         infeasibility = infeasibility_document(misfit, why_nothing_fits(misfit, machines))
-    outcome = judgement.outcome
+    cut_short = bool(besides["unfinished"]) and stop() == "interrupted"
+    result = _result(options, problem, machines, judgement, besides, cut_short)
+    ended = {"infeasibility": infeasibility, "seconds": time.perf_counter() - started, "seed": seed}
+    return result.model_copy(update=ended), judgement.outcome
+
+
+def _result(
+    options: CodesignOptions,
+    problem: CodesignProblem,
+    machines: Machines,
+    judgement: Judged,
+    besides: dict[str, Any],
+    cut_short: bool,
+) -> Result:
+    """The checked result of a search; ``besides``: what else was asked; ``cut_short``: an interrupt ended that."""
+    outcome, value = judgement.outcome, None
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
-    metrics = _search_metrics(machines, outcome, options.search) | asked_besides
+    solution: dict[str, Any] = {"settings": options.document()}
+    metrics = _search_metrics(machines, outcome, options.search) | besides
     if outcome.best is not None:
         solution |= _solution(problem, machines, outcome.best, outcome.plans)
         metrics |= _checked_metrics(problem, solution, machines, judgement)
         value = metrics["score"]
-    result = Result(
+    return Result(
         command="codesign",
         problem=ProblemReference(name=problem.name, digest=digest(problem_document(problem))),
-        status=_status(outcome, value, bound, bool(asked_besides["unfinished"]) and stop() == "interrupted"),
+        status=_status(outcome, value, bound, cut_short),
         objective=Objective(name=problem.objective.per, value=value, unit=problem.objective.unit, sense="max"),
         bound=bound,
         gap=relative_gap(value, bound),
         solution=solution,
         metrics=metrics,
-        infeasibility=infeasibility,
         evaluations=outcome.evaluations,
-        seconds=time.perf_counter() - started,
-        seed=seed,
         method=options.search,
     )
-    return result, outcome
 
 
 def _checked_metrics(

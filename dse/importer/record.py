@@ -14,44 +14,11 @@ from dse.graph import differentiable as nn
 from dse.graph import tensor_operators as tensors
 from dse.graph.operator_graph import Layer
 from dse.graph.tape import Tape, Tensor
+from dse.importer.elementwise import CHOICE, NONLINEARITIES, PASS_THROUGH, PRODUCT, RULES
 from dse.importer.trace import Step, Trace, Value
 from dse.importer.work import convolution_shape, matmul_shape
 from dse.models.layer import finished_layer
 from dse.models.recipe import TrainingRecipe
-
-_PASS_THROUGH = tensors.Elementwise("add", None, keeps_operands=False)
-_PRODUCT = tensors.Elementwise("multiply", "multiply", keeps_operands=True)
-_CHOICE = tensors.Elementwise("select", "select", keeps_operands=False)
-
-_NONLINEARITIES: Mapping[str, nn.Nonlinearity] = {
-    "relu": "relu",
-    "clamp": "relu",
-    "abs": "relu",
-    "gelu": "gelu",
-    "silu": "silu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "sqrt": "sqrt",
-    "rsqrt": "sqrt",
-    "exp": "power",
-    "log": "power",
-    "erf": "power",
-    "sin": "power",
-    "cos": "power",
-}
-
-_RULES: Mapping[str, tensors.Elementwise] = {
-    "add": _PASS_THROUGH,
-    "subtract": _PASS_THROUGH,
-    "multiply": _PRODUCT,
-    "divide": tensors.Elementwise("divide", "divide_backward", keeps_operands=True),
-    "power": tensors.Elementwise("power", "power_backward", keeps_operands=True),
-    "maximum": _CHOICE,
-    "minimum": _CHOICE,
-    "compare": _CHOICE,
-    "select": _CHOICE,
-    "mask": _CHOICE,
-}
 
 
 @dataclass(frozen=True)
@@ -249,7 +216,7 @@ class _Recorder:
             result = nn.product(self.tape, name, self.tensor(step.inputs[0]), self.tensor(step.inputs[1]), shape)
         for index in step.inputs[2:]:
             operands = [self._cut(step.outputs[0], operand) for operand in (result, self.tensor(index))]
-            result = tensors.elementwise(self.tape, self.name("bias"), _PASS_THROUGH, operands, result.elements)
+            result = tensors.elementwise(self.tape, self.name("bias"), PASS_THROUGH, operands, result.elements)
         return result
 
     def _linear(self, step: Step, source: int, weight: int, bias: Sequence[int]) -> Tensor:
@@ -300,16 +267,16 @@ class _Recorder:
             return nn.add(self.tape, name, *operands)
         if len(operands) == 2 and plain and function == "multiply":
             return nn.multiply(self.tape, name, *operands)
-        return tensors.elementwise(self.tape, name, _RULES.get(function, _CHOICE), operands, elements)
+        return tensors.elementwise(self.tape, name, RULES.get(function, CHOICE), operands, elements)
 
     def _unary(self, step: Step, name: str, function: str, source: Tensor) -> Tensor:
-        if function in _NONLINEARITIES:
-            return nn.nonlinearity(self.tape, name, _NONLINEARITIES[function], source)
+        if function in NONLINEARITIES:
+            return nn.nonlinearity(self.tape, name, NONLINEARITIES[function], source)
         if function in ("scale", "negate", "add_constant", "add", "subtract"):
             return nn.scale(self.tape, name, source)
         if function == "power" and step.attributes.get("operand") == 2:
-            return tensors.elementwise(self.tape, name, _PRODUCT, [source], source.elements)
-        return tensors.elementwise(self.tape, name, _RULES.get(function, _CHOICE), [source], source.elements)
+            return tensors.elementwise(self.tape, name, PRODUCT, [source], source.elements)
+        return tensors.elementwise(self.tape, name, RULES.get(function, CHOICE), [source], source.elements)
 
     def softmax(self, step: Step) -> Tensor:
         return nn.nonlinearity(self.tape, self.name("softmax"), "softmax", self.tensor(step.inputs[0]), self._row(step))

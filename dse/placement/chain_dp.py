@@ -278,7 +278,6 @@ def _solve(
     choices = (choice_offset, choice_data, choice_rounds, choice_sync_s_per_byte)
     loads = _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s)
     work = _prefix_sums(repeated if recompute else once)
-    last_work = _prefix_sums(last_layer_work)
     prefix_bytes, prefix_update_s = _prefix_sums(weight_bytes), _prefix_sums(update_s)
     value = np.full((stage_limit + 1, plain_stages + 1, count + 1), np.inf)
     cut = np.zeros((stage_limit + 1, plain_stages + 1, count + 1), dtype=np.int64)
@@ -286,7 +285,7 @@ def _solve(
     for stages in range(1, stage_limit + 1):
         if least_s[stages] >= best_s:
             break
-        bound = last_work if stages == 1 else work
+        bound = _prefix_sums(last_layer_work) if stages == 1 else work
         for plain in range(min(plain_stages, stages), -1, -1):
             found_s, found_data, found_end = _best_first_stage(
                 stages, plain, value, loads, bound, last_end, plain_end, prefix_bytes, prefix_update_s, choices, best_s

@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from dse.codesign.check import _placement_problem
+from dse.codesign.evaluation.job_placements import Choice, JobPlacements
+from dse.codesign.options import CodesignOptions
+from dse.importer.model import ImportedModel
+from dse.models.recipe import TrainingRecipe
+from dse.placement.check import group_memory_bytes
+from dse.placement.problem import Stage
 
-from dse.codesign.check import _placement_problem  # noqa: E402
-from dse.codesign.evaluation.job_placements import Choice, JobPlacements  # noqa: E402
-from dse.codesign.options import CodesignOptions  # noqa: E402
-from dse.importer.model import ImportedModel  # noqa: E402
-from dse.models.recipe import TrainingRecipe  # noqa: E402
-from dse.placement.check import group_memory_bytes  # noqa: E402
-from dse.placement.problem import Stage  # noqa: E402
+torch = pytest.importorskip("torch")
 
 RECIPE = TrainingRecipe(fuse=False)
 M, WIDTH, INNER, CLASSES, RANK, BLOCKS = 2, 64, 256, 8, 4, 6

@@ -226,5 +226,6 @@ class _Steps:
                     return
                 if self._probes is not None:
                     self._probes.append(key, asdict(answer))
-                yield answer  # type: ignore[misc]  # the prober answers in the kind it was asked for
+                assert isinstance(answer, kind)
+                yield answer
             self._context.progress(phase, done, len(tasks))
