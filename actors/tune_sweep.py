@@ -2,10 +2,12 @@
 
 A :class:`SweepSearcher` hands the chunks of a :class:`~dse.codesign.search.sweep.Sweep` to Tune and takes what comes
 back; order, stopping rule and answer are the sweep's, so a walk over area groups counts the same architectures as
-in-process. Evaluations reach the store, and so the journal, in the driver as each trial ends. Durability is the
-journal's: Tune's own snapshots come too seldom, and lie in a temporary folder.
+in-process. Durability is the journal's: Tune's own snapshots come too seldom, and lie in a temporary folder.
 
-A trial costs Tune 0.1 to 0.2 s, so chunks are sized by measured speed to some seconds of work.
+A trial costs Tune 0.1 to 0.2 s and an actor some seconds to start, so chunks are sized by measured speed to some
+seconds of work: to fewer at first, so that what is in flight when the sweep ends is a small part of its work. A trial
+reports its chunk in parts of about two seconds: each reaches the store, and so the journal, in the driver as it comes,
+and a sweep that has ended waits for no more than a part.
 """
 
 import os
@@ -23,17 +25,22 @@ from ray.tune.search import Searcher
 
 from actors.ray_executor import RayExecutor
 from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import EvaluateMany
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.search import sweep
 from dse.codesign.search.sweep import Proposer, Sweep
 from dse.progress import StopSignal
 
-_TRIAL_S = 8.0
+_TRIAL_S = 6.0
 """Work that a trial should hold: then Tune's part is small."""
 
-_FIRST_CHUNK = 8
-"""Architectures of a trial before any speed is measured."""
+_FIRST_TRIAL_S = 4.0
+"""Work of the first trials. An actor takes about as long to start; one that is still starting when an earlier trial
+ends is given up by Tune for the actor that is free."""
+
+_PART_S = 2.0
+"""Work between two reports of a trial: much more than the 10 ms that a report costs."""
 
 _LARGEST_CHUNK = 4096
 
@@ -57,22 +64,25 @@ class ChunkTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], evaluators: JobEvaluators | None = None) -> None:
         """Take the evaluators, once an actor, and the first chunk."""
         self._evaluators = evaluators
-        self._tasks: list[JobTask] = config["tasks"]
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next chunk."""
-        self._tasks = new_config["tasks"]
+        self._parts: list[JobTask] = new_config["parts"]
+        self._next = 0
         return True
 
     def step(self) -> dict[str, Any]:
-        """Evaluate the chunk. An exception of the evaluation is a result: trying again would not help."""
+        """Evaluate the next part. An exception of the evaluation is a result: trying again would not help."""
         assert self._evaluators is not None
-        started = time.perf_counter()
+        started, part = time.perf_counter(), self._next
+        self._next += 1
         try:
-            answers = [self._evaluators(task) for task in self._tasks]
+            answer = self._evaluators(self._parts[part])
         except Exception as error:
             return {"done": True, "error": error}
-        return {"done": True, "answers": answers, "seconds": time.perf_counter() - started}
+        seconds = time.perf_counter() - started
+        return {"done": self._next == len(self._parts), "part": part, "answer": answer, "seconds": seconds}
 
 
 class SweepSearcher(Searcher):
@@ -86,7 +96,7 @@ class SweepSearcher(Searcher):
     Attributes:
         failure: the exception of an evaluation, after which nothing more is suggested.
         stopped: why ``stop`` ended the sweep.
-        busy_s: seconds of evaluation inside the trials that have ended.
+        busy_s: seconds of evaluation inside the trials, as far as they have reported.
     """
 
     def __init__(self, sweep: Sweep, workers: int, stop: StopSignal) -> None:
@@ -95,10 +105,10 @@ class SweepSearcher(Searcher):
         self.stopped: str | None = None
         self.busy_s = 0.0
         self._sweep = sweep
-        self._workers = workers
+        self.workers = workers
         self._stop = stop
-        self._running: dict[str, list[JobTask]] = {}
-        self._evaluated = 0
+        self._running: dict[str, dict[int, JobTask]] = {}
+        self._evaluated = 0.0
 
     @property
     def ended(self) -> bool:
@@ -110,33 +120,42 @@ class SweepSearcher(Searcher):
         """The next chunk as a config, or FINISHED; None while enough run, or what comes next depends on them."""
         if self.ended:
             return Searcher.FINISHED
-        if len(self._running) > self._workers:
+        if len(self._running) > self.workers:
             return None
-        tasks = self._sweep.ask(self._chunk())
+        tasks = self._sweep.ask(self._architectures(self._trial_s))
         if not tasks:
             return Searcher.FINISHED if self._sweep.proposer.finished else None
-        self._running[trial_id] = tasks
-        return {"tasks": tasks}
+        most = self._architectures(_PART_S)
+        parts = [part for task in tasks for part in _parts(task, most)]
+        self._running[trial_id] = dict(enumerate(parts))
+        return {"parts": parts}
 
-    def _chunk(self) -> int:
-        """Architectures that make a trial of the wanted length, by the speed measured so far."""
-        if not self._evaluated:
-            return _FIRST_CHUNK
-        return max(1, min(_LARGEST_CHUNK, int(_TRIAL_S * self._evaluated / max(self.busy_s, 1e-9))))
+    @property
+    def _trial_s(self) -> float:
+        """Work of the next trial: a quarter of what was done so far, within limits."""
+        return min(_TRIAL_S, max(_FIRST_TRIAL_S, self.busy_s / 4 / self.workers))
+
+    def _architectures(self, seconds: float) -> int:
+        """Architectures that make so much work, by the speed measured so far or, before any is, predicted."""
+        each_s = self.busy_s / self._evaluated if self._evaluated else self._sweep.predicted_s(1)
+        return max(1, min(_LARGEST_CHUNK, int(seconds / max(each_s, 1e-9))))
+
+    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        """Keep the evaluations of a part; those of a trial that was begun again count once."""
+        self.failure = self.failure or result.get("error")
+        task = self._running.get(trial_id, {}).pop(result.get("part", -1), None)
+        if task is not None:
+            self.busy_s += result["seconds"]
+            self._evaluated += len(result["answer"]) / self._sweep.jobs
+            self._sweep.take(task, result["answer"])
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        """Keep the evaluations of a trial; one that was stopped has none."""
-        tasks = self._running.pop(trial_id, [])
+        """Keep the last part of a trial; one that was stopped has none."""
+        if result:
+            self.on_trial_result(trial_id, result)
+        self._running.pop(trial_id, None)
         if error:
             self.failure = self.failure or RuntimeError(f"{_DEATHS + 1} workers died under one chunk of architectures")
-        if not result:
-            return
-        self.failure = self.failure or result.get("error")
-        answers = result.get("answers", ())
-        self.busy_s += result.get("seconds", 0.0)
-        self._evaluated += max(map(len, answers), default=0)
-        for task, evaluations in zip(tasks, answers, strict=False):
-            self._sweep.take(task, evaluations)
 
     def save(self, checkpoint_path: str) -> None:
         """Write what the searcher knows to ``checkpoint_path``."""
@@ -151,6 +170,16 @@ class SweepSearcher(Searcher):
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles the searcher beside its own state; what counts is in save(), and the store may be a locked file.
         return {key: value for key, value in self.__dict__.items() if key not in ("_sweep", "_stop")}
+
+
+def _parts(asked: JobTask, most: int) -> list[JobTask]:
+    """The architectures of a task in tasks of at most ``most``."""
+    task = asked.task
+    assert isinstance(task, EvaluateMany)
+    return [
+        JobTask(asked.job, EvaluateMany(task.indices[start : start + most], task.nodes))
+        for start in range(0, len(task.indices), most)
+    ]
 
 
 class _Ended(tune.Stopper):
@@ -193,7 +222,8 @@ def run(searcher: SweepSearcher, evaluators: JobEvaluators) -> None:
         return
     folder = tempfile.mkdtemp(prefix="dse-tune-")
     try:
-        with _environment(_QUIET):
+        # Left to itself, Tune starts one actor after the other.
+        with _environment(_QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(searcher.workers)}):
             tune.Tuner(
                 tune.with_parameters(ChunkTrial, evaluators=evaluators),
                 tune_config=tune.TuneConfig(

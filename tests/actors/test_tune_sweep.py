@@ -86,21 +86,47 @@ def finish(searcher, evaluators, running):
         if suggested == searcher.FINISHED:
             return
         if suggested is not None:
-            running[f"trial {turn}"] = suggested["tasks"]
+            running[f"trial {turn}"] = suggested["parts"]
         turn += 1
-        identifier, tasks = running.popitem()
-        searcher.on_trial_complete(identifier, {"answers": [evaluators(task) for task in tasks], "seconds": 1.0})
+        identifier, parts = running.popitem()
+        reports = [{"part": part, "answer": evaluators(task), "seconds": 1.0} for part, task in enumerate(parts)]
+        for report in reports[:-1]:
+            searcher.on_trial_result(identifier, report)
+        searcher.on_trial_complete(identifier, reports[-1])
 
 
 def test_a_restored_searcher_goes_on_where_it_was_saved(problem, walked, tmp_path):
     before = searcher_of(problem)
-    running = {"trial a": before.suggest("trial a")["tasks"]}
+    running = {"trial a": before.suggest("trial a")["parts"]}
     before.save(str(tmp_path / "state.pkl"))
     after = searcher_of(problem, store := {})
     after.restore(str(tmp_path / "state.pkl"))
     finish(after, after._sweep.evaluators, running)
     assert after._sweep.outcome(None) == walked[0]
     assert store.items() >= walked[1].items()
+
+
+def test_a_trial_that_was_begun_again_counts_its_parts_once(problem):
+    searcher = searcher_of(problem)
+    part = searcher.suggest("trial a")["parts"][0]
+    report = {"part": 0, "answer": searcher._sweep.evaluators(part), "seconds": 1.0}
+    searcher.on_trial_result("trial a", report)
+    told = list(searcher._sweep.proposer.counted)
+    assert told
+    searcher.on_trial_result("trial a", report)
+    assert searcher._sweep.proposer.counted == told
+    assert searcher.busy_s == 1.0
+
+
+def test_long_trials_report_in_parts(problem, monkeypatch):
+    searcher = searcher_of(problem)
+    predicted_s = searcher._sweep.predicted_s(1)
+    monkeypatch.setattr(tune_sweep, "_PART_S", 2.5 * predicted_s)
+    parts = searcher.suggest("trial a")["parts"]
+    asked = [index for part in parts for index in part.task.indices]
+    assert len(parts) > 1
+    assert all(len(part.task.indices) <= 2 for part in parts)
+    assert len(asked) == len(set(asked))
 
 
 def test_a_stopped_sweep_suggests_no_more(problem):

@@ -17,7 +17,7 @@ bound on its score is confined to scores below it and powers above a line, and i
 some evaluated architecture of no larger area has no less score and no more power
 (:func:`~dse.codesign.pareto.dominance.surely_dominated`). The others are evaluated, those first whose most optimistic
 points are not dominated among themselves, and evaluated again with a deeper search where schedules were not proven,
-until nothing is open.
+until nothing is open or deeper searches bring next to nothing.
 
 An evaluation that is not proven to the last limit is a point that can be reached but may be beaten by its own
 architecture: a point of the front is then marked as not proven; an architecture off the front that its bounds do not
@@ -57,6 +57,12 @@ _TASKS = (32, 4, 1, 1, 1)
 
 _ROUND = 512
 """Architectures that are evaluated before dominance is looked at again."""
+
+_HOPELESS = 0.7
+"""An architecture is searched no deeper once a deeper search leaves more than this share of the gap of its score."""
+
+_SURE_LEVEL = 2
+"""Up to this effort every architecture on which the front hangs is searched: few stay unproven after it."""
 
 _ROUNDING = 1e-9
 """Relative weakening of bounds on power, far above the rounding of their sums."""
@@ -221,6 +227,7 @@ class _Front:
 
     def _commit(self, index: int, level: int, evaluations: Sequence[Evaluation]) -> None:
         jobs, row = self._problem.jobs, self._row
+        gap = self._gap(index)
         self._level[index] = level
         plans = [plan for evaluation in evaluations if (plan := evaluation.plans[row]) is not None]
         if len(plans) < len(jobs):
@@ -235,12 +242,18 @@ class _Front:
             evaluation.bound_s[row] >= plan.placement.batch_s * (1 - PROOF_TOLERANCE)
             for evaluation, plan in zip(evaluations, plans, strict=True)
         )
+        if level > _SURE_LEVEL and self._gap(index) > _HOPELESS * gap:
+            self._level[index] = len(NODES) - 1
         powers = [
             plan_energy(evaluator, index, plan, self._energy).power_w
             for evaluator, plan in zip(self._evaluators.evaluators, plans, strict=True)
         ]
         self._power_w[index] = np.average(powers, weights=self._objective.weights)
         self._plans[index] = tuple(plans)
+
+    def _gap(self, index: int) -> float:
+        """How far the score of an architecture may rise, relative to it."""
+        return float(self._most[index] / self._score[index] - 1) if self._score[index] > 0 else np.inf
 
     def _map(self, tasks: Sequence[JobTask]) -> Iterator[Any]:
         """The evaluators' answers to ``tasks``, in order; asks after each whether to stop."""

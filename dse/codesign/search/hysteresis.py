@@ -48,7 +48,7 @@ class StoppingRule(Protocol):
 
     @property
     def least_more(self) -> int:
-        """Groups that will be looked at in any case before it stops: so many can be evaluated without waste."""
+        """Groups that will be looked at in any case before it stops."""
         ...
 
 
@@ -127,8 +127,8 @@ RULES: dict[str, Callable[[int], StoppingRule]] = {"decreasing": DecreasingRule,
 class AreaWalk:
     """The walk over area groups as a :class:`~dse.codesign.search.sweep.Proposer`.
 
-    Groups are asked for ahead of the rule where workers wait for work, but are told to it in order, so which
-    architectures count depends on the rule alone.
+    Groups are asked for ahead of the rule, so that workers have work, but are told to it in order: which architectures
+    count depends on the rule alone.
 
     Args:
         area_mm2: area of every architecture, [A].
@@ -144,10 +144,9 @@ class AreaWalk:
         self._counted: list[int] = []
 
     def ask(self, most: int) -> tuple[int, ...]:
-        """The next groups, whole: about ``most`` architectures, and one group at a time where the rule may stop."""
-        allowed = max(1, self._rule.least_more - (self._asked - self._walked))
+        """The next groups, whole: about ``most`` architectures."""
         chosen: list[int] = []
-        for group in self._groups[self._asked : self._asked + allowed]:
+        for group in self._groups[self._asked :]:
             if chosen and len(chosen) + len(group) > most:
                 break
             chosen.extend(group)

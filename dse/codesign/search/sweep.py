@@ -178,6 +178,15 @@ class Sweep:
         values = [self.evaluators.values(job, self._found[job, index])[0] for job in range(len(self._problem.jobs))]
         self._scores[index] = self._problem.objective.score(np.array(values))
 
+    @property
+    def jobs(self) -> int:
+        """Jobs for which each architecture is evaluated."""
+        return len(self._problem.jobs)
+
+    def predicted_s(self, architectures: int) -> float:
+        """A rough prediction of the work of evaluating so many architectures on one core."""
+        return predicted_seconds(self._problem, architectures)
+
     def state(self) -> SweepState:
         """What the sweep knows, to be pickled; the store keeps its evaluations itself."""
         return SweepState(self.proposer, self._found, self._scores)
