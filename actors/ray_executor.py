@@ -1,74 +1,83 @@
-"""The Ray executor: an ordered, windowed map over actors that survives the death of any worker.
+"""The Ray executor: maps over actors on this machine or on a cluster, which survive the death of any worker.
 
 Each actor is a thin shell around the mapped function, built once a worker, so whatever the function caches (priced
-operators, built graphs) is kept between its items. Actors restart for ever and their calls are retried, so the function
-must be rebuildable from its pickle and its calls repeatable; exceptions of the function itself are not retried. One
-call costs about 0.7 ms of dispatch: give it items of 20 ms or more.
+operators, built graphs) is kept between its items. How calls are sized, repeated and given up is in
+:mod:`actors.windowed_map`.
 """
 
 import logging
 import shutil
 import socket
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import ray
 
-from dse.progress import StoppedError, StopSignal, ask, never_stop
+from actors.windowed_map import Limits, WindowedMap, Worker, WorkersBrokenError
+from dse.executor import Arrived, Executor, Failed, ignore
+from dse.progress import StoppedError, StopSignal, never_stop
 from hardware.inputs import fail, shown
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-_WINDOW_PER_WORKER = 2
-"""Calls in flight for each actor: one that runs and one that waits, so that no actor idles between items."""
-
 _CONNECT_TIMEOUT_S = 5.0
-
-_STOP_POLL_S = 0.5
-"""How long a wait for workers lasts before the caller is asked whether to stop."""
 
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
 
 
-class _Worker:
-    """Holds one function and applies it.
+@dataclass(frozen=True)
+class WorkerKind:
+    """Workers that need the same: how many, and the CPUs and GPUs of each."""
 
-    Every call brings a reference to the function inside a list, which the executor keeps alive, so that a worker that
-    was restarted finds it again; an argument of the constructor could be lost before a restart.
-    """
+    count: int
+    cpus: float = 1.0
+    gpus: float = 0.0
 
-    def __init__(self) -> None:
-        self._function: Callable[[Any], Any] | None = None
-
-    def apply(self, reference: list[Any], item: Any) -> Any:
-        if self._function is None:
-            function: Callable[[Any], Any] = ray.get(reference[0])
-            self._function = function
-        return self._function(item)
+    def __str__(self) -> str:
+        needs = [f"{amount:g} {name}" for amount, name in ((self.cpus, "CPU"), (self.gpus, "GPU")) if amount]
+        return f"{self.count} need {' and '.join(needs)} each"
 
 
-class RayExecutor:
+def _unheard(_text: str) -> None:
+    """The listener of executors that nobody watches."""
+
+
+class RayExecutor(Executor):
     """:class:`dse.executor.Executor` on Ray actors.
 
     Args:
-        workers: the number of actors, one CPU each.
+        workers: the number of actors, one CPU each, or their kinds: faster ones take more of the work.
         address: an existing cluster (``auto``, ``ray://…``); None starts a private one on this machine, which never
             attaches to a cluster that happens to be running.
+        limits: when an item is given up.
+        notice: told, for people, of waits for room and of workers that died.
+
+    Raises:
+        InputError: nothing answers at ``address``, or its workers cannot run this program.
     """
 
-    def __init__(self, workers: int, address: str | None = None) -> None:
-        self.workers = workers
+    def __init__(
+        self,
+        workers: int | tuple[WorkerKind, ...],
+        address: str | None = None,
+        limits: Limits | None = None,
+        notice: Callable[[str], None] = _unheard,
+    ) -> None:
+        self._kinds = (WorkerKind(workers),) if isinstance(workers, int) else workers
+        self.workers = sum(kind.count for kind in self._kinds)
         self._address = address
+        self._limits = limits or Limits()
+        self._notice = notice
         self._temporary: Path | None = None
-        self._actors: list[Any] = []
-        self._reference: Any = None
         self._function: Callable[[Any], Any] | None = None
+        self._actors: list[Any] = []
+        self._map: WindowedMap | None = None
 
     def __enter__(self) -> Self:
         if self._address is not None:
@@ -78,7 +87,8 @@ class RayExecutor:
         self._temporary = Path(tempfile.mkdtemp(prefix="dse-", dir="/tmp" if Path("/tmp").is_dir() else None))
         ray.init(
             address="local",
-            num_cpus=self.workers,
+            num_cpus=int(sum(kind.count * kind.cpus for kind in self._kinds)),
+            num_gpus=int(sum(kind.count * kind.gpus for kind in self._kinds)),
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
             log_to_driver=False,
@@ -87,56 +97,42 @@ class RayExecutor:
         )
         return self
 
-    def map(
-        self, function: Callable[[Item], Value], items: Iterable[Item], stop: StopSignal = never_stop
-    ) -> Iterator[Value]:
-        """``function`` of every item, in the order of ``items``; at most two calls an actor are in flight."""
-        actors = self._actors_for(function)
-        idle = deque(actors * _WINDOW_PER_WORKER)
-        pending: deque[Any] = deque()
-        running: dict[Any, Any] = {}
-        remaining = iter(items)
-        exhausted = False
-        while True:
-            while idle and not exhausted:
-                try:
-                    item = next(remaining)
-                except StopIteration:
-                    exhausted = True
-                    break
-                actor = idle.popleft()
-                call = actor.apply.remote([self._reference], item)
-                running[call] = actor
-                pending.append(call)
-            if not pending:
-                return
-            while pending[0] in running:
-                ready, _ = ray.wait(list(running), num_returns=1, timeout=_STOP_POLL_S)
-                for call in ready:
-                    idle.append(running.pop(call))
-                self._end_if(stop)
-            while pending and pending[0] not in running:
-                yield ray.get(pending.popleft())
-                self._end_if(stop)
-
-    def _end_if(self, stop: StopSignal) -> None:
-        """StoppedError where ``stop`` gives a reason; the actors end at once, whatever they do."""
+    def outcomes(
+        self,
+        function: Callable[[Item], Value],
+        items: Iterable[Item],
+        stop: StopSignal = never_stop,
+        arrived: Arrived = ignore,
+    ) -> Iterator[Value | Failed]:
+        """``function`` of every item, or why there is none, in order; a stop ends the actors, whatever they do."""
         try:
-            ask(stop)
+            yield from self._map_of(function).outcomes(items, stop, arrived)
         except StoppedError:
             for actor in self._actors:
                 ray.kill(actor)
             self.release()
             raise
+        except WorkersBrokenError as error:
+            raise fail("dse", "--address", self._address or "local", str(error)) from error
 
-    def _actors_for(self, function: Callable[[Any], Any]) -> list[Any]:
-        """The actors that hold ``function``; those of an earlier function are let go."""
-        if function is not self._function:
-            worker = ray.remote(max_restarts=-1, max_task_retries=-1)(_Worker)
-            self._reference = ray.put(function)
-            self._actors = [worker.remote() for _ in range(self.workers)]
+    def _map_of(self, function: Callable[[Any], Any]) -> WindowedMap:
+        """The map over actors that hold ``function``; those of an earlier function are let go."""
+        if self._map is None or function is not self._function:
             self._function = function
-        return self._actors
+            self._actors = [
+                ray.remote(num_cpus=kind.cpus, num_gpus=kind.gpus, max_restarts=-1)(Worker).remote()
+                for kind in self._kinds
+                for _ in range(kind.count)
+            ]
+            self._map = WindowedMap(self._actors, ray.put(function), self._limits, self._notice, self._waiting_for)
+        return self._map
+
+    def _waiting_for(self) -> str:
+        """What the workers need and what the cluster has, for people."""
+        of_cluster: dict[str, Callable[[], dict[str, float]]] = vars(ray)
+        there, free = of_cluster["cluster_resources"](), of_cluster["available_resources"]()
+        has = ", ".join(f"{there.get(name, 0):g} {name} ({free.get(name, 0):g} free)" for name in ("CPU", "GPU"))
+        return f"{'; '.join(map(str, self._kinds))}; the cluster has {has}"
 
     @property
     def through_client(self) -> bool:
@@ -144,9 +140,9 @@ class RayExecutor:
         return self._address is not None and self._address.startswith("ray://")
 
     def release(self) -> None:
-        """Let the actors go, and their CPUs, until the next :meth:`map`."""
+        """Let the actors go, and their CPUs, until the next map."""
         self._actors = []
-        self._reference = self._function = None
+        self._function = self._map = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

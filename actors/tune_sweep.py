@@ -15,6 +15,7 @@ import pickle
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,12 +25,14 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from actors.ray_executor import RayExecutor
+from actors.windowed_map import sendable
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import EvaluateMany
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.search import sweep
 from dse.codesign.search.sweep import Proposer, Sweep
+from dse.executor import Failed, applied
 from dse.progress import StopSignal
 
 _TRIAL_S = 6.0
@@ -45,7 +48,7 @@ _PART_S = 2.0
 _LARGEST_CHUNK = 4096
 
 _DEATHS = 5
-"""Workers that may die under one trial before the sweep gives up: another one may be luckier, but not for ever."""
+"""Workers that may die under one architecture, evaluated by itself, before it counts as failed."""
 
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -64,6 +67,7 @@ class ChunkTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], evaluators: JobEvaluators | None = None) -> None:
         """Take the evaluators, once an actor, and the first chunk."""
         self._evaluators = evaluators
+        self._started = False
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -73,15 +77,16 @@ class ChunkTrial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Evaluate the next part. An exception of the evaluation is a result: trying again would not help."""
+        """Evaluate the next part; at first, say that the worker has started: until then no part is to blame."""
+        if not self._started:
+            self._started = True
+            return {"started": True}
         assert self._evaluators is not None
-        started, part = time.perf_counter(), self._next
+        part = self._next
         self._next += 1
-        try:
-            answer = self._evaluators(self._parts[part])
-        except Exception as error:
-            return {"done": True, "error": error}
-        seconds = time.perf_counter() - started
+        begun = time.perf_counter()
+        answer = sendable(applied(self._evaluators, self._parts[part]))
+        seconds = time.perf_counter() - begun
         return {"done": self._next == len(self._parts), "part": part, "answer": answer, "seconds": seconds}
 
 
@@ -94,27 +99,27 @@ class SweepSearcher(Searcher):
         stop: asked before each trial.
 
     Attributes:
-        failure: the exception of an evaluation, after which nothing more is suggested.
         stopped: why ``stop`` ended the sweep.
         busy_s: seconds of evaluation inside the trials, as far as they have reported.
     """
 
     def __init__(self, sweep: Sweep, workers: int, stop: StopSignal) -> None:
         super().__init__()
-        self.failure: Exception | None = None
         self.stopped: str | None = None
         self.busy_s = 0.0
         self._sweep = sweep
         self.workers = workers
         self._stop = stop
         self._running: dict[str, dict[int, JobTask]] = {}
+        self._started: set[str] = set()
+        self._deaths: Counter[JobTask] = Counter()
         self._evaluated = 0.0
 
     @property
     def ended(self) -> bool:
         """Whether nothing more is to be done; asks ``stop``."""
         self.stopped = self.stopped or self._stop()
-        return self.failure is not None or self.stopped is not None or self._sweep.proposer.finished
+        return self.stopped is not None or self._sweep.proposer.finished
 
     def suggest(self, trial_id: str) -> Any:
         """The next chunk as a config, or FINISHED; None while enough run, or what comes next depends on them."""
@@ -141,21 +146,37 @@ class SweepSearcher(Searcher):
         return max(1, min(_LARGEST_CHUNK, int(seconds / max(each_s, 1e-9))))
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        """Keep the evaluations of a part; those of a trial that was begun again count once."""
-        self.failure = self.failure or result.get("error")
+        """Keep the evaluations of a part."""
+        self._started.add(trial_id)
         task = self._running.get(trial_id, {}).pop(result.get("part", -1), None)
-        if task is not None:
-            self.busy_s += result["seconds"]
-            self._evaluated += len(result["answer"]) / self._sweep.jobs
-            self._sweep.take(task, result["answer"])
+        if task is None:
+            return
+        answer = result["answer"]
+        self.busy_s += result["seconds"]
+        self._evaluated += len(_indices(task)) / self._sweep.jobs
+        self._sweep.keep([(task, answer)])
+        self._sweep.take(task, answer)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        """Keep the last part of a trial; one that was stopped has none."""
+        """Keep the last part of a trial. What is left of one whose worker has died is asked for again.
+
+        The part that ran then is to blame: its architectures are evaluated one by one, and one that has cost too many
+        workers by itself has failed.
+        """
         if result:
             self.on_trial_result(trial_id, result)
-        self._running.pop(trial_id, None)
-        if error:
-            self.failure = self.failure or RuntimeError(f"{_DEATHS + 1} workers died under one chunk of architectures")
+        left = list(self._running.pop(trial_id, {}).values())
+        if not error or not left:
+            return
+        if trial_id in self._started:
+            blamed = left.pop(0)
+            self._deaths[blamed] += 1
+            deaths = self._deaths[blamed]
+            if len(_indices(blamed)) > 1 or deaths >= _DEATHS:
+                self._sweep.take(blamed, Failed(f"{deaths} worker processes died under it"))
+            else:
+                left.insert(0, blamed)
+        self._sweep.ask_again(left)
 
     def save(self, checkpoint_path: str) -> None:
         """Write what the searcher knows to ``checkpoint_path``."""
@@ -170,6 +191,12 @@ class SweepSearcher(Searcher):
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles the searcher beside its own state; what counts is in save(), and the store may be a locked file.
         return {key: value for key, value in self.__dict__.items() if key not in ("_sweep", "_stop")}
+
+
+def _indices(asked: JobTask) -> tuple[int, ...]:
+    """The architectures of a task."""
+    assert isinstance(asked.task, EvaluateMany)
+    return asked.task.indices
 
 
 def _parts(asked: JobTask, most: int) -> list[JobTask]:
@@ -217,7 +244,7 @@ def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
 
 
 def run(searcher: SweepSearcher, evaluators: JobEvaluators) -> None:
-    """Let Tune run the trials of ``searcher`` until it has ended; an exception of an evaluation is raised here."""
+    """Let Tune run the trials of ``searcher`` until it has ended."""
     if searcher.ended:
         return
     folder = tempfile.mkdtemp(prefix="dse-tune-")
@@ -236,14 +263,11 @@ def run(searcher: SweepSearcher, evaluators: JobEvaluators) -> None:
                     storage_path=folder,
                     verbose=0,
                     stop=_Ended(searcher),
-                    failure_config=tune.FailureConfig(max_failures=_DEATHS),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
             ).fit()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if searcher.failure is not None:
-        raise searcher.failure
 
 
 @contextmanager

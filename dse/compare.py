@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dse.result import PROOF_TOLERANCE, Result, read_result
+from dse.result import PROOF_TOLERANCE, Result, percent, read_result
 from dse.run_directory import RESULT_FILE, RUN_FILE
 from hardware.inputs import fail, read_document
 from hardware.units import MIB
@@ -184,7 +184,7 @@ def found_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def _row(key: str, values: Values) -> tuple[str, ...]:
     if key == "gap":
-        return (key, *("" if value is None else f"{100 * value:.2g} %" for value in values))
+        return (key, *("" if value is None else percent(value) for value in values))
     if key == "× the first":
         return (key, *("" if value is None else f"{value:.4f}" for value in values))
     label = key.replace("_", " ")

@@ -27,7 +27,11 @@ class Journal(Mapping[str, Any]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = path.open("a+b")
+        try:
+            # Unbuffered: what cannot be written is not kept back to fail again when the file is closed.
+            self._file = path.open("a+b", buffering=0)
+        except OSError as error:
+            raise fail(path, "", "", f"cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -52,13 +56,29 @@ class Journal(Mapping[str, Any]):
 
     def append(self, key: str, value: Any) -> None:
         """Record a finished evaluation; on return it is on the disk. A key already recorded is left as it is."""
-        if key in self._values:
+        self.append_all({key: value})
+
+    def append_all(self, values: Mapping[str, Any]) -> None:
+        """Record finished evaluations, in one write and one fsync, which costs a local disk 0.1 to 10 ms.
+
+        Raises:
+            InputError: they cannot be written, as when the disk is full; those recorded before are safe.
+        """
+        new = {key: value for key, value in values.items() if key not in self._values}
+        if not new:
             return
-        line = json.dumps({"key": key, "value": value}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._values[key] = value
+        lines = [
+            json.dumps({"key": key, "value": value}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+            for key, value in new.items()
+        ]
+        try:
+            left = memoryview(b"".join(lines))
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise fail(self._path, "", "", f"cannot be written: {error.strerror}; what is finished is kept") from error
+        self._values |= new
 
     def damaged(self, key: str, reason: Exception) -> InputError:
         """The error for an entry whose value is none that this program wrote."""

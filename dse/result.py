@@ -83,6 +83,13 @@ def relative_gap(value: float | None, bound: float | None) -> float | None:
     return abs(value - bound) / max(abs(value), abs(bound))
 
 
+def percent(gap: float) -> str:
+    """A gap for people: none is shown as none, and a small one never is."""
+    if gap <= PROOF_TOLERANCE:
+        return "0 %"
+    return f"{100 * gap:.2f} %" if gap >= 1e-4 else f"{100 * gap:.1g} %"
+
+
 def proven_status(value: float | None, bound: float | None) -> Status:
     """``optimal`` when the gap is closed, ``feasible`` with an open or unknown gap, ``unknown`` without an answer."""
     if value is None or not math.isfinite(value):

@@ -53,7 +53,7 @@ def test_what_was_asked_differently_and_what_came_out(tmp_path):
     rows = {row[0]: row[1:] for row in found_rows(found)}
     assert rows["status"] == ("optimal", "feasible")
     assert rows["× the first"] == ("1.0000", "1.5000")
-    assert rows["gap"] == ("0 %", "6.2 %")
+    assert rows["gap"] == ("0 %", "6.25 %")
     assert rows["tensor cores"] == ("2", "4")
     assert rows["bert stages"] == ("", "3")
     assert "global buffer [MB]" not in rows  # the same in both

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -122,7 +122,9 @@ def run(
         directory = RunDirectory(settings.out, command, asked, problem_digest, settings.resume)
     result = directory.finished() if directory else None
     if result is None:
-        result = solve(directory)
+        # What libraries print is for people; stdout is for the result alone.
+        with redirect_stdout(sys.stderr):
+            result = solve(directory)
         if directory is not None:
             directory.write_result(result)
             if keep is not None and result.objective.value is not None:

@@ -10,7 +10,13 @@ from dse.codesign.check import answer_metrics, violations
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.job_evaluators import EvaluationStore
-from dse.codesign.formats import architecture_solution, layer_solution, plan_solution, problem_document
+from dse.codesign.formats import (
+    architecture_solution,
+    failed_document,
+    layer_solution,
+    plan_solution,
+    problem_document,
+)
 from dse.codesign.further import further
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.options import CodesignOptions, Search
@@ -84,10 +90,10 @@ def solve(
         with executor or InProcessExecutor() as running:
             context = SearchContext(problem, machines, running, {} if store is None else store, progress, stop)
             judgement = judged(search(context), context, optima)
-            besides = further(options, judgement.outcome, context, probes)
+            besides = further(options, judgement.outcome, context, probes) | {"failed": failed_document(context)}
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        judgement, besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": []}
+        judgement, besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": [], "failed": []}
         infeasibility = infeasibility_document(misfit, why_nothing_fits(misfit, machines))
     cut_short = bool(besides["unfinished"]) and stop() == "interrupted"
     result = _result(options, problem, machines, judgement, besides, cut_short)

@@ -1,10 +1,13 @@
 """What every search is handed: the question, where its work runs, and how it reports and is stopped."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from dse.codesign.evaluation.job_evaluators import EvaluationStore
+from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
+from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobTask
 from dse.codesign.problem import CodesignProblem
-from dse.executor import Executor
+from dse.executor import Executor, Failed
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.machines import Machines
 
@@ -20,6 +23,7 @@ class SearchContext:
         store: evaluations that are finished already, and where new ones are put.
         progress: told of each phase.
         stop: asked between two pieces of work; what it answers ends the search with what is known by then.
+        failures: why evaluations have failed that should be in the store; none of them is tried again.
     """
 
     problem: CodesignProblem
@@ -28,7 +32,40 @@ class SearchContext:
     store: EvaluationStore
     progress: ProgressCallback = silent
     stop: StopSignal = never_stop
+    failures: dict[JobTask, str] = field(default_factory=dict)
 
     def with_executor(self, executor: Executor) -> "SearchContext":
         """The same work elsewhere."""
         return replace(self, executor=executor)
+
+    def evaluate(self, evaluators: Callable[[JobTask], Any], tasks: Sequence[JobTask]) -> None:
+        """Make the evaluations of ``tasks`` and keep them as they arrive; what fails together is tried one by one.
+
+        Raises:
+            StoppedError: the stop signal gave a reason; what was finished by then is kept.
+        """
+        left = list(tasks)
+        while left:
+            outcomes = self.executor.outcomes(evaluators, left, self.stop, self.keep)
+            left = [
+                JobTask(asked.job, Evaluate(index, asked.task.nodes))
+                for asked, outcome in zip(left, outcomes, strict=True)
+                if isinstance(outcome, Failed) and isinstance(asked.task, EvaluateMany)
+                for index in asked.task.indices
+            ]
+
+    def keep(self, arrived: Sequence[tuple[JobTask, Any]]) -> None:
+        """Put evaluations in the store as they arrive, and failures of single architectures with the others."""
+        found = {}
+        for asked, outcome in arrived:
+            match asked.task:
+                case Evaluate() if isinstance(outcome, Failed):
+                    self.failures[asked] = outcome.reason
+                case Evaluate():
+                    found[asked] = outcome
+                case EvaluateMany(indices, nodes) if not isinstance(outcome, Failed):
+                    found |= {
+                        JobTask(asked.job, Evaluate(index, nodes)): evaluation
+                        for index, evaluation in zip(indices, outcome, strict=True)
+                    }
+        self.store.update(found)

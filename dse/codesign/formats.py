@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingJob, TrainingPlan
@@ -125,7 +126,7 @@ class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
 
     def _key(self, asked: JobTask) -> str:
         assert isinstance(asked.task, Evaluate)
-        return digest([self._jobs[asked.job], machine_document(self._machines, asked.task.index), asked.task.nodes])
+        return digest([self._jobs[asked.job], machine_document(self._machines, asked.task.index), _nodes(asked)])
 
     def __getitem__(self, asked: JobTask) -> Evaluation:
         try:
@@ -137,9 +138,17 @@ class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
         return isinstance(asked, JobTask) and self._key(asked) in self._journal
 
     def __setitem__(self, asked: JobTask, evaluation: Evaluation) -> None:
-        assert isinstance(asked.task, Evaluate)
-        place = {"job": asked.job, "nodes": asked.task.nodes}
-        self._journal.append(self._key(asked), {**place, **evaluation_document(evaluation)})
+        self.update({asked: evaluation})
+
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """Record evaluations together, as one write."""
+        found: dict[JobTask, Evaluation] = dict(other, **named)
+        self._journal.append_all(
+            {
+                self._key(asked): {"job": asked.job, "nodes": _nodes(asked), **evaluation_document(evaluation)}
+                for asked, evaluation in found.items()
+            }
+        )
 
     def __delitem__(self, asked: JobTask) -> None:
         raise TypeError("a journal only grows")
@@ -152,6 +161,29 @@ class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
 
     def __len__(self) -> int:
         return len(self._journal)
+
+
+def failed_document(context: SearchContext) -> list[dict[str, Any]]:
+    """The architectures on which evaluations have failed, each once a model, as JSON types."""
+    reasons = {
+        (asked.job, asked.task.index): reason
+        for asked, reason in context.failures.items()
+        if isinstance(asked.task, Evaluate)
+    }
+    return [
+        {
+            "model": context.problem.jobs[job].name,
+            "architecture": architecture_solution(context.machines, index),
+            "reason": reason,
+        }
+        for (job, index), reason in sorted(reasons.items())
+    ]
+
+
+def _nodes(asked: JobTask) -> int:
+    """The effort that was asked for."""
+    assert isinstance(asked.task, Evaluate)
+    return asked.task.nodes
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:

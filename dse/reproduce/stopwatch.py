@@ -8,15 +8,14 @@ summed over workers it is work, not the time that somebody waited.
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from dse.codesign.evaluation import pricing
 from dse.codesign.evaluation.job_placements import JobPlacements
-from dse.executor import Executor
+from dse.executor import Arrived, Executor, Failed, ignore
 from dse.progress import StopSignal, never_stop
 
 Phase = Literal["estimation", "scheduling", "placement"]
@@ -65,7 +64,7 @@ Call = tuple[str, Callable[[Any], Any], Any]
 """A function's key, the function, and the item that it is applied to."""
 
 
-class TimedExecutor:
+class TimedExecutor(Executor):
     """An executor that notes what every item took, made anew for each search.
 
     It leaves starting and ending ``inner`` to its owner, and gives it the same function in every search: ``inner``
@@ -80,8 +79,14 @@ class TimedExecutor:
         self.workers = inner.workers
         self.work: list[Work] = []
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any], stop: StopSignal = never_stop) -> Iterator[Any]:
-        """``function`` of every item, in order."""
+    def outcomes(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        stop: StopSignal = never_stop,
+        arrived: Arrived = ignore,
+    ) -> Iterator[Any]:
+        """``function`` of every item, or why there is none, in order."""
         if self._function is not function:
             self._function, self._key = function, uuid.uuid4().hex
         asked: deque[Any] = deque()
@@ -92,17 +97,17 @@ class TimedExecutor:
                 asked.append(item)
                 yield self._key, function, item
 
-        for answer, seconds in self._inner.map(self._worker, calls(), stop):
-            self.work.append(Work(asked.popleft(), seconds))
+        def untimed(finished: Sequence[tuple[Call, Any]]) -> None:
+            arrived([(call[2], got if isinstance(got, Failed) else got[0]) for call, got in finished])
+
+        for outcome in self._inner.outcomes(self._worker, calls(), stop, untimed):
+            item = asked.popleft()
+            if isinstance(outcome, Failed):
+                yield outcome
+                continue
+            answer, seconds = outcome
+            self.work.append(Work(item, seconds))
             yield answer
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        return None
 
 
 class TimedWorker:

@@ -1,10 +1,14 @@
 """Sweeps through Tune: the same answer as in-process, nothing lost, and the searcher's state saved and restored."""
 
+import os
+
 import pytest
 
 from actors import tune_sweep
 from actors.tune_sweep import SweepSearcher
 from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluate
+from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.search.bayesian import ArchitectureStudy
 from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule, search
 from dse.codesign.search.sweep import SWEEP_NODES, Sweep
@@ -59,18 +63,43 @@ def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor):
     assert len(found.evaluated) == len(walked) == 5
 
 
-class Broken:
-    """Evaluators that refuse."""
+class Poisoned:
+    """Evaluators that do what ``fault`` says at one architecture."""
+
+    def __init__(self, evaluators, architecture, fault):
+        self.evaluators, self.architecture, self.fault = evaluators, architecture, fault
 
     def __call__(self, task):
-        raise ZeroDivisionError("refused")
+        if self.architecture in task.task.indices:
+            self.fault()
+        return self.evaluators(task)
 
 
-def test_an_exception_of_an_evaluation_reaches_the_caller(problem, ray_executor):
+def refuse():
+    raise ZeroDivisionError("refused")
+
+
+def die():
+    os._exit(1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(refuse, "ZeroDivisionError: refused"), (die, "2 worker processes died under it")]
+)
+def test_a_poison_architecture_is_recorded_and_the_others_go_on(
+    problem, walked, ray_executor, monkeypatch, fault, reason
+):
+    monkeypatch.setattr(tune_sweep, "_DEATHS", 2)
     ray_executor.release()
-    sweep = Sweep(SearchContext(problem, problem.machines(), InProcessExecutor(), {}), walk(problem))
-    with pytest.raises(ZeroDivisionError, match="refused"):
-        tune_sweep.run(SweepSearcher(sweep, 2, never_stop), Broken())
+    poison = list(walked[0].evaluated)[1]
+    context = SearchContext(problem, problem.machines(), ray_executor, {})
+    sweep = Sweep(context, walk(problem))
+    tune_sweep.run(SweepSearcher(sweep, 2, never_stop), Poisoned(sweep.evaluators, poison, fault))
+    assert context.failures == {JobTask(0, Evaluate(poison, SWEEP_NODES)): reason}
+    found = sweep.outcome(None)
+    assert found.evaluated[poison] == 0
+    others = {index: score for index, score in walked[0].evaluated.items() if index != poison}
+    assert {index: found.evaluated[index] for index in others} == others
 
 
 def searcher_of(problem, store=None, stop=never_stop):
@@ -135,9 +164,21 @@ def test_a_stopped_sweep_suggests_no_more(problem):
     assert searcher.stopped == "time limit"
 
 
-def test_a_trial_whose_workers_die_ends_the_sweep_with_a_word(problem):
+def test_what_a_dead_worker_left_is_asked_for_again(problem, monkeypatch):
     searcher = searcher_of(problem)
-    searcher.suggest("trial a")
+    monkeypatch.setattr(tune_sweep, "_PART_S", 2.5 * searcher._sweep.predicted_s(1))
+    parts = searcher.suggest("trial a")["parts"]
+    searcher.on_trial_result("trial a", {"started": True})
     searcher.on_trial_complete("trial a", None, error=True)
-    assert searcher.suggest("trial b") == searcher.FINISHED
-    assert "workers died" in str(searcher.failure)
+    again = [searcher.suggest(f"trial {number}")["parts"] for number in range(3)]
+    # The part that ran is split, the others come whole.
+    singles = [(index,) for index in parts[0].task.indices]
+    assert len(singles) == 2
+    assert [part.task.indices for (part,) in again] == [*singles, parts[1].task.indices]
+
+
+def test_a_worker_that_dies_before_it_has_started_blames_nobody(problem):
+    searcher = searcher_of(problem)
+    parts = searcher.suggest("trial a")["parts"]
+    searcher.on_trial_complete("trial a", None, error=True)
+    assert searcher.suggest("trial b")["parts"] == parts[:1]

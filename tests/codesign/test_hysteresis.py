@@ -215,7 +215,7 @@ def test_nothing_is_paid_twice(enumerated, tmp_path):
     assert lines == first.evaluations + 1, "each architecture of the walk once, and the answer once more, deeper"
 
     class Refuse(InProcessExecutor):
-        def map(self, function, items, stop=None):
+        def outcomes(self, function, items, stop, arrived):
             for item in items:
                 raise AssertionError(f"{item} was evaluated again")
             return iter(())

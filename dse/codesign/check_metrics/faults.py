@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from dse.codesign.baseline import baselines
 from dse.codesign.check_metrics.front import front_faults
-from dse.codesign.check_metrics.optimum import count_faults, optimum_faults, proven_faults
+from dse.codesign.check_metrics.optimum import count_faults, failed_faults, optimum_faults, proven_faults
 from dse.codesign.check_metrics.same import differences
 from dse.codesign.check_metrics.sensitivity import sensitivity_faults
 from dse.codesign.options import CodesignOptions
@@ -28,6 +28,7 @@ def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Re
     machines, metrics, search = problem.machines(), result.metrics, options.search
     checks: dict[str, Callable[[], list[str]]] = {
         "unfinished": lambda: _unfinished(options, result),
+        "failed": lambda: failed_faults([job.name for job in problem.jobs], metrics["failed"]),
         "architectures_evaluated": lambda: count_faults(search, problem, machines, result),
         "proven_optimum": lambda: proven_faults(result),
         "optimum_by_hbm": lambda: optimum_faults(search, problem, machines, result),

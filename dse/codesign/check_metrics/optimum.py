@@ -1,5 +1,6 @@
 """The check of what a result says of its search: how much was looked at, and the best score at each HBM size."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -103,7 +104,25 @@ def unanswered_faults(options: CodesignOptions, machines: Machines, result: Resu
         "optimum_by_hbm": {},
         "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
     }
-    return differences("metrics", result.metrics, expected)
+    names = [job.name for job in options.problem().jobs]
+    metrics = {key: value for key, value in result.metrics.items() if key != "failed"}
+    return differences("metrics", metrics, expected) + failed_faults(names, result.metrics.get("failed"))
+
+
+def failed_faults(models: Sequence[str], failed: Any) -> list[str]:
+    """What is wrong with the list of failed evaluations; whether they failed nobody can tell later."""
+    where = "metrics.failed"
+    if not isinstance(failed, list):
+        return [f"{where} must be a list, but got {failed}"]
+    found = []
+    for number, failure in enumerate(failed):
+        if not isinstance(failure, dict) or set(failure) != {"model", "architecture", "reason"}:
+            found.append(f"{where}[{number}] must have model, architecture and reason, but got {failure}")
+        elif failure["model"] not in models or not failure["reason"]:
+            found.append(
+                f"{where}[{number}]: no reason is given for {failure['model']}, or it is no model of the problem"
+            )
+    return found
 
 
 def proven_faults(result: Result) -> list[str]:

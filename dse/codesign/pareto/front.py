@@ -219,11 +219,15 @@ class _Front:
             for job in jobs
             for start in range(0, len(missing[job]), size)
         ]
-        for task, evaluations in zip(tasks, self._map(tasks), strict=True):
-            for evaluation in evaluations:
-                self._context.store[JobTask(task.job, Evaluate(evaluation.architecture, nodes))] = evaluation
+        context = self._context
+        context.evaluate(self._evaluators, tasks)
         for index in indices.tolist():
-            self._commit(index, level, [self._context.store[JobTask(job, Evaluate(index, nodes))] for job in jobs])
+            asked = [JobTask(job, Evaluate(index, nodes)) for job in jobs]
+            if any(task in context.failures for task in asked):
+                # Its bounds stand: it is undecided where they do not keep it off the front.
+                self._level[index] = len(NODES) - 1
+            else:
+                self._commit(index, level, [context.store[task] for task in asked])
 
     def _commit(self, index: int, level: int, evaluations: Sequence[Evaluation]) -> None:
         jobs, row = self._problem.jobs, self._row

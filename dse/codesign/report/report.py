@@ -140,6 +140,12 @@ def further_sentences(result: Result) -> list[str]:
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
         if asked[key] and key not in found
     ]
+    if failed := found["failed"]:
+        more = "" if len(failed) == 1 else f" and {len(failed) - 1} more"
+        sentences.append(
+            f"Evaluations that failed and count for nothing: {failed[0]['model']} on "
+            f"{failed[0]['architecture']}: {failed[0]['reason']}{more}."
+        )
     if "pareto" in found:
         sentences.append(front_sentence(found["pareto"]))
     if "sensitivity" in found:

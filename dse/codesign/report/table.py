@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dse.result import PROOF_TOLERANCE, Result
+from dse.result import PROOF_TOLERANCE, Result, percent
 from hardware.units import KIB, MIB
 
 Row = tuple[str, ...]
@@ -37,11 +37,11 @@ def verdict(result: Result) -> str:
     if fixed is not None:
         return (
             f"{found} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
-            f"(gap {100 * result.gap:.2f} %, {result.seconds:.1f} s)."
+            f"(gap {percent(result.gap)}, {result.seconds:.1f} s)."
         )
     return (
         f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} "
-        f"(gap {100 * result.gap:.2f} %, {evaluated:,} of {space:,} evaluated, {result.seconds:.1f} s)."
+        f"(gap {percent(result.gap)}, {evaluated:,} of {space:,} evaluated, {result.seconds:.1f} s)."
     )
 
 
@@ -194,7 +194,7 @@ def layer_rows(result: Result) -> Table:
             for part, schedule in layer.items():
                 makespan_s, bound_s = schedule["makespan_s"], schedule["bound_s"]
                 gap = 1 - bound_s / makespan_s if makespan_s > 0 else 0.0
-                proof = "optimal" if gap <= PROOF_TOLERANCE else f"within {100 * gap:.2f} %"
+                proof = "optimal" if gap <= PROOF_TOLERANCE else f"within {percent(gap)}"
                 what = f"{kind} {part}"
                 rows.append((name, what, f"{1e6 * makespan_s:,.1f} µs", str(len(schedule["operators"])), proof))
     return ("model", "layer", "makespan", "operators", "schedule"), rows

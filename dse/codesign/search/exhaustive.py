@@ -214,11 +214,15 @@ class _Search:
             JobTask(job, Evaluate(index, NODES[depth - _EVALUATED]))
             for (job, index), depth in zip(pairs, level, strict=True)
         ]
-        missing = [task for task in wanted if task not in self._context.store]
-        for task, evaluation in zip(missing, self._map(missing), strict=True):
-            self._context.store[task] = evaluation
-        for (job, _), task, depth in zip(pairs, wanted, level, strict=True):
-            self._commit(job, self._context.store[task], depth)
+        context = self._context
+        missing = [task for task in wanted if task not in context.store]
+        context.evaluate(self._evaluators, missing)
+        for (job, index), task, depth in zip(pairs, wanted, level, strict=True):
+            if task in context.failures:
+                # Its bound stands, and so may keep the answer from being proven.
+                self._state.level[job, index] = _CLOSED
+            else:
+                self._commit(job, context.store[task], depth)
         self._rescore(np.array([index for _, index in pairs]))
 
     def _commit(self, job: int, evaluation: Evaluation, level: int) -> None:

@@ -6,7 +6,7 @@ has already, keeps what comes back and makes the outcome. :func:`search` drives 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
 from dse.codesign.search.choice import best_architecture, chosen_size
 from dse.codesign.search.exhaustive import NODES
+from dse.executor import Failed, InProcessExecutor
 from dse.progress import StoppedError, ask
 
 Floats = npt.NDArray[np.float64]
@@ -85,15 +86,18 @@ class Sweep:
     def __init__(self, context: SearchContext, proposer: Proposer) -> None:
         self.evaluators = JobEvaluators(context.problem, context.machines, stop=context.stop)
         self.proposer = proposer
+        self._context = context
         self._problem = context.problem
         self._machines = context.machines
         self._store = context.store
-        self._progress = context.progress
+        self._again: deque[JobTask] = deque()
         self._found: dict[tuple[int, int], Evaluation] = {}
         self._scores: dict[int, Floats] = {}
 
     def ask(self, most: int) -> list[JobTask]:
         """The next tasks, one a job; none where nothing can be asked now. What is in the store is told at once."""
+        if self._again:
+            return [self._again.popleft()]
         while not self.proposer.finished and (asked := self.proposer.ask(most)):
             tasks = []
             for job in range(len(self._problem.jobs)):
@@ -112,14 +116,33 @@ class Sweep:
                 return tasks
         return []
 
-    def take(self, asked: JobTask, evaluations: Sequence[Evaluation]) -> None:
-        """Keep the answer to a task of :meth:`ask`."""
+    def keep(self, arrived: Sequence[tuple[JobTask, Sequence[Evaluation] | Failed]]) -> None:
+        """Put answers in the store, in whatever order they arrive."""
+        self._context.keep(arrived)
+
+    def take(self, asked: JobTask, answer: Sequence[Evaluation] | Failed) -> None:
+        """Go on with the answer to a task of :meth:`ask`.
+
+        Where the task has failed its architectures are asked for again one by one; one that fails by itself is recorded
+        and scores nothing.
+        """
         assert isinstance(asked.task, EvaluateMany)
-        for evaluation in evaluations:
-            index = evaluation.architecture
-            self._store[JobTask(asked.job, Evaluate(index, asked.task.nodes))] = evaluation
-            self._found[asked.job, index] = evaluation
-            self._tell(index)
+        indices, nodes = asked.task.indices, asked.task.nodes
+        if not isinstance(answer, Failed):
+            for evaluation in answer:
+                self._found[asked.job, evaluation.architecture] = evaluation
+                self._tell(evaluation.architecture)
+        elif len(indices) > 1:
+            self._again.extend(JobTask(asked.job, EvaluateMany((index,), nodes)) for index in indices)
+        else:
+            self._context.failures[JobTask(asked.job, Evaluate(indices[0], nodes))] = answer.reason
+            none = (None,) * len(self._problem.hbm_bytes)
+            self._found[asked.job, indices[0]] = Evaluation(indices[0], none, (np.inf,) * len(none))
+            self._tell(indices[0])
+
+    def ask_again(self, tasks: Iterable[JobTask]) -> None:
+        """Let :meth:`ask` give ``tasks`` again, which nobody will answer now."""
+        self._again.extend(tasks)
 
     def _tell(self, index: int) -> None:
         """Tell the proposer the score of an architecture, once it has been evaluated for every job."""
@@ -129,7 +152,7 @@ class Sweep:
         values = np.array([self.evaluators.values(job, self._found[job, index])[0] for job in jobs])
         self._scores[index] = self._problem.objective.score(values)
         self.proposer.tell(index, float(self._scores[index].max()))
-        self._progress("architectures evaluated", *self.proposer.progress)
+        self._context.progress("architectures evaluated", *self.proposer.progress)
 
     def outcome(self, stopped: str | None) -> SearchOutcome:
         """The best of what counts, evaluated as deeply as the exhaustive search begins; nothing is known of the rest
@@ -170,11 +193,12 @@ class Sweep:
 
     def _deepen(self, index: int) -> None:
         """Evaluate an architecture again with deeper schedules: its plans can only become faster."""
-        for job, evaluator in enumerate(self.evaluators.evaluators):
-            asked = JobTask(job, Evaluate(index, NODES[0]))
-            if asked not in self._store:
-                self._store[asked] = evaluator.evaluate(index, NODES[0])
-            self._found[job, index] = self._store[asked]
+        asked = [JobTask(job, Evaluate(index, NODES[0])) for job in range(self.jobs)]
+        missing = [task for task in asked if task not in self._store]
+        for _ in InProcessExecutor().outcomes(self.evaluators, missing, arrived=self._context.keep):
+            pass
+        for task in asked:
+            self._found[task.job, index] = self._store.get(task, self._found[task.job, index])
         values = [self.evaluators.values(job, self._found[job, index])[0] for job in range(len(self._problem.jobs))]
         self._scores[index] = self._problem.objective.score(np.array(values))
 
@@ -214,8 +238,8 @@ def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
         ended = proposer.finished
         while not ended:
             ask(context.stop)
-            for evaluations in context.executor.map(sweep.evaluators, tasks(), context.stop):
-                sweep.take(waiting.popleft(), evaluations)
+            for answer in context.executor.outcomes(sweep.evaluators, tasks(), context.stop, sweep.keep):
+                sweep.take(waiting.popleft(), answer)
                 ended = proposer.finished
                 if ended:
                     break

@@ -1,0 +1,383 @@
+"""A fault-tolerant windowed map over actors: what every kind of work on the cluster goes through.
+
+An actor (:class:`Worker`) is a shell around one function. It is given calls, a few items each, and has at most
+:data:`WINDOW` of them at a time: one that runs and one that waits, so that it never idles between two.
+
+*Order.* Outcomes are yielded in the order of the items and reported to ``arrived`` as they come.
+
+*Dispatch.* A call costs the driver about a millisecond whatever it holds, so a call holds as many items as make
+:data:`CALL_S` of work by the speed measured so far, and more where there are so many workers that the driver could not
+keep up (``benchmarks/scale.py``): its dispatch stays below :data:`DRIVER_SHARE` of its time.
+
+*Room.* Only actors that have started are given work. Those for which the cluster has no room wait, visibly, and start
+whenever there is some.
+
+*Deaths.* When a process or its node dies, Ray starts the actor anew, elsewhere if need be; its calls are made again.
+The items of the call that ran are made again one by one, so that a poison item is found: an item alone in its call is
+charged with the death, and becomes :class:`~dse.executor.Failed` after :attr:`Limits.deaths` of them. Calls that only
+waited are not charged. An item that runs for longer than :attr:`Limits.timeout_s` fails; its process is ended.
+
+State of an actor is lost with its process: functions must be rebuildable from their pickle and repeatable.
+"""
+
+import pickle
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
+
+import dse
+from dse.executor import Arrived, Failed, applied
+from dse.progress import StopSignal, ask
+from hardware.inputs import shown
+
+WINDOW = 2
+"""Calls that an actor has at the same time."""
+
+CALL_S = 0.02
+"""Work that a call holds at least, where items are shorter."""
+
+DISPATCH_S = 0.001
+"""What a call costs the driver: to send it, to wait for it and to take its answer (``benchmarks/scale.py``)."""
+
+DRIVER_SHARE = 0.25
+"""Share of the driver's time that dispatch may take."""
+
+MOST_ITEMS = 1024
+"""Items in one call at most."""
+
+_POLL_S = 0.5
+"""How long a wait for workers lasts before the caller is asked whether to stop."""
+
+_AGAIN_S = 0.05
+"""Pause before an actor that is being started anew is asked again whether it has."""
+
+_PATIENCE_S = 10.0
+"""Time without any worker after which the wait is explained, and between two explanations."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an item may cost before it is given up.
+
+    Attributes:
+        deaths: worker processes that may die under it.
+        timeout_s: seconds that it may run, by the wall clock; None for ever.
+    """
+
+    deaths: int = 5
+    timeout_s: float | None = None
+
+
+class Worker:
+    """Holds one function and applies it.
+
+    Every call brings a reference to the function inside a list, which the driver keeps alive, so that a worker that was
+    started anew finds it again; an argument of the constructor could be lost before that.
+    """
+
+    def __init__(self) -> None:
+        self._function: Callable[[Any], Any] | None = None
+
+    def ready(self, reference: list[Any]) -> str:
+        """The version of the program here, once the process has started and read its function."""
+        function: Callable[[Any], Any] = ray.get(reference[0])
+        self._function = function
+        return dse.__version__
+
+    def apply(self, reference: list[Any], items: Sequence[Any]) -> tuple[list[Any], float]:
+        """(outcome of every item, seconds of work)."""
+        if self._function is None:
+            self.ready(reference)
+        assert self._function is not None
+        started = time.perf_counter()
+        outcomes = [sendable(applied(self._function, item)) for item in items]
+        return outcomes, time.perf_counter() - started
+
+
+def sendable(outcome: Any) -> Any:
+    """An outcome that the driver can read: an exception brings its traceback along, or stays behind with its reason."""
+    if not isinstance(outcome, Failed) or outcome.error is None:
+        return outcome
+    outcome.error.add_note("".join(traceback.format_exception(outcome.error)))
+    try:
+        pickle.loads(pickle.dumps(outcome))
+    except Exception:
+        return Failed(outcome.reason)
+    return outcome
+
+
+class WorkersBrokenError(Exception):
+    """The workers cannot start at all, or run another version of the program."""
+
+
+@dataclass(eq=False)
+class _Entry:
+    """One item on its way: where it stands in the order, the deaths it was charged with, what became of it."""
+
+    item: Any
+    deaths: int = 0
+    outcome: Any = None
+    done: bool = False
+
+
+@dataclass(eq=False)
+class _Seat:
+    """One actor with the calls it was given, oldest first, by reference; ``since``: when the oldest became that."""
+
+    actor: Any
+    calls: dict[Any, list[_Entry]] = field(default_factory=dict)
+    since: float = 0.0
+
+
+class WindowedMap:
+    """Actors that hold the same function, and maps over them, one after the other.
+
+    Args:
+        actors: handles of remote :class:`Worker` s.
+        reference: the function in the object store.
+        limits: when an item is given up.
+        notice: told, for people, of waits and deaths.
+        waiting_for: explains what the actors need, for a wait without any worker.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[Any],
+        reference: Any,
+        limits: Limits,
+        notice: Callable[[str], None],
+        waiting_for: Callable[[], str],
+    ) -> None:
+        self._reference = reference
+        self._limits = limits
+        self._notice = notice
+        self._waiting_for = waiting_for
+        self._starting = {actor.ready.remote([reference]): _Seat(actor) for actor in actors}
+        self._unavailable: list[_Seat] = []
+        self._seats: list[_Seat] = []
+        self._seat_of: dict[Any, _Seat] = {}
+        self._order: deque[_Entry] = deque()
+        self._again: deque[_Entry] = deque()
+        self._workers = len(actors)
+        self._done = 0
+        self._work_s = 0.0
+        self._explained_s = time.monotonic()
+
+    @property
+    def queued(self) -> int:
+        """Items that were given to workers and are not finished."""
+        return sum(len(entries) for seat in self._seats for entries in seat.calls.values())
+
+    def outcomes(self, items: Iterable[Any], stop: StopSignal, arrived: Arrived) -> Iterator[Any]:
+        """What becomes of every item, in order (:meth:`dse.executor.Executor.outcomes`).
+
+        Raises:
+            WorkersBrokenError: no worker can do this work.
+        """
+        remaining = iter(items)
+        try:
+            while True:
+                self._fill(remaining)
+                if not self._order:
+                    return
+                finished = self._wait()
+                if finished:
+                    arrived([(entry.item, entry.outcome) for entry in finished])
+                ask(stop)
+                while self._order and self._order[0].done:
+                    yield self._order.popleft().outcome
+                    ask(stop)
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Let go of what an ended map has in flight; the actors finish it to no use."""
+        self._order.clear()
+        self._again.clear()
+        self._seat_of.clear()
+        for seat in self._seats:
+            seat.calls.clear()
+
+    def _fill(self, remaining: Iterator[Any]) -> None:
+        """Give every actor that has room its next call, those with the least to do first."""
+        for length in range(WINDOW):
+            for seat in self._seats:
+                if len(seat.calls) == length and not self._send(seat, remaining):
+                    return
+        if not self._order and (entry := self._taken(remaining, 1)):
+            # No actor has started yet: the map is not over for want of room.
+            self._again.extend(entry)
+
+    def _send(self, seat: _Seat, remaining: Iterator[Any]) -> bool:
+        """Give ``seat`` its next call; False where nothing is left to give."""
+        entries = [self._again.popleft()] if self._again else self._taken(remaining, self._items_of_a_call())
+        if not entries:
+            return False
+        call = seat.actor.apply.remote([self._reference], [entry.item for entry in entries])
+        if not seat.calls:
+            seat.since = time.monotonic()
+        seat.calls[call] = entries
+        self._seat_of[call] = seat
+        return True
+
+    def _taken(self, remaining: Iterator[Any], most: int) -> list[_Entry]:
+        """The next items, at most so many. Items may depend on earlier outcomes, so no more are taken than are sent."""
+        entries = [_Entry(item) for item in islice(remaining, most)]
+        self._order.extend(entries)
+        return entries
+
+    def _items_of_a_call(self) -> int:
+        """As many items as make a call worth its dispatch."""
+        if not self._done:
+            return 1
+        call_s = max(CALL_S, self._workers * DISPATCH_S / DRIVER_SHARE)
+        return max(1, min(MOST_ITEMS, round(call_s * self._done / max(self._work_s, 1e-9))))
+
+    def _wait(self) -> list[_Entry]:
+        """The items that have been finished, after the next event or a short while."""
+        for seat in self._unavailable:
+            self._starting[seat.actor.ready.remote([self._reference])] = seat
+        self._unavailable.clear()
+        ready, _ = ray.wait([*self._seat_of, *self._starting], num_returns=1, timeout=_POLL_S)
+        if ready:
+            # Whatever else is there by now comes along: one write to the disk for all of it.
+            everything = [*self._seat_of, *self._starting]
+            ready, _ = ray.wait(everything, num_returns=len(everything), timeout=0)
+        finished: list[_Entry] = []
+        for reference in ready:
+            if reference in self._starting:
+                self._start(self._starting.pop(reference), reference)
+            elif reference in self._seat_of:
+                finished += self._take(reference)
+        finished += self._late()
+        self._explain()
+        return finished
+
+    def _start(self, seat: _Seat, reference: Any) -> None:
+        """Take in an actor whose process has started.
+
+        Raises:
+            WorkersBrokenError: it cannot start, or runs another version.
+        """
+        try:
+            version = ray.get(reference)
+        except ActorUnavailableError:
+            # Its process or node has died and it is being started anew: asked again a little later.
+            time.sleep(_AGAIN_S)
+            self._unavailable.append(seat)
+            return
+        except RayActorError as error:
+            raise WorkersBrokenError(f"a worker cannot start: {_line(error)}") from error
+        except RayTaskError as error:
+            raise WorkersBrokenError(f"a worker cannot start: {_line(error.cause or error)}") from error
+        if version != dse.__version__:
+            raise WorkersBrokenError(f"a worker runs dse {version}, but this is {dse.__version__}")
+        self._seats.append(seat)
+
+    def _take(self, call: Any) -> list[_Entry]:
+        """The items of a call that has ended."""
+        seat = self._seat_of[call]
+        try:
+            outcomes, seconds = ray.get(call)
+        except RayActorError as error:
+            return self._died(seat, _line(error))
+        except RayTaskError as error:
+            # The function itself could not be read, or an answer not be sent.
+            outcomes, seconds = [Failed.with_error(error.cause or error)] * len(seat.calls[call]), 0.0
+        return self._accept(call, outcomes, seconds)
+
+    def _accept(self, call: Any, outcomes: Sequence[Any], seconds: float) -> list[_Entry]:
+        seat = self._seat_of.pop(call)
+        entries = seat.calls.pop(call)
+        seat.since = time.monotonic()
+        self._done += len(entries)
+        self._work_s += seconds
+        return [_finished(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+
+    def _died(self, seat: _Seat, reason: str) -> list[_Entry]:
+        """Make the items of an actor again whose process has died, but for one that has cost too many."""
+        finished: list[_Entry] = []
+        charged = False
+        for call, entries in list(seat.calls.items()):
+            try:
+                outcomes, seconds = ray.get(call, timeout=0)
+                finished += self._accept(call, outcomes, seconds)
+            except (RayActorError, RayTaskError, GetTimeoutError):
+                finished += self._repeated(entries, deaths=0 if charged else 1)
+                if not charged:
+                    self._notice(f"a worker died under {_named(entries)}, which is made again: {reason}")
+                charged = True
+        self._restart(seat)
+        return finished
+
+    def _repeated(self, entries: list[_Entry], deaths: int) -> list[_Entry]:
+        """Make items again, one by one; one that has cost too many workers by itself is finished."""
+        finished = []
+        for entry in entries:
+            entry.deaths += deaths if len(entries) == 1 else 0
+            if entry.deaths >= self._limits.deaths:
+                finished.append(_finished(entry, Failed(f"{entry.deaths} worker processes died under it")))
+            else:
+                self._again.append(entry)
+        return finished
+
+    def _restart(self, seat: _Seat) -> None:
+        """Give ``seat`` no work until its actor has started again."""
+        for call in seat.calls:
+            self._seat_of.pop(call, None)
+        seat.calls.clear()
+        self._seats.remove(seat)
+        self._unavailable.append(seat)
+
+    def _late(self) -> list[_Entry]:
+        """The items that have run for too long; their processes are ended."""
+        limit_s = self._limits.timeout_s
+        if limit_s is None:
+            return []
+        finished: list[_Entry] = []
+        for seat in list(self._seats):
+            (entries, *waiting) = [*seat.calls.values()] or [[]]
+            if not entries or time.monotonic() - seat.since <= limit_s:
+                continue
+            self._again.extend(entry for call in waiting for entry in call)
+            if len(entries) > 1:
+                self._again.extend(entries)
+            else:
+                finished.append(_finished(entries[0], Failed(f"took longer than {limit_s:g} s")))
+                self._notice(f"{_named(entries)} took longer than {limit_s:g} s and is given up")
+            ray.kill(seat.actor, no_restart=False)
+            self._restart(seat)
+        return finished
+
+    def _explain(self) -> None:
+        """Say from time to time why nothing happens, while no worker has started."""
+        now = time.monotonic()
+        if self._seats:
+            self._explained_s = now
+        elif now - self._explained_s > _PATIENCE_S:
+            self._explained_s = now
+            self._notice(f"waiting for workers: none of {self._workers} has started; {self._waiting_for()}")
+
+
+def _finished(entry: _Entry, outcome: Any) -> _Entry:
+    entry.outcome, entry.done = outcome, True
+    return entry
+
+
+def _named(entries: Sequence[_Entry]) -> str:
+    """The items of a call for people: the first, and how many more."""
+    more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+    return f"{shown(entries[0].item)}{more}"
+
+
+def _line(error: Exception) -> str:
+    """The first line of a Ray error that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

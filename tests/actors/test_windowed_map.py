@@ -1,0 +1,249 @@
+"""The map over actors: order, deaths, poison, limits, room."""
+
+import itertools
+import os
+import signal
+import time
+
+import pytest
+import ray
+
+from actors import windowed_map
+from actors.ray_executor import RayExecutor, WorkerKind
+from actors.windowed_map import Limits
+from dse.executor import Failed, InProcessExecutor, ItemFailedError
+from hardware.inputs import InputError
+
+
+class Once:
+    """Negates; does what ``fault`` says the first time that it sees ``item``."""
+
+    def __init__(self, marker, item, fault):
+        self.marker, self.item, self.fault = str(marker), item, fault
+
+    def __call__(self, item):
+        if item == self.item and not os.path.exists(self.marker):
+            open(self.marker, "w").close()
+            self.fault()
+        return -item
+
+
+class Always:
+    """Negates; does what ``fault`` says whenever it sees ``item``."""
+
+    def __init__(self, item, fault):
+        self.item, self.fault = item, fault
+
+    def __call__(self, item):
+        if item == self.item:
+            self.fault()
+        return -item
+
+
+def die():
+    os._exit(1)
+
+
+def refuse():
+    raise ValueError("refused\nand more")
+
+
+def sleep():
+    time.sleep(3600)
+
+
+class UnsendableError(Exception):
+    def __init__(self, first, second):
+        super().__init__(first)
+
+
+def refuse_unsendably():
+    raise UnsendableError("cannot be rebuilt", "from one argument")
+
+
+@pytest.fixture
+def executor(ray_executor):
+    """The executor of the session with limits of its own."""
+
+    def with_limits(**limits):
+        heard = []
+        made = RayExecutor(2, limits=Limits(**limits), notice=heard.append)
+        return made, heard
+
+    yield with_limits
+    ray_executor.release()
+
+
+ITEMS = range(40)
+
+
+@pytest.mark.parametrize("fault", [refuse, refuse_unsendably])
+def test_an_item_on_which_the_function_fails_stops_no_other(executor, fault):
+    ours, _ = executor()
+    arrived = []
+    found = list(ours.outcomes(Always(13, fault), ITEMS, arrived=arrived.extend))
+    assert [value for value in found if not isinstance(value, Failed)] == [-item for item in ITEMS if item != 13]
+    assert isinstance(found[13], Failed)
+    assert found[13].reason in ("ValueError: refused", "UnsendableError: cannot be rebuilt")
+    assert sorted(item for item, _ in arrived) == list(ITEMS)
+    assert dict(arrived)[13] == found[13]
+    assert list(InProcessExecutor().outcomes(Always(13, fault), ITEMS)) == found
+
+
+def test_an_item_that_kills_its_worker_is_found_and_given_up(executor):
+    ours, heard = executor(deaths=2)
+    found = list(ours.outcomes(Always(13, die), ITEMS))
+    assert found[13] == Failed("2 worker processes died under it")
+    assert [value for value in found if not isinstance(value, Failed)] == [-item for item in ITEMS if item != 13]
+    assert any("13" in text for text in heard)
+
+
+def test_where_every_item_is_needed_a_failed_one_is_an_error(executor):
+    ours, _ = executor(deaths=1)
+    with pytest.raises(ItemFailedError, match="1 worker processes died"):
+        list(ours.map(Always(3, die), ITEMS))
+
+
+def test_items_that_only_waited_are_not_charged(executor, monkeypatch):
+    monkeypatch.setattr(windowed_map, "MOST_ITEMS", 1)
+    ours, _ = executor(deaths=1)
+    # Whatever waits behind the poison would fail too if it were charged with the same death.
+    found = list(ours.outcomes(Always(0, die), range(6)))
+    assert [isinstance(value, Failed) for value in found] == [True] + 5 * [False]
+
+
+def test_an_item_that_takes_too_long_is_given_up(executor):
+    ours, heard = executor(timeout_s=3.0)
+    found = list(ours.outcomes(Always(13, sleep), ITEMS))
+    assert found[13] == Failed("took longer than 3 s")
+    assert [value for value in found if not isinstance(value, Failed)] == [-item for item in ITEMS if item != 13]
+    assert heard
+
+
+class Pid:
+    def __call__(self, item):
+        time.sleep(0.05)
+        return os.getpid()
+
+
+def test_workers_killed_from_outside_lose_nothing(executor):
+    ours, _ = executor()
+    killed = set()
+    found = []
+    for value in ours.outcomes(Pid(), range(60)):
+        found.append(value)
+        if value not in killed and len(killed) < 3 and len(found) % 10 == 5:
+            killed.add(value)
+            os.kill(value, signal.SIGKILL)
+    assert len(found) == 60
+    assert not any(isinstance(value, Failed) for value in found)
+    assert len(killed) == 3
+
+
+def test_short_items_travel_together_and_arrive_once(executor):
+    ours, _ = executor()
+    calls = []
+    found = list(ours.outcomes(Always(-1, die), range(5000), arrived=lambda done: calls.append(len(done))))
+    assert found == [-item for item in range(5000)]
+    assert sum(calls) == 5000
+    assert max(calls) > 1
+
+
+def test_items_are_taken_as_they_are_sent(executor):
+    ours, _ = executor()
+    taken = []
+    endless = (taken.append(item) or item for item in itertools.count())
+    found = ours.map(Always(-1, die), endless)
+    assert list(itertools.islice(found, 30)) == [-item for item in range(30)]
+    assert taken == list(range(len(taken)))
+
+
+def test_an_abandoned_map_leaves_nothing_to_the_next(executor):
+    ours, _ = executor()
+    function = Always(-1, die)
+    first = ours.map(function, range(100))
+    assert next(first) == 0
+    first.close()
+    arrived = []
+    assert list(ours.map(function, range(200, 230), arrived=arrived.extend)) == [-item for item in range(200, 230)]
+    assert sorted(item for item, _ in arrived) == list(range(200, 230))
+
+
+def test_more_workers_than_the_cluster_has_room_for(ray_executor):
+    crowd = RayExecutor(5)
+    assert list(crowd.map(Always(-1, die), range(50))) == [-item for item in range(50)]
+
+
+def test_a_wait_for_room_is_explained_and_can_be_stopped(ray_executor, monkeypatch):
+    monkeypatch.setattr(windowed_map, "_PATIENCE_S", 0.5)
+    heard = []
+    greedy = RayExecutor((WorkerKind(1, cpus=1, gpus=3),), notice=heard.append)
+    begun = time.monotonic()
+
+    def stop():
+        return "time limit" if heard and time.monotonic() - begun > 1 else None
+
+    with pytest.raises(Exception, match="time limit"):
+        list(greedy.map(Always(-1, die), range(3), stop))
+    assert "none of 1 has started" in heard[0]
+    assert "1 need 1 CPU and 3 GPU each; the cluster has 2 CPU" in heard[0]
+
+
+class Unreadable:
+    """Cannot be rebuilt in a worker."""
+
+    def __reduce__(self):
+        return (_refuse_to_exist, (os.getpid(),))
+
+    def __call__(self, item):
+        return item
+
+
+def _refuse_to_exist(pid):
+    if os.getpid() != pid:
+        raise ModuleNotFoundError("No module named 'elsewhere'")
+    return Unreadable()
+
+
+def test_a_function_that_cannot_be_read_is_an_error(executor):
+    ours, _ = executor()
+    with pytest.raises(InputError, match=r"a worker cannot start: .*No module named 'elsewhere'"):
+        list(ours.map(Unreadable(), range(3)))
+
+
+def test_a_worker_of_another_version_is_refused(executor, monkeypatch):
+    ours, _ = executor()
+    monkeypatch.setattr("dse.__version__", "0.0.0-other")
+    with pytest.raises(InputError, match="but this is 0"):
+        list(ours.map(Always(-1, die), range(3)))
+
+
+class Broken:
+    """A worker that cannot be made."""
+
+    def __init__(self):
+        raise ModuleNotFoundError("No module named 'dse'")
+
+    def ready(self, reference):
+        """Never reached."""
+
+
+def test_workers_that_cannot_start_are_an_error_and_no_wait(executor, monkeypatch):
+    ours, _ = executor()
+    monkeypatch.setattr("actors.ray_executor.Worker", Broken)
+    with pytest.raises(InputError, match="a worker cannot start"):
+        list(ours.map(Always(-1, die), range(3)))
+
+
+class Devices:
+    def __call__(self, item):
+        return sum(map(len, ray.get_runtime_context().get_accelerator_ids().values()))
+
+
+def test_workers_of_two_kinds_share_the_work():
+    """CPU and GPU workers in one private cluster; nothing is run on the pretended GPU."""
+    heard = []
+    if ray.is_initialized():
+        pytest.skip("the session's instance has no GPU; run alone")
+    with RayExecutor((WorkerKind(1), WorkerKind(1, gpus=1)), notice=heard.append) as mixed:
+        assert set(mixed.map(Devices(), range(40))) == {0, 1}
