@@ -56,7 +56,8 @@ class RayExecutor(Executor):
         address: an existing cluster (``auto``, ``ray://…``); None starts a private one on this machine, which never
             attaches to a cluster that happens to be running.
         limits: when an item is given up.
-        notice: told, for people, of waits for room and of workers that died.
+        notice: told, for people, of waits for room and of workers that died; items are named by the function's own
+            ``describe(item)``, where it has one.
 
     Raises:
         InputError: nothing answers at ``address``, or its workers cannot run this program.
@@ -124,7 +125,10 @@ class RayExecutor(Executor):
                 for kind in self._kinds
                 for _ in range(kind.count)
             ]
-            self._map = WindowedMap(self._actors, ray.put(function), self._limits, self._notice, self._waiting_for)
+            describe = getattr(function, "describe", shown)
+            self._map = WindowedMap(
+                self._actors, ray.put(function), self._limits, self._notice, describe, self._waiting_for
+            )
         return self._map
 
     def _waiting_for(self) -> str:

@@ -35,7 +35,6 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 import dse
 from dse.executor import Arrived, Failed, applied
 from dse.progress import StopSignal, ask
-from hardware.inputs import shown
 
 WINDOW = 2
 """Calls that an actor has at the same time."""
@@ -144,6 +143,7 @@ class WindowedMap:
         reference: the function in the object store.
         limits: when an item is given up.
         notice: told, for people, of waits and deaths.
+        describe: an item for people.
         waiting_for: explains what the actors need, for a wait without any worker.
     """
 
@@ -153,11 +153,13 @@ class WindowedMap:
         reference: Any,
         limits: Limits,
         notice: Callable[[str], None],
+        describe: Callable[[Any], str],
         waiting_for: Callable[[], str],
     ) -> None:
         self._reference = reference
         self._limits = limits
         self._notice = notice
+        self._describe = describe
         self._waiting_for = waiting_for
         self._starting = {actor.ready.remote([reference]): _Seat(actor) for actor in actors}
         self._unavailable: list[_Seat] = []
@@ -312,7 +314,7 @@ class WindowedMap:
             except (RayActorError, RayTaskError, GetTimeoutError):
                 finished += self._repeated(entries, deaths=0 if charged else 1)
                 if not charged:
-                    self._notice(f"a worker died under {_named(entries)}, which is made again: {reason}")
+                    self._notice(f"a worker died under {self._named(entries)}, which is made again: {reason}")
                 charged = True
         self._restart(seat)
         return finished
@@ -351,10 +353,15 @@ class WindowedMap:
                 self._again.extend(entries)
             else:
                 finished.append(_finished(entries[0], Failed(f"took longer than {limit_s:g} s")))
-                self._notice(f"{_named(entries)} took longer than {limit_s:g} s and is given up")
+                self._notice(f"{self._named(entries)} took longer than {limit_s:g} s and is given up")
             ray.kill(seat.actor, no_restart=False)
             self._restart(seat)
         return finished
+
+    def _named(self, entries: Sequence[_Entry]) -> str:
+        """The items of a call for people: the first, and how many more."""
+        more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+        return f"{self._describe(entries[0].item)}{more}"
 
     def _explain(self) -> None:
         """Say from time to time why nothing happens, while no worker has started."""
@@ -369,12 +376,6 @@ class WindowedMap:
 def _finished(entry: _Entry, outcome: Any) -> _Entry:
     entry.outcome, entry.done = outcome, True
     return entry
-
-
-def _named(entries: Sequence[_Entry]) -> str:
-    """The items of a call for people: the first, and how many more."""
-    more = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-    return f"{shown(entries[0].item)}{more}"
 
 
 def _line(error: Exception) -> str:

@@ -38,6 +38,7 @@ class RunSettings:
     seed: int
     workers: int | None
     address: str | None
+    item_timeout: float | None
     time_limit: float | None
     quiet: bool
     debug: bool
@@ -73,6 +74,13 @@ def run_options(function: Decorated) -> Decorated:
             help="Ray workers; 0 runs in-process, without Ray.",
         ),
         click.option("--address", metavar="ADDR", help="An existing Ray cluster (default: a private local one)."),
+        click.option(
+            "--item-timeout",
+            type=float,
+            callback=_seconds,
+            metavar="S",
+            help="Give up an evaluation on which a worker spends more than S seconds (default: never).",
+        ),
         click.option(
             "--time-limit",
             type=float,
@@ -196,8 +204,13 @@ def executor_for(settings: RunSettings, predicted_s: float) -> Executor:
     if workers == 0:
         return InProcessExecutor()
     from actors.ray_executor import RayExecutor
+    from actors.windowed_map import Limits
 
-    return RayExecutor(workers, settings.address)
+    def notice(text: str) -> None:
+        if not settings.quiet:
+            click.echo(f"dse: {text}", err=True)
+
+    return RayExecutor(workers, settings.address, Limits(timeout_s=settings.item_timeout), notice)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from dse.codesign.evaluation import pricing
 from dse.codesign.evaluation.job_placements import JobPlacements
 from dse.executor import Arrived, Executor, Failed, ignore
 from dse.progress import StopSignal, never_stop
+from hardware.inputs import shown
 
 Phase = Literal["estimation", "scheduling", "placement"]
 
@@ -119,6 +120,11 @@ class TimedWorker:
     def __init__(self) -> None:
         self._key = ""
         self._function: Callable[[Any], Any] | None = None
+
+    def describe(self, call: Call) -> str:
+        """A call for people."""
+        _, function, item = call
+        return str(getattr(function, "describe", shown)(item))
 
     def __call__(self, call: Call) -> tuple[Any, PhaseSeconds]:
         """The answer and what it took."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.codesign.evaluation.energy import least_energy_j, plan_energy
-from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluator, Indices, Task
+from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluate, Evaluator, Indices, Task
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.progress import StopSignal, never_stop
 from hardware.energy import static_w
@@ -90,6 +90,16 @@ class JobEvaluators:
     def __call__(self, asked: JobTask) -> Any:
         """The answer of the job's evaluator."""
         return self.evaluators[asked.job](asked.task)
+
+    def describe(self, asked: JobTask) -> str:
+        """A task for people: the model, and the architecture or how many."""
+        task, model = asked.task, self.problem.jobs[asked.job].name
+        indices = [task.index] if isinstance(task, Evaluate) else task.indices
+        machines, first = self.machines, int(indices[0])
+        sizes = (machines.tensor_cores, machines.vector_cores, machines.core_width, machines.core_depth)
+        architecture = ", ".join(str(size[first]) for size in sizes)
+        more = f" and {len(indices) - 1} more" if len(indices) > 1 else ""
+        return f"{model} on {{{architecture}}} {machines.global_buffer_bytes[first] >> 20} MB{more}"
 
     def upper_values(self, job: int, indices: Indices, batch_s: Bounds) -> Floats:
         """Upper bounds on the objective's value of ``job`` for each HBM size, [H, len(indices)].
