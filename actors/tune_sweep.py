@@ -25,6 +25,7 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from actors.ray_executor import RayExecutor
+from actors.tune_logs import loggers
 from actors.windowed_map import sendable
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import EvaluateMany
@@ -87,7 +88,13 @@ class ChunkTrial(tune.Trainable):
         begun = time.perf_counter()
         answer = sendable(applied(self._evaluators, self._parts[part]))
         seconds = time.perf_counter() - begun
-        return {"done": self._next == len(self._parts), "part": part, "answer": answer, "seconds": seconds}
+        return {
+            "done": self._next == len(self._parts),
+            "part": part,
+            "answer": answer,
+            "seconds": seconds,
+            "architectures_per_s": len(_indices(self._parts[part])) / seconds,
+        }
 
 
 class SweepSearcher(Searcher):
@@ -226,11 +233,12 @@ class _Ended(tune.Stopper):
         return {"_searcher": None}
 
 
-def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
+def search(context: SearchContext, *, proposer: Proposer, logs: Path | None = None) -> SearchOutcome:
     """As :func:`dse.codesign.search.sweep.search`, with Tune on the cluster that the executor has joined.
 
     Where that is reached through Ray Client (``ray://``), Tune would move the search to the cluster, away from the
-    journal; the executor's own actors do the work then, with the same answer.
+    journal; the executor's own actors do the work then, with the same answer. ``logs``: the folder that gets the files
+    of Tune's own loggers, one more folder each time; none are written without it.
     """
     executor = context.executor
     assert isinstance(executor, RayExecutor)
@@ -239,12 +247,12 @@ def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
     executor.release()
     state = Sweep(context, proposer)
     searcher = SweepSearcher(state, executor.workers, context.stop)
-    run(searcher, state.evaluators)
+    run(searcher, state.evaluators, logs)
     return state.outcome(searcher.stopped)
 
 
-def run(searcher: SweepSearcher, evaluators: JobEvaluators) -> None:
-    """Let Tune run the trials of ``searcher`` until it has ended."""
+def run(searcher: SweepSearcher, evaluators: JobEvaluators, logs: Path | None = None) -> None:
+    """Let Tune run the trials of ``searcher`` until it has ended; ``logs`` as in :func:`search`."""
     if searcher.ended:
         return
     folder = tempfile.mkdtemp(prefix="dse-tune-")
@@ -260,14 +268,28 @@ def run(searcher: SweepSearcher, evaluators: JobEvaluators) -> None:
                     trial_dirname_creator=lambda trial: str(trial.trial_id),
                 ),
                 run_config=tune.RunConfig(
+                    name="sweep",
                     storage_path=folder,
+                    callbacks=[] if logs is None else loggers(),
                     verbose=0,
                     stop=_Ended(searcher),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
             ).fit()
     finally:
+        if logs is not None:
+            _keep_logs(Path(folder) / "sweep", logs)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _keep_logs(experiment: Path, logs: Path) -> None:
+    """Move what the loggers have written under ``experiment`` to a folder of its own in ``logs``."""
+    number = sum(1 for _ in logs.glob("sweep-*")) + 1
+    for file in experiment.rglob("*"):
+        if file.name in ("result.json", "progress.csv") or file.name.startswith("events.out.tfevents"):
+            target = logs / f"sweep-{number}" / file.relative_to(experiment)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(file, target)
 
 
 @contextmanager

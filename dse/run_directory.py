@@ -21,6 +21,7 @@ RUN_FILE = "run.yaml"
 RESULT_FILE = "result.json"
 JOURNAL_FILE = "journal.jsonl"
 REPORT_FILE = "report.html"
+TUNE_FOLDER = "tune"
 
 
 class RunDirectory:

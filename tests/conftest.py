@@ -11,10 +11,10 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def ray_executor():
-    """The one private Ray instance of the test session, with two workers."""
-    from actors.ray_executor import RayExecutor
+    """The one private Ray instance of the test session, with two workers; one of them has a pretended GPU."""
+    from actors.ray_executor import RayExecutor, WorkerKind
 
-    with RayExecutor(2) as executor:
+    with RayExecutor((WorkerKind(1), WorkerKind(1, gpus=1))) as executor:
         yield executor
 
 

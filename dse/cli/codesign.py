@@ -22,7 +22,7 @@ from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
 from dse.executor import Executor, InProcessExecutor
 from dse.placement.problem import PipelineSchedule
 from dse.result import Result, digest
-from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
+from dse.run_directory import REPORT_FILE, TUNE_FOLDER, RunDirectory, journal_of
 from hardware.inputs import fail
 from hardware.machines import Machines
 
@@ -105,7 +105,7 @@ def command(**options: Any) -> None:
         with journal_of(directory) as journal, progress(settings) as report, stop_signal(settings) as stop:
             store = None if journal is None else JournalledEvaluations(journal, problem, machines)
             executor = executor_for(settings, _predicted_s(chosen, problem, machines))
-            search = _search(chosen, machines, executor, settings.seed)
+            search = _search(chosen, machines, executor, settings.seed, directory)
             result, outcome = solve(
                 chosen, executor, store, report, stop, settings.seed, search, ProvenOptima(), journal
             )
@@ -141,7 +141,9 @@ def _refuse_idle_options(search: str) -> None:
             raise fail("dse codesign", option, "", f"belongs to --search {needs}, but --search is {search}")
 
 
-def _search(options: CodesignOptions, machines: Machines, executor: Executor, seed: int) -> SearchFunction:
+def _search(
+    options: CodesignOptions, machines: Machines, executor: Executor, seed: int, directory: RunDirectory | None
+) -> SearchFunction:
     """The search that the options name: in this process, or driven by Tune where there are workers."""
     if options.search == "exhaustive":
         return exhaustive.search
@@ -157,7 +159,8 @@ def _search(options: CodesignOptions, machines: Machines, executor: Executor, se
         return partial(sweep.search, proposer=proposer)
     from actors import tune_sweep
 
-    return partial(tune_sweep.search, proposer=proposer)
+    logs = None if directory is None else directory.path / TUNE_FOLDER
+    return partial(tune_sweep.search, proposer=proposer, logs=logs)
 
 
 def _show(result: Result, out: Path | None) -> None:

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dse.cli import EXIT_INTERRUPTED
 from dse.executor import Executor, InProcessExecutor
+from dse.mirror import Mirror, fetch
 from dse.progress import ProgressCallback, StopSignal
 from dse.result import Result
 from dse.run_directory import RunDirectory
@@ -35,6 +36,7 @@ class RunSettings:
     json: bool
     out: Path | None
     resume: bool
+    mirror: str | None
     seed: int
     workers: int | None
     address: str | None
@@ -64,6 +66,11 @@ def run_options(function: Decorated) -> Decorated:
         click.option("--json", is_flag=True, help="Print the result as JSON, alone on stdout."),
         click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep result, journal and report."),
         click.option("--resume", is_flag=True, help="Continue the run that was begun in --out DIR."),
+        click.option(
+            "--mirror",
+            metavar="URI",
+            help="Copy --out DIR there every minute (s3://, gs://, file://); --resume reads it.",
+        ),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         click.option(
             "--workers",
@@ -122,21 +129,25 @@ def run(
         show: prints the result for people on stdout.
         keep: writes what belongs to this command's run directory beside the result (tables, report, traces).
     """
-    if settings.resume and settings.out is None:
-        raise fail("dse", "--resume", "", "needs the directory of the run: --out DIR")
+    for option, given in (("--resume", settings.resume), ("--mirror", settings.mirror)):
+        if given and settings.out is None:
+            raise fail("dse", option, "", "needs the directory of the run: --out DIR")
     directory = None
     if settings.out is not None:
+        if settings.resume and settings.mirror:
+            fetch(settings.out, settings.mirror)
         asked = {**arguments, "seed": settings.seed}
         directory = RunDirectory(settings.out, command, asked, problem_digest, settings.resume)
     result = directory.finished() if directory else None
     if result is None:
-        # What libraries print is for people; stdout is for the result alone.
-        with redirect_stdout(sys.stderr):
-            result = solve(directory)
-        if directory is not None:
-            directory.write_result(result)
-            if keep is not None and result.objective.value is not None:
-                keep(directory, result)
+        with _mirrored(settings):
+            # What libraries print is for people; stdout is for the result alone.
+            with redirect_stdout(sys.stderr):
+                result = solve(directory)
+            if directory is not None:
+                directory.write_result(result)
+                if keep is not None and result.objective.value is not None:
+                    keep(directory, result)
     if settings.json:
         click.echo(result.to_json(), nl=False)
     elif not settings.quiet:
@@ -206,11 +217,19 @@ def executor_for(settings: RunSettings, predicted_s: float) -> Executor:
     from actors.ray_executor import RayExecutor
     from actors.windowed_map import Limits
 
-    def notice(text: str) -> None:
-        if not settings.quiet:
-            click.echo(f"dse: {text}", err=True)
+    return RayExecutor(workers, settings.address, Limits(timeout_s=settings.item_timeout), _notice(settings))
 
-    return RayExecutor(workers, settings.address, Limits(timeout_s=settings.item_timeout), notice)
+
+def _notice(settings: RunSettings) -> Callable[[str], None]:
+    """Says on stderr what people should know while work goes on."""
+    return (lambda _text: None) if settings.quiet else (lambda text: click.echo(f"dse: {text}", err=True))
+
+
+def _mirrored(settings: RunSettings) -> AbstractContextManager[Any]:
+    """Copies the run directory while it is being written, where that is asked for."""
+    if settings.out is None or settings.mirror is None:
+        return nullcontext()
+    return Mirror(settings.out, settings.mirror, _notice(settings))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Sweeps through Tune: the same answer as in-process, nothing lost, and the searcher's state saved and restored."""
 
+import json
 import os
 
 import pytest
@@ -43,6 +44,21 @@ def test_the_answer_is_that_of_the_walk_in_process(problem, walked, ray_executor
     assert found == walked[0]
     assert store.items() >= walked[1].items()
     assert capfd.readouterr().out == ""
+
+
+def test_tunes_own_loggers_write_scalars(problem, ray_executor, tmp_path):
+    context = SearchContext(problem, problem.machines(), ray_executor, {})
+    tune_sweep.search(context, proposer=walk(problem), logs=tmp_path / "tune")
+    (report,) = [path for path in (tmp_path / "tune" / "sweep-1").glob("*/result.json") if path.stat().st_size][:1]
+    last = json.loads(report.read_text().splitlines()[-1])
+    assert last["architectures_per_s"] > 0
+    assert "answer" not in last
+    for name in ("progress.csv", "events.out.tfevents.*"):
+        assert list(report.parent.glob(name))
+    tune_sweep.search(
+        SearchContext(problem, problem.machines(), ray_executor, {}), proposer=walk(problem), logs=tmp_path / "tune"
+    )
+    assert (tmp_path / "tune" / "sweep-2").is_dir()
 
 
 def test_what_is_in_the_store_starts_no_trial(problem, walked, ray_executor, monkeypatch):

@@ -236,14 +236,12 @@ def test_workers_that_cannot_start_are_an_error_and_no_wait(executor, monkeypatc
 
 
 class Devices:
+    """Counts the GPUs of its worker."""
+
     def __call__(self, item):
+        time.sleep(0.01)
         return sum(map(len, ray.get_runtime_context().get_accelerator_ids().values()))
 
 
-def test_workers_of_two_kinds_share_the_work():
-    """CPU and GPU workers in one private cluster; nothing is run on the pretended GPU."""
-    heard = []
-    if ray.is_initialized():
-        pytest.skip("the session's instance has no GPU; run alone")
-    with RayExecutor((WorkerKind(1), WorkerKind(1, gpus=1)), notice=heard.append) as mixed:
-        assert set(mixed.map(Devices(), range(40))) == {0, 1}
+def test_workers_of_two_kinds_share_the_work(ray_executor):
+    assert set(ray_executor.map(Devices(), range(200))) == {0, 1}

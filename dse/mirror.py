@@ -1,0 +1,104 @@
+"""The copy of a run directory at another place: a bucket or a shared disk, so that a lost machine loses no run.
+
+The journal on the local disk is what counts; the copy follows it by up to :data:`INTERVAL_S` and holds the whole run
+at its end. Places are URIs that :mod:`pyarrow.fs` knows: ``s3://bucket/runs``, ``gs://…``, ``hdfs://…``, ``file:///…``.
+A copied journal may end in a torn line, which is healed when it is opened.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hardware.inputs import InputError, fail, shown
+
+INTERVAL_S = 60.0
+"""Time between two copies while the run goes on. A copy costs the size of the journal, some kB an evaluation."""
+
+
+class Mirror:
+    """Copies a run directory to ``uri`` while the context lasts, and once more at its end.
+
+    Args:
+        directory: the run directory.
+        uri: where its copy belongs; made when it does not exist.
+        notice: told, for people, when a copy fails; the run goes on, and the next copy is tried.
+
+    Raises:
+        InputError: nothing can be written at ``uri``.
+    """
+
+    def __init__(
+        self, directory: Path, uri: str, notice: Callable[[str], None], interval_s: float = INTERVAL_S
+    ) -> None:
+        self._directory = directory
+        self._uri = uri
+        self._notice = notice
+        self._interval_s = interval_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self._copy()
+        except (OSError, ValueError) as error:
+            raise _refused(self._uri, error) from error
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._try()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(self._interval_s):
+            self._try()
+
+    def _try(self) -> None:
+        try:
+            self._copy()
+        except (OSError, ValueError) as error:
+            self._notice(f"{self._uri}: the run could not be copied there: {shown(str(error))}")
+
+    def _copy(self) -> None:
+        from pyarrow import fs
+
+        there, path = _place(self._uri)
+        there.create_dir(path, recursive=True)
+        fs.copy_files(str(self._directory), path, source_filesystem=fs.LocalFileSystem(), destination_filesystem=there)
+
+
+def fetch(directory: Path, uri: str) -> None:
+    """Bring a run back from its copy at ``uri``, where there is one, to a ``directory`` that does not exist.
+
+    Raises:
+        InputError: ``uri`` cannot be read.
+    """
+    if directory.exists():
+        return
+    from pyarrow import fs
+
+    try:
+        there, path = _place(uri)
+        if there.get_file_info(path).type is fs.FileType.NotFound:
+            return
+        directory.mkdir(parents=True)
+        fs.copy_files(path, str(directory), source_filesystem=there, destination_filesystem=fs.LocalFileSystem())
+    except (OSError, ValueError) as error:
+        raise _refused(uri, error) from error
+
+
+def _place(uri: str) -> tuple[Any, str]:
+    """The file system and the path on it."""
+    from pyarrow import fs
+
+    filesystem, path = fs.FileSystem.from_uri(uri)
+    return filesystem, path
+
+
+def _refused(uri: str, error: Exception) -> InputError:
+    return fail("dse", "--mirror", uri, f"must be a place that can be written: {shown(str(error))}")

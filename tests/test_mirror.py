@@ -1,0 +1,94 @@
+"""The copy of a run directory at another place."""
+
+import shutil
+import time
+
+import pytest
+
+from dse.journal import Journal
+from dse.mirror import Mirror, fetch
+from hardware.inputs import InputError
+from tests.codesign.tiny import MODEL
+
+
+def complaints():
+    heard = []
+    return heard, heard.append
+
+
+def test_the_copy_follows_the_run_and_holds_it_at_its_end(tmp_path):
+    run, copy = tmp_path / "run", tmp_path / "there" / "copy"
+    run.mkdir()
+    (run / "run.yaml").write_text("command: x")
+    heard, notice = complaints()
+    with Mirror(run, copy.as_uri(), notice, interval_s=0.05), Journal(run / "journal.jsonl") as journal:
+        assert (copy / "run.yaml").read_text() == "command: x"
+        journal.append("a", 1)
+        deadline = time.monotonic() + 30
+        while not ((copy / "journal.jsonl").exists() and (copy / "journal.jsonl").read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (run / "tables").mkdir()
+        (run / "tables" / "t.parquet").write_text("late")
+    assert (copy / "tables" / "t.parquet").read_text() == "late"
+    assert (copy / "journal.jsonl").read_bytes() == (run / "journal.jsonl").read_bytes()
+    assert heard == []
+
+
+def test_a_lost_run_comes_back_and_a_present_one_stays(tmp_path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    run.mkdir()
+    with Mirror(run, copy.as_uri(), print), Journal(run / "journal.jsonl") as journal:
+        journal.append("a", 1)
+    shutil.rmtree(run)
+    fetch(run, copy.as_uri())
+    with Journal(run / "journal.jsonl") as journal:
+        assert dict(journal) == {"a": 1}
+        journal.append("b", 2)
+    fetch(run, copy.as_uri())
+    with Journal(run / "journal.jsonl") as journal:
+        assert dict(journal) == {"a": 1, "b": 2}
+
+
+def test_without_a_copy_nothing_is_fetched(tmp_path):
+    fetch(tmp_path / "run", (tmp_path / "nothing").as_uri())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("uri", ["nowhere", "ftp://host/path", "file:///proc/none/run"])
+def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, uri):
+    with pytest.raises(InputError, match=f"--mirror: {uri}: must be a place"), Mirror(tmp_path, uri, print):
+        pytest.fail("the run began")
+
+
+def test_a_place_that_is_lost_later_is_told_and_does_not_end_the_run(tmp_path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    run.mkdir()
+    heard, notice = complaints()
+    with Mirror(run, copy.as_uri(), notice):
+        shutil.rmtree(copy)
+        copy.write_text("a file now")
+    assert "the run could not be copied there" in heard[0]
+
+
+def test_a_lost_directory_is_resumed_from_its_mirror(dse, tmp_path):
+    model = tmp_path / "tiny.yaml"
+    model.write_text(MODEL.format(name="tiny", layers=3, hidden=64))
+    out, copy = tmp_path / "run", tmp_path / "copy"
+    asked = [
+        "codesign",
+        str(model),
+        *["--accelerators", "16", "--global-batch", "64", "--area-budget", "3.4", "--workers", "0"],
+    ]
+    asked += ["--out", str(out), "--mirror", copy.as_uri()]
+    assert dse(*asked).code == 0
+    before = (out / "result.json").read_text()
+    shutil.rmtree(out)
+    assert dse(*asked, "--resume").code == 0
+    assert (out / "result.json").read_text() == before
+
+
+def test_a_mirror_needs_a_run_directory(dse):
+    answer = dse("codesign", "bert-large", "--mirror", "file:///tmp/x")
+    assert answer.code == 2
+    assert "--mirror: needs the directory of the run" in answer.err
