@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 import ray
 
+from actors.metrics import MapMetrics, Watched
 from actors.windowed_map import Limits, WindowedMap, Worker, WorkersBrokenError
 from dse.executor import Arrived, Executor, Failed, ignore
 from dse.progress import StoppedError, StopSignal, never_stop
@@ -58,6 +59,7 @@ class RayExecutor(Executor):
         limits: when an item is given up.
         notice: told, for people, of waits for room and of workers that died; items are named by the function's own
             ``describe(item)``, where it has one.
+        watched: figures of the run that belong to its metrics.
 
     Raises:
         InputError: nothing answers at ``address``, or its workers cannot run this program.
@@ -69,12 +71,14 @@ class RayExecutor(Executor):
         address: str | None = None,
         limits: Limits | None = None,
         notice: Callable[[str], None] = _unheard,
+        watched: Watched | None = None,
     ) -> None:
         self._kinds = (WorkerKind(workers),) if isinstance(workers, int) else workers
         self.workers = sum(kind.count for kind in self._kinds)
         self._address = address
         self._limits = limits or Limits()
         self._notice = notice
+        self._watched = watched or {}
         self._temporary: Path | None = None
         self._function: Callable[[Any], Any] | None = None
         self._actors: list[Any] = []
@@ -127,7 +131,13 @@ class RayExecutor(Executor):
             ]
             describe = getattr(function, "describe", shown)
             self._map = WindowedMap(
-                self._actors, ray.put(function), self._limits, self._notice, describe, self._waiting_for
+                self._actors,
+                ray.put(function),
+                self._limits,
+                self._notice,
+                describe,
+                self.metrics(),
+                self._waiting_for,
             )
         return self._map
 
@@ -137,6 +147,10 @@ class RayExecutor(Executor):
         there, free = of_cluster["cluster_resources"](), of_cluster["available_resources"]()
         has = ", ".join(f"{there.get(name, 0):g} {name} ({free.get(name, 0):g} free)" for name in ("CPU", "GPU"))
         return f"{'; '.join(map(str, self._kinds))}; the cluster has {has}"
+
+    def metrics(self) -> MapMetrics:
+        """What reports to Ray's metrics for this executor."""
+        return MapMetrics(self._watched)
 
     @property
     def through_client(self) -> bool:

@@ -24,6 +24,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
+from actors.metrics import MapMetrics
 from actors.ray_executor import RayExecutor
 from actors.tune_logs import loggers
 from actors.windowed_map import sendable
@@ -104,19 +105,21 @@ class SweepSearcher(Searcher):
         sweep: what proposes and keeps.
         workers: trials that run at the same time; one more is kept waiting, so that no actor idles.
         stop: asked before each trial.
+        metrics: told what comes of the architectures.
 
     Attributes:
         stopped: why ``stop`` ended the sweep.
         busy_s: seconds of evaluation inside the trials, as far as they have reported.
     """
 
-    def __init__(self, sweep: Sweep, workers: int, stop: StopSignal) -> None:
+    def __init__(self, sweep: Sweep, workers: int, stop: StopSignal, metrics: MapMetrics | None = None) -> None:
         super().__init__()
         self.stopped: str | None = None
         self.busy_s = 0.0
         self._sweep = sweep
         self.workers = workers
         self._stop = stop
+        self._metrics = metrics
         self._running: dict[str, dict[int, JobTask]] = {}
         self._started: set[str] = set()
         self._deaths: Counter[JobTask] = Counter()
@@ -163,6 +166,9 @@ class SweepSearcher(Searcher):
         self._evaluated += len(_indices(task)) / self._sweep.jobs
         self._sweep.keep([(task, answer)])
         self._sweep.take(task, answer)
+        if self._metrics is not None:
+            self._metrics.count(len(_indices(task)), len(_indices(task)) if isinstance(answer, Failed) else 0)
+            self._metrics.report(self._queued)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Keep the last part of a trial. What is left of one whose worker has died is asked for again.
@@ -175,6 +181,8 @@ class SweepSearcher(Searcher):
         left = list(self._running.pop(trial_id, {}).values())
         if not error or not left:
             return
+        if self._metrics is not None:
+            self._metrics.died()
         if trial_id in self._started:
             blamed = left.pop(0)
             self._deaths[blamed] += 1
@@ -184,6 +192,10 @@ class SweepSearcher(Searcher):
             else:
                 left.insert(0, blamed)
         self._sweep.ask_again(left)
+
+    def _queued(self) -> int:
+        """Architectures that were handed to trials and are not finished."""
+        return sum(len(_indices(task)) for parts in self._running.values() for task in parts.values())
 
     def save(self, checkpoint_path: str) -> None:
         """Write what the searcher knows to ``checkpoint_path``."""
@@ -197,7 +209,7 @@ class SweepSearcher(Searcher):
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles the searcher beside its own state; what counts is in save(), and the store may be a locked file.
-        return {key: value for key, value in self.__dict__.items() if key not in ("_sweep", "_stop")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_sweep", "_stop", "_metrics")}
 
 
 def _indices(asked: JobTask) -> tuple[int, ...]:
@@ -246,7 +258,7 @@ def search(context: SearchContext, *, proposer: Proposer, logs: Path | None = No
         return sweep.search(context, proposer=proposer)
     executor.release()
     state = Sweep(context, proposer)
-    searcher = SweepSearcher(state, executor.workers, context.stop)
+    searcher = SweepSearcher(state, executor.workers, context.stop, executor.metrics())
     run(searcher, state.evaluators, logs)
     return state.outcome(searcher.stopped)
 

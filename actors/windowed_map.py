@@ -33,6 +33,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
 
 import dse
+from actors.metrics import MapMetrics
 from dse.executor import Arrived, Failed, applied
 from dse.progress import StopSignal, ask
 
@@ -144,6 +145,7 @@ class WindowedMap:
         limits: when an item is given up.
         notice: told, for people, of waits and deaths.
         describe: an item for people.
+        metrics: told what comes of the items.
         waiting_for: explains what the actors need, for a wait without any worker.
     """
 
@@ -154,12 +156,14 @@ class WindowedMap:
         limits: Limits,
         notice: Callable[[str], None],
         describe: Callable[[Any], str],
+        metrics: MapMetrics,
         waiting_for: Callable[[], str],
     ) -> None:
         self._reference = reference
         self._limits = limits
         self._notice = notice
         self._describe = describe
+        self._metrics = metrics
         self._waiting_for = waiting_for
         self._starting = {actor.ready.remote([reference]): _Seat(actor) for actor in actors}
         self._unavailable: list[_Seat] = []
@@ -172,8 +176,7 @@ class WindowedMap:
         self._work_s = 0.0
         self._explained_s = time.monotonic()
 
-    @property
-    def queued(self) -> int:
+    def _queued(self) -> int:
         """Items that were given to workers and are not finished."""
         return sum(len(entries) for seat in self._seats for entries in seat.calls.values())
 
@@ -190,6 +193,8 @@ class WindowedMap:
                 if not self._order:
                     return
                 finished = self._wait()
+                self._metrics.count(len(finished), sum(isinstance(entry.outcome, Failed) for entry in finished))
+                self._metrics.report(self._queued)
                 if finished:
                     arrived([(entry.item, entry.outcome) for entry in finished])
                 ask(stop)
@@ -198,6 +203,7 @@ class WindowedMap:
                     ask(stop)
         finally:
             self._forget()
+            self._metrics.report(self._queued, last=True)
 
     def _forget(self) -> None:
         """Let go of what an ended map has in flight; the actors finish it to no use."""
@@ -316,6 +322,7 @@ class WindowedMap:
                 if not charged:
                     self._notice(f"a worker died under {self._named(entries)}, which is made again: {reason}")
                 charged = True
+        self._metrics.died()
         self._restart(seat)
         return finished
 

@@ -19,6 +19,9 @@ from hardware.inputs import InputError, fail
 class Journal(Mapping[str, Any]):
     """Finished evaluations by key, backed by a file.
 
+    Attributes:
+        hits: how often a finished evaluation was read.
+
     The file is locked while it is open: a second process on the same journal is refused.
 
     Raises:
@@ -37,6 +40,7 @@ class Journal(Mapping[str, Any]):
         except BlockingIOError as error:
             self._file.close()
             raise fail(path, "", "", "another process is writing to this run directory") from error
+        self.hits = 0
         self._values: dict[str, Any] = {}
         self._read()
 
@@ -90,7 +94,9 @@ class Journal(Mapping[str, Any]):
         self._file.close()
 
     def __getitem__(self, key: str) -> Any:
-        return self._values[key]
+        value = self._values[key]
+        self.hits += 1
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

@@ -104,7 +104,7 @@ def command(**options: Any) -> None:
     def answer(directory: RunDirectory | None) -> Result:
         with journal_of(directory) as journal, progress(settings) as report, stop_signal(settings) as stop:
             store = None if journal is None else JournalledEvaluations(journal, problem, machines)
-            executor = executor_for(settings, _predicted_s(chosen, problem, machines))
+            executor = executor_for(settings, _predicted_s(chosen, problem, machines), journal)
             search = _search(chosen, machines, executor, settings.seed, directory)
             result, outcome = solve(
                 chosen, executor, store, report, stop, settings.seed, search, ProvenOptima(), journal

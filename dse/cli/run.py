@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dse.cli import EXIT_INTERRUPTED
 from dse.executor import Executor, InProcessExecutor
+from dse.journal import Journal
 from dse.mirror import Mirror, fetch
 from dse.progress import ProgressCallback, StopSignal
 from dse.result import Result
@@ -202,10 +203,10 @@ def ending_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def executor_for(settings: RunSettings, predicted_s: float) -> Executor:
+def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | None = None) -> Executor:
     """In-process for ``--workers 0`` and, with ``auto``, for work predicted under about 30 s; Ray otherwise.
 
-    ``predicted_s`` is the command's own estimate of its work on one core.
+    ``predicted_s`` is the command's own estimate of its work on one core; ``journal`` is watched by Ray's metrics.
     """
     workers = settings.workers
     if workers is None:
@@ -217,7 +218,9 @@ def executor_for(settings: RunSettings, predicted_s: float) -> Executor:
     from actors.ray_executor import RayExecutor
     from actors.windowed_map import Limits
 
-    return RayExecutor(workers, settings.address, Limits(timeout_s=settings.item_timeout), _notice(settings))
+    watched = {} if journal is None else {"dse_journal_hits": lambda: float(journal.hits)}
+    limits = Limits(timeout_s=settings.item_timeout)
+    return RayExecutor(workers, settings.address, limits, _notice(settings), watched)
 
 
 def _notice(settings: RunSettings) -> Callable[[str], None]:

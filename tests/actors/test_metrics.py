@@ -1,0 +1,45 @@
+"""What a map reports to Ray's metrics, as Prometheus reads it."""
+
+import time
+import urllib.request
+
+import pytest
+import ray
+
+from actors.ray_executor import RayExecutor
+
+
+class Refuse:
+    """Fails on odd items."""
+
+    def __call__(self, item):
+        if item % 2:
+            raise ValueError("odd")
+        return item
+
+
+def exported():
+    """The metrics of this program that the node exports, by name."""
+    port = ray.nodes()[0]["MetricsExportPort"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found = {}
+    for line in lines:
+        if line.startswith("ray_dse_"):
+            name, value = line.split("{")[0], line.rsplit(" ", 1)[1]
+            found[name.removeprefix("ray_").removesuffix("_total")] = float(value)
+    return found
+
+
+@pytest.mark.slow
+def test_counts_and_depths_are_exported(ray_executor):
+    executor = RayExecutor(2, watched={"dse_journal_hits": lambda: 7.0})
+    list(executor.outcomes(Refuse(), range(40)))
+    deadline = time.monotonic() + 60
+    while (found := exported()).get("dse_items_failed", 0) < 20:
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+    assert found["dse_items_finished"] >= 40
+    assert found["dse_journal_hits"] == 7
+    assert found["dse_items_queued"] == 0
+    ray_executor.release()
