@@ -53,7 +53,8 @@ class RayExecutor(Executor):
     """:class:`dse.executor.Executor` on Ray actors.
 
     Args:
-        workers: the number of actors, one CPU each, or their kinds: faster ones take more of the work.
+        workers: the number of actors, one CPU each, or their kinds: faster ones take more of the work. None: one for
+            every CPU that the cluster at ``address`` has when it is joined.
         address: an existing cluster (``auto``, ``ray://…``); None starts a private one on this machine, which never
             attaches to a cluster that happens to be running.
         limits: when an item is given up.
@@ -67,14 +68,14 @@ class RayExecutor(Executor):
 
     def __init__(
         self,
-        workers: int | tuple[WorkerKind, ...],
+        workers: int | tuple[WorkerKind, ...] | None,
         address: str | None = None,
         limits: Limits | None = None,
         notice: Callable[[str], None] = _unheard,
         watched: Watched | None = None,
     ) -> None:
-        self._kinds = (WorkerKind(workers),) if isinstance(workers, int) else workers
-        self.workers = sum(kind.count for kind in self._kinds)
+        self._kinds = workers if isinstance(workers, tuple) else (WorkerKind(workers or 1),)
+        self._all = workers is None
         self._address = address
         self._limits = limits or Limits()
         self._notice = notice
@@ -87,6 +88,8 @@ class RayExecutor(Executor):
     def __enter__(self) -> Self:
         if self._address is not None:
             _connect(self._address)
+            if self._all:
+                self._kinds = (WorkerKind(max(1, int(_resources()[0].get("CPU", 0)))),)
             return self
         # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
         self._temporary = Path(tempfile.mkdtemp(prefix="dse-", dir="/tmp" if Path("/tmp").is_dir() else None))
@@ -137,20 +140,28 @@ class RayExecutor(Executor):
                 self._notice,
                 describe,
                 self.metrics(),
-                self._waiting_for,
+                self.notice_wait,
             )
         return self._map
 
     def _waiting_for(self) -> str:
         """What the workers need and what the cluster has, for people."""
-        of_cluster: dict[str, Callable[[], dict[str, float]]] = vars(ray)
-        there, free = of_cluster["cluster_resources"](), of_cluster["available_resources"]()
+        there, free = _resources()
         has = ", ".join(f"{there.get(name, 0):g} {name} ({free.get(name, 0):g} free)" for name in ("CPU", "GPU"))
         return f"{'; '.join(map(str, self._kinds))}; the cluster has {has}"
 
     def metrics(self) -> MapMetrics:
         """What reports to Ray's metrics for this executor."""
         return MapMetrics(self._watched)
+
+    @property
+    def workers(self) -> int:
+        """The number of actors."""
+        return sum(kind.count for kind in self._kinds)
+
+    def notice_wait(self) -> None:
+        """Tell, for people, that no worker has started, and what they need."""
+        self._notice(f"waiting for workers: none of {self.workers} has started; {self._waiting_for()}")
 
     @property
     def through_client(self) -> bool:
@@ -171,11 +182,17 @@ class RayExecutor(Executor):
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
+def _resources() -> tuple[dict[str, float], dict[str, float]]:
+    """(resources of the cluster, those that are free), by name."""
+    of_cluster: dict[str, Callable[[], dict[str, float]]] = vars(ray)
+    return of_cluster["cluster_resources"](), of_cluster["available_resources"]()
+
+
 def _connect(address: str) -> None:
     """Join the cluster at ``address``.
 
     Raises:
-        InputError: nothing answers there.
+        InputError: nothing answers there, or a cluster of another version of Ray or Python.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
@@ -184,4 +201,5 @@ def _connect(address: str) -> None:
             socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
-        raise fail("dse", "--address", address, f"no Ray cluster answers there: {shown(str(error))}") from error
+        found = "it must run this version" if "ersion mismatch" in str(error) else "no Ray cluster answers there"
+        raise fail("dse", "--address", address, f"{found}: {shown(str(error))}") from error

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ray.tune.search import Searcher
 from actors.metrics import MapMetrics
 from actors.ray_executor import RayExecutor
 from actors.tune_logs import loggers
-from actors.windowed_map import sendable
+from actors.windowed_map import PATIENCE_S, sendable
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import EvaluateMany
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
@@ -124,6 +124,11 @@ class SweepSearcher(Searcher):
         self._started: set[str] = set()
         self._deaths: Counter[JobTask] = Counter()
         self._evaluated = 0.0
+
+    @property
+    def has_started(self) -> bool:
+        """Whether any worker has reported."""
+        return bool(self._started)
 
     @property
     def ended(self) -> bool:
@@ -229,20 +234,31 @@ def _parts(asked: JobTask, most: int) -> list[JobTask]:
 
 
 class _Ended(tune.Stopper):
-    """Ends running trials as soon as the searcher needs no more: what they do lies beyond the stopping point."""
+    """Ends running trials as soon as the searcher needs no more: what they do lies beyond the stopping point.
 
-    def __init__(self, searcher: SweepSearcher) -> None:
+    It is asked all the time, so it also tells of a wait in which no worker has started.
+    """
+
+    def __init__(self, searcher: SweepSearcher, notice_wait: Callable[[], None]) -> None:
         self._searcher: SweepSearcher | None = searcher
+        self._notice_wait: Callable[[], None] | None = notice_wait
+        self._told_s = time.monotonic()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
         """Whether to stop the whole experiment."""
-        return self._searcher is not None and self._searcher.ended
+        searcher = self._searcher
+        if searcher is None:
+            return False
+        if self._notice_wait and not searcher.has_started and time.monotonic() - self._told_s > PATIENCE_S:
+            self._told_s = time.monotonic()
+            self._notice_wait()
+        return searcher.ended
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_searcher": None}
+        return {"_searcher": None, "_notice_wait": None, "_told_s": 0.0}
 
 
 def search(context: SearchContext, *, proposer: Proposer, logs: Path | None = None) -> SearchOutcome:
@@ -259,12 +275,24 @@ def search(context: SearchContext, *, proposer: Proposer, logs: Path | None = No
     executor.release()
     state = Sweep(context, proposer)
     searcher = SweepSearcher(state, executor.workers, context.stop, executor.metrics())
-    run(searcher, state.evaluators, logs)
+    run(searcher, state.evaluators, logs, executor.notice_wait)
     return state.outcome(searcher.stopped)
 
 
-def run(searcher: SweepSearcher, evaluators: JobEvaluators, logs: Path | None = None) -> None:
-    """Let Tune run the trials of ``searcher`` until it has ended; ``logs`` as in :func:`search`."""
+def _unheard() -> None:
+    """Waits that nobody is told of."""
+
+
+def run(
+    searcher: SweepSearcher,
+    evaluators: JobEvaluators,
+    logs: Path | None = None,
+    notice_wait: Callable[[], None] = _unheard,
+) -> None:
+    """Let Tune run the trials of ``searcher`` until it has ended.
+
+    ``logs`` as in :func:`search`; ``notice_wait`` tells of a wait in which no worker has started.
+    """
     if searcher.ended:
         return
     folder = tempfile.mkdtemp(prefix="dse-tune-")
@@ -284,7 +312,7 @@ def run(searcher: SweepSearcher, evaluators: JobEvaluators, logs: Path | None = 
                     storage_path=folder,
                     callbacks=[] if logs is None else loggers(),
                     verbose=0,
-                    stop=_Ended(searcher),
+                    stop=_Ended(searcher, notice_wait),
                     checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 ),
             ).fit()

@@ -58,7 +58,7 @@ _POLL_S = 0.5
 _AGAIN_S = 0.05
 """Pause before an actor that is being started anew is asked again whether it has."""
 
-_PATIENCE_S = 10.0
+PATIENCE_S = 10.0
 """Time without any worker after which the wait is explained, and between two explanations."""
 
 
@@ -146,7 +146,7 @@ class WindowedMap:
         notice: told, for people, of waits and deaths.
         describe: an item for people.
         metrics: told what comes of the items.
-        waiting_for: explains what the actors need, for a wait without any worker.
+        notice_wait: tells what the actors need, while none has started.
     """
 
     def __init__(
@@ -157,14 +157,14 @@ class WindowedMap:
         notice: Callable[[str], None],
         describe: Callable[[Any], str],
         metrics: MapMetrics,
-        waiting_for: Callable[[], str],
+        notice_wait: Callable[[], None],
     ) -> None:
         self._reference = reference
         self._limits = limits
         self._notice = notice
         self._describe = describe
         self._metrics = metrics
-        self._waiting_for = waiting_for
+        self._notice_wait = notice_wait
         self._starting = {actor.ready.remote([reference]): _Seat(actor) for actor in actors}
         self._unavailable: list[_Seat] = []
         self._seats: list[_Seat] = []
@@ -375,9 +375,9 @@ class WindowedMap:
         now = time.monotonic()
         if self._seats:
             self._explained_s = now
-        elif now - self._explained_s > _PATIENCE_S:
+        elif now - self._explained_s > PATIENCE_S:
             self._explained_s = now
-            self._notice(f"waiting for workers: none of {self._workers} has started; {self._waiting_for()}")
+            self._notice_wait()
 
 
 def _finished(entry: _Entry, outcome: Any) -> _Entry:

@@ -177,7 +177,9 @@ def on_executor(state, executor):
 
     for answers, seconds in executor.map(Timed(state.evaluators), tasks()):
         busy_s += seconds
-        state.take(waiting.popleft(), answers)
+        task = waiting.popleft()
+        state.keep([(task, answers)])
+        state.take(task, answers)
         if state.proposer.finished:
             break
     return busy_s, state.outcome(None)

@@ -59,8 +59,10 @@ class Executor(ABC):
     the workers.
     """
 
-    workers: int
-    """Work that runs at the same time (1 in-process): a hint for how many items to hand over at once."""
+    @property
+    @abstractmethod
+    def workers(self) -> int:
+        """Work that runs at the same time (1 in-process): a hint for how many items to hand over at once."""
 
     @abstractmethod
     def outcomes(
@@ -110,7 +112,10 @@ class Executor(ABC):
 class InProcessExecutor(Executor):
     """The executor of ``--workers 0``: a plain loop, lazy."""
 
-    workers = 1
+    @property
+    def workers(self) -> int:
+        """One: this process."""
+        return 1
 
     def outcomes(
         self,

@@ -79,7 +79,7 @@ def run_options(function: Decorated) -> Decorated:
             default="auto",
             show_default=True,
             metavar="N|auto",
-            help="Ray workers; 0 runs in-process, without Ray.",
+            help="Ray workers; 0 runs in-process, without Ray; auto: in-process where that is short, else all CPUs.",
         ),
         click.option("--address", metavar="ADDR", help="An existing Ray cluster (default: a private local one)."),
         click.option(
@@ -212,7 +212,8 @@ def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | N
     if workers is None:
         if settings.address is None and predicted_s < 30:
             return InProcessExecutor()
-        workers = os.cpu_count() or 1
+        # On a cluster: all that it has, which only the cluster knows.
+        workers = None if settings.address else os.cpu_count() or 1
     if workers == 0:
         return InProcessExecutor()
     from actors.ray_executor import RayExecutor

@@ -77,8 +77,12 @@ class TimedExecutor(Executor):
         self._worker = worker
         self._function: Callable[[Any], Any] | None = None
         self._key = ""
-        self.workers = inner.workers
         self.work: list[Work] = []
+
+    @property
+    def workers(self) -> int:
+        """Those of the inner executor."""
+        return self._inner.workers
 
     def outcomes(
         self,

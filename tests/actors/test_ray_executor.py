@@ -2,7 +2,9 @@ import os
 
 import pytest
 
+from actors.ray_executor import RayExecutor
 from dse.executor import InProcessExecutor
+from hardware.inputs import InputError
 
 
 class Square:
@@ -43,3 +45,12 @@ def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):
     function = DieOnce(str(tmp_path / "died"))
     assert list(ray_executor.map(function, range(10))) == [-item for item in range(10)]
     assert (tmp_path / "died").exists()
+
+
+def test_a_cluster_of_another_version_is_named_as_such(monkeypatch):
+    def refuse(**_):
+        raise RuntimeError("Version mismatch: The cluster was started with Ray: 2.9.0")
+
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(InputError, match=r"--address: auto: it must run this version: Version mismatch: .* Ray: 2.9.0"):
+        RayExecutor(1, "auto").__enter__()

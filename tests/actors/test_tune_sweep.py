@@ -198,3 +198,16 @@ def test_a_worker_that_dies_before_it_has_started_blames_nobody(problem):
     parts = searcher.suggest("trial a")["parts"]
     searcher.on_trial_complete("trial a", None, error=True)
     assert searcher.suggest("trial b")["parts"] == parts[:1]
+
+
+def test_a_sweep_without_room_says_what_it_waits_for(problem, monkeypatch):
+    monkeypatch.setattr(tune_sweep, "PATIENCE_S", -1.0)
+    told = []
+    searcher = searcher_of(problem)
+    ended = tune_sweep._Ended(searcher, lambda: told.append("waiting"))
+    searcher.suggest("trial a")
+    assert not ended.stop_all()
+    assert told == ["waiting"]
+    searcher.on_trial_result("trial a", {"started": True})
+    assert not ended.stop_all()
+    assert told == ["waiting"]

@@ -175,7 +175,7 @@ def test_more_workers_than_the_cluster_has_room_for(ray_executor):
 
 
 def test_a_wait_for_room_is_explained_and_can_be_stopped(ray_executor, monkeypatch):
-    monkeypatch.setattr(windowed_map, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(windowed_map, "PATIENCE_S", 0.5)
     heard = []
     greedy = RayExecutor((WorkerKind(1, cpus=1, gpus=3),), notice=heard.append)
     begun = time.monotonic()
@@ -236,12 +236,24 @@ def test_workers_that_cannot_start_are_an_error_and_no_wait(executor, monkeypatc
 
 
 class Devices:
-    """Counts the GPUs of its worker."""
+    """Counts the GPUs of its worker, once workers of both kinds are at work."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
 
     def __call__(self, item):
-        time.sleep(0.01)
-        return sum(map(len, ray.get_runtime_context().get_accelerator_ids().values()))
+        gpus = sum(map(len, ray.get_runtime_context().get_accelerator_ids().values()))
+        open(os.path.join(self.folder, str(gpus)), "w").close()
+        deadline = time.monotonic() + 120
+        while len(os.listdir(self.folder)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return gpus
 
 
-def test_workers_of_two_kinds_share_the_work(ray_executor):
-    assert set(ray_executor.map(Devices(), range(200))) == {0, 1}
+def test_workers_of_two_kinds_share_the_work(ray_executor, tmp_path):
+    assert set(ray_executor.map(Devices(tmp_path), range(8))) == {0, 1}
+
+
+def test_as_many_workers_as_the_cluster_has_cpus(ray_executor, monkeypatch):
+    monkeypatch.setattr("actors.ray_executor._connect", lambda address: None)
+    assert RayExecutor(None, "auto").__enter__().workers == 2

@@ -55,7 +55,7 @@ def _heuristic_verdict(result: Result, found: str) -> str:
     if result.status == "optimal":
         return f"{found}, the proven optimum ({took})."
     if distance is not None:
-        return f"{found}, {100 * distance:.2f} % below the proven optimum {number(optimum)} {_unit(result)} ({took})."
+        return f"{found}, {percent(distance)} below the proven optimum {number(optimum)} {_unit(result)} ({took})."
     if result.bound is not None:
         return f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} ({took})."
     return f"{found}, not proven ({took})."

@@ -1,0 +1,288 @@
+"""``ray job submit`` to a head node of the tests' own: what is uploaded, run, printed, stopped and resumed.
+
+The head has private ports, a private folder and a token of its own, so it meets no other Ray on the machine. It ends by
+its own process id, and so does whatever it started.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.codesign.test_exhaustive import TINY_MODEL
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+UPLOADED = ("pyproject.toml", "README.md", ".gitignore", "actors", "dse", "hardware", "policies")
+IGNORED = (".git/HEAD", ".venv/lib/library.so", "runs/old/result.json", "dse/__pycache__/planted.pyc")
+MARK = "+copy"
+"""Added to the version of the uploaded copy: a result says by it which code found it."""
+
+PATIENCE_S = 600
+"""How long anything is waited for: only a hang lasts so long."""
+
+SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", "1,2", "--hbm-gb", "0.004,0.02,1")
+ANSWER = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 3.42, "--json")
+SWEEP = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 3.8, "--search", "hysteresis", "--hysteresis", 30)
+"""472 architectures, each journalled: a dozen seconds of work, so that a job can be stopped amid it."""
+
+WHERE = """
+import json, ray, sys
+ray.init("auto", log_to_driver=False, logging_level="ERROR")
+def files():
+    import actors, dse, hardware, policies
+    return [package.__file__ for package in (actors, dse, hardware, policies)]
+print(json.dumps([files(), ray.get(ray.remote(files).remote())]))
+"""
+
+
+def wait_for(condition, what):
+    """The first true value of ``condition``."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline_s, f"{what}: not within {PATIENCE_S} s"
+        time.sleep(0.2)
+    return value
+
+
+def processes():
+    """All processes of the machine, ``{pid: (parent, start)}``; the start tells a process from one with its old pid."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,lstart="], capture_output=True, text=True, check=True)
+    rows = (line.split(None, 2) for line in listed.stdout.splitlines())
+    return {int(pid): (int(parent), start) for pid, parent, start in rows}
+
+
+def descendants(ancestor):
+    """What ``ancestor`` started, directly or not: ``{pid: start}``."""
+    table, found = processes(), {ancestor}
+    while more := {pid for pid, (parent, _) in table.items() if parent in found} - found:
+        found |= more
+    return {pid: table[pid][1] for pid in found - {ancestor}}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that ended: the exit code of ``ray job submit``, and what its entry point printed."""
+
+    exit_code: int
+    lines: list[str]
+
+    @property
+    def document(self):
+        """The JSON object among the lines."""
+        return json.loads("\n".join(self.lines[self.lines.index("{") : self.lines.index("}") + 1]))
+
+
+class Head:
+    """A head node, and ``ray job`` with it."""
+
+    def __init__(self, folder, checkout):
+        self.folder, self.checkout = folder, checkout
+        token, printed = folder / "token", folder / "head.txt"
+        token.write_text("0123456789abcdef" * 4)
+        others = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "FORCE_COLOR"))}
+        self.environment = others | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+        }
+        any_port = ("port", "dashboard-port", "dashboard-agent-listen-port", "min-worker-port", "max-worker-port")
+        command = ["ray", "start", "--head", "--block", *(f"--{name}=0" for name in any_port), "--log-color=false"]
+        command += [f"--ray-client-server-port={free_port()}", f"--temp-dir={folder}", "--include-dashboard=true"]
+        command += ["--num-cpus=2", f"--object-store-memory={100 * 1024**2}", "--disable-usage-stats"]
+        with printed.open("w") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=self.environment)
+
+        def address():
+            assert self.process.poll() is None, printed.read_text()
+            found = re.search(r"http://127\.0\.0\.1:\d+", printed.read_text())
+            return found and found.group()
+
+        self.address = wait_for(address, "a head node")
+
+    def end(self):
+        """End the head and all that it started; what does not go by itself is killed."""
+        started = descendants(self.process.pid)
+        self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        left = processes()
+        for pid, start in started.items():
+            if left.get(pid, (0, ""))[1] == start:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def ray_job(self, verb, *arguments, **environment):
+        """``ray job VERB …`` as a user types it."""
+        return subprocess.run(
+            ["ray", "job", verb, "--address", self.address, *map(str, arguments)],
+            cwd=self.checkout,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    def submit(self, name, *options_and_entry):
+        """The exit code of ``ray job submit --working-dir . …`` of a job called ``name``."""
+        answer = self.ray_job("submit", "--submission-id", name, "--working-dir", ".", *options_and_entry)
+        assert "submitted successfully" in answer.stdout + answer.stderr, answer.stdout + answer.stderr
+        return answer.returncode
+
+    def run(self, name, *entry):
+        """The job, when it has ended."""
+        exit_code = self.submit(name, "--", *entry)
+        log = self.folder / "session_latest" / "logs" / f"job-driver-{name}.log"
+        # Before what the job prints come lines of Ray's own.
+        return Job(exit_code, log.read_text().partition("Running entrypoint for job")[2].splitlines()[1:])
+
+    def dse(self, name, *arguments):
+        """The job ``python -m dse … --address auto``, when it has ended."""
+        return self.run(name, "python", "-m", "dse", *arguments, "--address", "auto")
+
+    def state(self, name):
+        """SUCCEEDED, FAILED, STOPPED, …"""
+        answer = self.ray_job("status", name)
+        return re.search(r"SUCCEEDED|FAILED|STOPPED|RUNNING|PENDING", (answer.stdout + answer.stderr).upper()).group()
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A copy of the checkout, as it lies on a user's disk: with files that git ignores."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in UPLOADED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    for name in IGNORED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("not to be uploaded")
+    (folder / "tiny.yaml").write_text(TINY_MODEL)
+    package = folder / "dse" / "__init__.py"
+    package.write_text(re.sub(r'(__version__ = "[^"]+)', rf"\1{MARK}", package.read_text()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def head(checkout):
+    """The one head node of these tests, in a folder with a name short enough for Ray's sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="dse-jobs-", dir="/tmp"))
+    head = Head(folder, checkout)
+    try:
+        yield head
+    finally:
+        head.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def imported(head, checkout):
+    """The files of our packages as a job's driver and its worker import them.
+
+    Compiled kernels are then laid beside the uploaded sources: each new copy would compile them for a minute and more.
+    """
+    driver, worker = json.loads(head.run("where", "python", "-c", WHERE).lines[-1])
+    uploaded = Path(driver[0]).parents[1]
+    for kernel in checkout.rglob("*.nb[ic]"):
+        target = uploaded / kernel.relative_to(checkout)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(kernel, target)
+    return driver, worker
+
+
+def in_process(checkout, *arguments):
+    """The result of the same command without Ray, without its seconds."""
+    command = [sys.executable, "-m", "dse", *map(str, arguments), "--workers", "0", "--quiet"]
+    answer = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    return untimed(json.loads(answer.stdout))
+
+
+def untimed(document):
+    return {key: value for key, value in document.items() if key != "seconds"}
+
+
+def journal_keys(run):
+    """The keys in the order of the journal; an unfinished last line does not count."""
+    journal = run / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True) if journal.exists() else []
+    return [json.loads(line)["key"] for line in lines if line.endswith("\n")]
+
+
+def test_driver_and_workers_import_the_uploaded_copy(head, imported):
+    uploads = head.folder.resolve() / "session_latest" / "runtime_resources" / "working_dir_files"
+    for files in imported:
+        assert {Path(file).parents[2] for file in files} == {uploads.resolve()}
+
+
+def test_what_git_ignores_is_not_uploaded(imported):
+    uploaded = Path(imported[0][0]).parents[1]
+    assert {path.name for path in uploaded.iterdir()} == {*UPLOADED, "tiny.yaml"}
+    assert not any((uploaded / name).exists() for name in IGNORED)
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_job_answers_as_this_process_does(head, checkout):
+    job = head.dse("answer", *ANSWER, "--workers", 1)
+    assert job.exit_code == 0
+    assert head.state("answer") == "SUCCEEDED"
+    assert untimed(job.document) == in_process(checkout, *ANSWER)
+    assert job.document["versions"]["dse"].endswith(MARK)
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
+    run = tmp_path / "run"
+    entry = ("python", "-m", "dse", *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
+    assert head.submit("stopped", "--no-wait", "--", *entry) == 0
+    wait_for(lambda: len(journal_keys(run)) >= 50, "evaluations in the journal")
+    assert head.ray_job("stop", "stopped").returncode == 0
+    assert head.state("stopped") == "STOPPED"
+    finished = journal_keys(run)
+
+    job = head.dse("resumed", *SWEEP, "--out", run, "--resume", "--workers", 2)
+    assert job.exit_code == 0
+    undisturbed = in_process(checkout, *SWEEP, "--json")
+    assert 50 <= len(finished) < undisturbed["evaluations"]
+    assert untimed(json.loads((run / "result.json").read_text())) == undisturbed
+    assert journal_keys(run)[: len(finished)] == finished
+    assert len(set(journal_keys(run))) == len(journal_keys(run))
+
+    progress = [line for line in job.lines if re.fullmatch(r"architectures evaluated: [\d,]+ of [\d,]+ \(.*\)", line)]
+    assert len(progress) >= 2
+    assert any(line.startswith("tiny: ") and "samples/s" in line for line in job.lines)
+    assert not any("\x1b" in line or "\r" in line for line in job.lines)
+
+
+@pytest.mark.usefixtures("imported")
+def test_bad_input_fails_the_job_with_one_line(head):
+    job = head.dse("refused", "codesign", "berd-large", "--workers", 1)
+    assert job.exit_code != 0
+    assert head.state("refused") == "FAILED"
+    [line] = [line for line in job.lines if line]
+    assert line.startswith("error: ")
+    assert "bert-large" in line
+
+
+def test_jobs_need_the_token(head):
+    answer = head.ray_job("list", RAY_AUTH_TOKEN="another")
+    assert answer.returncode != 0
+    assert "Invalid authentication token" in answer.stderr
