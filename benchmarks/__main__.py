@@ -15,6 +15,8 @@ SCRIPTS = (
     "pareto",
     "common",
     "sensitivity",
+    "scale",
+    "chaos",
     "newcomer",
 )
 

@@ -54,14 +54,14 @@ class RunDirectory:
             raise fail(path, "", "", "must be a directory")
         if (path / RUN_FILE).exists():
             self._match(resume)
-        elif path.exists() and any(path.iterdir()):
+        elif path.exists() and any(not _left_over(entry) for entry in path.iterdir()):
             raise fail(path, "", "", "is not empty and holds no run; name a new or an empty directory")
         else:
             try:
                 path.mkdir(parents=True, exist_ok=True)
-                self._write_run_file()
             except OSError as error:
                 raise fail(path, "", "", f"cannot be written: {error.strerror or error}") from error
+            self._write_run_file()
 
     def _match(self, resume: bool) -> None:
         document = read_document(self.path / RUN_FILE)
@@ -93,8 +93,16 @@ class RunDirectory:
         self.write_text(RESULT_FILE, result.to_json())
 
     def write_text(self, name: str, text: str) -> Path:
-        """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all."""
-        return write_text(self.path / name, text)
+        """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all.
+
+        Raises:
+            InputError: it cannot be written, as when the disk is full.
+        """
+        try:
+            return write_text(self.path / name, text)
+        except OSError as error:
+            rule = f"cannot be written: {error.strerror or error}; what is finished is kept"
+            raise fail(self.path / name, "", "", rule) from error
 
 
 @contextmanager
@@ -111,9 +119,18 @@ def write_text(target: Path, text: str) -> Path:
     """Write ``target`` whole or not at all: to a temporary name beside it, then renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(target)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     return target
+
+
+def _left_over(entry: Path) -> bool:
+    """Whether a run that was killed before it had begun left this: the temporary name of its first file."""
+    return entry.name.startswith(f".{RUN_FILE}.")
 
 
 def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str]:

@@ -71,3 +71,21 @@ def test_a_changed_input_or_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("dse.__version__", "99")
     with pytest.raises(InputError, match=r"version: .*this is 99"):
         RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True)
+
+
+def test_what_a_killed_process_left_before_its_run_began_is_no_obstacle(tmp_path):
+    (tmp_path / ".run.yaml.4711").write_text("command: torn")
+    directory = RunDirectory(tmp_path, "x", {}, "sha256:0", resume=True)
+    assert (directory.path / "run.yaml").exists()
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, monkeypatch):
+    directory = RunDirectory(tmp_path, "x", {}, "sha256:0", resume=False)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(InputError, match=r"report\.html: cannot be written: No space left on device"):
+        directory.write_text("report.html", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]

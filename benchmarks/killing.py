@@ -1,0 +1,400 @@
+"""Kills drivers, nodes and workers of runs, in processes and Ray clusters of its own, and says what became of the runs.
+
+For ``benchmarks/chaos.py`` and, at a smaller size, ``tests/actors/test_chaos.py``. Linux only: processes are found in
+``/proc``, and only those that were started here are ended, by their number.
+"""
+
+import contextlib
+import json
+import os
+import random
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_S = 600
+"""How long anything is waited for: only a hang lasts so long."""
+
+GRACE_S = 60
+"""How long the processes of a killed driver may take to end."""
+
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""Processes that end about 61 s after the rest, when they have given up asking the dead head node: not waited for."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine; the start (in ticks) tells it from a later one of the same number."""
+
+    pid: int
+    parent: int
+    start: str
+    title: str
+
+
+def processes():
+    """All that run, by number; not those that have ended and that nobody has asked after."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            state, parent, *fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if state not in "ZX":
+                found[int(entry.name)] = Process(int(entry.name), int(parent), fields[17], title)
+    return found
+
+
+def descendants(ancestor):
+    """What process ``ancestor`` has started, directly or not."""
+    table, found = processes(), {ancestor}
+    while more := {pid for pid, process in table.items() if process.parent in found} - found:
+        found |= more
+    return {table[pid] for pid in found - {ancestor} if pid in table}
+
+
+def alive(started):
+    """Those of the processes ``started`` that still run."""
+    table = processes()
+    return {each for each in started if each.pid in table and table[each.pid].start == each.start}
+
+
+def end(started):
+    """End those of the processes ``started`` that still run, at once."""
+    for process in alive(started):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def left_after_a_while(started):
+    """(those of ``started`` that do not end by themselves, :data:`AGENTS` aside; seconds until none ran); all end."""
+    begun, awaited = time.monotonic(), {each for each in started if each.title not in AGENTS}
+    while (left := alive(awaited)) and time.monotonic() - begun < GRACE_S:
+        time.sleep(0.1)
+    seconds = time.monotonic() - begun
+    end(started)
+    return left, seconds
+
+
+def in_own_process(name, **arguments):
+    """What a function of :data:`FUNCTIONS` returns, as JSON types, in a process of its own, in which no Ray runs yet.
+
+    Ray finds no other cluster there: it has a folder and a token of its own. Nothing that was started outlives this.
+    """
+    command = [sys.executable, "-m", "benchmarks.killing", name, json.dumps(arguments)]
+    folder, started = tempfile.mkdtemp(prefix="dse-", dir="/tmp"), set()
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    environment = os.environ | token | {"RAY_TMPDIR": folder, "TMPDIR": folder}
+    answer, faults = Path(folder) / "answer.json", Path(folder) / "faults.txt"
+    try:
+        with answer.open("w") as out, faults.open("w") as err:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=err)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while process.poll() is None and time.monotonic() < deadline_s:
+                started |= descendants(process.pid)
+                time.sleep(0.5)
+        if process.poll() != 0:
+            raise RuntimeError(f"{name} ended with {process.poll()}: {faults.read_text()[-4000:]}")
+        return json.loads(answer.read_text().splitlines()[-1])
+    finally:
+        process.kill()
+        process.wait()
+        left_after_a_while(started)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The death of a driver: what the journal held, and what became of the processes that it had started."""
+
+    keys: tuple[str, ...]
+    processes: int
+    left: tuple[str, ...]
+    gone_s: float
+
+
+class Run:
+    """``dse`` with a run directory, in processes that are killed; with a cache and temporary files of its own."""
+
+    def __init__(self, folder, *command):
+        self.out = folder / "run"
+        self._command = [sys.executable, "-m", "dse", *map(str, command), "--out", str(self.out), "--quiet"]
+        self._printed = folder / "printed.txt"
+        folder.mkdir()
+        self._environment = os.environ | {"DSE_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+
+    def start(self, *arguments, **settings):
+        """A process that begins or continues the run; ``arguments``: where its work is done."""
+        command = [*self._command, *map(str, arguments), *(["--resume"] if self.out.exists() else [])]
+        with self._printed.open("w") as printed:
+            return subprocess.Popen(
+                command, cwd=ROOT, env=self._environment, stdout=printed, stderr=printed, **settings
+            )
+
+    def finish(self, *arguments, **settings):
+        """(exit code, what it printed) of a process that begins or continues the run and is let alone."""
+        process = self.start(*arguments, **settings)
+        try:
+            process.wait(PATIENCE_S)
+        finally:
+            end(descendants(process.pid))
+            process.kill()
+        return process.wait(), self._printed.read_text()
+
+    def killed(self, more, delay_s, *arguments):
+        """Begin or continue, and kill the driver so long after so many ``more`` lines; None where it ended before."""
+        lines, process = self.lines() + more, self.start(*arguments)
+        try:
+            while process.poll() is None and self.lines() < lines:
+                time.sleep(0.05)
+            time.sleep(delay_s)
+            return None if process.poll() is not None else self._kill(process)
+        finally:
+            end(descendants(process.pid))
+            process.kill()
+            process.wait()
+
+    def _kill(self, process):
+        started = descendants(process.pid)
+        process.kill()
+        process.wait()
+        folders = {found for each in started for found in re.findall(r"/tmp/dse-[a-z0-9_]+", each.title)}
+        started |= {each for each in processes().values() if any(folder in each.title for folder in folders)}
+        left, gone_s = left_after_a_while(started)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        titles = tuple(sorted(each.title for each in left))
+        return Kill(tuple(key for key, _ in self.journal()), len(started), titles, gone_s)
+
+    def lines(self):
+        """Finished lines of the journal."""
+        path = self.out / "journal.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def journal(self):
+        """The (key, value) of every finished line, in their order."""
+        text = (self.out / "journal.jsonl").read_text() if self.lines() else ""
+        entries = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return [(entry["key"], entry["value"]) for entry in entries]
+
+    def result(self):
+        """The result file without its seconds."""
+        document = json.loads((self.out / "result.json").read_text())
+        return {key: value for key, value in document.items() if key != "seconds"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What tells the journal and the result of a disturbed run from those of an undisturbed one, as counts of entries.
+
+    ``lost``: missing, or there before a kill and not after it; ``repeated``: there more than once; ``changed``: with
+    another value; ``unasked``: neither in the undisturbed run nor ahead of the stopping point; ``ahead``: beyond that
+    point, which is no fault; ``same_result``: whether the result files agree but for their seconds.
+    """
+
+    lost: int
+    repeated: int
+    changed: int
+    unasked: int
+    ahead: int
+    same_result: bool
+
+
+def difference(disturbed, undisturbed, kills):
+    """The :class:`Difference` between two runs of one command, the first of which has seen ``kills``."""
+    walked = counted_architectures(undisturbed.result())
+    keys = [key for key, _ in disturbed.journal()]
+    found, wanted = dict(disturbed.journal()), dict(undisturbed.journal())
+    ahead = {key for key, value in (found | wanted).items() if is_ahead(value, walked)}
+    forgotten = {key for kill in kills for place, key in enumerate(kill.keys) if keys[place : place + 1] != [key]}
+    return Difference(
+        lost=len((wanted.keys() - ahead - found.keys()) | forgotten),
+        repeated=len(keys) - len(found),
+        changed=sum(found[key] != wanted[key] for key in found.keys() & wanted.keys()),
+        unasked=len(found.keys() - wanted.keys() - ahead),
+        ahead=len(found.keys() & ahead),
+        same_result=disturbed.result() == undisturbed.result(),
+    )
+
+
+def counted_architectures(result):
+    """The architectures that a walk counts, from its definition: the first ones in the order of area groups."""
+    from dse.codesign.options import CodesignOptions
+    from dse.codesign.search.hysteresis import area_groups
+
+    options = CodesignOptions.from_document(result["solution"]["settings"], "result.json", "solution.settings")
+    order = [index for group in area_groups(options.problem().machines().area_mm2) for index in group]
+    return set(order[: result["metrics"]["architectures_evaluated"]])
+
+
+def is_ahead(value, walked):
+    """Whether a journal entry is an evaluation of a sweep beyond its stopping point."""
+    from dse.codesign.search.sweep import SWEEP_NODES
+
+    return isinstance(value, dict) and value.get("nodes") == SWEEP_NODES and value["architecture"] not in walked
+
+
+class Slow:
+    """Negates after a while, and says on which node that was."""
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+
+    def __call__(self, item):
+        import ray
+
+        time.sleep(self._seconds)
+        return -item, ray.get_runtime_context().get_node_id()
+
+
+def told(outcome):
+    """An outcome of :class:`Slow` as JSON types: the value, or the reason why there is none."""
+    from dse.executor import Failed
+
+    return outcome.reason if isinstance(outcome, Failed) else outcome[0]
+
+
+def nodes_of(arrived):
+    """The nodes on which items of :class:`Slow` were finished."""
+    return {outcome[1] for _, outcome in arrived if isinstance(outcome, tuple)}
+
+
+def node_killed(items, item_s, system):
+    """A node is killed once a third of at least so many items has arrived, and another one added; the map goes on until
+    that works. ``system``: Ray's settings of that name (health checks).
+    """
+    from ray.cluster_utils import Cluster
+
+    from actors.ray_executor import RayExecutor
+
+    small = {"object_store_memory": 80 * 1024**2}
+    cluster = Cluster(
+        True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": system, **small}
+    )
+    victim, other = (cluster.add_node(num_cpus=1, **small) for _ in range(2))
+    known, arrived, heard, moment = {victim.node_id, other.node_id}, [], [], {}
+
+    def more():
+        yield from range(items)
+        item = items
+        while "recovered" not in moment:
+            yield item
+            item += 1
+
+    def keep(done):
+        arrived.extend(done)
+        if "killed" not in moment and len(arrived) > items / 3:
+            moment["worked"] = nodes_of(arrived) & known
+            # By this thread: Ray's processes end with the thread that has started them.
+            cluster.remove_node(victim, allow_graceful=False)
+            moment["killed"] = time.monotonic()
+            cluster.add_node(wait=False, num_cpus=1, **small)
+        elif "killed" in moment and any(nodes_of(done) - known):
+            moment.setdefault("recovered", time.monotonic())
+
+    try:
+        with RayExecutor(2, address=cluster.address, notice=heard.append) as executor:
+            outcomes = [told(each) for each in executor.outcomes(Slow(item_s), more(), arrived=keep)]
+    finally:
+        cluster.shutdown()
+    recovered_s = moment["recovered"] - moment["killed"]
+    known = {"nodes_before": len(moment["worked"]), "recovered_s": recovered_s, "heard": heard}
+    return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], **known}
+
+
+class Killer:
+    """Kills a random one of this process's Ray workers again and again, by title (the actor's class)."""
+
+    def __init__(self, title, period_s, seed):
+        self.kills = 0
+        self._title, self._period_s, self._random = title, period_s, random.Random(seed)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._kill, daemon=True)
+
+    def _kill(self):
+        while not self._over.wait(self._period_s):
+            workers = [each for each in descendants(os.getpid()) if each.title.startswith(self._title)]
+            if workers:
+                end([self._random.choice(sorted(workers, key=lambda each: each.pid))])
+                self.kills += 1
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+
+def actors_killed(items, item_s, period_s, seed):
+    """Plain actors that are killed during a map."""
+    from actors.ray_executor import RayExecutor
+
+    arrived = []
+    with RayExecutor(2) as executor, Killer("ray::Worker", period_s, seed) as killer:
+        begun = time.monotonic()
+        outcomes = [told(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
+        seconds = time.monotonic() - begun
+    return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], "kills": killer.kills, "seconds": seconds}
+
+
+class Slowed:
+    """Evaluators that take so much longer over each architecture."""
+
+    def __init__(self, evaluators, each_s):
+        self._evaluators, self._each_s = evaluators, each_s
+
+    def __call__(self, asked):
+        time.sleep(self._each_s * len(asked.task.indices))
+        return self._evaluators(asked)
+
+
+def trials_killed(options, level, each_s, period_s, seed):
+    """Tune's actors that are killed during a walk until no new best in ``level`` groups."""
+    from actors import tune_sweep
+    from actors.ray_executor import RayExecutor
+    from dse.codesign.context import SearchContext
+    from dse.codesign.options import CodesignOptions
+    from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule, search
+    from dse.codesign.search.sweep import Sweep
+    from dse.executor import InProcessExecutor
+    from dse.progress import never_stop
+
+    problem = CodesignOptions.from_document(options, "options", "").problem()
+    machines, known, store = problem.machines(), {}, {}
+    wanted = search(SearchContext(problem, machines, InProcessExecutor(), known), level=level, rule=NoNewBestRule)
+    with RayExecutor(2) as executor:
+        context = SearchContext(problem, machines, executor, store)
+        sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
+        # The class that Tune wraps a trial in: one that is still starting is left alone, or none might ever start.
+        with Killer("ray::_Inner", period_s, seed) as killer:
+            begun = time.monotonic()
+            tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
+            seconds = time.monotonic() - begun
+        found = sweep.outcome(None)
+    counted = [asked for asked in known if asked.task.index in wanted.evaluated]
+    return {
+        "evaluated": len(wanted.evaluated),
+        "same_answer": found == wanted,
+        "missing": sum(store.get(asked) != known[asked] for asked in counted),
+        "failed": list(context.failures.values()),
+        "kills": killer.kills,
+        "seconds": seconds,
+    }
+
+
+FUNCTIONS = {"node_killed": node_killed, "actors_killed": actors_killed, "trials_killed": trials_killed}
+
+if __name__ == "__main__":
+    print(json.dumps(FUNCTIONS[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -1,0 +1,113 @@
+"""The same candidates, the same answer and the same result file for any number of workers, in every synchronous search.
+
+What a worker may do beyond that, ahead of a stopping rule, stays in the journal and out of the answer.
+"""
+
+import json
+import os
+
+import pytest
+
+from actors import tune_sweep
+from actors.ray_executor import RayExecutor, WorkerKind
+from dse.codesign.answer import solve
+from dse.codesign.proven import ProvenOptima
+from dse.codesign.search import exhaustive, sweep
+from dse.codesign.search.hysteresis import RULES, AreaWalk
+from dse.codesign.search.sweep import SWEEP_NODES
+from dse.executor import InProcessExecutor
+from tests.codesign.tiny import tiny_options
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("DSE_CHAOS" not in os.environ, reason="minutes of starting workers: make chaos"),
+]
+
+WORKERS = (0, 1, 2, 4)
+LEVEL = 4
+
+
+class Inside:
+    """An executor in the Ray of the test session, which stays when the search closes it."""
+
+    def __init__(self, workers):
+        self._executor = RayExecutor((WorkerKind(workers, cpus=0.5),))
+        self.workers = workers
+        self.outcomes, self.map = self._executor.outcomes, self._executor.map
+
+    def __enter__(self):
+        return self._executor
+
+    def __exit__(self, *_):
+        self._executor.release()
+
+
+@pytest.fixture(scope="module")
+def answers(ray_executor, tmp_path_factory):
+    """Solves the same options with every number of workers: ``[(result file, outcome, store), …]``."""
+
+    def solved(search_with, **changes):
+        options = tiny_options(tmp_path_factory.mktemp("model"), **changes)
+        found = []
+        for workers in WORKERS:
+            ray_executor.release()
+            executor = Inside(workers) if workers else InProcessExecutor()
+            store, optima = {}, ProvenOptima(tmp_path_factory.mktemp("proven"))
+            search = search_with(options, workers)
+            result, outcome = solve(options, executor, store, search=search, optima=optima)
+            document = json.loads(result.to_json())
+            assert document.pop("seconds") > 0
+            found.append((document, outcome, store))
+        return found
+
+    return solved
+
+
+def assert_same(found):
+    """Result files to the letter, outcomes with every candidate in its order."""
+    first = found[0]
+    for document, outcome, _ in found[1:]:
+        assert document == first[0]
+        assert list(outcome.evaluated.items()) == list(first[1].evaluated.items())
+        assert outcome == first[1]
+
+
+SMALLER = {"microbatch": "1", "tensor_parallel": "1"}
+TWO = {"models": (("tiny", 3, 64), ("other", 2, 128))}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [SMALLER | {"pareto": True, "sensitivity": True}, TWO | {"pareto": True}],
+    ids=["one model", "two models"],
+)
+def test_exhaustive_search_with_what_is_asked_besides(answers, settings):
+    found = answers(lambda _options, _workers: exhaustive.search, **settings)
+    assert_same(found)
+    document, _, store = found[0]
+    assert document["status"] == "optimal"
+    assert document["metrics"]["pareto"]["points"]
+    assert ("sensitivity" in document["metrics"]) == ("sensitivity" in settings)
+    assert document["metrics"]["unfinished"] == []
+    for _, _, other in found[1:]:
+        assert other == store
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_hysteresis_search(answers, rule):
+    def walk(options, workers):
+        def search(context):
+            proposer = AreaWalk(context.machines.area_mm2, RULES[rule](LEVEL))
+            return (tune_sweep if workers else sweep).search(context, proposer=proposer)
+
+        return search
+
+    found = answers(walk, **SMALLER, search="hysteresis", hysteresis=LEVEL, hysteresis_rule=rule)
+    assert_same(found)
+    document, outcome, store = found[0]
+    assert LEVEL < len(outcome.evaluated) < document["metrics"]["architectures_in_space"]
+    counted = {asked for asked in store if asked.task.nodes != SWEEP_NODES or asked.task.index in outcome.evaluated}
+    for _, _, other in found[1:]:
+        assert {asked: other.get(asked) for asked in counted} == {asked: store[asked] for asked in counted}
+        ahead = other.keys() - counted
+        assert all(asked.task.nodes == SWEEP_NODES for asked in ahead)
