@@ -6,6 +6,7 @@ operators, built graphs) is kept between its items. How calls are sized, repeate
 """
 
 import logging
+import os
 import shutil
 import socket
 import tempfile
@@ -27,6 +28,11 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 _CONNECT_TIMEOUT_S = 5.0
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_SETTINGS, _FRAME_TYPE = 4, 3
+_EMPTY_SETTINGS = bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0])
+"""What a client sends first in HTTP/2, and the frame that both sides then send: its fourth byte is its type."""
 
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
@@ -197,9 +203,25 @@ def _connect(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         if host and port.isdigit():
-            # Ray itself tries for a minute and more before it gives up.
-            socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+            _greet(host, int(port))
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
         found = "it must run this version" if "ersion mismatch" in str(error) else "no Ray cluster answers there"
         raise fail("dse", "--address", address, f"{found}: {shown(str(error))}") from error
+
+
+def _greet(host: str, port: int) -> None:
+    """Exchange the first frames of HTTP/2, which gRPC and so Ray speaks (RFC 9113, 3.4).
+
+    Ray itself tries for a minute and more where nothing listens, and for ever where something does that never answers.
+
+    Raises:
+        OSError: nothing listens there, or what does is no gRPC server.
+    """
+    with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return
+        connection.sendall(_PREFACE + _EMPTY_SETTINGS)
+        frame = connection.recv(len(_EMPTY_SETTINGS))
+        if len(frame) <= _FRAME_TYPE or frame[_FRAME_TYPE] != _SETTINGS:
+            raise OSError("what listens there does not speak gRPC")

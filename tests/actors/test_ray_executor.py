@@ -1,8 +1,12 @@
 import os
+import socket
+import threading
+import time
 
 import pytest
+import ray
 
-from actors.ray_executor import RayExecutor
+from actors.ray_executor import RayExecutor, _greet
 from dse.executor import InProcessExecutor
 from hardware.inputs import InputError
 
@@ -54,3 +58,29 @@ def test_a_cluster_of_another_version_is_named_as_such(monkeypatch):
     monkeypatch.setattr("ray.init", refuse)
     with pytest.raises(InputError, match=r"--address: auto: it must run this version: Version mismatch: .* Ray: 2.9.0"):
         RayExecutor(1, "auto").__enter__()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "another protocol"])
+def test_what_listens_and_is_no_ray_is_refused(monkeypatch, answer):
+    monkeypatch.setattr("actors.ray_executor._CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked to connect"))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(5)
+
+        def serve():
+            connection, _ = listener.accept()
+            if answer:
+                connection.sendall(answer)
+            connection.recv(1024)
+            time.sleep(1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"--address: {address}: no Ray cluster answers there"):
+            RayExecutor(1, address).__enter__()
+
+
+def test_a_real_cluster_is_greeted(ray_executor):
+    host, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
+    _greet(host, int(port))
