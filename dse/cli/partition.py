@@ -32,7 +32,7 @@ from dse.partition.tables import (
     verdict,
 )
 from dse.result import Result, digest
-from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory
+from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory, journal_of
 from hardware.inputs import fail
 from policies.partition.methods import is_installed, learned_methods
 
@@ -89,11 +89,12 @@ def command(**options: Any) -> None:
         raise fail("dse partition", "--emit-samples", str(samples), "what an earlier run evaluated is not kept")
     question = question_of(chosen)
 
-    def solve(_directory: RunDirectory | None) -> Result:
+    def solve(directory: RunDirectory | None) -> Result:
         logged = nullcontext() if samples is None else sample_log(samples, question.problem)
-        with progress(settings) as report, stop_signal(settings) as stop, logged as log:
+        keeping = journal_of(directory)
+        with keeping as journal, progress(settings) as report, stop_signal(settings) as stop, logged as log:
             executor = executor_for(settings, sum(_WORK_S.get(name, 0.5) for name in methods))
-            result = answer(chosen, executor, report, stop, settings.seed, question, known, log)
+            result = answer(chosen, executor, report, stop, settings.seed, question, known, log, journal)
         if settings.json and not settings.quiet and result.objective.value is not None:
             for line in notes(result):
                 click.echo(line, err=True)

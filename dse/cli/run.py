@@ -327,7 +327,7 @@ def progress(settings: RunSettings) -> Iterator[ProgressCallback]:
                 started[phase] = time.monotonic()
                 tasks[phase] = bars.add_task(phase, total=total, rate="")
             elapsed = time.monotonic() - started[phase]
-            rate = f"{done / elapsed:,.0f}/s" if elapsed > _RATE_AFTER_S and done else ""
+            rate = _pace(done, elapsed) if elapsed > _RATE_AFTER_S and total > 1 else ""
             bars.update(tasks[phase], completed=done, total=total, rate=rate)
 
         yield update
@@ -348,6 +348,18 @@ class _PlainLines:
         if done >= total and now - begun < _PLAIN_LINE_INTERVAL_S:
             return
         self._last_s = now
-        rate = done / (now - begun) if now > begun else 0.0
-        left = f", {(total - done) / rate:,.0f} s left" if rate > 0 and done < total else ""
-        click.echo(f"{phase}: {done:,} of {total:,} ({rate:,.0f}/s{left})", err=True)
+        if total == 1:
+            click.echo(f"{phase}{' …' if done < total else ''}", err=True)
+            return
+        told = [_pace(done, now - begun)] if done and now > begun else []
+        if told and done < total:
+            told.append(f"{(total - done) * (now - begun) / done:,.0f} s left")
+        detail = f" ({', '.join(told)})" if told else ""
+        click.echo(f"{phase}: {done:,} of {total:,}{detail}", err=True)
+
+
+def _pace(done: int, elapsed_s: float) -> str:
+    """How fast it goes; of slow work how long each takes."""
+    if not done:
+        return ""
+    return f"{done / elapsed_s:,.0f}/s" if done >= elapsed_s else f"{elapsed_s / done:,.1f} s each"

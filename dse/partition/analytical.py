@@ -13,8 +13,9 @@ import numpy as np
 from dse.partition import bits
 from dse.partition.bits import bit, leading, lowest
 from dse.partition.constraints.structure import structure_of
-from dse.partition.problem import MOST_CHIPS, Chips, Floats, PartitionProblem
+from dse.partition.problem import Chips, Floats, PartitionProblem
 from hardware.compiled import compiled
+from hardware.packages import MOST_CHIPS
 
 
 class AnalyticalEvaluator:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.executor import Executor, InProcessExecutor
+from dse.journal import Journal
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, partition_metrics, violations
 from dse.partition.constraints.structure import structure_of
@@ -35,6 +36,25 @@ class Attempt:
     method: str
     found: Found
     seconds: float
+
+    def document(self) -> dict[str, Any]:
+        """The attempt as JSON types."""
+        found = self.found
+        return {
+            "chip": None if found.chip is None else list(found.chip),
+            "cost_s": found.cost_s if np.isfinite(found.cost_s) else None,
+            "evaluations": found.evaluations,
+            "bound_s": found.bound_s,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_document(cls, method: str, document: Mapping[str, Any]) -> "Attempt":
+        """The attempt that :meth:`document` wrote."""
+        chip = None if document["chip"] is None else tuple(document["chip"])
+        cost_s = np.inf if document["cost_s"] is None else document["cost_s"]
+        found = Found(chip, cost_s, document["evaluations"], document["bound_s"])
+        return cls(method, found, document["seconds"])
 
 
 @dataclass(frozen=True)
@@ -65,6 +85,7 @@ def answer(
     question: Question | None = None,
     methods: Mapping[str, Method] = METHODS,
     log: SampleLog | None = None,
+    journal: Journal | None = None,
 ) -> Result:
     """A partition by the methods that the options name, passed by the checker, with its bound.
 
@@ -77,6 +98,7 @@ def answer(
         question: the problem, where it has been read before.
         methods: all methods by name.
         log: told of every partition that is priced.
+        journal: where what each method came to is kept once it has ended; one that was stopped begins again.
 
     Raises:
         InputError: the options name what cannot be.
@@ -91,7 +113,7 @@ def answer(
         used = workers if recorder is None else RecordingExecutor(workers, recorder)
         context = SearchContext(question.problem, evaluator, used, seed, options.samples, progress=progress, stop=stop)
         if outcome.infeasibility is None:
-            outcome = _best(options.method, _attempts(context, chosen))
+            outcome = _best(options.method, _attempts(context, chosen, journal))
     if outcome.infeasibility is None and outcome.found.chip is None and stop() is None:
         outcome = _without_room(outcome, question, options, evaluator, seed)
     stopped = stop()
@@ -100,15 +122,20 @@ def answer(
     return result.model_copy(update={"seconds": time.perf_counter() - started, "status": status})
 
 
-def _attempts(context: SearchContext, methods: Mapping[str, Method]) -> list[Attempt]:
-    """Every method on its own, one after the other, until there is reason to stop."""
+def _attempts(context: SearchContext, methods: Mapping[str, Method], journal: Journal | None) -> list[Attempt]:
+    """Every method, one after the other, until there is reason to stop; those in the journal as they were."""
     attempts: list[Attempt] = []
     for name, method in methods.items():
+        if journal is not None and name in journal:
+            attempts.append(Attempt.from_document(name, journal[name]))
+            continue
         if attempts and context.stop() is not None:
             break
         started = time.perf_counter()
         found = method(context)
         attempts.append(Attempt(name, found, time.perf_counter() - started))
+        if journal is not None and context.stop() is None:
+            journal.append(name, attempts[-1].document())
     return attempts
 
 

@@ -241,8 +241,7 @@ def chain(
                     continue
                 stamp[there] = outer
                 pairs += 1
-                for word in range(len(chip)):
-                    chip[word] = outside[outer, word] & inside[there, word]
+                _both(outside[outer], inside[there], chip)
                 seconds, held = _work(chip, latency_s, weight_bytes)
                 for place in range(sources):
                     if _consumed_in(producers[place], chip, graph):
@@ -262,6 +261,13 @@ def chain(
                     used[there], parent[there] = min(used[outer] + 1, 126), outer
                     stage_s[there], weight[there] = slowest_s, of_chips + stage_weight * slowest_s
     return used, stage_s, parent, pairs
+
+
+@kernel
+def _both(first, second, found):
+    """Fill in the operators that are in both of two sets."""
+    for word in range(len(found)):
+        found[word] = first[word] & second[word]
 
 
 @kernel
@@ -349,8 +355,7 @@ def valid_chain(
                     continue
                 stamp[there] = outer
                 pairs += 1
-                for word in range(len(chip)):
-                    chip[word] = outside[outer, word] & inside[there, word]
+                _both(outside[outer], inside[there], chip)
                 seconds, held = _work(chip, latency_s, weight_bytes)
                 received_s = _received_by(
                     chip, producers, sources, graph, transfer_s, chip_of, origin[outer], heard
@@ -373,7 +378,6 @@ def valid_chain(
                     continue
                 traffic_s[there] = moved_s
                 used[there], parent[there], weight[there] = used[outer] + 1, outer, weighs
-                for number in range(used[outer]):
-                    origin[there, number] = origin[outer, number]
+                origin[there, : used[outer]] = origin[outer, : used[outer]]
                 origin[there, used[outer]] = heard[0]
     return used, parent, pairs

@@ -9,7 +9,7 @@ Proven, for weights that are held (resident), each by a condition that every val
 - the ends of an edge and all operators on paths between them, which (4) keeps on the two chips of the ends, hold no
   more than two chips.
 
-For small graphs CP-SAT proves what remains (:mod:`dse.partition.constraints.cp_sat`). Under the simulator an operator
+For small graphs CP-SAT proves what remains (:mod:`dse.partition.constraints.model`). Under the simulator an operator
 needs its weights, its inputs and its output at once.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.partition.constraints.cp_sat import solve_general
+from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import Structure, structure_of
 from dse.partition.options import EvaluatorName, Question

@@ -9,7 +9,7 @@ from dse.partition.search.cp_sat import cp_sat
 from dse.partition.search.order_search import order_search
 from dse.partition.search.portfolio import portfolio
 from dse.partition.search.sampling import anneal, greedy, hill_climb, random_search
-from dse.partition.solver_modes import anneal_fix, climb_sample, random_fix
+from dse.partition.search.solver_modes import anneal_fix, climb_sample, random_fix
 from hardware.inputs import choose, fail
 
 Method = Callable[[SearchContext], Found]

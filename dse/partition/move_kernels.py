@@ -14,8 +14,8 @@ import numpy as np
 from dse.partition import bits, draws
 from dse.partition.bits import bit, leading, lowest
 from dse.partition.draws import draw
-from dse.partition.problem import MOST_CHIPS
 from hardware.compiled import compiled, kernel
+from hardware.packages import MOST_CHIPS
 
 
 @kernel

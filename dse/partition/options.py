@@ -11,12 +11,12 @@ from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.graphs.from_trace import Granularity
 from dse.partition.graphs.source import prepared_graph_of
-from dse.partition.problem import MOST_CHIPS, ObjectiveName, PartitionGraph, PartitionProblem
+from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder
 from dse.partition.search.context import Evaluator
 from dse.partition.simulator import SimulatorEvaluator
 from hardware.inputs import choose, fail
-from hardware.packages import ELEMENT_BYTES, Package, package
+from hardware.packages import ELEMENT_BYTES, MOST_CHIPS, Package, package
 
 EvaluatorName = Literal["analytical", "simulator"]
 

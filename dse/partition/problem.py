@@ -24,9 +24,6 @@ import numpy.typing as npt
 
 from dse.graph.named_edges import topological_order
 
-MOST_CHIPS = 64
-"""Chips of a package at most: sets of chips are words of 64 bits."""
-
 MEMORY_TOLERANCE = 1e-9
 """Relative: bytes that are no whole numbers come to another sum in another order."""
 
@@ -133,7 +130,7 @@ class PartitionProblem:
 
     Attributes:
         graph: the operators.
-        chips: C, at most :data:`MOST_CHIPS`.
+        chips: C, at most :data:`~hardware.packages.MOST_CHIPS`.
         link_bytes_per_s: bandwidth of the link between two neighbours, and of a chip's port to its links.
         memory_bytes: what a chip holds of weights; None where memory does not count.
         objective: ``throughput`` of a pipeline, or ``latency`` of one input.

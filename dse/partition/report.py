@@ -23,7 +23,9 @@ from dse.partition.tables import (
 from dse.result import Result
 
 _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
-"""Neighbouring chips differ; chips eight apart share one."""
+"""Neighbouring chips differ; chips eight apart share one, and differ in shape."""
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 
 
 def report(problem: PartitionProblem, result: Result, chip: Sequence[int]) -> str:
@@ -84,6 +86,7 @@ def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> go.Figure:
                 text=[graph.names[position] for position in held],
                 marker={
                     "color": _COLOURS[number % len(_COLOURS)],
+                    "symbol": _SYMBOLS[number // len(_COLOURS)],
                     "size": 5 + 12 * np.sqrt(graph.latency_s[held] / longest_s),
                 },
                 customdata=1e6 * graph.latency_s[held],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from ortools.sat.python import cp_model
 
+from dse.cp_solver import solved
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
 from dse.schedule.reduce import NO_MODE, Bools, Ints
 from dse.schedule.segment_search import serial_schedule
@@ -148,11 +149,7 @@ def _core_model(units: UnitProblem) -> _Model:
 
 def _solve(built: _Model, units: UnitProblem, seed: int, deterministic_time: float) -> tuple[Ints, Ints | None, float]:
     """Starts, cores (None without a schedule, or where counted cores cannot be assigned) and the bound, in units."""
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = deterministic_time
-    status = solver.solve(built.model)
+    solver, status = solved(built.model, deterministic_time, seed)
     bound = max(0.0, solver.best_objective_bound)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return np.zeros(0, np.int64), None, bound

@@ -57,12 +57,11 @@ class LocalTraining:
         self._share()
         return told
 
-    def iterate(self) -> int:
-        """Rollouts of so many graphs as the settings say, and learning from them; the number of rollouts."""
+    def iterate(self) -> tuple[list[SingleAgentEpisode], dict[str, Any]]:
+        """Rollouts of so many graphs as the settings say, and what the learner tells of learning from them."""
         groups = (self.candidates(self._settings.rollouts) for _ in range(self._settings.graphs))
         episodes = [episode for group in groups for episode in group]
-        self.update(episodes)
-        return len(episodes)
+        return episodes, self.update(episodes)
 
     def weights(self) -> dict[str, Any]:
         """The policy's weights by name."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-from dse.partition.problem import MOST_CHIPS
+from hardware.packages import MOST_CHIPS
 from policies.partition.features import FEATURES
 from policies.partition.graph_store import StoredGraph
 from policies.partition.settings import LearningSettings

@@ -24,6 +24,7 @@ from dse.partition.graphs.catalogue import split
 from dse.partition.options import PartitionOptions, question_of
 from dse.partition.search.context import SearchContext
 from policies.partition.checkpoint import Checkpoint
+from policies.partition.curves import CurvePoint, curve_point
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining
 from policies.partition.search import learn
@@ -100,12 +101,14 @@ class Progressed:
         samples: evaluations so far.
         checkpoint: the weights; None before the first.
         state: of the algorithm, pickled; empty before the first.
+        curve: the iterations since the checkpoint before.
     """
 
     number: int = 0
     samples: int = 0
     checkpoint: Checkpoint | None = None
     state: bytes = b""
+    curve: tuple[CurvePoint, ...] = ()
 
 
 class Trainer:
@@ -125,12 +128,15 @@ class Trainer:
         if before.number != self._at:
             self._training.restore(pickle.loads(before.state))
         number, samples = before.number + 1, before.samples
+        curve = []
         while samples < self.plan.samples_until(number):
-            samples += self._training.iterate()
+            episodes, told = self._training.iterate()
+            samples += len(episodes)
+            curve.append(curve_point(samples, episodes, told))
         self._at = number
         about = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": dse.__version__}
         checkpoint = Checkpoint(self.plan.settings, self._training.weights(), about)
-        return Progressed(number, samples, checkpoint, pickle.dumps(self._training.state()))
+        return Progressed(number, samples, checkpoint, pickle.dumps(self._training.state()), tuple(curve))
 
 
 @dataclass(frozen=True)

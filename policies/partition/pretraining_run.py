@@ -1,13 +1,17 @@
 """What a pretraining run keeps in its directory, and how it goes from there to its end.
 
 ``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.pickle`` what the trainer needs to
-go on from the last one, and the journal the scores. ``best/`` is the checkpoint that was chosen. A checkpoint is
-written before the trainer's state that leads on from it: after a crash one is made again at most, and then the same.
+go on from the last one, and the journal the scores and what each iteration of training told. ``best/`` is the
+checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash one
+is made again at most, and then the same.
+
+``tensorboard/`` is the journal once more, for TensorBoard: ``training/…`` by samples, ``validation/…`` (geometric means
+over the graphs) by number of checkpoint.
 """
 
 import pickle
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,17 @@ from dse.journal import Journal
 from dse.progress import ProgressCallback, StopSignal, ask
 from dse.run_directory import write_bytes
 from hardware.inputs import fail
+from policies.partition import event_file
 from policies.partition.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from policies.partition.event_file import EventFile
 from policies.partition.pretraining import PretrainingPlan, Progressed, Score, ScoreName, Trainer, Validator, selected
 
 TRAINED, VALIDATED = "checkpoints trained", "checkpoints validated"
 
 _STATE_FILE, _CHECKPOINTS, _BEST = "training.pickle", "checkpoints", "best"
+
+_SCORE, _CURVE = "checkpoint", "curve"
+"""What the journal has of a checkpoint."""
 
 
 class PretrainingRun:
@@ -36,6 +45,8 @@ class PretrainingRun:
         self.folder = folder
         self.plan = plan
         self._journal = journal
+        self._events = EventFile(folder / event_file.FOLDER / event_file.FILE)
+        self._shown = {_CURVE: 0, _SCORE: 0}
 
     def latest(self) -> Progressed:
         """Where training goes on.
@@ -53,15 +64,32 @@ class PretrainingRun:
             raise fail(path, "", "", f"is no state of a training: {type(error).__name__}: {error}") from error
 
     def keep(self, progressed: Progressed) -> None:
-        """Keep a checkpoint, and then the state that leads on from it."""
+        """Keep a checkpoint, what its training told, and then the state that leads on from it."""
         assert progressed.checkpoint is not None
         save_checkpoint(self._place(progressed.number), progressed.checkpoint)
+        self._journal.append(_key(progressed.number, _CURVE), [asdict(point) for point in progressed.curve])
         state = (progressed.number, progressed.samples, progressed.state)
         write_bytes(self.folder / _STATE_FILE, pickle.dumps(state))
+        self.show()
 
     def keep_score(self, score: Score) -> None:
         """Keep the score of a checkpoint."""
         self._journal.append(_key(score.number), score.document())
+        self.show()
+
+    def show(self) -> None:
+        """Bring the events up to what the journal has; scores that have arrived before their turn wait for it."""
+        for _, points in self._not_shown(_CURVE):
+            for point in points:
+                scalars = {f"training/{name}": value for name, value in point["scalars"].items()}
+                self._events.append(point["samples"], scalars)
+        for number, score in self._not_shown(_SCORE):
+            self._events.append(number, {f"validation/{name}": mean for name, mean in score["means"].items()})
+
+    def _not_shown(self, kind: str) -> Iterator[tuple[int, Any]]:
+        while (key := _key(self._shown[kind] + 1, kind)) in self._journal:
+            self._shown[kind] += 1
+            yield self._shown[kind], self._journal[key]
 
     def scores(self) -> list[Score]:
         """The scores that are known, by number."""
@@ -79,6 +107,7 @@ class PretrainingRun:
 
     def choose(self, name: ScoreName) -> Score:
         """Write the best checkpoint by that score to ``best/``, with all that is known of its scores in its card."""
+        self.show()
         best = selected(self.scores(), name)
         chosen = load_checkpoint(self._place(best.number))
         told: dict[str, Any] = {**chosen.told, "chosen_by": name, "scores": best.document()}
@@ -89,8 +118,8 @@ class PretrainingRun:
         return self.folder / _CHECKPOINTS / f"{number:04}"
 
 
-def _key(number: int) -> str:
-    return f"checkpoint-{number:04}"
+def _key(number: int, kind: str = _SCORE) -> str:
+    return f"{kind}-{number:04}"
 
 
 def pretrain(run: PretrainingRun, progress: ProgressCallback, stop: StopSignal) -> None:

@@ -10,7 +10,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor
 
-from dse.partition.problem import MOST_CHIPS
+from hardware.packages import MOST_CHIPS
 from policies.partition.distribution import ChipDistribution, quantiles
 from policies.partition.graph_store import GraphStore
 from policies.partition.network import GraphTensors, PartitionNetwork, graph_tensors

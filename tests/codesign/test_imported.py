@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-pytest.importorskip("torch")
-
 from tests.importer.modules import MODULES
 
 ON_TPU = ("--fixed", "tpuv4", "--accelerators", "8", "--global-batch", "16", "--microbatch", "2", "--workers", "0")

@@ -7,13 +7,11 @@ accelerator has the gradient already, in front of a copy to the group the gradie
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
+import torch
 
 from dse.importer.sharding_rules import Split
 from dse.importer.slicing import Slicing
 from dse.importer.trace import Step, Trace
-
-torch = pytest.importorskip("torch")
 
 Tensors = Mapping[int, Any]
 

@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from dse.models.library import workload  # noqa: E402
-from dse.models.recipe import TrainingRecipe  # noqa: E402
-from hardware.inputs import InputError  # noqa: E402
+from dse.models.library import workload
+from dse.models.recipe import TrainingRecipe
+from hardware.inputs import InputError
 
 HEADER = "import torch\nfrom torch import nn\n"
 
@@ -93,7 +91,6 @@ def test_a_module_that_cannot_be_traced(fault, tmp_path, cache):
 
 @pytest.mark.parametrize("fault", sorted(CONFIGS))
 def test_a_config_that_cannot_be_traced(fault, tmp_path):
-    pytest.importorskip("transformers")
     document, *words = CONFIGS[fault]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(document))
@@ -103,7 +100,6 @@ def test_a_config_that_cannot_be_traced(fault, tmp_path):
 
 
 def test_a_sequence_must_fit(tmp_path):
-    pytest.importorskip("transformers")
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "bert"}))
     for sequence in (0, 513):

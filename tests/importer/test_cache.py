@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from dse.importer.cache import decoded, encoded  # noqa: E402
-from dse.importer.model import ImportedModel  # noqa: E402
-from dse.models.recipe import TrainingRecipe  # noqa: E402
+from dse.importer.cache import decoded, encoded
+from dse.importer.model import ImportedModel
+from dse.models.recipe import TrainingRecipe
 
 ROOT = Path(__file__).parents[2]
 HELPER = "WIDTH = 16\n"

@@ -1,11 +1,10 @@
 """Composites written out in elementwise steps become one step, whatever they are called."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from dse.importer.canonical import canonical  # noqa: E402
-from dse.importer.torch_module import trace_module  # noqa: E402
+from dse.importer.canonical import canonical
+from dse.importer.torch_module import trace_module
 
 GAIN = "g = self.gain\n"
 WRITTEN = {

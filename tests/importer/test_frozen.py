@@ -4,6 +4,7 @@ import importlib.util
 import json
 
 import pytest
+import torch
 
 from dse.codesign.check import _placement_problem
 from dse.codesign.evaluation.job_placements import Choice, JobPlacements
@@ -12,8 +13,6 @@ from dse.importer.model import ImportedModel
 from dse.models.recipe import TrainingRecipe
 from dse.placement.check import group_memory_bytes
 from dse.placement.problem import Stage
-
-torch = pytest.importorskip("torch")
 
 RECIPE = TrainingRecipe(fuse=False)
 M, WIDTH, INNER, CLASSES, RANK, BLOCKS = 2, 64, 256, 8, 4, 6

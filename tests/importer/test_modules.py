@@ -3,12 +3,11 @@
 import importlib.util
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from dse.importer.model import ImportedModel  # noqa: E402
-from dse.models.recipe import TrainingRecipe  # noqa: E402
-from tests.importer.modules import MODULES  # noqa: E402
+from dse.importer.model import ImportedModel
+from dse.models.recipe import TrainingRecipe
+from tests.importer.modules import MODULES
 
 UNFUSED = TrainingRecipe(fuse=False)
 

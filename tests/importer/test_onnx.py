@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from dse.importer.assemble import assemble
@@ -17,7 +18,6 @@ from dse.importer.trace import Trace
 from dse.models.recipe import TrainingRecipe
 from hardware.inputs import InputError
 
-onnx = pytest.importorskip("onnx")
 helper, TensorProto = onnx.helper, onnx.TensorProto
 
 

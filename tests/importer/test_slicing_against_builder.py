@@ -3,6 +3,8 @@
 from collections import Counter
 
 import pytest
+import torch
+import transformers
 
 from dse.graph.operator_graph import Layer, ModelGraph, OperatorGraph
 from dse.importer.assemble import assemble, flops_per_sample
@@ -12,9 +14,6 @@ from dse.models.hyperparameters import Hyperparameters
 from dse.models.recipe import TrainingRecipe
 from dse.models.transformer import build
 from hardware.operations import Collective
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 BATCH, SEQUENCE, VOCABULARY, HIDDEN, LAYERS, HEADS, INNER = 2, 16, 128, 64, 3, 4, 96
 

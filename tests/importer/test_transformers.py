@@ -3,13 +3,12 @@
 import json
 
 import pytest
+import torch
+import transformers
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from dse.models import build, model  # noqa: E402
-from dse.models.library import workload  # noqa: E402
-from dse.models.recipe import TrainingRecipe  # noqa: E402
+from dse.models import build, model
+from dse.models.library import workload
+from dse.models.recipe import TrainingRecipe
 
 CONFIGS = {
     "bert-large": (

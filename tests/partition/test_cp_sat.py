@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dse.partition.check import cost_s, stages, violations
-from dse.partition.constraints.cp_sat import is_possible, solve_general
+from dse.partition.constraints.model import is_possible, solve_general
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import PartitionProblem

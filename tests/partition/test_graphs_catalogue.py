@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 import rustworkx
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from dse.importer.work import tensor_flops  # noqa: E402
-from dse.partition.graphs import catalogue, prepare  # noqa: E402
-from dse.partition.graphs.check import differences  # noqa: E402
-from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes  # noqa: E402
-from dse.partition.graphs.usable import linear_partition  # noqa: E402
-from hardware.inputs import InputError  # noqa: E402
+from dse.importer.work import tensor_flops
+from dse.partition.graphs import catalogue, prepare
+from dse.partition.graphs.check import differences
+from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes
+from dse.partition.graphs.usable import linear_partition
+from hardware.inputs import InputError
 
 FAST = {
     "dense": ["densenet121"],

@@ -4,20 +4,19 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from dse.importer.canonical import canonical  # noqa: E402
-from dse.importer.torch_module import trace_module  # noqa: E402
-from dse.importer.trace import WEIGHTS  # noqa: E402
-from dse.importer.work import tensor_flops  # noqa: E402
-from dse.models import model  # noqa: E402
-from dse.partition.graphs import graph_of  # noqa: E402
-from dse.partition.graphs.built_in import inference_trace  # noqa: E402
-from dse.partition.graphs.from_trace import graph_from_trace, load_time_folded, weight_bytes  # noqa: E402
-from dse.partition.graphs.source import trace_of  # noqa: E402
-from dse.partition.options import PartitionOptions, question_of  # noqa: E402
-from hardware.inputs import InputError  # noqa: E402
+from dse.importer.canonical import canonical
+from dse.importer.torch_module import trace_module
+from dse.importer.trace import WEIGHTS
+from dse.importer.work import tensor_flops
+from dse.models import model
+from dse.partition.graphs import graph_of
+from dse.partition.graphs.built_in import inference_trace
+from dse.partition.graphs.from_trace import graph_from_trace, load_time_folded, weight_bytes
+from dse.partition.graphs.source import trace_of
+from dse.partition.options import PartitionOptions, question_of
+from hardware.inputs import InputError
 
 MODULES = """
 import torch
@@ -208,7 +207,6 @@ def test_flops_are_those_that_pytorch_counts():
 )
 def test_built_in_models_are_what_transformers_has(tmp_path, name, config):
     """Two layers of each: the same products, and the same weights."""
-    pytest.importorskip("transformers")
     path = tmp_path / "config.json"
     depth = "n_layer" if name == "gpt2-xl" else "num_hidden_layers"
     path.write_text(json.dumps(config | {depth: 2}))
@@ -224,7 +222,6 @@ def test_built_in_models_are_what_transformers_has(tmp_path, name, config):
 
 
 def test_a_config_has_no_loss_in_inference(tmp_path):
-    pytest.importorskip("transformers")
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 8}))
     names = graph_of(str(path)).names

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dse.executor import InProcessExecutor
+from dse.journal import Journal
 from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.answer import answer
 from dse.partition.check import cost_s, violations
@@ -116,6 +117,48 @@ def test_a_method_that_finds_nothing_is_shown_as_such():
     assert result.metrics["methods"][0]["value"] is None
 
 
+def test_a_method_that_has_ended_is_not_run_again_and_one_that_was_stopped_is(tmp_path):
+    """As a run that is interrupted in its second method, and then continued."""
+    reasons, runs = ["interrupted"], []
+
+    def counted(name):
+        def method(context):
+            runs.append(name)
+            return METHODS[name](context)
+
+        return method
+
+    def stop():
+        return reasons[0] if reasons and "random" in runs else None
+
+    def asked(journal):
+        return answer(options, question=Question(PROBLEM, None), stop=stop, methods=given, journal=journal)
+
+    options = PartitionOptions("given", method="greedy,random,anneal", samples=50)
+    given = {name: counted(name) for name in METHODS}
+    with Journal(tmp_path / "journal") as journal:
+        assert asked(journal).status == "interrupted"
+    reasons.clear()
+    with Journal(tmp_path / "journal") as journal:
+        ended = asked(journal)
+    assert runs == ["greedy", "random", "random", "anneal"]
+    whole = answer(options, question=Question(PROBLEM, None))
+    assert ended.solution == whole.solution
+    assert ended.evaluations == whole.evaluations
+    assert [row[:2] for row in method_rows(ended)] == [row[:2] for row in method_rows(whole)]
+
+
+def test_what_found_nothing_is_kept_as_such(tmp_path):
+    options = PartitionOptions("given", method="random,greedy")
+    for found in (Found(evaluations=3), None):
+        # The second time nothing is called.
+        given = {**METHODS, "random": lambda _context, found=found: found}
+        with Journal(tmp_path / "journal") as journal:
+            result = answer(options, question=Question(PROBLEM, None), methods=given, journal=journal)
+        assert result.metrics["methods"][0]["value"] is None
+        assert result.method == "greedy"
+
+
 def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -169,8 +212,8 @@ def test_the_simulator_is_heard_too(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused_and_a_fault_leaves_none(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="emit-samples"), sample_log(tmp_path / "file" / "s.jsonl", PROBLEM):
-        pass
+    with pytest.raises(InputError, match="emit-samples"):
+        sample_log(tmp_path / "file" / "s.jsonl", PROBLEM).__enter__()
     with pytest.raises(ZeroDivisionError), sample_log(tmp_path / "s.jsonl", PROBLEM):
         math.fmod(1, 1 // 0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

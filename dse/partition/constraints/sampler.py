@@ -30,6 +30,7 @@ class Sampler:
         dives: attempts at a general partition before a linear one is made.
 
     Attributes:
+        operators: N.
         dives: of the last call, the dive that each partition came from; the linear one is ``dives + 1``, [B].
     """
 
@@ -39,7 +40,7 @@ class Sampler:
         self.dives: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._most_dives = dives
         self._bounds = np.minimum(self.structure.most, chips - 1).astype(np.int32)
-        self._count = len(graph)
+        self.operators = len(graph)
 
     def sample(
         self, seeds: Words, weights: npt.NDArray[np.float64] | None = None, orders: npt.NDArray[np.int64] | None = None
@@ -76,8 +77,8 @@ class Sampler:
             self.chips,
             self._bounds,
             self.structure.sources,
-            np.zeros((0, self._count), dtype=np.int64) if orders is None else np.ascontiguousarray(orders, np.int64),
-            np.zeros((self._count, 0)) if weights is None else np.ascontiguousarray(weights, np.float64),
+            np.zeros((0, self.operators), dtype=np.int64) if orders is None else np.ascontiguousarray(orders, np.int64),
+            np.zeros((self.operators, 0)) if weights is None else np.ascontiguousarray(weights, np.float64),
             wanted,
             np.ascontiguousarray(seeds, dtype=np.uint64),
             self._most_dives,

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
+from dse.cp_solver import solved
 from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import violations
 from dse.partition.graphs.usable import linear_partition
@@ -66,7 +67,7 @@ def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIM
     for chips in sorted({*range(least, min(least + _FEW, most + 1)), most}):
         if context.stop() is not None:
             break
-        chip = _LinearModel(problem, chips, limit_s).solved(context.seed, deterministic_time)
+        chip = _LinearModel(problem, chips, limit_s).best(context, deterministic_time)
         if chip is not None and not violations(problem, chip.tolist()):
             found = found.with_candidates(chip[None], context.evaluator.costs(chip[None]))
             limit_s = min(limit_s, float(throughput.costs(chip[None])[0]))
@@ -147,13 +148,9 @@ class _LinearModel:
                 self._model.add(self._on(chip, self._units.weight_bytes) <= int(memory_bytes))
         self._model.minimize(slowest)
 
-    def solved(self, seed: int, deterministic_time: float) -> npt.NDArray[np.int8] | None:
+    def best(self, context: SearchContext, deterministic_time: float) -> npt.NDArray[np.int8] | None:
         """The chips of the best partition found, from 0 on, [N]."""
-        solver = cp_model.CpSolver()
-        solver.parameters.max_deterministic_time = deterministic_time
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = seed % 2**31
-        status = solver.solve(self._model)
+        solver, status = solved(self._model, deterministic_time, context.seed, context.stop)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         chip = [self._chips - 1 - sum(solver.value(variable) for variable in below) for below in self._below]

@@ -16,7 +16,7 @@ import numpy as np
 
 from dse.partition.bound import DownsetLattice, simple_bound_s
 from dse.partition.check import cost_s, violations
-from dse.partition.constraints.cp_sat import solve_general
+from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.structure import structure_of
 from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
 from dse.partition.search.cp_sat import MOST_BOOLEANS, cp_sat, linear_chips
@@ -95,7 +95,7 @@ def _by_model(context: SearchContext, usable: int, found: Found) -> Found:
     problem = context.problem
     context.progress("best partition by CP-SAT", 0, 1)
     start = None if found.chip is None else np.array(found.chip, dtype=np.int8)
-    exact = solve_general(replace(problem, chips=usable), _LATENCY_TIME, context.seed, start)
+    exact = solve_general(replace(problem, chips=usable), _LATENCY_TIME, context.seed, start, context.stop)
     context.progress("best partition by CP-SAT", 1, 1)
     if exact.chip is None:
         # An infinite bound would say that there is none; that is told as a proof of its own.

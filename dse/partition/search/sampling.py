@@ -5,15 +5,19 @@ evaluate has everything on one chip, so that one that is stopped at once has an 
 (random search and annealing); hill climbing changes some chips of the best partition and repairs it (FIX).
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from dse.partition.constraints.sampler import Sampler, seeds_of
-from dse.partition.problem import Chips, Floats, Ints
-from dse.partition.search.context import Evaluator, Found, SearchContext, begun, on_one_chip
+from dse.partition.problem import Chips, Floats, Ints, Words
+from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
 from dse.progress import StoppedError
+
+_PHASE = "partitions evaluated"
 
 _CHUNK = 256
 """Partitions of a call: some tens of milliseconds of work for large graphs."""
@@ -28,102 +32,150 @@ _LARGEST_CHANGE = 0.2
 """Share of the operators that annealing gives new distributions, or hill climbing new chips, at most."""
 
 
+State = TypeVar("State")
+
+Draw = Callable[[Sampler, Words], Chips]
+"""Partitions [B, N] from a constraint solver, one for each of the seeds [B]."""
+
+Step = Callable[[State, np.random.Generator, Words], tuple[State, Chips]]
+"""(the next state, the partition [1, N] that it stands for) from a state, random numbers, and the solver's seed [1]."""
+
+
 @dataclass(frozen=True)
-class _Samples:
-    """Samples number ``first`` … of a random search."""
+class _Part:
+    """Partitions number ``first`` … of a random search."""
 
     first: int
     count: int
 
 
-class _Sampling:
-    """Draws and prices samples, wherever it is sent."""
+class _Drawn:
+    """Draws and prices partitions, wherever it is sent."""
 
-    def __init__(self, sampler: Sampler, evaluator: Evaluator, seed: int) -> None:
-        self._sampler, self._evaluator, self._seed = sampler, evaluator, seed
+    def __init__(self, context: SearchContext, draw: Draw) -> None:
+        self._sampler = Sampler(context.problem.graph, context.problem.chips)
+        self._draw, self._evaluator, self._seed = draw, context.evaluator, context.seed
 
-    def __call__(self, asked: _Samples) -> tuple[Chips, Floats]:
-        """The cheapest of the samples and its cost, [1, N] and [1]."""
-        chips = self._sampler.sample(seeds_of(self._seed, asked.first, asked.count))
+    def __call__(self, asked: _Part) -> tuple[Chips, Floats]:
+        """The cheapest of the partitions and its cost, [1, N] and [1]."""
+        chips = self._draw(self._sampler, seeds_of(self._seed, asked.first, asked.count))
         costs = self._evaluator.costs(chips)
         best = int(np.argmin(costs))
         return chips[best : best + 1], costs[best : best + 1]
 
 
-def random_search(context: SearchContext) -> Found:
-    """The best of everything on one chip and ``samples`` − 1 uniform samples (SAMPLE), spread over the executor."""
-    problem = context.problem
-    work = _Sampling(Sampler(problem.graph, problem.chips), context.evaluator, context.seed)
-    drawn = context.samples - 1
-    asked = [_Samples(first, min(_CHUNK, drawn - first)) for first in range(0, drawn, _CHUNK)]
+def drawn(context: SearchContext, draw: Draw) -> Found:
+    """The best of everything on one chip and ``samples`` − 1 partitions that ``draw`` gives, over the executor."""
+    work, count = _Drawn(context, draw), context.samples - 1
+    asked = [_Part(first, min(_CHUNK, count - first)) for first in range(0, count, _CHUNK)]
     found, done = begun(context), 1
     with suppress(StoppedError):
         for part, (chips, costs) in zip(asked, context.executor.map(work, asked, context.stop), strict=True):
             done += part.count
             found = found.with_candidates(chips, costs)
-            context.progress("partitions evaluated", done, context.samples)
+            context.progress(_PHASE, done, context.samples)
     return Found(found.chip, found.cost_s, done)
 
 
-def anneal(context: SearchContext) -> Found:
-    """Annealing over distributions: some operators get new random ones, SAMPLE draws, Metropolis decides."""
-    problem = context.problem
-    count, sampler = len(problem.graph), Sampler(problem.graph, problem.chips)
+def random_search(context: SearchContext) -> Found:
+    """The best of uniform samples (SAMPLE)."""
+    return drawn(context, Sampler.sample)
+
+
+def annealed(context: SearchContext, state: State, step: Step[State]) -> Found:
+    """Simulated annealing: ``step`` proposes, Metropolis decides whether to go on from there."""
     draw = np.random.default_rng(context.seed)
-    weights = np.ones((count, problem.chips))
     found, current_s = begun(context), np.inf
     for number in range(1, context.samples):
         if context.stop() is not None:
             break
-        changed = draw.choice(count, int(draw.integers(1, max(2, int(_LARGEST_CHANGE * count)))), replace=False)
-        proposed = weights.copy()
-        proposed[changed] = draw.dirichlet(np.full(problem.chips, 0.3), len(changed))
-        chips = sampler.sample(seeds_of(context.seed, number, 1), proposed)
+        proposed, chips = step(state, draw, seeds_of(context.seed, number, 1))
         costs = context.evaluator.costs(chips)
         found = found.with_candidates(chips, costs)
-        share = number / max(1, context.samples - 1)
-        temperature = _HOTTEST * (_COOLEST / _HOTTEST) ** share
+        temperature = _HOTTEST * (_COOLEST / _HOTTEST) ** (number / max(1, context.samples - 1))
         worse = (costs[0] - current_s) / current_s if np.isfinite(current_s) else -1.0
         if worse <= 0 or draw.random() < np.exp(-worse / temperature):
-            weights, current_s = proposed, float(costs[0])
-        context.progress("partitions evaluated", number + 1, context.samples)
+            state, current_s = proposed, float(costs[0])
+        context.progress(_PHASE, number + 1, context.samples)
     return found
 
 
-def hill_climb(context: SearchContext) -> Found:
-    """FIX hill climbing: some operators of the best partition get other chips, FIX makes it valid, better ones stay.
+def some_of(draw: np.random.Generator, count: int) -> Ints:
+    """The operators, of ``count``, that annealing changes in one step."""
+    return draw.choice(count, int(draw.integers(1, max(2, int(_LARGEST_CHANGE * count)))), replace=False)
 
-    Begins with the best of everything on one chip and the context's ``starts``, or else some uniform samples: a climb
-    goes only so far from where it began.
-    """
+
+def few_of(draw: np.random.Generator, count: int) -> Ints:
+    """The operators, of ``count``, that hill climbing changes in one step: mostly only a few."""
+    return draw.choice(count, 1 + int(_LARGEST_CHANGE * count * draw.random() ** 4), replace=False)
+
+
+def anneal(context: SearchContext) -> Found:
+    """Annealing over distributions: some operators get new random ones, SAMPLE draws."""
     problem = context.problem
+    sampler, count = Sampler(problem.graph, problem.chips), len(problem.graph)
+
+    def step(weights: Floats, draw: np.random.Generator, seeds: Words) -> tuple[Floats, Chips]:
+        changed = some_of(draw, count)
+        proposed = weights.copy()
+        proposed[changed] = draw.dirichlet(np.full(problem.chips, 0.3), len(changed))
+        return proposed, sampler.sample(seeds, proposed)
+
+    return annealed(context, np.ones((count, problem.chips)), step)
+
+
+def hill_climb(context: SearchContext) -> Found:
+    """FIX hill climbing: some operators of the best partition get other chips, FIX makes it valid, better ones stay."""
+    return climb_from(context, first_of(context))
+
+
+def first_of(context: SearchContext) -> Chips:
+    """Where climbing begins, [B, N]: everything on one chip, and the context's ``starts`` or else some uniform samples.
+
+    Several, because a climb goes only so far from where it began.
+    """
     if context.starts:
         given = np.array(context.starts, dtype=np.int8)
     else:
-        drawn = max(1, min(_CHUNK, round(_FIRST_SHARE * context.samples)))
-        given = Sampler(problem.graph, problem.chips).sample(seeds_of(context.seed, 0, drawn))
-    return climb_from(context, np.concatenate([on_one_chip(context), given])[: max(1, context.samples)])
+        count = max(1, min(_CHUNK, round(_FIRST_SHARE * context.samples)))
+        given = Sampler(context.problem.graph, context.problem.chips).sample(seeds_of(context.seed, 0, count))
+    return np.concatenate([on_one_chip(context), given])[: max(1, context.samples)]
 
 
 def climb_from(context: SearchContext, first: Chips) -> Found:
     """FIX hill climbing from the best of ``first`` [B, N], which count as evaluations, and from no other."""
     problem = context.problem
     sampler = Sampler(problem.graph, problem.chips)
+
+    def step(best: Chips, draw: np.random.Generator, seeds: Words) -> Chips:
+        candidate = best.astype(np.int64)
+        changed, by = _move(draw, problem.graph.late_order)
+        candidate[changed] = np.clip(candidate[changed] + by, 0, problem.chips - 1)
+        return sampler.fix(candidate[None], seeds)
+
+    return climbed(context, first, step)
+
+
+def climbed(context: SearchContext, first: Chips, step: Callable[[Chips, np.random.Generator, Words], Chips]) -> Found:
+    """Hill climbing from the best of ``first`` [B, N], which count as evaluations.
+
+    Args:
+        context: what is worked on.
+        first: partitions to begin with.
+        step: the partition [1, N] to try after the best one [N]; it stays where it costs no more.
+    """
     draw = np.random.default_rng(context.seed)
     found = Found().with_candidates(first, context.evaluator.costs(first))
     current = first[-1] if found.chip is None else np.array(found.chip, dtype=np.int8)
     for number in range(len(first), context.samples):
         if context.stop() is not None:
             break
-        candidate = current.astype(np.int64)
-        changed, by = _move(draw, problem.graph.late_order)
-        candidate[changed] = np.clip(candidate[changed] + by, 0, problem.chips - 1)
-        chips = sampler.fix(candidate[None], seeds_of(context.seed, number, 1))
+        chips = step(current, draw, seeds_of(context.seed, number, 1))
         costs = context.evaluator.costs(chips)
         if costs[0] <= found.cost_s:
             current = chips[0]
         found = found.with_candidates(chips, costs)
-        context.progress("partitions evaluated", number + 1, context.samples)
+        context.progress(_PHASE, number + 1, context.samples)
     return found
 
 
@@ -134,7 +186,7 @@ def _move(draw: np.random.Generator, order: Ints) -> tuple[Ints, Ints]:
     """
     count = len(order)
     if draw.random() < 0.5:
-        changed = draw.choice(count, 1 + int(_LARGEST_CHANGE * count * draw.random() ** 4), replace=False)
+        changed = few_of(draw, count)
         return changed, draw.choice([-1, 1], len(changed))
     width = max(1, int(count * draw.random() ** 3))
     first = int(draw.integers(1 - width, count))

@@ -29,8 +29,10 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
+from dse.cp_solver import solved
 from dse.partition.check import cost_s, violations
 from dse.partition.problem import Chips, Floats, PartitionGraph, PartitionProblem
+from dse.progress import StopSignal, never_stop
 
 DETERMINISTIC_TIME = 10.0
 """CP-SAT's deterministic seconds, of the order of real ones on one thread."""
@@ -57,6 +59,7 @@ def solve_general(
     deterministic_time: float = DETERMINISTIC_TIME,
     seed: int = 0,
     start: Chips | None = None,
+    stop: StopSignal = never_stop,
 ) -> GeneralOptimum:
     """The best valid partition of ``problem`` under the reference evaluator, with a bound; one thread.
 
@@ -65,14 +68,14 @@ def solve_general(
         deterministic_time: when to stop, in CP-SAT's deterministic seconds.
         seed: of CP-SAT.
         start: a partition to begin at, [N].
+        stop: asked meanwhile; a reason ends the search with what is known.
     """
     model = _Model(problem.graph, problem.chips)
     model.add_memory(problem.graph.weight_bytes, problem.memory_limit_bytes)
     unit_s = model.minimise_cost(problem)
     for operator, chip in enumerate(() if start is None else start):
         model.hint(operator, int(chip))
-    solver = _solver(deterministic_time, seed)
-    status = solver.solve(model.model)
+    solver, status = solved(model.model, deterministic_time, seed, stop)
     if status == cp_model.INFEASIBLE:
         return GeneralOptimum(None, inf)
     bound_s = max(0.0, ceil(solver.best_objective_bound - 1e-6) * unit_s)
@@ -102,16 +105,8 @@ def is_possible(
     model = _Model(graph, chips)
     for operator, where in chip.items():
         model.place(operator, where)
-    status = _solver(deterministic_time, seed=0).solve(model.model)
+    _, status = solved(model.model, deterministic_time)
     return None if status == cp_model.UNKNOWN else status != cp_model.INFEASIBLE
-
-
-def _solver(deterministic_time: float, seed: int) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    solver.parameters.max_deterministic_time = deterministic_time
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed % 2**31
-    return solver
 
 
 class _Model:
