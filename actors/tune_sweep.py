@@ -10,7 +10,6 @@ reports its chunk in parts of about two seconds: each reaches the store, and so 
 and a sweep that has ended waits for no more than a part.
 """
 
-import os
 import pickle
 import shutil
 import tempfile
@@ -28,6 +27,7 @@ import dse
 from actors.chunk_trial import NO_LIMITS, ChunkTrial
 from actors.limits import Limits
 from actors.metrics import MapMetrics
+from actors.quiet_tune import quiet_tune
 from actors.ray_executor import RayExecutor
 from actors.tune_logs import loggers
 from actors.windowed_map import PATIENCE_S, WorkersBrokenError
@@ -62,16 +62,6 @@ _FALSE_STARTS = 3
 
 _DEATHS = 5
 """Workers that may die under one architecture, evaluated by itself, before it counts as failed."""
-
-_QUIET = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "600",
-    "TUNE_WARN_THRESHOLD_S": "60",
-    "RAY_AIR_NEW_OUTPUT": "0",
-}
-"""Tune's settings: it prints and writes nothing of its own, and leaves Ctrl-C to the command line."""
 
 
 def _unheard(_text: str) -> None:
@@ -331,11 +321,9 @@ def run(
     """
     if searcher.ended:
         return
-    # Left to itself, Tune starts one actor after the other.
-    settings = _QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(searcher.workers)}
     with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder:
         try:
-            with _environment(settings):
+            with quiet_tune(searcher.workers):
                 tune.Tuner(
                     tune.with_parameters(ChunkTrial, evaluators=evaluators, limits=limits),
                     tune_config=tune.TuneConfig(
@@ -368,18 +356,3 @@ def _keep_logs(experiment: Path, logs: Path) -> None:
             target = logs / f"sweep-{number}" / file.relative_to(experiment)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(file, target)
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the time of the context."""
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value

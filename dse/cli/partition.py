@@ -38,7 +38,7 @@ from policies.partition.methods import is_installed, learned_methods
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
-_WORK_S = {"portfolio": 20.0, "dp": 5.0, "cp-sat": 2.0}
+_WORK_S = {"portfolio": 20.0, "dp": 5.0, "cp-sat": 2.0, "lns": 8.0}
 """What methods take on one core, about; sampling takes less."""
 
 

@@ -120,14 +120,16 @@ class DownsetLattice:
             best, low_s, limit_s = fastest.chip, min(high_s, max(low_s, fastest.bound_s)), high_s
             if best is None or int(best.max()) < self._problem.chips:
                 return DownsetBound(min(low_s, reached_s), best)
-        while low_s * (1 + _CLOSE) < high_s and spent < most_pairs and stop() is None:
+        while (low_s * (1 + _CLOSE) < high_s or low_s < limit_s == high_s) and spent < most_pairs and stop() is None:
             used, _, parent, priced = self._chains(self._problem.chips, limit_s, *_FEWEST)
             spent += priced
             if used[-1] > self._problem.chips:
                 low_s = limit_s
             else:
                 high_s, best = limit_s, self._chip(used, parent, self._inside)
-            limit_s = float(np.sqrt(low_s * high_s))
+            # Where nothing was found so close to what was reached, there is mostly nothing at all.
+            is_near = best is None and low_s * (1 + _CLOSE) >= high_s > low_s
+            limit_s = high_s if is_near else float(np.sqrt(low_s * high_s))
         return DownsetBound(min(low_s, reached_s), best)
 
     def _fastest(self, limit_s: float) -> DownsetBound:

@@ -6,8 +6,10 @@ from types import MappingProxyType
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.search.cp_sat import cp_sat
+from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import order_search
 from dse.partition.search.portfolio import portfolio
+from dse.partition.search.refining import refine
 from dse.partition.search.sampling import anneal, greedy, hill_climb, random_search
 from dse.partition.search.solver_modes import anneal_fix, climb_sample, random_fix
 from hardware.inputs import choose, fail
@@ -22,7 +24,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "portfolio": portfolio,
         "dp": order_search,
         "cp-sat": cp_sat,
+        "lns": neighbourhood_search,
         "greedy": greedy,
+        "refine": refine,
         "hill-climb": hill_climb,
         "anneal": anneal,
         "random": random_search,

@@ -34,7 +34,9 @@ GREEDY = "greedy"
 UNSAMPLED = ("dp", "portfolio")
 """Methods whose answer counts as one evaluation."""
 
-SAMPLED: Mapping[str, Method] = {name: METHODS[name] for name in (GREEDY, "random", "anneal", "hill-climb", *UNSAMPLED)}
+SAMPLED: Mapping[str, Method] = {
+    name: METHODS[name] for name in (GREEDY, "random", "anneal", "hill-climb", "refine", *UNSAMPLED)
+}
 """What the learned methods are compared with."""
 
 LEVELS = (0.8, 0.9, 0.95)

@@ -8,14 +8,20 @@ from policies.partition.settings import AdvantageName
 _LEAST_DEVIATION = 1e-6
 
 
-def advantages(rewards: Floats, kind: AdvantageName) -> Floats:
-    """Advantages of the rollouts of one graph, [R], with mean 0; all 0 where all rewards are alike.
+def advantages(rewards: Floats, kind: AdvantageName, anchor_reward: float = np.inf) -> Floats:
+    """Advantages of the rollouts of one graph, [R].
 
     Args:
         rewards: of each rollout, [R].
         kind: ``rank``: (rollouts that are worse − rollouts that are better) / (R − 1), in [−1, 1], whatever the
-            rewards' scale; ``standard``: reward less mean, over the standard deviation.
+            rewards' scale; ``standard``: reward less mean, over the standard deviation. Both have mean 0, and are 0
+            where all rewards are alike. ``better``: 1 where the reward is above the anchor's and else 0, less their
+            mean.
+        anchor_reward: of the partition that was corrected.
     """
+    if kind == "better":
+        better = rewards > anchor_reward
+        return np.asarray(better - better.mean())
     if kind == "standard":
         return np.asarray((rewards - rewards.mean()) / (rewards.std() + _LEAST_DEVIATION))
     above = rewards[:, None] > rewards[None, :]

@@ -50,6 +50,7 @@ class Checkpoint:
             heads=own.heads,
             head=own.head,
             prior=own.prior,
+            anchor=own.anchor,
             passes=own.passes,
         )
 

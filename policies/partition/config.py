@@ -1,6 +1,7 @@
 """The RLlib algorithm that trains the partitioner."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -8,6 +9,8 @@ from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from policies.partition.checkpoint import Checkpoint
+from policies.partition.curves import AlgorithmEvents
+from policies.partition.event_file import FILE
 from policies.partition.graph_store import GraphStore
 from policies.partition.learner import PartitionLearner
 from policies.partition.rl_module import ACTION_SPACE, OBSERVATION_SPACE, module_spec
@@ -22,6 +25,7 @@ def config_of(
     env_runners: int = 0,
     learners: int = 0,
     gpus_per_learner: float = 0,
+    events: Path | None = None,
 ) -> PPOConfig:
     """The algorithm over all graphs of ``store``: ``config_of(…).build_algo()``, ``train()``, ``save_to_path()``.
 
@@ -35,6 +39,7 @@ def config_of(
         env_runners: processes that make rollouts; 0: this one does.
         learners: processes that learn; 0: this one does.
         gpus_per_learner: CUDA devices of each.
+        events: a folder that gets the iterations as a file for TensorBoard.
     """
     given: dict[str, Any] = {"settings": settings.document(), "store": store, "seed": seed}
     groups = max(settings.graphs, env_runners)
@@ -71,6 +76,8 @@ def config_of(
             entropy_coeff=0.0,
         )
     )
+    if events is not None:
+        config = config.callbacks(on_train_result=AlgorithmEvents(events / FILE, settings.passes))
     return config
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
-from policies.partition.methods import PLAIN, SHIPPED
-from policies.partition.settings import LearningSettings, PriorName
+from policies.partition.methods import PLAIN
 
 
 @dataclass(frozen=True)
@@ -18,12 +17,12 @@ class Contender:
     """One way to use the policy.
 
     Attributes:
-        prior: what the network corrects.
+        form: of :data:`policies.partition.settings.FORMS`.
         checkpoint: the weights it begins with; None: none, it learns from scratch.
         tune: whether it goes on learning on the graph.
     """
 
-    prior: PriorName
+    form: str
     checkpoint: Path | None = None
     tune: bool = True
 
@@ -31,28 +30,27 @@ class Contender:
         """The best of ``context.samples`` candidates."""
         from policies.partition.pretraining_run import chosen_checkpoint
         from policies.partition.search import learn
+        from policies.partition.settings import FORMS, REFINING
 
         weights = None if self.checkpoint is None else chosen_checkpoint(self.checkpoint)
-        return learn(context, LearningSettings(prior=self.prior), weights, tune=self.tune)
+        if self.form == "refine":
+            return learn(context, REFINING, weights, tune=self.tune)
+        return learn(context, FORMS[self.form], weights, tune=self.tune)
 
 
-def contenders(plain: Path = PLAIN, shipped: Path = SHIPPED) -> Mapping[str, Method]:
-    """By name: the paper's three without a prior, and ours with one; those whose checkpoint is there.
+def contenders(plain: Path = PLAIN) -> Mapping[str, Method]:
+    """By name: the paper's three without a prior, the diagonal prior, and ours, which changes the best partition known.
+
+    ``bare prior`` is what a network that has learned nothing draws; for ``refining`` that is the method ``refine``.
 
     Args:
         plain: a checkpoint that was trained without a prior.
-        shipped: one that was trained with the diagonal prior.
     """
-    found: dict[str, Contender] = {"rl": Contender("none")}
-    if plain.exists():
-        found |= {
-            "rl zero-shot": Contender("none", plain, tune=False),
-            "rl fine-tuned": Contender("none", plain),
-        }
-    found |= {"bare prior": Contender("diagonal", tune=False), "prior + rl": Contender("diagonal")}
-    if shipped.exists():
-        found |= {
-            "prior + rl zero-shot": Contender("diagonal", shipped, tune=False),
-            "prior + rl fine-tuned": Contender("diagonal", shipped),
-        }
-    return found
+    return {
+        "rl": Contender("plain"),
+        "rl zero-shot": Contender("plain", plain, tune=False),
+        "rl fine-tuned": Contender("plain", plain),
+        "bare prior": Contender("prior", tune=False),
+        "prior + rl": Contender("prior"),
+        "refine + rl": Contender("refine"),
+    }

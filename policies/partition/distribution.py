@@ -1,18 +1,12 @@
-"""Distributions of every operator's chip, independent of each other, and draws from them that are not.
+"""Distributions of every operator's chip.
 
-Draws couple operators that stand close along the work (a Gaussian copula), so that a candidate moves a whole stretch of
-the graph; each operator's own distribution stays what it is.
+They are independent of each other; draws from them need not be (:mod:`dse.partition.search.proposals`).
 """
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-
-from dse.partition.problem import Ints
-from policies.partition.features import Float32s
 
 
 @dataclass(frozen=True)
@@ -53,21 +47,3 @@ class ChipDistribution:
         # Rounding can leave the last sum short of 1, and u above it: that draw is the last chip with a probability.
         last = below.shape[-1] - 1 - (self.log_probabilities.flip(-1) > -40.0).to(torch.int8).argmax(-1)
         return torch.minimum(chips, last)
-
-
-def quantiles(seeds: Ints, basis: Float32s, correlation: float) -> Tensor:
-    """Uniform numbers for every operator, correlated along the work, [B, N]; each is determined by its seed alone.
-
-    u = Φ(√ρ g(w) + √(1 − ρ) ε) for a smooth Gaussian field g over the work and independent ε, all standard normal.
-
-    Args:
-        seeds: of each row, non-negative, [B, any number of parts].
-        basis: of the field, [N, K] (:meth:`policies.partition.graph_store.StoredGraph.basis`).
-        correlation: ρ.
-    """
-    count, knots = basis.shape
-    normals = np.stack([np.random.default_rng(seed).standard_normal(knots + count, np.float32) for seed in seeds])
-    field = normals[:, :knots] @ basis.T
-    mixed: npt.NDArray[np.float32] = np.sqrt(correlation) * field + np.sqrt(1 - correlation) * normals[:, knots:]
-    uniform: Tensor = torch.special.ndtr(torch.from_numpy(mixed.astype(np.float64)))
-    return uniform

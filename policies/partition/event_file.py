@@ -1,8 +1,8 @@
 """Scalars for TensorBoard, in one file that can be gone on with.
 
-The file is a sequence of TFRecords, each a serialised ``tensorflow.Event``: length (8 bytes), its masked CRC-32C (4), the
-event, its masked CRC-32C (4), little-endian. TensorBoard's usual writers begin another file each time, so a step that
-is done again after a crash is there twice. This one reads what is there first: it cuts off a torn end, as a crash
+The file is a sequence of TFRecords, each a serialised ``tensorflow.Event``: length (8 bytes), its masked CRC-32C (4),
+the event, its masked CRC-32C (4), little-endian. TensorBoard's usual writers begin another file each time, so a step
+that is done again after a crash is there twice. This one reads what is there first: it cuts off a torn end, as a crash
 leaves it, and skips every scalar whose step the file already holds.
 """
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from dse.partition.constraints.structure import Structure
 from dse.partition.problem import Floats, Ints, PartitionGraph, PartitionProblem, Words
-
-Float32s = npt.NDArray[np.float32]
+from dse.partition.search.proposals import Float32s, shares_before
 
 FEATURES = (
     "rank",
@@ -70,7 +69,7 @@ def sequence_of(graph: PartitionGraph) -> Sequence:
     order = graph.topological_order
     rank = np.empty(len(graph), dtype=np.int64)
     rank[order] = np.arange(len(graph))
-    return Sequence(order, rank, _before(graph.latency_s, order))
+    return Sequence(order, rank, shares_before(graph.latency_s, order))
 
 
 def node_features(problem: PartitionProblem, structure: Structure, sequence: Sequence) -> Float32s:
@@ -89,7 +88,7 @@ def node_features(problem: PartitionProblem, structure: Structure, sequence: Seq
     columns = [
         (sequence.rank + 0.5) / count,
         sequence.work,
-        _before(graph.output_bytes, sequence.order),
+        shares_before(graph.output_bytes, sequence.order),
         latency_s / total_s,
         _log(_over_mean(latency_s)),
         _log(latency_s * chips / total_s),
@@ -125,15 +124,6 @@ def _log(values: npt.NDArray[Any]) -> Floats:
 def _over_mean(values: Floats) -> Floats:
     mean = float(values.mean())
     return values / mean if mean > 0 else np.zeros_like(values)
-
-
-def _before(amount: Floats, order: Ints) -> Floats:
-    """Share of the whole amount before the middle of each operator, along ``order``."""
-    total = float(amount.sum())
-    amount = amount if total > 0 else np.ones_like(amount)
-    before = np.empty(len(amount))
-    before[order] = np.cumsum(amount[order]) - amount[order] / 2
-    return before / float(amount.sum())
 
 
 def _sets(words: Words, share: Floats) -> tuple[Floats, Floats]:

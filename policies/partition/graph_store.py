@@ -19,17 +19,15 @@ from dse.partition.constraints.sampler import Sampler
 from dse.partition.formats import graph_from_document
 from dse.partition.problem import Floats, PartitionProblem
 from dse.partition.search.context import Evaluator
+from dse.partition.search.proposals import Float32s, field_basis
 from dse.partition.simulator import SimulatorEvaluator
 from hardware.inputs import fail, read_document
 from hardware.packages import package
-from policies.partition.features import Float32s, Sequence, node_features, sequence_of
+from policies.partition.features import Sequence, node_features, sequence_of
 
 _SCHEMA = "dse.partition-graphs/1"
 
 _KEYS = {"graph", "chips", "link_bytes_per_s", "memory_bytes", "objective", "package", "start"}
-
-_KNOTS_PER_WIDTH = 3
-"""Knots of the correlated draws' basis in one width: closer ones change nothing that can be seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +86,9 @@ class StoredGraph:
         return np.where(np.isfinite(costs), self.bound_s / costs, 0.0)
 
     def basis(self, width: float) -> Float32s:
-        """Weights of a smooth Gaussian field over the work, of variance 1 everywhere, [N, K].
-
-        Row i holds exp(−(w_i − t_k)² / width²) at knots t_k, over its norm: for independent standard normals ξ_k,
-        Σ_k a_ik ξ_k is standard normal, and two operators δ apart correlate by about exp(−δ² / (2 width²)).
-        """
+        """:func:`~dse.partition.search.proposals.field_basis` of the work, kept, [N, K]."""
         if width not in self._bases:
-            count = 1 + int(np.ceil(_KNOTS_PER_WIDTH * (1 + 4 * width) / width))
-            knots = np.linspace(-2 * width, 1 + 2 * width, count)
-            weights = np.exp(-(((self.sequence.work[:, None] - knots) / width) ** 2))
-            self._bases[width] = (weights / np.linalg.norm(weights, axis=1, keepdims=True)).astype(np.float32)
+            self._bases[width] = field_basis(self.sequence.work, width)
         return self._bases[width]
 
     def document(self) -> dict[str, Any]:

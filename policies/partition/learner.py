@@ -97,6 +97,8 @@ class PartitionLearner(PPOTorchLearner):
             batch[Columns.ACTIONS][rows, :count]
         )
         gain = batch[ADVANTAGE][rows].unsqueeze(1)
+        if self.settings.advantage == "better":
+            gain = gain * (batch[Columns.ACTIONS][rows, :count] != batch[PREVIOUS][rows, :count])
         terms = {
             "policy_loss": clipped_loss(new, old, gain, self.settings.clip, joint=self.settings.ratio == "joint"),
             "entropy": distribution.entropy().mean(),

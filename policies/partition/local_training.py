@@ -6,6 +6,7 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
+from dse.partition.problem import Chips, Floats
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.config import config_of
 from policies.partition.graph_store import GraphStore
@@ -40,6 +41,11 @@ class LocalTraining:
         if checkpoint is not None:
             self.learner.module[DEFAULT_MODULE_ID].set_state(checkpoint.weights())
         self._share()
+
+    def begin(self, chips: Chips, costs: Floats) -> None:
+        """Know partitions [B, N] of the only graph, with their costs [B], that were not drawn by the policy."""
+        self.runner.anchors[0] = self.runner.anchor(0).after(chips, costs)
+        self.learner.elites.add(self.runner.store[0].name, chips, costs)
 
     def candidates(self, count: int, *, explore: bool = True) -> list[SingleAgentEpisode]:
         """So many rollouts of the next graph; not exploring, with every operator on its likeliest chip."""

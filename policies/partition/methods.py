@@ -14,12 +14,9 @@ from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
 from hardware.inputs import fail
 
-SHIPPED = Path(__file__).parent / "shipped" / "diagonal"
-"""Where a checkpoint that was trained with the prior would be. None is shipped: of those trained so far none was better
-on the validation graphs than the bare prior, with which ``rl`` begins therefore."""
-
-PLAIN = SHIPPED.parent / "none"
-"""The checkpoint that was trained without a prior."""
+PLAIN = Path(__file__).parent / "shipped" / "plain"
+"""The checkpoint that was trained without a prior. ``rl`` does not begin with it: a policy that refines is better, also
+before any training."""
 
 _NEEDED = ("torch", "torch_geometric", "safetensors", "gymnasium")
 _TALKATIVE = ("ray.rllib", "ray._common.deprecation")
@@ -31,7 +28,7 @@ class ReinforcementLearning:
     """The learned policy, fine-tuned on the problem.
 
     Attributes:
-        folder: of a checkpoint, or of a pretraining run; None: the shipped checkpoint, or else the bare prior.
+        folder: of a checkpoint, or of a pretraining run; None: the policy refines, and has learned nothing yet.
     """
 
     folder: Path | None = None
@@ -45,10 +42,11 @@ class ReinforcementLearning:
         ask_for_extra("dse partition", "--method", "rl")
         from policies.partition.pretraining_run import chosen_checkpoint
         from policies.partition.search import learn
-        from policies.partition.settings import LearningSettings
+        from policies.partition.settings import REFINING, LearningSettings
 
-        folder = self.folder or (SHIPPED if SHIPPED.exists() else None)
-        return learn(context, LearningSettings(), None if folder is None else chosen_checkpoint(folder))
+        checkpoint = None if self.folder is None else chosen_checkpoint(self.folder)
+        refines = checkpoint is None or checkpoint.settings.anchor == "best"
+        return learn(context, REFINING if refines else LearningSettings(), checkpoint)
 
 
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, Method]:

@@ -30,6 +30,19 @@ _FINEST = 0.3
 """The least spread, in chips: below, all but one chip have no probability, and nothing more is learned."""
 
 
+_FARTHEST = 1.5
+"""How far, in chips, the best partition known is corrected at a time: it takes many small steps, and a policy that has
+lost its way must still find better ones to learn from."""
+
+_BOLDNESS = (-1.0, 1.5)
+"""Logarithms of the least and the greatest spread around it, over :data:`_NARROW`."""
+
+
+_ANYWHERE = 1e-3
+"""Probability of any chip, however far: without, one operator of an elite that is far from where the network expects it
+weighs more in the likelihood than all others, and tears the weights away."""
+
+
 @dataclass(frozen=True)
 class GraphTensors:
     """One graph as the network reads it.
@@ -172,14 +185,15 @@ class PartitionNetwork(nn.Module):
     """Logits of every operator's chip.
 
     Args:
-        settings: depth, width, attention, head and prior.
+        settings: depth, width, attention, head, prior and anchor.
     """
 
     def __init__(self, settings: LearningSettings) -> None:
         super().__init__()
         width = settings.width
         self.ordinal = settings.head == "ordinal"
-        self.around_prior = settings.prior != "none"
+        self.anchored = settings.anchor == "best"
+        self.corrects = self.anchored or settings.prior != "none"
         self.inward = nn.Linear(len(FEATURES), width)
         self.layers = nn.ModuleList([_Layer(width) for _ in range(settings.layers)])
         self.attention: nn.Module | None = None
@@ -189,8 +203,8 @@ class PartitionNetwork(nn.Module):
             self.attention = _LinearAttention(width, settings.heads)
         self.hidden = nn.Linear(width + STATE, width)
         self.outward = nn.Linear(width, 2 if self.ordinal else MOST_CHIPS)
-        if self.around_prior:
-            # A network that has learned nothing yet says what the prior says.
+        if self.corrects:
+            # A network that has learned nothing yet says what it is given.
             nn.init.zeros_(self.outward.weight)
             nn.init.zeros_(self.outward.bias)
 
@@ -211,28 +225,43 @@ class PartitionNetwork(nn.Module):
         Args:
             embedding: of the graph, [N, width].
             graph: its tensors.
-            previous: the assignments of the pass before, [D, N]; None at first (D = 1).
+            previous: the assignments of the pass before, or the anchors, [D, N]; None at first (D = 1).
         """
         state = assignment_state(graph, previous)
         told = torch.cat([embedding.expand(len(state), -1, -1), state], dim=-1)
         raw = self.outward(torch.relu(self.hidden(told)))
         if self.ordinal:
-            return self._ordinal(raw, graph)
+            return self._ordinal(raw, graph, previous)
         logits: Tensor = raw[..., : graph.chips]
-        if graph.prior is None:
+        if not self.corrects:
             return logits
-        return logits + torch.log_softmax(self._ordinal(torch.zeros_like(raw[..., :2]), graph), dim=-1)
+        return logits + torch.log_softmax(self._ordinal(torch.zeros_like(raw[..., :2]), graph, previous), dim=-1)
 
-    def _ordinal(self, raw: Tensor, graph: GraphTensors) -> Tensor:
-        """−((x_c − position) / spread)² / 2 at every chip's middle x_c = (c + ½) / C, [D, N, C]."""
+    def _ordinal(self, raw: Tensor, graph: GraphTensors, previous: Tensor | None) -> Tensor:
+        """Log of (1 − ε) exp(−((x_c − position) / spread)² / 2) / Σ … + ε / C at each chip's middle x_c, [D, N, C].
+
+        x_c = (c + ½) / C, ε = :data:`_ANYWHERE`.
+        """
         count = graph.chips
-        at_first = raw.new_full((len(graph),), 0.5) if graph.prior is None else graph.prior
-        position = at_first + raw[..., 0]
-        wide = _WIDE if graph.prior is None else _NARROW / count
-        spread = wide * raw[..., 1].clamp(-4.0, 4.0).exp() + _FINEST / count
+        if self.anchored and previous is not None:
+            given = (previous + 0.5) / count
+        else:
+            given = raw.new_full((len(graph),), 0.5) if graph.prior is None else graph.prior
+        position = given + self._correction(raw[..., 0], count)
+        wide = _NARROW / count if self.corrects else _WIDE
+        least, most = _BOLDNESS if self.anchored else (-4.0, 4.0)
+        spread = wide * raw[..., 1].clamp(least, most).exp() + _FINEST / count
         middle = (torch.arange(count, device=raw.device) + 0.5) / count
         apart = (middle - position.unsqueeze(-1)) / spread.unsqueeze(-1)
-        return -0.5 * apart.square()
+        near = torch.log_softmax(-0.5 * apart.square(), dim=-1) + math.log1p(-_ANYWHERE)
+        return torch.logaddexp(near, near.new_full((), math.log(_ANYWHERE / count)))
+
+    def _correction(self, raw: Tensor, count: int) -> Tensor:
+        """How far an operator's position is moved, in shares of the ring."""
+        if self.anchored:
+            return _FARTHEST * torch.tanh(raw) / count
+        # In chips where there is a prior: in shares of the ring, one step of learning would be whole chips.
+        return raw / count if self.corrects else raw
 
 
 def parameters(network: nn.Module) -> int:

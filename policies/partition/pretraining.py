@@ -13,7 +13,7 @@ Cost: training is ``samples`` evaluations, and a pass of the network forward and
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 import dse
 from dse.executor import InProcessExecutor
 from dse.partition.graphs.catalogue import split
-from dse.partition.options import PartitionOptions, question_of
+from dse.partition.options import EvaluatorName, PartitionOptions, question_of
 from dse.partition.search.context import SearchContext
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.curves import CurvePoint, curve_point
@@ -42,6 +42,7 @@ class PretrainingPlan:
         samples: evaluations of training in all (paper: 20,000).
         checkpoints: how many are made, evenly over the samples (paper: 200).
         packages: package specs; every training graph is trained on each. Paper: 36 chips.
+        evaluator: of training and validation. Paper: the analytical one.
         seed: of first weights, rollouts and validation.
         validation_samples: candidates of a validation graph, zero-shot and fine-tuned each.
         training, validation: graphs of the catalogue; those of the split as a rule.
@@ -51,6 +52,7 @@ class PretrainingPlan:
     samples: int = 20_000
     checkpoints: int = 200
     packages: tuple[str, ...] = ("mcm-36",)
+    evaluator: EvaluatorName = "analytical"
     seed: int = 0
     validation_samples: int = 50
     training: tuple[str, ...] = ()
@@ -76,8 +78,10 @@ class PretrainingPlan:
         return -(-self.samples * number // self.checkpoints)
 
 
-def stored_graphs(names: Sequence[str], packages: Sequence[str]) -> list[StoredGraph]:
-    """Every graph of the catalogue on every package, priced by the analytical evaluator.
+def stored_graphs(
+    names: Sequence[str], packages: Sequence[str], evaluator: EvaluatorName = "analytical"
+) -> list[StoredGraph]:
+    """Every graph of the catalogue on every package.
 
     Raises:
         InputError: an unknown name or package.
@@ -88,8 +92,17 @@ def stored_graphs(names: Sequence[str], packages: Sequence[str]) -> list[StoredG
             problem = question_of(PartitionOptions(name, package=package)).problem
             # Elites and best values are kept by name.
             named = replace(problem.graph, name=f"{name} on {package}")
-            graphs.append(StoredGraph.of(replace(problem, graph=named)))
+            simulated = package if evaluator == "simulator" else None
+            graphs.append(StoredGraph.of(replace(problem, graph=named), simulated))
     return graphs
+
+
+@lru_cache(maxsize=4)
+def _shared_graphs(
+    names: tuple[str, ...], packages: tuple[str, ...], evaluator: EvaluatorName
+) -> tuple[StoredGraph, ...]:
+    """:func:`stored_graphs`, made once a process: a sweep has many trainers and validators, one after the other."""
+    return tuple(stored_graphs(names, packages, evaluator))
 
 
 @dataclass(frozen=True)
@@ -120,7 +133,7 @@ class Trainer:
 
     @cached_property
     def _training(self) -> LocalTraining:
-        store = GraphStore(stored_graphs(self.plan.training, self.plan.packages))
+        store = GraphStore(_shared_graphs(self.plan.training, self.plan.packages, self.plan.evaluator))
         return LocalTraining(store, self.plan.settings, self.plan.seed)
 
     def advance(self, before: Progressed) -> Progressed:
@@ -175,8 +188,8 @@ class Validator:
         self.plan = plan
 
     @cached_property
-    def _graphs(self) -> list[StoredGraph]:
-        return stored_graphs(self.plan.validation, self.plan.packages)
+    def _graphs(self) -> tuple[StoredGraph, ...]:
+        return _shared_graphs(self.plan.validation, self.plan.packages, self.plan.evaluator)
 
     def score(self, progressed: Progressed) -> Score:
         """Both scores of a checkpoint; the same for the same plan and weights."""

@@ -12,6 +12,7 @@ over the graphs) by number of checkpoint.
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,11 @@ class PretrainingRun:
         self.folder = folder
         self.plan = plan
         self._journal = journal
-        self._events = EventFile(folder / event_file.FOLDER / event_file.FILE)
         self._shown = {_CURVE: 0, _SCORE: 0}
+
+    @cached_property
+    def _events(self) -> EventFile:
+        return EventFile(self.folder / event_file.FOLDER / event_file.FILE)
 
     def latest(self) -> Progressed:
         """Where training goes on.
@@ -95,6 +99,11 @@ class PretrainingRun:
         """The scores that are known, by number."""
         numbers = range(1, self.plan.checkpoints + 1)
         return [Score.from_document(self._journal[_key(number)]) for number in numbers if _key(number) in self._journal]
+
+    def iterations(self) -> int:
+        """Iterations of training that are known."""
+        numbers = range(1, self.plan.checkpoints + 1)
+        return sum(len(self._journal.get(_key(number, _CURVE), ())) for number in numbers)
 
     def unscored(self) -> list[int]:
         """Checkpoints that are there and have no score yet."""

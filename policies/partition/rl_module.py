@@ -10,8 +10,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor
 
+from dse.partition.search.proposals import focused, normals
 from hardware.packages import MOST_CHIPS
-from policies.partition.distribution import ChipDistribution, quantiles
+from policies.partition.distribution import ChipDistribution
 from policies.partition.graph_store import GraphStore
 from policies.partition.network import GraphTensors, PartitionNetwork, graph_tensors
 from policies.partition.settings import LearningSettings
@@ -60,11 +61,12 @@ class PartitionModule(TorchRLModule):
     ) -> dict[int, tuple[Tensor, ChipDistribution, Tensor]]:
         """For every graph among the rows: (its rows, the distributions [D, N, C], which of them each row has).
 
-        Rows of a graph that are in their first pass share one distribution. The graph is encoded once.
+        Rows of a graph that are told the same share one distribution. The graph is encoded once.
 
         Args:
             observations: [B, 3].
-            previous: what the pass before has drawn, [B, ≥ N]; None where all rows are in their first pass.
+            previous: what the pass before has drawn, or in the first one the anchor ``best``, [B, ≥ N]; None where no
+                row is told anything.
         """
         numbers = sorted(set(observations[:, GRAPH].tolist()))
         embeddings = self.network.encode([self.tensors(number) for number in numbers])
@@ -72,13 +74,14 @@ class PartitionModule(TorchRLModule):
         for number, embedding in zip(numbers, embeddings, strict=True):
             graph = self.tensors(number)
             rows = torch.nonzero(observations[:, GRAPH] == number).squeeze(1)
-            later = observations[rows, PASS] > 0
-            parts = [] if bool(later.all()) else [self.network.logits(embedding, graph, None)]
+            told = observations[rows, PASS] >= (0 if self.settings.anchor == "best" else 1)
+            parts = [] if bool(told.all()) else [self.network.logits(embedding, graph, None)]
             which = torch.zeros_like(rows)
-            if bool(later.any()):
+            if bool(told.any()):
                 assert previous is not None
-                which[later] = torch.arange(int(later.sum()), device=rows.device) + len(parts)
-                parts.append(self.network.logits(embedding, graph, previous[rows[later], : len(graph)]))
+                distinct, place = torch.unique(previous[rows[told], : len(graph)], dim=0, return_inverse=True)
+                which[told] = place + len(parts)
+                parts.append(self.network.logits(embedding, graph, distinct))
             found[number] = (rows, ChipDistribution.from_logits(torch.cat(parts)), which)
         return found
 
@@ -92,7 +95,10 @@ class PartitionModule(TorchRLModule):
             number, (_, distribution, which) = drawn
             seeds = batch[Columns.OBS][:, [SEED, PASS]].cpu().numpy()
             basis = self.store[number].basis(self.settings.correlation_width)
-            uniform = quantiles(seeds, basis, self.settings.correlation).to(which.device)
+            places = normals(seeds, basis, self.settings.correlation)
+            if self.settings.focus > 0:
+                places = focused(places, seeds, self.store[number].sequence.work, self.settings.focus)
+            uniform = torch.special.ndtr(torch.from_numpy(places).double()).to(which.device)
             own = distribution.log_probabilities[which]
             # Every other rollout strays farther, whatever the batch it is drawn in.
             bold = torch.from_numpy(seeds[:, 0] % 2 == 1).to(own.device)[:, None, None]

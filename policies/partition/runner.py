@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import numpy as np
-import numpy.typing as npt
 import ray
 import torch
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
@@ -23,6 +22,7 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
+from dse.partition.search.proposals import mixed_orders
 from policies.partition.advantage import advantages
 from policies.partition.distribution import ChipDistribution
 from policies.partition.graph_store import GraphStore, StoredGraph
@@ -41,7 +41,29 @@ from policies.partition.settings import LearningSettings
 
 COST, ADVANTAGE, REPAIRED = "cost_s", "advantage", "repaired"
 
-_WEIGHTS, _ROLLOUTS, _VISITS, _BEST = "weights_seq_no", "rollouts", "visits", "best_cost_s"
+_WEIGHTS, _ROLLOUTS, _VISITS, _BEST, _ANCHORS = "weights_seq_no", "rollouts", "visits", "best_cost_s", "anchors"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The partition of one graph that the policy corrects.
+
+    Attributes:
+        chips: [N].
+        cost_s: what it costs; None where that is not known yet.
+        groups: of rollouts around it and those before it, since it was made from the prior.
+    """
+
+    chips: Chips
+    cost_s: float | None = None
+    groups: int = 0
+
+    def after(self, chips: Chips, costs: Floats) -> "Anchor":
+        """The cheaper of this and the best of one more group of rollouts [R, N]."""
+        best = int(np.argmin(costs))
+        if self.cost_s is None or costs[best] < self.cost_s:
+            return Anchor(chips[best], float(costs[best]), self.groups + 1)
+        return Anchor(self.chips, self.cost_s, self.groups + 1)
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,8 @@ class Group:
     Attributes:
         number: of the graph in the store.
         seeds: of each rollout, [R].
+        anchor: what the first pass was told, [N]; zeros where it was told nothing.
+        anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
         distributions: of each pass, [D, N, C]; the rollouts' places in them, [R].
         repaired: the valid partitions, [R, N]; the drawn ones where no solver is used.
@@ -60,6 +84,8 @@ class Group:
 
     number: int
     seeds: Words
+    anchor: Chips
+    anchor_reward: float
     drawn: Ints
     distributions: tuple[tuple[ChipDistribution, torch.Tensor], ...]
     repaired: Chips
@@ -108,6 +134,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
         self._weights_seq_no = 0
         self._done: list[_Summary] = []
         self.best: dict[str, float] = {}
+        self.anchors: dict[int, Anchor] = {}
         self.make_module()
 
     def make_module(self) -> None:
@@ -150,7 +177,12 @@ class PartitionRunner(EnvRunner, Checkpointable):
         observations = np.zeros((len(seeds), 3), dtype=np.int64)
         observations[:, GRAPH], observations[:, SEED] = number, seeds >> np.uint64(1)
         drawn, distributions = [], []
+        anchor = np.zeros(len(graph.problem.graph), dtype=np.int8)
         batch: dict[str, Any] = {}
+        anchored = self.settings.anchor == "best"
+        if anchored:
+            anchor = self.anchor(number).chips
+            batch = {PREVIOUS: torch.from_numpy(anchor).expand(len(seeds), -1)}
         forward = self.module.forward_exploration if explore else self.module.forward_inference
         for turn in range(self.settings.passes):
             observations[:, PASS] = turn
@@ -159,8 +191,39 @@ class PartitionRunner(EnvRunner, Checkpointable):
             drawn.append(answer[Columns.ACTIONS].numpy())
             distributions.append((answer[DISTRIBUTIONS], answer[ROW]))
         repaired = self._repaired(graph, drawn[-1], distributions[-1], seeds)
+        anchor_reward = 0.0
+        if anchored:
+            known = self.anchors[number]
+            if known.cost_s is None:
+                # What it costs must be known before anything can be better.
+                drawn[-1][0] = repaired[0] = known.chips
         costs = self._costs(graph, repaired)
-        return Group(number, seeds, np.stack(drawn), tuple(distributions), repaired, costs, graph.reward(costs))
+        if anchored:
+            known_s = costs[0] if known.cost_s is None else known.cost_s
+            anchor_reward = float(graph.reward(np.array([known_s]))[0])
+            self.anchors[number] = known.after(repaired, costs)
+        passes = np.stack(drawn), tuple(distributions)
+        return Group(number, seeds, anchor, anchor_reward, *passes, repaired, costs, graph.reward(costs))
+
+    def anchor(self, number: int) -> Anchor:
+        """What the policy corrects now; at first, and after so many groups as the settings say, the prior."""
+        found = self.anchors.get(number)
+        if found is None or found.groups == self.settings.anchor_visits > 0:
+            found = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
+        return found
+
+    def _first_anchor(self, graph: StoredGraph) -> Chips:
+        """The prior as a valid partition; without one any."""
+        seeds = self._seeds(1)
+        if self.settings.prior == "none":
+            return np.asarray(graph.sampler.sample(seeds)[0])
+        if self.settings.prior == "dp":
+            if graph.start is None:
+                raise ValueError(f"prior `dp` needs a start partition, but {graph.name} has none")
+            return np.array(graph.start, dtype=np.int8)
+        chips = graph.problem.chips
+        candidate = np.minimum(graph.sequence.work * chips, chips - 1).astype(np.int64)
+        return np.asarray(graph.sampler.fix(candidate[None], seeds, orders=graph.sequence.order[None])[0])
 
     def _repaired(
         self, graph: StoredGraph, drawn: Ints, distribution: tuple[ChipDistribution, torch.Tensor], seeds: Words
@@ -168,7 +231,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
         """Valid partitions: near the candidates (FIX), or drawn from their distributions (SAMPLE)."""
         if self.settings.solver == "none":
             return drawn.astype(np.int8)
-        orders = _orders(graph.sequence.order, seeds) if self.settings.order == "mixed" else None
+        orders = mixed_orders(graph.sequence.order, seeds) if self.settings.order == "mixed" else None
         if self.settings.solver == "fix":
             return graph.sampler.fix(drawn, seeds, orders=orders)
         weights = distribution[0].log_probabilities.exp().double().numpy()
@@ -203,14 +266,14 @@ class PartitionRunner(EnvRunner, Checkpointable):
                 for (distribution, which), chips in zip(group.distributions, credited, strict=True)
             ]
         )
-        gain = advantages(group.rewards, self.settings.advantage).astype(np.float32)
+        gain = advantages(group.rewards, self.settings.advantage, group.anchor_reward).astype(np.float32)
         episodes = []
         for row in range(count):
             seed = int(group.seeds[row]) >> 1
             seen = [np.array([group.number, seed, turn], dtype=np.int64) for turn in range(turns + 1)]
-            # What a pass sees is what the one before drew; the first sees nothing.
+            # What a pass sees is what the one before drew; the first sees the anchor, if there is one.
             rewards: list[SupportsFloat] = [*[0.0] * (turns - 1), float(group.rewards[row])]
-            previous = [np.zeros_like(credited[0, row]), *group.drawn[:-1, row].astype(np.int8)]
+            previous = [group.anchor, *group.drawn[:-1, row].astype(np.int8)]
             episodes.append(
                 SingleAgentEpisode(
                     observations=seen,
@@ -281,6 +344,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
     ) -> dict[str, Any]:
         """Where the rollouts are, and the weights."""
         state: dict[str, Any] = {_VISITS: self._visits, _ROLLOUTS: self._rollouts, _BEST: dict(self.best)}
+        state[_ANCHORS] = dict(self.anchors)
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
             state[_WEIGHTS] = self._weights_seq_no
@@ -298,6 +362,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
         self._visits = state.get(_VISITS, self._visits)
         self._rollouts = state.get(_ROLLOUTS, self._rollouts)
         self.best = dict(state.get(_BEST, self.best))
+        self.anchors = dict(state.get(_ANCHORS, self.anchors))
         if self.worker_index and names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self._catch_up(int(state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]))
 
@@ -321,13 +386,3 @@ class PartitionRunner(EnvRunner, Checkpointable):
     def assert_healthy(self) -> None:
         """The module was made."""
         assert self.module is not None
-
-
-def _orders(topological: Ints, seeds: Words) -> npt.NDArray[np.int64]:
-    """The solver's visits: topological for even rows, random for odd ones, [R, N]."""
-    return np.stack(
-        [
-            topological if row % 2 == 0 else np.random.default_rng(int(seed)).permutation(len(topological))
-            for row, seed in enumerate(seeds)
-        ]
-    )

@@ -12,6 +12,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.search.order_search import order_search
+from dse.partition.search.refining import starts_of
 from dse.progress import silent
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.graph_store import GraphStore, StoredGraph
@@ -33,10 +34,11 @@ def learn(
         checkpoint: weights to begin with; None: from scratch.
         tune: go on learning; otherwise candidates are only drawn (zero-shot), the first of them the likeliest.
     """
+    settings = replace(settings, anchor_visits=0)
     if checkpoint is not None:
         settings = checkpoint.network_settings(settings)
     tuner = training_of(context, settings, checkpoint)
-    found = Found()
+    found = _begun(context, tuner) if settings.anchor == "best" else Found()
     while found.evaluations < context.samples and context.stop() is None:
         count = min(settings.rollouts, context.samples - found.evaluations)
         if found.evaluations == 0 and (checkpoint is not None or settings.prior != "none"):
@@ -51,6 +53,15 @@ def learn(
         if tune and found.evaluations < context.samples:
             tuner.update(episodes)
     return found
+
+
+def _begun(context: SearchContext, tuner: LocalTraining) -> Found:
+    """The prior as it is, and what simple methods find: the best of them is what the policy corrects."""
+    first = np.unique(np.concatenate([starts_of(context), tuner.runner.anchor(0).chips[None]]), axis=0)
+    first = first[: context.samples]
+    costs = context.evaluator.costs(first)
+    tuner.begin(first, costs)
+    return Found().with_candidates(first, costs)
 
 
 def training_of(

@@ -1,23 +1,25 @@
 """Everything that can be chosen about the learned partitioner, in one place."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 AttentionName = Literal["none", "full", "linear"]
 HeadName = Literal["ordinal", "categorical"]
 PriorName = Literal["none", "diagonal", "dp"]
+AnchorName = Literal["prior", "best"]
 SolverName = Literal["fix", "sample", "none"]
 OrderName = Literal["mixed", "random"]
 RatioName = Literal["node", "joint"]
 CreditName = Literal["repaired", "sampled"]
-AdvantageName = Literal["rank", "standard"]
+AdvantageName = Literal["rank", "standard", "better"]
 
-_NETWORK = ("layers", "width", "attention", "heads", "head", "prior")
+_NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "attention": get_args(AttentionName),
     "head": get_args(HeadName),
     "prior": get_args(PriorName),
+    "anchor": get_args(AnchorName),
     "solver": get_args(SolverName),
     "order": get_args(OrderName),
     "ratio": get_args(RatioName),
@@ -40,6 +42,11 @@ class LearningSettings:
             logit for each of 64 chips.
         prior: what the network corrects: nothing; ``diagonal``, the chip at an operator's share of the work;
             ``dp``, the chips of a start partition.
+        anchor: whether it goes on to correct the ``prior``, or the ``best`` partition that is known of the graph, which
+            it is then told as equation (7) tells it of the pass before: the policy proposes changes.
+        anchor_visits: groups of rollouts of a graph after which its best partition is forgotten, so that a policy that
+            is trained over many graphs sees good and bad ones; 0: never.
+        focus: share of the rollouts that change operators of one stretch of the work only, or a few scattered ones.
         passes: T of equation (7): each pass after the first sees the assignment that the one before has drawn.
         rollouts: candidates of one graph that are drawn, repaired and priced together, and ranked. Paper: 20.
         graphs: graphs of one iteration (training over many).
@@ -48,7 +55,10 @@ class LearningSettings:
         order: of the solver's visits: ``random`` as in the paper, or ``mixed``: every other candidate's topological.
         ratio: PPO's ratio and clipping for every operator, or ``joint`` for the whole assignment.
         credit: whether the likelihood of the ``repaired`` partition is raised, or of the ``sampled`` candidate.
-        advantage: by ``rank`` within the rollouts of one graph, or ``standard``: reward less mean, over deviation.
+        advantage: by ``rank`` within the rollouts of one graph; ``standard``: reward less mean, over deviation; or
+            ``better``: 1 for rollouts that are better than the anchor ``best`` and else 0, less their mean, for
+            operators that they have moved: groups in which nothing is better teach nothing. Most changes of a good
+            partition make it worse, so that the other two teach to change nothing.
         policy_weight: of the PPO term.
         imitation_weight: of the cross-entropy on the elite; 0: no imitation.
         elites: how many best distinct repaired partitions of a graph are imitated.
@@ -68,6 +78,9 @@ class LearningSettings:
     heads: int = 4
     head: HeadName = "ordinal"
     prior: PriorName = "diagonal"
+    anchor: AnchorName = "prior"
+    anchor_visits: int = 0
+    focus: float = 0.0
     passes: int = 1
     rollouts: int = 10
     graphs: int = 1
@@ -98,9 +111,13 @@ class LearningSettings:
                 raise ValueError(f"`{name} >= 1` must hold, but got {getattr(self, name)}")
         if not 0 <= self.correlation < 1:
             raise ValueError(f"`0 <= correlation < 1` must hold, but got {self.correlation}")
+        if not 0 <= self.focus <= 1:
+            raise ValueError(f"`0 <= focus <= 1` must hold, but got {self.focus}")
         for name in ("correlation_width", "temperature"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"`{name} > 0` must hold, but got {getattr(self, name)}")
+        if self.advantage == "better" and self.anchor != "best":
+            raise ValueError(f"`advantage: better` needs `anchor: best`, but got {self.anchor}")
         if self.attention != "none" and self.width % self.heads:
             raise ValueError(f"`heads` must divide `width`, but got {self.heads} and {self.width}")
 
@@ -146,3 +163,22 @@ PAPER = LearningSettings(
     correlation=0.0,
 )
 """As the paper has it (sections 4.1 and 5.1); of T, the learning rate and the entropy bonus it says nothing."""
+
+REFINING = LearningSettings(
+    anchor="best",
+    focus=0.7,
+    advantage="better",
+    policy_weight=1.0,
+    imitation_weight=0.0,
+    epochs=4,
+    learning_rate=3e-4,
+)
+"""The policy proposes changes to the best partition that is known: what ``dse partition --method rl`` does."""
+
+FORMS: Mapping[str, LearningSettings] = {
+    "refine": replace(REFINING, graphs=4, rollouts=20, anchor_visits=6, learning_rate=1e-3),
+    "prior": LearningSettings(),
+    "plain": LearningSettings(prior="none"),
+    "paper": PAPER,
+}
+"""What may be pretrained, by name."""

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from policies.partition.distribution import ChipDistribution, quantiles
+from dse.partition.search.proposals import normals
+from policies.partition.distribution import ChipDistribution
 from tests.policies.examples import stored
 
 
@@ -42,29 +43,8 @@ def test_every_operator_is_drawn_from_its_own_distribution(logits, correlation):
     graph = stored(count=7)
     seeds = np.arange(20_000)[:, None]
     own = ChipDistribution.from_logits(logits[:1])
-    drawn = own.at(quantiles(seeds, graph.basis(0.07), correlation))
+    places = torch.from_numpy(normals(seeds, graph.basis(0.07), correlation)).double()
+    drawn = own.at(torch.special.ndtr(places))
     shares = torch.stack([(drawn == chip).double().mean(0) for chip in range(5)], dim=-1)
     # Five standard errors of a share at 20,000 draws.
     assert (shares - own.log_probabilities[0].exp()).abs().max() < 5 * 0.5 / np.sqrt(20_000)
-
-
-def test_quantiles_are_uniform_and_alike_where_operators_are_near():
-    graph = stored(count=24)
-    drawn = quantiles(np.arange(4000)[:, None], graph.basis(0.07), 0.8).numpy()
-    assert abs(drawn.mean() - 0.5) < 0.02
-    assert abs(drawn.var() - 1 / 12) < 0.01
-    order = graph.sequence.order
-    together = np.corrcoef(drawn[:, order].T)
-    near, far = np.diag(together, 1).mean(), together[0, -1]
-    assert near > 0.5
-    assert abs(far) < 0.08
-    apart = np.corrcoef(quantiles(np.arange(4000)[:, None], graph.basis(0.07), 0.0).numpy().T)
-    assert np.abs(apart - np.eye(24)).max() < 0.08
-
-
-def test_a_seed_gives_the_same_draw_in_any_batch():
-    basis = stored().basis(0.07)
-    seeds = np.array([[5, 0], [6, 0], [5, 1]])
-    together = quantiles(seeds, basis, 0.8)
-    torch.testing.assert_close(together[1:2], quantiles(seeds[1:2], basis, 0.8), atol=1e-6, rtol=0)
-    assert (together[0] - together[2]).abs().max() > 0.1

@@ -85,6 +85,8 @@ FORMS = [
     {"passes": 2, "credit": "sampled", "head": "categorical"},
     {"solver": "sample", "passes": 2},
     {"solver": "sample", "prior": "diagonal", "order": "random"},
+    {"anchor": "best", "prior": "diagonal", "focus": 0.7},
+    {"anchor": "best", "passes": 2, "head": "categorical"},
 ]
 
 
@@ -107,8 +109,32 @@ def test_the_learner_sees_the_likelihoods_that_the_runner_saw(form):
     torch.testing.assert_close(own.squeeze(-1), batch[Columns.ACTION_LOGP], atol=1e-5, rtol=1e-4)
     # The passes of a rollout see what the ones before drew.
     if settings.passes > 1:
-        assert batch["previous_assignment"][0].eq(0).all()
+        first = torch.from_numpy(tuner.runner.rollouts(0, seeds_of(1, 0, 1)).anchor)
+        assert settings.anchor == "best" or first.eq(0).all()
+        assert batch["previous_assignment"][0].eq(first).all() or settings.anchor == "best"
         assert which.tolist()[1] != which.tolist()[settings.passes + 1]
+
+
+def test_what_is_corrected_is_the_best_partition_known_and_at_first_the_prior():
+    settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=3)
+    runner = training_of(context(problem(), 20), settings).runner
+    asked = problem()
+    first = runner.rollouts(0, seeds_of(0, 0, 6))
+    assert not violations(asked, first.anchor.tolist())
+    # What it has not learned anything about, the policy leaves as it is, unless it draws.
+    second = runner.rollouts(0, seeds_of(1, 0, 1), explore=False)
+    assert cost_s(asked, second.anchor.tolist()) == pytest.approx(first.costs.min())
+    np.testing.assert_array_equal(second.repaired[0], second.anchor)
+    third = runner.rollouts(0, seeds_of(2, 0, 6))
+    least_s = min(first.costs.min(), third.costs.min())
+    assert cost_s(asked, runner.anchors[0].chips.tolist()) == pytest.approx(least_s)
+    other = training_of(context(problem(), 20), settings).runner
+    other.set_state(runner.get_state())
+    np.testing.assert_array_equal(other.anchors[0].chips, runner.anchors[0].chips)
+    # After three groups it is forgotten.
+    fourth = runner.rollouts(0, seeds_of(3, 0, 6))
+    assert runner.anchors[0].groups == 1
+    np.testing.assert_array_equal(fourth.anchor, first.anchor)
 
 
 def test_only_every_other_rollout_strays():

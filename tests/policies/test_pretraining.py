@@ -1,6 +1,7 @@
 """Pretraining: the same checkpoints and scores in one process, on Ray, and after an interruption."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from policies.partition.pretraining import (
 )
 from policies.partition.pretraining_run import PretrainingRun, chosen_checkpoint, pretrain
 from policies.partition.settings import LearningSettings
+from tests.policies.events import scalars
 
 SMALL = LearningSettings(layers=1, width=8, rollouts=4, epochs=1)
 PLAN = PretrainingPlan(
@@ -47,12 +49,12 @@ class After:
 
 
 def pretrained(folder, stop=never_stop, drive=pretrain):
-    """(scores, tensors of the last checkpoint) of a run in ``folder``."""
+    """(scores, tensors of the last checkpoint, events) of a run in ``folder``."""
     folder.mkdir(exist_ok=True)
     with Journal(folder / "journal.jsonl") as journal:
         kept = PretrainingRun(folder, journal, PLAN)
         drive(kept, silent, stop)
-        return kept.scores(), kept.checkpoint(PLAN.checkpoints).checkpoint.tensors
+        return kept.scores(), kept.checkpoint(PLAN.checkpoints).checkpoint.tensors, scalars(folder)
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +67,46 @@ def same(found, wanted):
     assert set(found[1]) == set(wanted[1])
     for name, tensor in wanted[1].items():
         np.testing.assert_array_equal(found[1][name], tensor)
+    assert found[2] == wanted[2]
 
 
 def test_every_checkpoint_is_scored_on_the_validation_graphs(undisturbed):
-    scores, _ = undisturbed
+    scores, _, _ = undisturbed
     assert [score.number for score in scores] == [1, 2, 3]
     assert [score.samples for score in scores] == [8, 16, 24]
     for score in scores:
         assert set(score.zero_shot) == set(score.fine_tuned) == {"pointnet on mcm-4"}
         assert all(0 < value <= 1 for value in (*score.zero_shot.values(), *score.fine_tuned.values()))
         assert Score.from_document(score.document()) == score
+
+
+def test_tensorboard_is_told_every_iteration_and_score_once(undisturbed):
+    scores, _, told = undisturbed
+    for name in ("reward", "best_reward", "infeasible", "loss", "policy_loss", "imitation_loss", "entropy"):
+        assert [step for step, _ in told[f"training/{name}"]] == [4, 8, 12, 16, 20, 24]
+    assert all(0 < value <= 1 for _, value in told["training/reward"])
+    assert {value for _, value in told["training/infeasible"]} == {0.0}
+    for name in ("zero_shot", "fine_tuned"):
+        wanted = [(score.number, pytest.approx(score.mean(name))) for score in scores]
+        assert told[f"validation/{name}"] == wanted
+
+
+def test_a_score_that_arrives_early_waits_for_its_turn(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        kept = PretrainingRun(tmp_path, journal, PLAN)
+        kept.keep_score(Score(2, 16, {"g": 0.25}, {"g": 0.5}))
+        assert not (tmp_path / "tensorboard").exists()
+        kept.keep_score(Score(1, 8, {"g": 0.75}, {"g": 1.0}))
+        told = scalars(tmp_path)
+    assert told["validation/zero_shot"] == [(1, pytest.approx(0.75)), (2, pytest.approx(0.25))]
+
+
+def test_events_that_a_crash_has_taken_come_back_from_the_journal(tmp_path, undisturbed):
+    with pytest.raises(StoppedError):
+        pretrained(tmp_path, After(4))
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    file.write_bytes(file.read_bytes()[:-3])
+    same(pretrained(tmp_path), undisturbed)
 
 
 @pytest.mark.parametrize("passes", range(6))
@@ -145,7 +177,8 @@ def small_plan(monkeypatch):
     """The command with a split of three graphs and a small network."""
     parts = {"training": PLAN.training, "validation": PLAN.validation}
     monkeypatch.setattr("policies.partition.pretraining.split", lambda: parts)
-    monkeypatch.setattr("policies.partition.settings.LearningSettings", lambda: SMALL)
+    forms = {"refine": SMALL, "plain": replace(SMALL, clip=0.3)}
+    monkeypatch.setattr("policies.partition.settings.FORMS", forms)
 
 
 ASKED = ("--samples", 8, "--checkpoints", 2, "--validation-samples", 4, "--package", "mcm-4", "--workers", 0)
@@ -160,7 +193,7 @@ def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
     assert told["scores"]["number"] == told["number"] in (1, 2)
     again = dse("pretrain", "partition", *ASKED, "--out", tmp_path / "run", "--resume", "--json")
     assert json.loads(again.out)["best"] == told["number"]
-    other = dse("pretrain", "partition", *ASKED, "--prior", "none", "--out", tmp_path / "run", "--resume")
+    other = dse("pretrain", "partition", *ASKED, "--form", "plain", "--out", tmp_path / "run", "--resume")
     assert other.code == 2
     assert "other arguments" in other.err
 

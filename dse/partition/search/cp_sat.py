@@ -25,8 +25,9 @@ from dse.cp_solver import solved
 from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import violations
 from dse.partition.graphs.usable import linear_partition
-from dse.partition.problem import PartitionProblem
+from dse.partition.problem import Chips, PartitionProblem
 from dse.partition.search.context import Found, SearchContext, on_one_chip, throughput_of
+from dse.partition.search.sampling import greedy
 
 DETERMINISTIC_TIME = 4.0
 """CP-SAT's deterministic seconds for one number of chips, of the order of real ones on one thread."""
@@ -48,6 +49,8 @@ def linear_chips(problem: PartitionProblem) -> int:
 def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIME) -> Found:
     """The best linear partition for throughput within the limits, better than the best of the context's ``starts``.
 
+    Without any, it is to be better than greedy's partition and than everything on one chip.
+
     Models of few chips are solved much faster than those of many that come to leave some empty, so the numbers of chips
     are tried from the least that could be better on, a few of them and the most. What a partition must be better than
     is a cost of the model, that of throughput under the reference evaluator, whatever the context asks for; what the
@@ -57,13 +60,11 @@ def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIM
     """
     problem = context.problem
     throughput = AnalyticalEvaluator(throughput_of(problem))
-    most, starts = linear_chips(problem), on_one_chip(context)
-    if context.starts:
-        starts = np.concatenate([starts, np.array(context.starts, dtype=np.int8)])
+    most, starts = linear_chips(problem), _starts(context)
     found = Found().with_candidates(starts, context.evaluator.costs(starts))
     limit_s = float(throughput.costs(starts).min())
     work_s = float(problem.graph.latency_s.sum())
-    least = max(1, math.ceil(work_s / limit_s)) if context.starts and 0 < limit_s < np.inf else most
+    least = max(1, math.ceil(work_s / limit_s)) if 0 < limit_s < np.inf else most
     for chips in sorted({*range(least, min(least + _FEW, most + 1)), most}):
         if context.stop() is not None:
             break
@@ -72,6 +73,15 @@ def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIM
             found = found.with_candidates(chip[None], context.evaluator.costs(chip[None]))
             limit_s = min(limit_s, float(throughput.costs(chip[None])[0]))
     return found
+
+
+def _starts(context: SearchContext) -> Chips:
+    """Everything on one chip, and the context's ``starts`` or else greedy's partition, [B, N].
+
+    Of large models CP-SAT may find nothing at all in its time, and what greedy has is better than one chip then.
+    """
+    given = list(context.starts) or [chip for chip in (greedy(context).chip,) if chip is not None]
+    return np.array([*on_one_chip(context).tolist(), *given], dtype=np.int8)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """The default method: what is best for the question, with a bound.
 
 Under the reference evaluator and for throughput, walks over orders find a partition, chains of downsets bound it, and
-where the bound leaves room, the chain that reaches it is where more walks begin. Otherwise the partitions found so are
-where sampling begins, with the evaluator that was asked for; it begins also where random samples and annealing have
-led. For the latency of small graphs under the reference evaluator, CP-SAT then looks for what is better or proves that
-nothing is.
+where the bound leaves room, the chain that reaches it is where more walks begin, and windows of the best partition's
+chips are made anew at the end. Otherwise the partitions found so are where sampling begins, with the evaluator that was
+asked for; it begins also where random samples and annealing have led. For the latency of small graphs under the
+reference evaluator, CP-SAT then looks for what is better or proves that nothing is.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.structure import structure_of
 from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
 from dse.partition.search.cp_sat import MOST_BOOLEANS, cp_sat, linear_chips
+from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import OrderSearch, order_of, order_search
 from dse.partition.search.sampling import anneal, climb_from, greedy, random_search
 from dse.progress import StoppedError
@@ -35,6 +36,9 @@ _ASIDE = 8
 
 _LINEAR_TIME = 1.0
 """CP-SAT's deterministic seconds for the best linear partition on each number of chips: walks are mostly better."""
+
+_WINDOWS_EFFORT = 1.0
+"""CP-SAT's deterministic seconds for windows at the end, two or three real ones: recurrent graphs gain most by them."""
 
 _SMALL = 128
 """Operators × usable chips of a graph whose latency CP-SAT works on: beyond, it proves next to nothing in its time."""
@@ -62,9 +66,9 @@ def portfolio(context: SearchContext) -> Found:
 
 
 def _by_samples(context: SearchContext) -> Found:
-    """Walks for throughput, ``samples`` evaluations of hill climbing from there, and some more from another side.
+    """Walks for throughput, ``samples`` evaluations of refinement from there, and some more from another side.
 
-    The long climb begins with the best of the walks, of greedy and of everything on one chip. What is good for
+    The long one begins with the best of the walks, of greedy and of everything on one chip. What is good for
     throughput may lie far from what the evaluator likes best, so a short one begins with the best that random samples
     and annealing know; these three evaluate ``samples`` / :data:`_ASIDE` each.
     """
@@ -148,12 +152,19 @@ def _by_orders(context: SearchContext) -> Found:
         for turn in range(_MORE_ROUNDS):
             search.round()
             context.progress("rounds of walks from there", turn + 1, _MORE_ROUNDS)
-    found = _better(found, search.found)
+    found = _by_windows(context, _better(found, search.found))
     if downsets.exact and context.stop() is None:
         # What the walks have found now may be what no chain is below.
         closer = downsets.bound(found.cost_s, context.stop, most_pairs=1)
         found = replace(found, bound_s=max(found.bound_s, closer.bound_s))
     return found
+
+
+def _by_windows(context: SearchContext, found: Found) -> Found:
+    """``found`` after windows of its chips were made anew, where there is time and room for that."""
+    if found.chip is None or _is_closed(found) or context.stop() is not None:
+        return found
+    return _better(found, neighbourhood_search(replace(context, starts=(found.chip,)), effort=_WINDOWS_EFFORT))
 
 
 def _better(first: Found, second: Found) -> Found:

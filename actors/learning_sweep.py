@@ -1,0 +1,210 @@
+"""The sweep over how the partitioner learns (:mod:`policies.partition.sweep`), with Ray Tune on the house's cluster.
+
+A Tune trial trains and scores one trial of the sweep, and reports every checkpoint. The driver keeps each in the
+trial's own folder as it comes: Tune's snapshots are not used, and a sweep that goes on begins each trial behind its
+last checkpoint. All trials have the whole budget, so the table is that of one process, whatever finishes first.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from actors.quiet_tune import quiet_tune
+from actors.ray_executor import RayExecutor
+from actors.windowed_map import PATIENCE_S
+from dse.owned_folder import OwnedFolder
+from dse.progress import ProgressCallback, StoppedError, StopSignal
+from hardware.inputs import fail
+from policies.partition.pretraining import PretrainingPlan, Progressed, Score, Trainer, Validator
+from policies.partition.sweep import SWEPT, SweepRun, Trial
+
+_FAILURES = 3
+"""Workers that may die under a trial before it is given up."""
+
+_TRIAL, _MADE, _SCORE = "trial", "made", "score"
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Where a trial begins.
+
+    Attributes:
+        plan: what it is.
+        at: its last checkpoint.
+        unscored: checkpoints that were made and not scored.
+    """
+
+    plan: PretrainingPlan
+    at: Progressed
+    unscored: tuple[Progressed, ...]
+
+
+class LearningTrial(tune.Trainable):
+    """Trains and scores one trial. The actor is reused, with the graphs that it has prepared."""
+
+    def setup(self, config: dict[str, Any], begins: tuple[Begin, ...] = ()) -> None:
+        """Take where all trials begin, once an actor, and the first trial."""
+        self._begins = begins
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take the next trial."""
+        self._place = int(new_config[_TRIAL])
+        begin = self._begins[self._place]
+        self._trainer, self._validator = Trainer(begin.plan), Validator(begin.plan)
+        self._at, self._unscored = begin.at, list(begin.unscored)
+        self._begun = False
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """One checkpoint made and scored; at first, say that the trial has begun."""
+        if not self._begun:
+            self._begun = True
+            return {"started": True}
+        if self._unscored:
+            made = self._unscored.pop(0)
+        else:
+            made = self._at = self._trainer.advance(self._at)
+        score = self._validator.score(made)
+        ended = not self._unscored and self._at.number >= self._trainer.plan.checkpoints
+        return {"done": ended, _TRIAL: self._place, _MADE: made, _SCORE: score}
+
+
+def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop: StopSignal) -> None:
+    """As :func:`policies.partition.sweep.sweep`, by Tune on the Ray that ``executor`` has joined.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason; what was finished is kept.
+        InputError: the cluster is reached through Ray Client, where Tune would move the driver away from the directory.
+    """
+    if executor.through_client:
+        raise fail("dse pretrain", "--address", "ray://…", "a sweep needs a driver in the cluster: `ray job submit`")
+    left = run.unfinished()
+    if not left:
+        return
+    executor.release()
+    driver = _Driver(run, left, progress, stop)
+    with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, quiet_tune(executor.workers):
+        results = tune.Tuner(
+            tune.with_parameters(LearningTrial, begins=tuple(_begin(run, trial) for trial in left)),
+            param_space={_TRIAL: tune.grid_search(list(range(len(left))))},
+            tune_config=tune.TuneConfig(
+                reuse_actors=True,
+                max_concurrent_trials=executor.workers,
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
+            ),
+            run_config=tune.RunConfig(
+                name="learning",
+                storage_path=str(folder.path),
+                callbacks=[_Keeping(driver)],
+                verbose=0,
+                stop=_Watch(driver, executor.notice_wait),
+                failure_config=tune.FailureConfig(max_failures=_FAILURES),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        ).fit()
+    driver.finish([str(error) for error in results.errors])
+
+
+def _begin(run: SweepRun, trial: Trial) -> Begin:
+    with run.opened(trial) as own:
+        return Begin(own.plan, own.latest(), tuple(own.checkpoint(number) for number in own.unscored()))
+
+
+class _Driver:
+    """What this process knows of a sweep that is under way.
+
+    Attributes:
+        fault: what went wrong here, as a full disk; Tune would go on, so it ends the sweep and is raised after it.
+        stopped: why ``stop`` ended it.
+        heard: whether a worker has reported.
+    """
+
+    def __init__(self, run: SweepRun, left: list[Trial], progress: ProgressCallback, stop: StopSignal) -> None:
+        self.fault: Exception | None = None
+        self.stopped: str | None = None
+        self.heard = False
+        self._run, self._left, self._progress, self._stop = run, left, progress, stop
+        self._total = len(run.plan.trials) * run.plan.plan.checkpoints
+        self._scored = sum(len(run.scores(trial)) for trial in run.plan.trials)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more is to be done; asks ``stop``."""
+        self.stopped = self.stopped or self._stop()
+        return self.fault is not None or self.stopped is not None
+
+    def take(self, result: dict[str, Any]) -> None:
+        """Keep a checkpoint and its score."""
+        self.heard = True
+        if _MADE not in result:
+            return
+        made, score = result[_MADE], result[_SCORE]
+        assert isinstance(made, Progressed)
+        assert isinstance(score, Score)
+        try:
+            with self._run.opened(self._left[result[_TRIAL]]) as own:
+                known = len(own.scores())
+                # A trial that began again after its worker had died makes what is kept once more.
+                if made.number > own.latest().number:
+                    own.keep(made)
+                own.keep_score(score)
+                self._scored += len(own.scores()) - known
+            self._progress(SWEPT, self._scored, self._total)
+        except Exception as error:
+            self.fault = self.fault or error
+
+    def finish(self, errors: list[str]) -> None:
+        """Tell how it ended."""
+        if self.fault is not None:
+            raise self.fault
+        if self.stopped is not None and self._scored < self._total:
+            raise StoppedError(self.stopped)
+        if errors:
+            last = errors[0].strip().splitlines()[-1]
+            raise fail("dse pretrain", "--sweep", "", f"{len(errors)} trials were given up, the first for: {last}")
+
+
+class _Keeping(tune.Callback):
+    """Hands what trials report to the driver; Tune pickles it, without the driver."""
+
+    def __init__(self, driver: _Driver | None) -> None:
+        self._driver = driver
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Keep what was reported."""
+        if self._driver is not None:
+            self._driver.take(result)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Keeping, (None,)
+
+
+class _Watch(tune.Stopper):
+    """Ends the sweep when the driver says so, and tells of a wait in which no worker has reported yet."""
+
+    def __init__(self, driver: _Driver | None, notice_wait: Callable[[], None] | None) -> None:
+        self._driver, self._notice_wait = driver, notice_wait
+        self._told_s = time.monotonic()
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether to stop the whole sweep."""
+        if self._driver is None:
+            return False
+        if not self._driver.heard and self._notice_wait and time.monotonic() - self._told_s > PATIENCE_S:
+            self._told_s = time.monotonic()
+            self._notice_wait()
+        return self._driver.ended
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Watch, (None, None)

@@ -1,0 +1,64 @@
+"""Refinement: random changes of the best partition known, made valid by FIX; better ones stay.
+
+Each operator's chip is drawn around the one that it has, with a normal distribution's weights; near operators move
+together, and most changes look at a part of the graph only (:mod:`dse.partition.search.proposals`). It is what the
+learned policy draws before it has learned anything (:mod:`policies.partition`), and knows nothing of what makes a
+partition good, so it works with any evaluator. A step costs O(N C + E) for each candidate, and the evaluation.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dse.partition.analytical import AnalyticalEvaluator
+from dse.partition.constraints.sampler import Sampler
+from dse.partition.problem import Chips, Words
+from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
+from dse.partition.search.order_search import order_search
+from dse.partition.search.proposals import field_basis, focused, normals, shares_before
+from dse.partition.search.sampling import climbed, greedy
+from dse.progress import silent
+
+_SPREAD = 0.5
+"""Of the normal distribution around an operator's chip, in chips: it stays with a probability of about two thirds."""
+
+_CORRELATION, _WIDTH = 0.8, 0.07
+"""Of draws at the same place along the work, and how far along it they stay alike."""
+
+_FOCUSED = 0.7
+"""Share of the candidates that change a part of the graph only."""
+
+
+def refine(context: SearchContext) -> Found:
+    """The best of ``samples`` evaluations, from :func:`starts_of` on."""
+    return refine_from(context, starts_of(context)[: context.samples])
+
+
+def starts_of(context: SearchContext) -> Chips:
+    """Valid partitions to begin with, [B, N]: the context's ``starts``, or else what simple methods find.
+
+    Those are everything on one chip, greedy, and one round of walks over orders for throughput. They know the reference
+    evaluator, and do not ask the context's.
+    """
+    if context.starts:
+        return np.array(context.starts, dtype=np.int8)
+    own = replace(context, evaluator=AnalyticalEvaluator(context.problem), progress=silent)
+    found = (begun(own), greedy(own), order_search(own, rounds=1))
+    known = {each.chip for each in found if each.chip is not None}
+    return np.array(sorted(known), dtype=np.int8) if known else on_one_chip(context)
+
+
+def refine_from(context: SearchContext, first: Chips) -> Found:
+    """The best of ``first`` [B, N], which count as evaluations, and of changes of it."""
+    problem = context.problem
+    sampler, order = Sampler(problem.graph, problem.chips), problem.graph.topological_order
+    work = shares_before(problem.graph.latency_s, order)
+    basis = field_basis(work, _WIDTH)
+
+    def step(best: Chips, _draw: np.random.Generator, seeds: Words) -> Chips:
+        parts = (seeds >> np.uint64(1)).astype(np.int64)[:, None]
+        moves = focused(normals(parts, basis, _CORRELATION), parts, work, _FOCUSED)
+        drawn = np.clip(np.rint(best + _SPREAD * moves), 0, problem.chips - 1)
+        return sampler.fix(drawn.astype(np.int64), seeds, orders=order[None])
+
+    return climbed(context, first, step)

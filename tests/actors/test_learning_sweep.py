@@ -1,0 +1,98 @@
+"""The sweep over how the policy learns, through Tune: the table of one process, whatever happens to its workers."""
+
+import os
+import signal
+
+import pytest
+
+from actors import learning_sweep
+from dse.progress import StoppedError, never_stop, silent
+from hardware.inputs import InputError
+from policies.partition.sweep import SweepPlan, SweepRun, sweep
+from tests.policies.test_pretraining import After
+from tests.policies.test_sweep import BUDGET, found
+
+ASKED = SweepPlan.over(BUDGET, {"rollouts": (4, 8)}, seeds=1)
+TOTAL = BUDGET.checkpoints * len(ASKED.trials)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    run = SweepRun(tmp_path_factory.mktemp("sweep"), ASKED)
+    sweep(run, silent, never_stop)
+    return found(run)
+
+
+class StopsAfter:
+    """A stop signal that gives its reason once so many checkpoints were told of."""
+
+    def __init__(self, checkpoints):
+        self.left = checkpoints
+
+    def progress(self, *_):
+        self.left -= 1
+
+    def __call__(self):
+        return "time limit" if self.left <= 0 else None
+
+
+def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, undisturbed, ray_executor, capfd):
+    run, stops, told = SweepRun(tmp_path, ASKED), StopsAfter(2), []
+    with pytest.raises(StoppedError, match="interrupted"):
+        # In this process, between the training of the first checkpoint and its score.
+        sweep(run, silent, After(1))
+    with run.opened(ASKED.trials[0]) as own:
+        assert own.unscored() == [1]
+    with pytest.raises(StoppedError, match="time limit"):
+        learning_sweep.sweep(run, ray_executor, stops.progress, stops)
+    kept = {trial: scores for trial, scores in found(run).items() if scores}
+    scored = sum(map(len, kept.values()))
+    assert 2 <= scored < TOTAL
+    for trial, scores in kept.items():
+        assert scores == undisturbed[trial][: len(scores)]
+    learning_sweep.sweep(run, ray_executor, lambda *done: told.append(done[1:]), never_stop)
+    assert found(run) == undisturbed
+    assert told == [(done, TOTAL) for done in range(scored + 1, TOTAL + 1)]
+    assert capfd.readouterr().out == ""
+    learning_sweep.sweep(run, ray_executor, lambda *_: pytest.fail("a trial was made again"), never_stop)
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_in_the_driver_is_raised(tmp_path, ray_executor):
+    def full(*_):
+        raise OSError("no space left on the disk")
+
+    with pytest.raises(OSError, match="no space left"):
+        learning_sweep.sweep(SweepRun(tmp_path, ASKED), ray_executor, full, never_stop)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_nothing_but_time(tmp_path, undisturbed, ray_executor, monkeypatch):
+    take, killed = learning_sweep._Driver.take, []
+
+    def taking(driver, result):
+        take(driver, result)
+        if "made" in result and not killed:
+            killed.append(result["pid"])
+            os.kill(result["pid"], signal.SIGKILL)
+
+    monkeypatch.setattr(learning_sweep._Driver, "take", taking)
+    run = SweepRun(tmp_path, ASKED)
+    learning_sweep.sweep(run, ray_executor, silent, never_stop)
+    assert killed
+    assert found(run) == undisturbed
+
+
+def test_trials_that_are_given_up_are_told(tmp_path):
+    driver = learning_sweep._Driver(SweepRun(tmp_path, ASKED), list(ASKED.trials), silent, never_stop)
+    with pytest.raises(InputError, match="2 trials were given up, the first for: ValueError: no such graph"):
+        driver.finish(["Traceback\n  a line\nValueError: no such graph\n", "ValueError: another"])
+    driver.finish([])
+
+
+def test_ray_client_is_refused(tmp_path):
+    class Client:
+        through_client = True
+
+    with pytest.raises(InputError, match="needs a driver in the cluster"):
+        learning_sweep.sweep(SweepRun(tmp_path, ASKED), Client(), silent, never_stop)
