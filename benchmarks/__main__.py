@@ -22,6 +22,7 @@ SCRIPTS = (
     "partition_graphs",
     "partition_calibration",
     "learning_speed",
+    "wafer",
     "newcomer",
 )
 

@@ -158,9 +158,17 @@ def _infeasibility(result: Result, problem: Any) -> list[str]:
 _CHECKED_UNANSWERED = ("partition",)
 """Commands whose results say things that can be checked, even where a search was stopped before it found an answer."""
 
+
+def _check_wafer(result: Result, result_path: Path, given: str | None) -> list[str]:
+    from dse.wafer.check_answer import answer_faults
+
+    return answer_faults(result, result_path, given)
+
+
 _CHECKERS: dict[str, Callable[[Result, Path, str | None], list[str]]] = {
     "codesign": _check_codesign,
     "partition": _check_partition,
     "place": _check_placement,
     "schedule": _check_schedule,
+    "wafer": _check_wafer,
 }

@@ -19,6 +19,7 @@ _COMMANDS = {
     "place": "Place a layer graph: pipeline stages × data × tensor parallelism.",
     "schedule": "Schedule the operators of one layer on the cores of one accelerator.",
     "partition": "Partition a model's operators over the chips of a multi-chip module.",
+    "wafer": "Size and place the kernels of a neural network on a wafer of tiles.",
     "pretrain": "Train a policy over many graphs and choose its best checkpoint.",
     "models": "List the built-in models.",
     "specs": "List the hardware specs: accelerators, networks, cost models, packages.",

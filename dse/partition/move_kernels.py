@@ -11,9 +11,10 @@ its descendants or ancestors on the same chip. All of (2) to (5) and the cost ar
 
 import numpy as np
 
-from dse.partition import bits, draws
+from dse import draws
+from dse.draws import draw
+from dse.partition import bits
 from dse.partition.bits import bit, leading, lowest
-from dse.partition.draws import draw
 from hardware.compiled import compiled, kernel
 from hardware.packages import MOST_CHIPS
 

@@ -19,9 +19,10 @@ Cost: O(W (N + E)) for W operators on a chip at most; general also O(N²).
 
 import numpy as np
 
-from dse.partition import bits, draws
+from dse import draws
+from dse.draws import draw
+from dse.partition import bits
 from dse.partition.bits import bit
-from dse.partition.draws import draw
 from hardware.compiled import compiled, kernel
 
 UNREACHED = 127

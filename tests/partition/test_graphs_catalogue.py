@@ -1,5 +1,7 @@
 """The catalogue: its split, and its graphs against what is published of the networks."""
 
+import sys
+
 import numpy as np
 import pytest
 import rustworkx
@@ -151,3 +153,9 @@ def test_granularities_agree_on_flops_and_on_what_is_held():
 def test_a_wrong_name_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="did you mean resnet50"):
         catalogue.entry("resnet5")
+
+
+def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"alexnet: this graph needs PyTorch: pip install 'dse\[learn\]'"):
+        catalogue.entry("alexnet").source.trace()

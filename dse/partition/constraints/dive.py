@@ -25,11 +25,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.partition import bits, draws
+from dse import draws
+from dse.draws import draw
+from dse.partition import bits
 from dse.partition.bits import bit, interval, leading, lowest, size
 from dse.partition.constraints import chip_graph
 from dse.partition.constraints.chip_graph import after, before, join, keep, restore
-from dse.partition.draws import draw
 from hardware.compiled import compiled, kernel
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dse.importer.trace import Trace
+from hardware.inputs import fail
 
 if TYPE_CHECKING:
     import torch
@@ -49,9 +50,15 @@ class Definition:
     define: Define
 
     def trace(self) -> Trace:
-        """Its inference forward pass, not canonical yet."""
-        import torch
+        """Its inference forward pass, not canonical yet.
 
+        Raises:
+            InputError: PyTorch is not installed.
+        """
+        try:
+            import torch
+        except ImportError as error:
+            raise fail(self.name, "", "", "this graph needs PyTorch: pip install 'dse[learn]'") from error
         from dse.importer.torch_module import trace_module
 
         module = module_of(self.define)

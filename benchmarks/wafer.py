@@ -1,0 +1,114 @@
+"""Wafer placement on the contest's cases at hand, beside the contest's winner and GigaPlacer, with bounds.
+
+Every answer is passed by the checker. Targets: no case above the better of the two published costs, within 60 s on two
+cores; mean gap to the bound ≤ 5 % where adapters do not count and ≤ 20 % elsewhere. Published costs: GigaPlacer,
+ASPDAC 2021, Table 1. Compilation is not counted. ``--moves`` and ``--cases`` make it shorter.
+"""
+
+import argparse
+import math
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from dse.executor import InProcessExecutor
+from dse.wafer.answer import cost_bound
+from dse.wafer.check import violations
+from dse.wafer.formats import read_problem
+from dse.wafer.options import MOVES
+from dse.wafer.search.portfolio import Search
+
+PUBLISHED = {
+    "A": (35810, 35685.5),
+    "B": (66143.5, 66516),
+    "C": (66920, 66727.5),
+    "D": (36434, 35796.5),
+    "E": (46032, 45807),
+    "F": (81265, 81455),
+    "G": (99397, 92835),
+    "H": (55465, 53078),
+    "I": (54606, 54530),
+    "J": (60164, 57344),
+    "K": (1392, 1350),
+    "L": (1980, 1996),
+    "M": (2226282, 2225302),
+    "N": (3404, 3390),
+    "O": (82036, 82036),
+    "P": (135832, 127192),
+    "Q": (9922, 9816),
+    "R": (26424, 24768),
+    "S": (3174500, 2955760),
+    "T": (14042, 13935),
+}
+"""(contest winner, GigaPlacer) total costs."""
+
+LIMIT_S, GAP, GAP_WITH_ADAPTERS = 60, 0.05, 0.20
+
+
+def folder():
+    """The cases: in ``shared/data`` beside the checkout, or where ``DSE_SHARED_DATA`` points."""
+    return Path(os.environ.get("DSE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "ispd2020"
+
+
+def measure(case, moves, seed):
+    """One line of the table; (cost / GigaPlacer, gap, whether adapters count, whether the target is met)."""
+    problem = read_problem(folder() / f"{case}.kgraph")
+    begun, rows_s = time.perf_counter(), []
+    found = Search(
+        problem,
+        InProcessExecutor(),
+        seed,
+        moves,
+        improved=lambda each: rows_s.append((time.perf_counter() - begun, each.total)),
+    ).run()
+    search_s = time.perf_counter() - begun
+    bound = cost_bound(problem, found)
+    seconds = time.perf_counter() - begun
+    assert not violations(problem, found.placement)
+    near_s = next(when for when, total in rows_s if total <= 1.01 * found.total)
+    winner, giga = PUBLISHED[case]
+    gap, met = 1 - bound / found.total, found.total <= min(winner, giga) and seconds <= LIMIT_S
+    print(
+        f"{case:<5} {len(problem.kernels):>4} {found.cost.time:>12,.6g} {found.cost.distance:>9,.1f} "
+        f"{found.cost.adapter:>5} {found.total:>13,.1f} {winner:>13,.1f} {giga:>13,.1f} {found.total / giga:>8.4f} "
+        f"{bound:>13,.1f} {100 * gap:>6.2f} % {near_s:>6.1f} {search_s:>6.1f} {seconds:>6.1f}{'' if met else ' no'}",
+        flush=True,
+    )
+    return found.total / giga, gap, problem.weights.adapter > 0, met
+
+
+def table(cases, moves, seed):
+    """The table and its means; whether all targets are met."""
+    print(
+        f"{'case':<5} {'n':>4} {'time':>12} {'distance':>9} {'adpt.':>5} {'total cost':>13} {'winner':>13} "
+        f"{'GigaPlacer':>13} {'ratio':>8} {'bound':>13} {'gap':>8} {'1 % s':>6} {'found':>6} {'proven':>6}"
+    )
+    lines = [measure(case, moves, seed) for case in cases]
+    ratio = math.exp(statistics.mean(math.log(line[0]) for line in lines))
+    print(f"geometric mean over GigaPlacer: {ratio:.4f}")
+    met = all(line[3] for line in lines)
+    for counts, target in ((False, GAP), (True, GAP_WITH_ADAPTERS)):
+        gaps = [line[1] for line in lines if line[2] == counts]
+        if gaps:
+            what = "count" if counts else "do not count"
+            print(f"mean gap where adapters {what}: {100 * statistics.mean(gaps):.2f} % (target {100 * target:.0f} %)")
+            met = met and statistics.mean(gaps) <= target
+    return met
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=None, help="letters, as ADK [all at hand]")
+    parser.add_argument("--moves", type=int, default=MOVES)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    at_hand = [case for case in PUBLISHED if (folder() / f"{case}.kgraph").exists()]
+    if not at_hand:
+        print(f"skipped: no case in {folder()}")
+        sys.exit(0)
+    for warm in at_hand[:1]:
+        small = read_problem(folder() / f"{warm}.kgraph")
+        cost_bound(small, Search(small, InProcessExecutor(), moves=1000).run())
+    sys.exit(0 if table(arguments.cases or at_hand, arguments.moves, arguments.seed) else 1)

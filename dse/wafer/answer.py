@@ -1,0 +1,135 @@
+"""``dse wafer`` as a function: options in, checked result out."""
+
+import time
+from typing import Any
+
+from dse.executor import Executor, InProcessExecutor
+from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.result import (
+    FailedCheckError,
+    Objective,
+    ProblemReference,
+    Result,
+    digest,
+    document_of,
+    proven_status,
+    relative_gap,
+)
+from dse.wafer.bound import CostBound, area_bound_ticks
+from dse.wafer.check import cost, kernel_time, size_tiles, violations
+from dse.wafer.formats import placement_document
+from dse.wafer.methods import METHODS
+from dse.wafer.options import WaferOptions
+from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.search.portfolio import Found, Improved, Search
+from dse.wafer.shapes import shape_table
+from dse.wafer.shortfall import infeasibility
+from hardware.inputs import choose
+
+OBJECTIVE = "total_cost"
+
+
+def ignore(_found: Found) -> None:
+    """Keep no placement before the last."""
+
+
+def answer(
+    options: WaferOptions,
+    executor: Executor | None = None,
+    progress: ProgressCallback = silent,
+    stop: StopSignal = never_stop,
+    seed: int = 0,
+    problem: WaferProblem | None = None,
+    improved: Improved = ignore,
+) -> Result:
+    """A placement, passed by the checker, with its bound.
+
+    Args:
+        options: what is asked.
+        executor: where independent parts run.
+        progress: told of each phase.
+        stop: asked between two pieces of work.
+        seed: of everything that is drawn.
+        problem: what the options pose, where it has been read before.
+        improved: told of every better placement, which the checker has passed.
+
+    Raises:
+        InputError: the options name what cannot be.
+        FailedCheckError: the checker refuses the answer.
+    """
+    started = time.perf_counter()
+    choose("dse wafer", "--method", options.method, METHODS, "method")
+    problem = problem or options.problem()
+    proof = infeasibility(problem)
+    found, bound = Found(), None
+    if proof is None:
+        with executor or InProcessExecutor() as workers:
+            search = Search(problem, workers, seed, options.moves, progress, stop, improved)
+            found = METHODS[options.method](search)
+        bound = cost_bound(problem, found, stop)
+    stopped = stop()
+    result = _result(options, problem, found, bound, proof, seed)
+    status = "interrupted" if stopped == "interrupted" and result.status != "optimal" else result.status
+    return result.model_copy(update={"seconds": time.perf_counter() - started, "status": status})
+
+
+def cost_bound(problem: WaferProblem, found: Found, stop: StopSignal = never_stop) -> float | None:
+    """A lower bound on the cost; None where the area of no time limit fits."""
+    table = shape_table(problem)
+    floor = area_bound_ticks(problem, table)
+    return None if floor is None else CostBound(problem, table).total(floor, found.total, stop)
+
+
+def _result(
+    options: WaferOptions,
+    problem: WaferProblem,
+    found: Found,
+    bound: float | None,
+    proof: dict[str, Any] | None,
+    seed: int,
+) -> Result:
+    told: dict[str, Any] = {"settings": options.document()}
+    value = None
+    if found.placement is not None:
+        broken = violations(problem, found.placement)
+        if broken:
+            raise FailedCheckError("; ".join(broken))
+        value = cost(problem, found.placement).total
+        told |= metrics(problem, found.placement)
+    return Result(
+        command="wafer",
+        problem=ProblemReference(name=problem.name, digest=digest(document_of(problem))),
+        status="infeasible" if proof is not None else proven_status(value, bound),
+        objective=Objective(name=OBJECTIVE, value=value, unit="1", sense="min"),
+        bound=bound,
+        gap=relative_gap(value, bound),
+        solution={} if found.placement is None else placement_document(problem, found.placement),
+        metrics=told,
+        infeasibility=proof,
+        evaluations=found.evaluations,
+        seed=seed,
+        method=options.method,
+    )
+
+
+def metrics(problem: WaferProblem, placement: WaferPlacement) -> dict[str, Any]:
+    """Figures of a legal placement: the parts of its cost, and how much of the wafer it uses.
+
+    ``utilisation`` is the share of the wafer's tiles that kernels have, ``busy`` the share that would be at work all
+    the time: a kernel faster than the slowest waits for it.
+    """
+    found = cost(problem, placement)
+    tiles, busy = 0, 0.0
+    for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
+        width, height = size_tiles(placed)
+        tiles += width * height
+        busy += width * height * float(kernel_time(kernel, placed)) / found.time
+    return {
+        "time": found.time,
+        "distance": found.distance,
+        "adapter": found.adapter,
+        "kernels": len(problem.kernels),
+        "edges": len(problem.edges),
+        "utilisation": tiles / problem.wafer.tiles,
+        "busy": busy / problem.wafer.tiles,
+    }

@@ -1,0 +1,125 @@
+"""The independent checker: legality and cost of a placement from the definitions of :mod:`dse.wafer.problem`.
+
+Plain code with exact fractions; it shares no arithmetic with the tables and kernels that searches use.
+"""
+
+from fractions import Fraction
+from itertools import combinations
+from math import ceil, floor
+
+from dse.wafer.problem import Convolution, Cost, Kernel, PlacedKernel, WaferPlacement, WaferProblem
+
+
+def violations(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
+    """Every rule that ``placement`` breaks, in words; empty for a legal one."""
+    if len(placement.placed) != len(problem.kernels):
+        return [f"every kernel must be placed once, but {len(placement.placed)} of {len(problem.kernels)} are"]
+    found = []
+    for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
+        found += _parameter_faults(kernel, placed)
+    if found:
+        return found
+    found += _memory_faults(problem, placement) + _grid_faults(problem, placement)
+    rectangles = [_rectangle(placed) for placed in placement.placed]
+    for one, other in combinations(range(len(rectangles)), 2):
+        left, low, right, high = rectangles[one]
+        other_left, other_low, other_right, other_high = rectangles[other]
+        if left < other_right and other_left < right and low < other_high and other_low < high:
+            names = problem.kernels[one].name, problem.kernels[other].name
+            found.append(f"{names[0]} and {names[1]} overlap")
+    return found
+
+
+def _parameter_faults(kernel: Kernel, placed: PlacedKernel) -> list[str]:
+    count = len(kernel.convolutions)
+    if len(placed.c) != count or len(placed.k) != count:
+        return [f"{kernel.name} must have {count} c and {count} k, but has {len(placed.c)} and {len(placed.k)}"]
+    found = []
+    if placed.rotation not in ("R0", "R90"):
+        found.append(f"{kernel.name}: rotation must be R0 or R90, but got {placed.rotation}")
+    for number, (convolution, c, k) in enumerate(zip(kernel.convolutions, placed.c, placed.k, strict=True), 1):
+        for letter, value, most in (
+            ("h", placed.h, convolution.height),
+            ("w", placed.w, convolution.width),
+            ("c", c, convolution.inputs),
+            ("k", k, convolution.outputs),
+        ):
+            if not 1 <= value <= most:
+                rule = f"{letter} of convolution {number} must be from 1 to {most}, but got {value}"
+                found.append(f"{kernel.name}: {rule}")
+    return found
+
+
+def _memory_faults(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
+    found = []
+    for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
+        words, limit = memory_words(kernel, placed), problem.wafer.memory_words
+        if words > limit:
+            found.append(f"{kernel.name} needs {words} words of memory a tile, but a tile has {limit}")
+    return found
+
+
+def _grid_faults(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
+    found, wafer = [], problem.wafer
+    for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
+        left, low, right, high = _rectangle(placed)
+        if left < 0 or low < 0 or right > wafer.width_tiles or high > wafer.height_tiles:
+            grid = f"{wafer.width_tiles} × {wafer.height_tiles}"
+            found.append(f"{kernel.name} reaches from ({left}, {low}) to ({right}, {high}), outside the grid of {grid}")
+    return found
+
+
+def kernel_time(kernel: Kernel, placed: PlacedKernel) -> Fraction:
+    """The time of the slowest of its convolutions."""
+    return max(
+        _time(convolution, placed.h, placed.w, c, k)
+        for convolution, c, k in zip(kernel.convolutions, placed.c, placed.k, strict=True)
+    )
+
+
+def memory_words(kernel: Kernel, placed: PlacedKernel) -> int:
+    """Words a tile of the convolution that needs most."""
+    return max(
+        floor(_memory(convolution, placed.h, placed.w, c, k))
+        for convolution, c, k in zip(kernel.convolutions, placed.c, placed.k, strict=True)
+    )
+
+
+def size_tiles(placed: PlacedKernel) -> tuple[int, int]:
+    """(width, height) as it lies on the wafer."""
+    width, height = 3 * sum(placed.k), placed.h * placed.w * (max(placed.c) + 1)
+    return (width, height) if placed.rotation == "R0" else (height, width)
+
+
+def _time(convolution: Convolution, h: int, w: int, c: int, k: int) -> Fraction:
+    steps = ceil(Fraction(convolution.height, h)) * ceil(Fraction(convolution.width, w))
+    steps *= ceil(Fraction(convolution.inputs, c)) * ceil(Fraction(convolution.outputs, k))
+    return Fraction(steps * convolution.window_height * convolution.window_width, convolution.stride**2)
+
+
+def _memory(convolution: Convolution, h: int, w: int, c: int, k: int) -> Fraction:
+    features = Fraction(convolution.outputs, k)
+    weights = Fraction(convolution.inputs, c) * features * convolution.window_height * convolution.window_width
+    columns = Fraction(convolution.width + convolution.window_width - 1, w)
+    rows = Fraction(convolution.height + convolution.window_height - 1, h)
+    return weights + columns * rows * features
+
+
+def _rectangle(placed: PlacedKernel) -> tuple[int, int, int, int]:
+    width, height = size_tiles(placed)
+    return placed.x, placed.y, placed.x + width, placed.y + height
+
+
+def cost(problem: WaferProblem, placement: WaferPlacement) -> Cost:
+    """The cost of a placement whose parameters are in range."""
+    time = max(kernel_time(kernel, placed) for kernel, placed in zip(problem.kernels, placement.placed, strict=True))
+    distance, adapter = Fraction(0), 0
+    for source, target in problem.edges:
+        one, other = placement.placed[source], placement.placed[target]
+        left, low, right, high = _rectangle(one)
+        other_left, other_low, other_right, other_high = _rectangle(other)
+        distance += Fraction(abs(left + right - other_left - other_right) + abs(low + high - other_low - other_high), 2)
+        adapter += int(one.h != other.h) + int(one.w != other.w) + int(len({*one.c, *other.c}) > 1)
+    weights = problem.weights
+    total = Fraction(weights.time) * time + Fraction(weights.distance) * distance + Fraction(weights.adapter) * adapter
+    return Cost(float(time), float(distance), adapter, float(total))

@@ -1,0 +1,234 @@
+"""Kernel types: which convolutions a kernel consists of. Users add types as YAML or in Python.
+
+In Python::
+
+    KernelType("pointwise", ("h", "w", "f"), lambda p: [Convolution(p["h"], p["w"], 1, 1, p["f"], p["f"])])
+
+In YAML as :file:`kernels.yaml`, which holds the contest's own types.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dse.wafer.problem import Convolution
+from hardware.inputs import choose, fail, read_document, validate
+
+RESERVED = ("input", "output")
+"""Nodes of a graph that are no kernels."""
+
+_BUILT_IN = Path(__file__).with_name("kernels.yaml")
+
+_LARGEST = 2**20
+"""Of a formal parameter."""
+
+
+class KernelRuleError(ValueError):
+    """Formal parameters that a kernel type cannot have; the message states the rule."""
+
+
+@dataclass(frozen=True)
+class KernelType:
+    """A kind of kernel.
+
+    Attributes:
+        name: as in ``.kgraph``.
+        parameters: names of its formal parameters.
+        convolutions: what a kernel with these parameters consists of.
+        written: the order of the formal parameters in ``.paint``; None for that of ``parameters``.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    convolutions: Callable[[Mapping[str, int]], Sequence[Convolution]]
+    written: tuple[str, ...] | None = None
+
+    def build(self, values: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[Convolution, ...]]:
+        """(formal parameters as they are written, convolutions) of a kernel with ``values`` of all parameters.
+
+        Raises:
+            KernelRuleError: the type cannot have these values.
+        """
+        found = tuple(self.convolutions(values))
+        if not found:
+            raise KernelRuleError("must consist of at least one convolution")
+        return tuple(values[name] for name in self.written or self.parameters), found
+
+
+class KernelLibrary:
+    """Kernel types by name; immutable."""
+
+    def __init__(self, types: Iterable[KernelType]) -> None:
+        self._types = {each.name: each for each in types}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all types."""
+        return tuple(self._types)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._types
+
+    def __getitem__(self, name: str) -> KernelType:
+        return self._types[name]
+
+    def with_types(self, types: Iterable[KernelType]) -> "KernelLibrary":
+        """The library with more types; one of a name that is there takes its place."""
+        return KernelLibrary([*self._types.values(), *types])
+
+
+Expression = str
+"""``f / 4``: whole numbers, names of parameters, +, −, *, / (exact) and parentheses."""
+
+
+def _expression(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError("must be a whole number or an expression such as f / 4")
+    return value
+
+
+_Expression = Annotated[str, BeforeValidator(_expression)]
+_Names = Annotated[list[str], Field(min_length=1)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class _ConvolutionDocument(_Document):
+    height: Annotated[_Expression, Field(alias="H")]
+    width: Annotated[_Expression, Field(alias="W")]
+    window_height: Annotated[_Expression, Field(alias="R")]
+    window_width: Annotated[_Expression, Field(alias="S")]
+    inputs: Annotated[_Expression, Field(alias="C")]
+    outputs: Annotated[_Expression, Field(alias="K")]
+    stride: Annotated[_Expression, Field(alias="T")] = "1"
+    other_stride: Annotated[_Expression, Field(alias="U")] = "1"
+
+
+class _TypeDocument(_Document):
+    parameters: _Names
+    written: _Names | None = None
+    convolutions: Annotated[list[_ConvolutionDocument], Field(min_length=1)]
+
+
+class _LibraryDocument(_Document):
+    version: Annotated[Literal["dse.kernels/1"], Field(alias="schema")]
+    source: str = ""
+    kernels: Annotated[dict[str, _TypeDocument], Field(min_length=1)]
+
+
+@cache
+def contest_library() -> KernelLibrary:
+    """``conv``, ``dblock`` and ``cblock`` of the ISPD 2020 contest."""
+    return KernelLibrary(read_types(_BUILT_IN))
+
+
+def read_library(path: str | Path | None) -> KernelLibrary:
+    """The contest's types and those of the file ``path`` (``dse.kernels/1``), where one is given.
+
+    Raises:
+        InputError: the file is malformed.
+    """
+    return contest_library() if path is None else contest_library().with_types(read_types(path))
+
+
+def read_types(path: str | Path) -> tuple[KernelType, ...]:
+    """The kernel types in a YAML or JSON file.
+
+    Raises:
+        InputError: the file is malformed, or names parameters that its types do not have.
+    """
+    parsed = validate(_LibraryDocument, read_document(path), path)
+    return tuple(_type(name, entry, path) for name, entry in parsed.kernels.items())
+
+
+def _type(name: str, entry: _TypeDocument, path: str | Path) -> KernelType:
+    if name in RESERVED or not name.isidentifier():
+        raise fail(path, f"kernels.{name}", "", f"must be a word other than {' and '.join(RESERVED)}")
+    if len(set(entry.parameters)) < len(entry.parameters):
+        raise fail(path, f"kernels.{name}.parameters", entry.parameters, "must name each parameter once")
+    if entry.written is not None and sorted(entry.written) != sorted(entry.parameters):
+        raise fail(path, f"kernels.{name}.written", entry.written, "must be the parameters in another order")
+    for number, convolution in enumerate(entry.convolutions):
+        for field, text in convolution:
+            alias = _ConvolutionDocument.model_fields[field].alias
+            _check_expression(text, entry.parameters, path, f"kernels.{name}.convolutions.{number}.{alias}")
+    written = None if entry.written is None else tuple(entry.written)
+    return KernelType(name, tuple(entry.parameters), _Expanded(tuple(entry.convolutions)), written)
+
+
+@dataclass(frozen=True)
+class _Expanded:
+    """The convolutions of a kernel by their expressions."""
+
+    documents: tuple[_ConvolutionDocument, ...]
+
+    def __call__(self, values: Mapping[str, int]) -> list[Convolution]:
+        found = []
+        for document in self.documents:
+            sizes = {field: _value(text, values) for field, text in document}
+            if sizes.pop("other_stride") != sizes["stride"]:
+                raise KernelRuleError("the strides T and U must be equal: time is divided by T²")
+            found.append(Convolution(**sizes))
+        return found
+
+
+_OPERATIONS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+
+
+def _check_expression(text: str, names: Iterable[str], path: str | Path, key: str) -> None:
+    """Raises InputError unless ``text`` is an :data:`Expression` of ``names``."""
+    rule = "must be an expression of whole numbers and parameters with +, -, * and /"
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise fail(path, key, text, rule) from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            choose(str(path), key, node.id, names, "parameter")
+        elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            continue
+        elif not (isinstance(node, (ast.operator, ast.Load)) or (isinstance(node, ast.Constant) and _whole(node))):
+            raise fail(path, key, text, rule)
+
+
+def _whole(node: ast.Constant) -> bool:
+    return type(node.value) is int
+
+
+def _value(text: str, values: Mapping[str, int]) -> int:
+    """The value of a checked expression.
+
+    Raises:
+        KernelRuleError: a division leaves a remainder, or the value is not from 1 to :data:`_LARGEST`.
+    """
+
+    def of(node: ast.AST) -> int:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        assert isinstance(node, ast.BinOp)
+        left, right = of(node.left), of(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return left - right
+        if isinstance(node.op, ast.Mult):
+            return left * right
+        if right == 0 or left % right:
+            raise KernelRuleError(f"{ast.unparse(node)} must be a whole number, but got {left} / {right}")
+        return left // right
+
+    found = of(ast.parse(text, mode="eval").body)
+    if not 1 <= found <= _LARGEST:
+        raise KernelRuleError(f"{text} must be from 1 to {_LARGEST}, but got {found}")
+    return found

@@ -1,0 +1,93 @@
+"""What a placement came to, in words, tables and a page."""
+
+import html
+
+from dse.html import document, table
+from dse.result import Result, percent
+from dse.wafer.check import kernel_time, memory_words, size_tiles
+from dse.wafer.drawing import drawing
+from dse.wafer.problem import WaferPlacement, WaferProblem
+
+Row = tuple[str, ...]
+
+COST_HEADERS: Row = ("", "amount", "weight", "cost")
+KERNEL_HEADERS: Row = ("kernel", "type", "h", "w", "c", "k", "tiles", "at", "", "time", "busy", "memory")
+
+
+def verdict(result: Result) -> str:
+    """Value, bound and gap in one sentence."""
+    value, bound = result.objective.value, result.bound
+    assert value is not None
+    if result.status == "optimal":
+        return f"total cost {value:,.10g}, proven optimal"
+    if bound is None or result.gap is None:
+        return f"total cost {value:,.10g}, without a bound"
+    return f"total cost {value:,.10g}; at least {bound:,.10g}, gap {percent(result.gap)}"
+
+
+def about(result: Result) -> str:
+    """Kernels, tiles, who found it."""
+    found = result.metrics
+    return (
+        f"{found['kernels']} kernels, {found['edges']} edges; {100 * found['utilisation']:.1f} % of the tiles have a "
+        f"kernel, {100 * found['busy']:.1f} % are always at work ({result.method}, {result.evaluations:,} layouts, "
+        f"{result.seconds:.1f} s)"
+    )
+
+
+def nothing_found(result: Result) -> str:
+    """Why there is no placement."""
+    if result.infeasibility is not None:
+        return f"Proven infeasible: {result.infeasibility['explanation']}"
+    return "Stopped before any legal placement was found."
+
+
+def cost_rows(problem: WaferProblem, result: Result) -> list[Row]:
+    """The parts of the cost, under :data:`COST_HEADERS`."""
+    weights = problem.weights
+    return [
+        (name, f"{result.metrics[name]:,.10g}", f"{weight:,.10g}", f"{weight * result.metrics[name]:,.10g}")
+        for name, weight in (("time", weights.time), ("distance", weights.distance), ("adapter", weights.adapter))
+    ]
+
+
+def kernel_rows(problem: WaferProblem, placement: WaferPlacement) -> list[Row]:
+    """One row a kernel, under :data:`KERNEL_HEADERS`."""
+    times = [float(kernel_time(*pair)) for pair in zip(problem.kernels, placement.placed, strict=True)]
+    found: list[Row] = []
+    for kernel, placed, time in zip(problem.kernels, placement.placed, times, strict=True):
+        across, up = size_tiles(placed)
+        found.append(
+            (
+                kernel.name,
+                kernel.kind,
+                str(placed.h),
+                str(placed.w),
+                " ".join(map(str, placed.c)),
+                " ".join(map(str, placed.k)),
+                f"{across} × {up}",
+                f"({placed.x}, {placed.y})",
+                placed.rotation,
+                f"{time:,.10g}",
+                f"{100 * time / max(times):.1f} %",
+                f"{memory_words(kernel, placed):,}",
+            )
+        )
+    return found
+
+
+def report(problem: WaferProblem, result: Result, placement: WaferPlacement) -> str:
+    """The page."""
+    parts = [
+        f"<p class='verdict'>{html.escape(verdict(result))}</p>",
+        f"<p>{html.escape(about(result))}</p>",
+        table(COST_HEADERS, cost_rows(problem, result)),
+        "<h2>The wafer</h2>",
+        "<p class='small'>Redder kernels wait less for the slowest one. Dashed edges pass over other kernels. "
+        "A kernel's parameters show where the pointer rests.</p>",
+        drawing(problem, placement),
+        "<h2>Kernels</h2>",
+        table(KERNEL_HEADERS, kernel_rows(problem, placement)),
+    ]
+    footer = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return document(f"{result.problem.name}: wafer placement", parts, footer)

@@ -1,0 +1,1 @@
+"""How placements are found; each module holds one method or one step of it."""

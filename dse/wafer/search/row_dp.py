@@ -1,0 +1,164 @@
+"""Rows of kernels in topological order by dynamic programming (paper section 3.2, algorithms 1 and 2).
+
+For one time limit, f(r, i) is the least height in which the first i kernels fit r rows::
+
+    f(r, i) = min over j < i of f(r − 1, j) + height(j + 1 … i)
+
+where a row's height is the least at which its kernels, each as narrow as that height allows, are not wider than the
+wafer. Staircases replace the paper's heuristic sizes, so a row's height is exact.
+"""
+
+# Kernels carry no annotations: numba infers the types of every call.
+# ruff: noqa: ANN001, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dse.wafer.problem import WaferProblem
+from dse.wafer.search.ladder import Ladder
+from dse.wafer.search.layout import Layout, layout_of
+from dse.wafer.shapes import NEVER, ShapeTable, staircases
+from hardware.compiled import compiled
+
+MOST_STRIPS = 40
+"""Strips at one end of the sequence at most."""
+
+MOST_ROWS = 24
+"""Rows that layouts are tried with; more have never been better (the paper names one or two)."""
+
+
+def depth_first_order(problem: WaferProblem) -> tuple[int, ...]:
+    """The kernels, producers before consumers, branch by branch: a kernel right before the one that needs it last."""
+    producers: list[list[int]] = [[] for _ in problem.kernels]
+    waiting = [0] * len(problem.kernels)
+    for source, target in problem.edges:
+        producers[target].append(source)
+        waiting[source] += 1
+    rank = {number: place for place, number in enumerate(problem.order)}
+    ready = sorted((number for number, count in enumerate(waiting) if count == 0), key=rank.__getitem__)
+    found = []
+    while ready:
+        number = ready.pop()
+        found.append(number)
+        for producer in sorted(producers[number], key=rank.__getitem__):
+            waiting[producer] -= 1
+            if waiting[producer] == 0:
+                ready.append(producer)
+    return tuple(found[::-1])
+
+
+def row_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[Layout]:
+    """A layout for every number of rows that fits at this level, what height is left given to the rows in proportion.
+
+    Rows can be too long where a kernel cannot use what it is given; a search mends that, the checker sees it.
+    """
+    most = min(MOST_ROWS, len(order))
+    least = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
+    totals, cuts = _row_dp(least, int(ladder.size[0]), int(ladder.size[1]), most)
+    for rows in range(1, most + 1):
+        if totals[rows, len(order)] > ladder.size[1]:
+            continue
+        begins, heights, end = [], [], len(order)
+        for row in range(rows, 0, -1):
+            begin = int(cuts[row, end])
+            begins.append(begin)
+            heights.append(int(totals[row, end] - totals[row - 1, begin]))
+            end = begin
+        yield layout_of(order, begins[::-1], _stretched(heights[::-1], int(ladder.size[1])))
+
+
+def even_layouts(ladder: Ladder, order: Sequence[int]) -> Iterator[Layout]:
+    """As many kernels and the same height in every row, for every number of rows, whether they fit or not."""
+    count, high = len(order), int(ladder.size[1])
+    for rows in range(1, min(MOST_ROWS, count, high) + 1):
+        begins = [count * row // rows for row in range(rows)]
+        yield layout_of(order, begins, [high * (row + 1) // rows - high * row // rows for row in range(rows)])
+
+
+def strip_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[Layout]:
+    """One row, and strips: the first or the last kernels alone in rows as flat as the wafer's width allows (Figure 5d).
+
+    All numbers of strips at both ends that fit, of which none could be fewer at the same end.
+    """
+    wide, high = int(ladder.size[0]), int(ladder.size[1])
+    least = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
+    count, flat = len(order), least[:, wide]
+    sums = np.concatenate([np.zeros((1, least.shape[1]), dtype=np.int64), np.cumsum(least, axis=0)])
+    fewest_tail = count
+    for head in range(min(count, MOST_STRIPS) + 1):
+        for tail in range(min(count - head, fewest_tail, MOST_STRIPS + 1)):
+            left = high - int(flat[:head].sum() + flat[count - tail :].sum())
+            if left < 1 or head + tail == 0 or head + tail >= count:
+                continue
+            if sums[count - tail, left] - sums[head, left] <= wide:
+                begins = [*range(head + 1), *range(count - tail, count)]
+                heights = [*flat[:head].tolist(), left, *flat[count - tail :].tolist()]
+                yield layout_of(order, begins, heights)
+                fewest_tail = tail
+                break
+
+
+def _stretched(heights: Sequence[int], available: int) -> list[int]:
+    """Heights in about the same proportions that come to ``available``, none lower than before."""
+    left, total = available - sum(heights), sum(heights)
+    found = [height + left * height // total for height in heights]
+    found[0] += available - sum(found)
+    return found
+
+
+def least_row_ticks(
+    problem: WaferProblem, table: ShapeTable, order: Sequence[int], floor: int, most: int
+) -> int | None:
+    """The least time limit at which rows in this order fit, by bisection (paper section 3.1); None above ``most``."""
+    wafer, rows = problem.wafer, min(MOST_ROWS, len(order))
+
+    def fits(limit: int) -> bool:
+        least = staircases(problem, table, limit).least[table.group[list(order)]]
+        totals, _ = _row_dp(least, wafer.width_tiles, wafer.height_tiles, rows)
+        return bool(totals[1:, len(order)].min() <= wafer.height_tiles)
+
+    if not fits(most):
+        return None
+    low, high = floor, most
+    while low < high:
+        middle = (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled()
+def _row_dp(least, wide, high, most):
+    """(f(r, i), where its last row begins), [most + 1, N + 1] each; :data:`NEVER` where nothing fits.
+
+    ``least``: [N, extent + 1] of the kernels in order.
+    """
+    count = len(least)
+    sums = np.zeros((least.shape[1], count + 1), dtype=np.int64)
+    for number in range(count):
+        for side in range(least.shape[1]):
+            sums[side, number + 1] = sums[side, number] + least[number, side]
+    rows = np.full((count, count + 1), NEVER, dtype=np.int64)
+    for begin in range(count):
+        height = 1
+        for end in range(begin + 1, count + 1):
+            # A longer row is no lower, so the search goes on from the height of the one before.
+            while height <= high and sums[height, end] - sums[height, begin] > wide:
+                height += 1
+            if height > high:
+                break
+            rows[begin, end] = height
+    totals = np.full((most + 1, count + 1), NEVER, dtype=np.int64)
+    cuts = np.zeros((most + 1, count + 1), dtype=np.int64)
+    totals[0, 0] = 0
+    for row in range(1, most + 1):
+        for end in range(1, count + 1):
+            for begin in range(end):
+                total = totals[row - 1, begin] + rows[begin, end]
+                if total < totals[row, end]:
+                    totals[row, end], cuts[row, end] = total, begin
+    return totals, cuts

@@ -1,0 +1,86 @@
+"""Why nothing can be placed: which kernels fit at no parameters, what lacks, and what would make them fit."""
+
+from dataclasses import replace
+from typing import Any
+
+from dse.wafer.bound import area_fits
+from dse.wafer.problem import Kernel, Wafer, WaferProblem
+from dse.wafer.shapes import MOST_TICKS, NEVER, shape_table, staircases
+
+_MOST_MEMORY_WORDS = 2**40
+"""More than any kernel needs whose work is counted in 64 bits and that has a few tiles."""
+
+
+def infeasibility(problem: WaferProblem) -> dict[str, Any] | None:
+    """The proof that no placement is legal, as JSON types; None where the area does not show that.
+
+    Memory falls and rectangles grow with the parameters, so a kernel that no rectangle within the grid can hold needs
+    more memory or more tiles. Then all kernels together: their smallest rectangles do not overlap.
+    """
+    found = [_misfit(problem, kernel) for kernel in {each.convolutions: each for each in problem.kernels}.values()]
+    misfits = [each for each in found if each is not None]
+    if misfits:
+        in_memory = all(each["resource"] == "tile_memory_words" for each in misfits)
+        worst = max(misfits, key=lambda each: (each["resource"] == "tiles", each["demand"]))
+        return {
+            **worst,
+            "explanation": "; ".join(each["explanation"] for each in misfits),
+            "kernels": [each["kernel"] for each in misfits],
+            "levers": [f"memlimit={worst['demand']} or more"] * in_memory + ["a larger grid"],
+        }
+    table = shape_table(problem)
+    if area_fits(problem, table, MOST_TICKS):
+        return None
+    demand = int(staircases(problem, table, MOST_TICKS).area[table.group].sum())
+    grid = f"{problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
+    return {
+        "resource": "tiles",
+        "demand": demand,
+        "limit": problem.wafer.tiles,
+        "unit": "tiles",
+        "explanation": f"the smallest rectangles of all kernels have {demand} tiles, but the grid of {grid} has "
+        f"{problem.wafer.tiles}",
+        "levers": [f"{demand - problem.wafer.tiles} more tiles at least", "more memory a tile"],
+    }
+
+
+def _fits(problem: WaferProblem, kernel: Kernel, memory_words: int) -> bool:
+    """Whether the kernel alone fits the grid with so much memory a tile."""
+    wafer = Wafer(problem.wafer.width_tiles, problem.wafer.height_tiles, memory_words)
+    alone = replace(problem, wafer=wafer, kernels=(kernel,), edges=())
+    return bool(staircases(alone, shape_table(alone), MOST_TICKS).area[0] < NEVER)
+
+
+def _misfit(problem: WaferProblem, kernel: Kernel) -> dict[str, Any] | None:
+    """Which kernel fits at no parameters, and the least memory a tile with which it would; None for one that fits."""
+    limit, name = problem.wafer.memory_words, f"{kernel.name} ({kernel.kind})"
+    if _fits(problem, kernel, limit):
+        return None
+    grid = f"the grid of {problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
+    if not _fits(problem, kernel, _MOST_MEMORY_WORDS):
+        tiles = 3 * len(kernel.convolutions) * 2
+        rule = f"{name} is {tiles // 2} × 2 tiles at least, which {grid} cannot hold"
+        return _document(kernel, "tiles", tiles, problem.wafer.tiles, rule)
+    low, high = limit + 1, _MOST_MEMORY_WORDS
+    while low < high:
+        middle = (low + high) // 2
+        if _fits(problem, kernel, middle):
+            high = middle
+        else:
+            low = middle + 1
+    rule = (
+        f"{name} fits {grid} at no parameters: it needs {low} words of memory a tile at least, {low - limit} more than"
+    )
+    return _document(kernel, "tile_memory_words", low, limit, f"{rule} the {limit} there are")
+
+
+def _document(kernel: Kernel, resource: str, demand: int, limit: int, explanation: str) -> dict[str, Any]:
+    unit = "tiles" if resource == "tiles" else "words"
+    return {
+        "kernel": kernel.name,
+        "resource": resource,
+        "demand": demand,
+        "limit": limit,
+        "unit": unit,
+        "explanation": explanation,
+    }

@@ -1,0 +1,32 @@
+"""One step of dynamic programs over protocols: what a neighbour's (h, w, c) makes each (h, w, c) cost, in O(G)."""
+
+# Kernels carry no annotations: numba infers the types of every call.
+# ruff: noqa: ANN001, ANN201
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+import numpy as np
+
+from hardware.compiled import kernel
+
+
+@kernel
+def spread(costs, classes, weight, cheapest, found):
+    """The least of ``costs`` plus ``weight`` for each parameter that differs, for every state, [G] each.
+
+    Not over all pairs: of the states that share a set of parameters with a state the cheapest decides, and the others
+    count as different; where it shares more than the set, another set counts less. ``classes`` is that of
+    :func:`dse.wafer.shapes.classes_of`, ``cheapest`` room for as much.
+    """
+    for kind in range(len(classes)):
+        for state in range(len(costs)):
+            cheapest[kind, state] = np.inf
+        for state in range(len(costs)):
+            shared = classes[kind, state]
+            if costs[state] < cheapest[kind, shared]:
+                cheapest[kind, shared] = costs[state]
+    for state in range(len(costs)):
+        least = costs[state]
+        for kind in range(len(classes)):
+            differing = 1 if kind < 3 else (2 if kind < 6 else 3)
+            least = min(least, cheapest[kind, classes[kind, state]] + weight * differing)
+        found[state] = least

@@ -1,0 +1,43 @@
+"""Small wafer problems, written out."""
+
+from dse.wafer.formats import problem_of
+from dse.wafer.kernels import contest_library
+from dse.wafer.kgraph import parse_kgraph
+
+HEADER = """(*
+test=small
+width={width}
+height={height}
+wdeltat={time}
+wlength={distance}
+wadapter={adapter}
+memlimit={memory}
+*)
+"""
+
+
+def conv_line(number, height=4, width=4, window=1, inputs=4, outputs=4, stride=1):
+    return (
+        f"conv[{number}] W={width} H={height} R={window} S={window} C={inputs} K={outputs} T={stride} U={stride} "
+        f"name='k{number}'"
+    )
+
+
+def graph_text(nodes, edges, width=20, height=20, time=1, distance=1, adapter=0, memory=24576):
+    header = HEADER.format(width=width, height=height, time=time, distance=distance, adapter=adapter, memory=memory)
+    joined = (f"{source}:y -> {target}:x, shape:[4][4][4]" for source, target in edges)
+    return "\n".join((header, "(* Node Definitions *)", *nodes, "", "(* Connectivity *)", *joined)) + "\n"
+
+
+def problem_from(text, library=None):
+    known = library or contest_library()
+    return problem_of(parse_kgraph(text, "small.kgraph", known), "small.kgraph", known)
+
+
+def chain(count, adapter=0, distance=1, width=20, height=20, memory=24576, **sizes):
+    """``count`` convolutions in a chain."""
+    nodes = [conv_line(number, **sizes) for number in range(1, count + 1)]
+    edges = [(f"conv[{number}]", f"conv[{number + 1}]") for number in range(1, count)]
+    return problem_from(
+        graph_text(nodes, edges, width=width, height=height, distance=distance, adapter=adapter, memory=memory)
+    )

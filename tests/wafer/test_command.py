@@ -1,0 +1,166 @@
+"""``dse wafer`` as its user sees it: answers, files, proofs that nothing fits, and one line for each bad input."""
+
+import json
+
+import pytest
+
+from dse.wafer.answer import answer
+from dse.wafer.check import violations
+from dse.wafer.check_answer import answer_faults
+from dse.wafer.formats import read_problem
+from dse.wafer.options import WaferOptions
+from dse.wafer.paint import placement_of, read_paint
+from dse.wafer.shortfall import infeasibility
+from hardware.inputs import InputError
+from tests.wafer.small import conv_line, graph_text, problem_from
+
+
+@pytest.fixture
+def case(tmp_path):
+    def write(name="case.kgraph", nodes=None, **header):
+        lines = nodes or [conv_line(number, inputs=8, outputs=8) for number in (1, 2, 3)]
+        edges = [(f"conv[{number}]", f"conv[{number + 1}]") for number in range(1, len(lines))]
+        path = tmp_path / name
+        path.write_text(graph_text(lines, edges, **header))
+        return path
+
+    return write
+
+
+FEW = ("--moves", 4000, "--workers", 0)
+
+
+def test_an_answer_is_shown_kept_and_checked(dse, case, tmp_path):
+    path, out = case(adapter=3), tmp_path / "run"
+    shown = dse("wafer", path, *FEW, "--out", out)
+    assert shown.code == 0, shown.err
+    assert "total cost" in shown.out
+    document = json.loads((out / "result.json").read_text())
+    problem = read_problem(path)
+    placement = placement_of(problem, read_paint(out / "case.paint"), "case.paint")
+    assert violations(problem, placement) == []
+    assert document["command"] == "wafer"
+    assert document["objective"]["name"] == "total_cost"
+    metrics = document["metrics"]
+    assert document["objective"]["value"] == metrics["time"] + metrics["distance"] + 3 * metrics["adapter"]
+    assert document["bound"] <= document["objective"]["value"]
+    picture, page = (out / "case.svg").read_text(), (out / "report.html").read_text()
+    for name in ("k1", "k2", "k3"):
+        assert f">{name}</text>" in picture
+        assert f">{name}</text>" in page
+    again = dse("wafer", path, *FEW, "--json")
+    found = json.loads(again.out)
+    assert found["solution"] == document["solution"]
+
+
+def test_a_better_placement_is_on_disk_at_once(case):
+    told = []
+    answer(WaferOptions(str(case()), moves=4000), improved=told.append)
+    assert told
+    assert [each.total for each in told] == sorted((each.total for each in told), reverse=True)
+
+
+def test_a_stopped_run_has_an_answer_or_says_that_it_has_none(dse, case, tmp_path):
+    stopped = dse("wafer", case(), "--workers", 0, "--moves", 10**9, "--time-limit", 1, "--json")
+    assert stopped.code == 0
+    assert json.loads(stopped.out)["status"] in ("feasible", "optimal")
+
+
+def test_a_whole_result_is_checked_anew(case, tmp_path):
+    path = case(adapter=3)
+    result = answer(WaferOptions(str(path), moves=2000))
+    assert answer_faults(result, tmp_path / "result.json", None) == []
+    assert answer_faults(result, tmp_path / "result.json", str(path)) == []
+    kernels = result.solution["kernels"]
+    moved = {"kernels": {**kernels, "k1": {**kernels["k1"], "x": 15}}}
+    for change, words in (
+        ({"solution": moved}, "k1"),
+        ({"objective": result.objective.model_copy(update={"value": 1.0})}, "objective.value"),
+        ({"metrics": {**result.metrics, "distance": 1.0}}, "metrics.distance"),
+        ({"metrics": {**result.metrics, "more": 1.0}}, "metrics.more"),
+        ({"problem": result.problem.model_copy(update={"digest": "sha256:0"})}, "problem.digest"),
+        ({"method": "rows"}, "method must be"),
+        ({"status": "infeasible"}, "not be infeasible"),
+    ):
+        found = answer_faults(result.model_copy(update=change), tmp_path / "result.json", None)
+        assert any(words in each for each in found), (words, found)
+
+
+def test_rows_alone_are_a_method(case):
+    path = str(case())
+    rows, best = (answer(WaferOptions(path, method=method, moves=4000)) for method in ("rows", "portfolio"))
+    assert rows.method == "rows"
+    assert best.objective.value <= rows.objective.value
+
+
+def test_a_kernel_that_needs_more_memory_than_a_tile_has(dse, case):
+    line = conv_line(1, height=1, width=1, inputs=64, outputs=64)
+    problem = problem_from(graph_text([line], [], width=12, height=12, memory=20))
+    proof = infeasibility(problem)
+    assert proof["resource"] == "tile_memory_words"
+    assert proof["kernel"] == "k1"
+    # c + 1 ≤ 12 and 3·k ≤ 12: ⌊64/11 · 64/4 + 64/4⌋.
+    assert proof["demand"] == 109
+    fitting = problem_from(graph_text([line], [], width=12, height=12, memory=109))
+    assert infeasibility(fitting) is None
+    shown = dse("wafer", case(nodes=[line], width=12, height=12, memory=20), *FEW)
+    assert shown.code == 1
+    assert "Proven infeasible: k1 (conv) fits the grid of 12 × 12 at no parameters" in shown.out
+    assert "109 words" in shown.out
+
+
+def test_a_grid_that_is_too_small():
+    line = "dblock[1] f=8 h=2 w=2 name='k1'"
+    assert infeasibility(problem_from(graph_text([line], [], width=9, height=2))) is None
+    proof = infeasibility(problem_from(graph_text([line], [], width=8, height=8)))
+    assert proof["resource"] == "tiles"
+    assert "9 × 2 tiles at least" in proof["explanation"]
+
+
+def test_kernels_that_are_too_many_together(dse, case):
+    nodes = [conv_line(number) for number in range(1, 8)]
+    shown = dse("wafer", case(nodes=nodes, width=6, height=6), *FEW, "--json")
+    assert shown.code == 1
+    proof = json.loads(shown.out)["infeasibility"]
+    assert (proof["demand"], proof["limit"]) == (42, 36)
+    assert "wafer" not in dse("wafer", case(nodes=nodes[:6], width=6, height=6), *FEW).error_lines
+
+
+def test_own_kernel_types(dse, case, tmp_path):
+    library = tmp_path / "kernels.yaml"
+    library.write_text(
+        "schema: dse.kernels/1\nkernels:\n  square:\n    parameters: [n, f]\n    convolutions:\n"
+        "      - {H: n, W: n, R: 3, S: 3, C: f, K: f}\n"
+    )
+    path = case(nodes=["square[1] n=4 f=4 name='k1'"])
+    assert dse("wafer", path, *FEW).code == 2
+    shown = dse("wafer", path, "--kernels", library, *FEW, "--json")
+    assert shown.code == 0
+    assert json.loads(shown.out)["solution"]["kernels"].keys() == {"k1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "must begin with a comment"),
+        ("(*\nwidth=5\n*)\nconv[1] name='k'\n", "line 4"),
+        ("(*\nwidth=x\nheight=5\nwdeltat=1\nwlength=1\nwadapter=0\nmemlimit=1\n*)\n", "header.width|at least one"),
+    ],
+)
+def test_bad_input_is_one_line_for_each_fault(dse, tmp_path, text, words):
+    path = tmp_path / "bad.kgraph"
+    path.write_text(text)
+    out = tmp_path / "run"
+    refused = dse("wafer", path, *FEW, "--out", out)
+    assert refused.code == 2
+    assert refused.error_lines
+    assert any(word in refused.err for word in words.split("|"))
+    assert "Traceback" not in refused.err
+    assert not out.exists()
+
+
+def test_unknown_options_are_refused(case):
+    with pytest.raises(InputError, match="no method of this name"):
+        answer(WaferOptions(str(case()), method="best"))
+    with pytest.raises(InputError, match="no option of this name"):
+        WaferOptions.from_document({"case": "x", "move": 1}, "r", "k")

@@ -1,0 +1,174 @@
+"""The contest's formats: what is read is written back byte for byte, and one fault for each thing that is wrong."""
+
+import json
+
+import pytest
+
+from dse.wafer.formats import placement_document, placement_from_document, problem_of, read_problem
+from dse.wafer.kernels import contest_library
+from dse.wafer.kgraph import Style, parse_kgraph, write_kgraph
+from dse.wafer.paint import paint_of, parse_paint, placement_of, write_paint
+from dse.wafer.problem import PlacedKernel, WaferPlacement
+from hardware.inputs import InputError
+from tests.shared_data import shared_data
+from tests.wafer.small import chain, conv_line, graph_text, problem_from
+
+SIZES = {
+    "A": (16, 15),
+    "C": (100, 131),
+    "D": (52, 67),
+    "E": (16, 15),
+    "I": (25, 24),
+    "K": (16, 15),
+    "N": (26, 25),
+    "P": (79, 103),
+    "Q": (16, 15),
+    "S": (23, 26),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_official_graphs_come_back_byte_for_byte(case):
+    path = shared_data("ispd2020", f"{case}.kgraph")
+    text = path.read_bytes().decode()
+    graph = parse_kgraph(text, path, contest_library())
+    assert write_kgraph(graph) == text
+    problem = problem_of(graph, path, contest_library())
+    assert (len(problem.kernels), len(problem.edges)) == SIZES[case]
+    assert (problem.wafer.width_tiles, problem.wafer.memory_words) == (633, 24576)
+
+
+def test_the_official_layout_comes_back_byte_for_byte():
+    path = shared_data("ispd2020", "D.example.paint")
+    text = path.read_bytes().decode()
+    assert write_paint(parse_paint(text, path)) == text
+
+
+def test_every_style_is_read_as_it_is_written():
+    text = graph_text([conv_line(1), conv_line(2)], [("conv[1]", "conv[2]")])
+    graph = parse_kgraph(text, "g", contest_library())
+    for width in (1, 3):
+        for arrow in (" -> ", "\t->\t"):
+            for newline in (True, False):
+                style = Style(width, False, arrow, newline)
+                written = write_kgraph(type(graph)(graph.header, graph.nodes, graph.edges, style))
+                again = parse_kgraph(written, "g", contest_library())
+                assert again.style == style
+                assert (again.nodes, again.edges) == (graph.nodes, graph.edges)
+                assert written.endswith("\n") == newline
+
+
+def test_a_placement_survives_both_of_its_formats():
+    problem = chain(3)
+    placement = WaferPlacement(
+        tuple(PlacedKernel(1, 2, (number + 1,), (2,), 7 * number, 0, "R90") for number in range(3))
+    )
+    text = write_paint(paint_of(problem, placement))
+    assert "k2 = conv( 4 4 4 4 1 1 1 1 1 2 2 2 )" in text
+    assert "k2 : place(7 0 R90)" in text
+    assert placement_of(problem, parse_paint(text, "p"), "p") == placement
+    document = json.loads(json.dumps(placement_document(problem, placement)))
+    assert placement_from_document(problem, document, "r") == placement
+
+
+GOOD = graph_text(
+    [conv_line(1), "dblock[2] f=8 h=4 w=4 name='k2'", "cblock[3] f=8 h=4 w=4 name='k3'"],
+    [("conv[1]", "dblock[2]"), ("dblock[2]", "cblock[3]")],
+)
+
+BROKEN = {
+    "no header": (lambda text: text[text.index("*)") + 2 :].replace("(* Node Definitions *)", ""), "must begin with"),
+    "key missing": (lambda text: text.replace("memlimit=24576\n", ""), "header.memlimit: the key is missing"),
+    "key unknown": (lambda text: text.replace("wlength=", "wlenght="), "line 6: wlenght: unknown key.*wlength"),
+    "key twice": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=2"), "line 7.*contradicts"),
+    "key twice alike": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=1"), "line 7.*give it once"),
+    "weight negative": (lambda text: text.replace("wlength=1", "wlength=-1"), "header.wlength: -1: .*not negative"),
+    "weight no number": (lambda text: text.replace("wlength=1", "wlength=x"), "header.wlength: x"),
+    "nothing counts": (
+        lambda text: text.replace("wdeltat=1", "wdeltat=0").replace("wlength=1", "wlength=0"),
+        "must not all be 0",
+    ),
+    "width zero": (lambda text: text.replace("width=20", "width=0"), "header.width: 0: must be a whole number"),
+    "header no pair": (lambda text: text.replace("test=small", "small"), "line 2: small: .*KEY=VALUE"),
+    "comment open": (lambda text: text.replace("(* Connectivity *)", "(* Connectivity"), "has no end"),
+    "comment shut": (lambda text: text.replace("(* Connectivity *)", "Connectivity *)"), "has not begun"),
+    "line malformed": (lambda text: text.replace("conv[1] W=4", "conv 1 W=4"), "line 12: .*must be a node"),
+    "kind unknown": (lambda text: text.replace("dblock[2] f", "dblok[2] f"), "dblok: unknown kernel type.*dblock"),
+    "parameter missing": (lambda text: text.replace(" C=4", ""), r"conv\[1\]: .*missing: C"),
+    "parameter unknown": (lambda text: text.replace(" C=4", " C=4 Q=1"), "Q: a conv has no such parameter"),
+    "parameter twice": (lambda text: text.replace(" C=4", " C=4 C=4"), "C=4: C stands twice"),
+    "parameter zero": (lambda text: text.replace(" C=4", " C=0"), "C=0: must be a positive whole number"),
+    "parameter text": (lambda text: text.replace(" C=4", " C=four"), "C=four: must be KEY=VALUE"),
+    "strides differ": (lambda text: text.replace("U=1", "U=2"), "T and U must be equal"),
+    "no division": (lambda text: text.replace("dblock[2] f=8", "dblock[2] f=6"), "f / 4 must be a whole number"),
+    "name missing": (lambda text: text.replace(" name='k2'", ""), "name is missing"),
+    "name twice": (lambda text: text.replace("name='k2'", "name='k1'"), "k1: line 12 has it already"),
+    "node twice": (lambda text: text.replace("cblock[3] f", "dblock[2] f"), r"line 14: dblock\[2\]: line 13 has it"),
+    "edge malformed": (lambda text: text.replace(", shape", " shape", 1), "an edge must be"),
+    "edge to nowhere": (
+        lambda text: text.replace("-> dblock[2]", "-> dblock[9]"),
+        r"line 17: dblock\[9\]: an edge must join two nodes.*dblock\[2\]",
+    ),
+    "cycle": (lambda text: text.replace("dblock[2]:y -> cblock[3]", "dblock[2]:y -> conv[1]"), "in a cycle"),
+    "no kernels": (lambda text: text[: text.index("conv[1]")], "at least one kernel"),
+    "input without sizes": (lambda text: text.replace("conv[1] W", "input[0] name='i'\nconv[1] W"), "have its sizes"),
+    "into an input": (
+        lambda text: (
+            text.replace("conv[1] W", "input[0] n=[1 1 1] name='i'\nconv[1] W") + "conv[1]:y -> input[0]:x, shape:[1]\n"
+        ),
+        "nothing goes into an input",
+    ),
+}
+
+
+def test_the_text_that_is_broken_below_is_good():
+    assert len(problem_from(GOOD).edges) == 2
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_broken_graph_is_refused_with_file_and_rule(name):
+    change, words = BROKEN[name]
+    assert change(GOOD) != GOOD
+    with pytest.raises(InputError, match=words) as raised:
+        problem_from(change(GOOD))
+    assert all(fault.file == "small.kgraph" for fault in raised.value.faults)
+
+
+def test_every_fault_is_reported_at_once():
+    with pytest.raises(InputError) as raised:
+        problem_from(GOOD.replace(" C=4", "").replace("name='k3'", "").replace("wlength", "wlen"))
+    assert len(raised.value.faults) >= 3
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_problem(tmp_path / "none.kgraph")
+
+
+BROKEN_PAINT = {
+    "no union": (lambda text: text[: text.index("kmap")], "kmap = union"),
+    "not in the union": (lambda text: text.replace("union( k1", "union("), "k1: must have a call"),
+    "no place": (lambda text: text.replace("k1 : place(0 0 R0)\n", ""), "k1: must have a call"),
+    "rotation": (lambda text: text.replace("R0", "R180"), "line 4"),
+    "place twice": (lambda text: text.replace("k1 : place(0 0 R0)", "k1 : place(0 0 R0)\nk1 : place(0 0 R0)"), "once"),
+    "formal parameters": (lambda text: text.replace("conv( 4", "conv( 5"), "must be conv"),
+    "too few numbers": (lambda text: text.replace(" 2 2 )", " 2 )"), "more numbers"),
+    "unknown kernel": (lambda text: text.replace("k1", "k7"), "no kernel of the graph"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_PAINT)
+def test_each_broken_layout_is_refused(name):
+    problem = chain(1)
+    good = write_paint(paint_of(problem, WaferPlacement((PlacedKernel(1, 1, (2,), (2,), 0, 0, "R0"),))))
+    assert placement_of(problem, parse_paint(good, "p.paint"), "p.paint")
+    change, words = BROKEN_PAINT[name]
+    with pytest.raises(InputError, match=words):
+        placement_of(problem, parse_paint(change(good), "p.paint"), "p.paint")
+
+
+def test_a_layout_of_another_graph_is_refused():
+    one = chain(1)
+    painted = paint_of(one, WaferPlacement((PlacedKernel(1, 1, (2,), (2,), 0, 0, "R0"),)))
+    with pytest.raises(InputError, match="k2: must be placed"):
+        placement_of(chain(2), painted, "p")
