@@ -153,6 +153,10 @@ def validate(model: type[Model], document: Any, path: str | Path) -> Model:
         raise InputError(_fault(model, item, path) for item in error.errors()) from error
 
 
+_RULES = {"missing": "the key is missing", "model_type": "must be a mapping of keys to values"}
+"""Where pydantic's own text would be about Python."""
+
+
 def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
     location = [str(part) for part in item["loc"]]
     key = ".".join(location)
@@ -161,7 +165,7 @@ def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
         rule = f"unknown key; known: {', '.join(sorted(known))}" if known else "unknown key"
         return Fault(str(path), key, "", rule, nearest(location[-1], known))
     value = "" if item["type"] == "missing" else shown(item["input"])
-    rule = "the key is missing" if item["type"] == "missing" else item["msg"].removeprefix("Value error, ")
+    rule = _RULES.get(item["type"]) or item["msg"].removeprefix("Value error, ")
     suggestion = None
     if item["type"] == "literal_error":
         choices = [text.strip(" '") for text in item["ctx"]["expected"].replace(" or ", ",").split(",")]

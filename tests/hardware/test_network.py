@@ -268,7 +268,7 @@ def test_levels_are_read_from_a_users_file(tmp_path, monkeypatch):
 BROKEN_LEVELS = [
     ("levels", [], "at least 1 item"),
     ("levels", "nvlink3", "valid list"),
-    ("levels.0", ["nvlink3"], "valid dictionary"),
+    ("levels.0", ["nvlink3"], "mapping of keys"),
     ("levels.0.network", [{"accelerators": EIGHT}, {"network": "infiniband-hdr"}], "is missing"),
     ("levels", [{"network": "nvlink3"}, {"network": "infiniband-hdr"}], "every level but the last must give"),
     ("levels", [{"network": "nvlink3", "accelerators": EIGHT}], "the last level joins all accelerators"),
@@ -346,7 +346,7 @@ BROKEN = [
     ("name", changed("name", ""), "at least 1 character"),
     ("name", changed("name", ["mine"]), "valid string"),
     ("links", changed("links", None), "is missing"),
-    ("links", changed("links", 2), "valid dictionary"),
+    ("links", changed("links", 2), "mapping of keys"),
     ("links.value", changed("links.value", 0), "greater than 0"),
     ("links.value", changed("links.value", 1.5), "valid integer"),
     ("links.value", changed("links.value", "two"), "valid integer"),

@@ -141,7 +141,7 @@ BROKEN = [
     ("tpuv4", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
     ("tpuv4", "template.lanes", 128, "template.lanes", "unknown key"),
     ("tpuv4", "template.source", DELETE, "template.source", "the key is missing"),
-    ("tpuv4", "clock_hz", 1.05e9, "clock_hz", "valid dictionary"),
+    ("tpuv4", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),
     ("tpuv4", "clock_hz.value", 0, "clock_hz.value", "greater than 0"),
     ("tpuv4", "clock_hz.value", float("inf"), "clock_hz.value", "finite"),
     ("tpuv4", "clock_hz.value", float("nan"), "clock_hz.value", "finite"),
