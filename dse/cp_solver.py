@@ -31,7 +31,13 @@ def solved(
     solver.parameters.catch_sigint_signal = False
     with ThreadPoolExecutor(1) as thread:
         status = thread.submit(solver.solve, model)
-        while not wait([status], _ASKED_EVERY_S).done:
-            if stop() is not None:
+        try:
+            while not wait([status], _ASKED_EVERY_S).done:
+                if stop() is not None:
+                    solver.stop_search()
+        except BaseException:
+            # It may not have begun yet, and must not be waited for.
+            while not wait([status], _ASKED_EVERY_S).done:
                 solver.stop_search()
+            raise
         return solver, status.result()

@@ -3,6 +3,7 @@
 import signal
 import threading
 
+import pytest
 from ortools.sat.python import cp_model
 
 from dse.cp_solver import solved
@@ -56,3 +57,13 @@ def test_a_signal_is_heard_meanwhile():
         signal.signal(signal.SIGUSR1, before)
     assert status in (cp_model.FEASIBLE, cp_model.UNKNOWN)
     assert heard == ["interrupted"]
+
+
+def test_an_exception_meanwhile_is_not_held_up():
+    """Without an end of the search this would take forever."""
+
+    def fault():
+        raise KeyError("meanwhile")
+
+    with pytest.raises(KeyError, match="meanwhile"):
+        solved(model_of(60, 7), 1e9, stop=fault)

@@ -34,7 +34,7 @@ from dse.partition.tables import (
 from dse.result import Result, digest
 from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory, journal_of
 from hardware.inputs import fail
-from policies.partition.methods import is_installed, learned_methods
+from policies.partition.methods import is_installed, learned_methods, weights_digest
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
@@ -104,7 +104,7 @@ def command(**options: Any) -> None:
         settings,
         "partition",
         chosen.document(),
-        digest(question.problem.document()),
+        digest([question.problem.document(), None if chosen.checkpoint is None else weights_digest(chosen.checkpoint)]),
         solve,
         lambda result: _show(result, settings.out),
         lambda directory, result: _keep(directory, question, result),

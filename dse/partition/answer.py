@@ -64,7 +64,8 @@ class _Outcome:
     Attributes:
         method: whose the best is.
         found: the best partition, all evaluations, the best bound.
-        attempts: of each method.
+        attempts: of each method that was begun.
+        unfinished: methods that were stopped, or not begun.
         infeasibility: the proof that no partition has memory enough, if there is one.
         misfit: what the partition that came nearest lacks, where none fits and that is not proven.
     """
@@ -72,6 +73,7 @@ class _Outcome:
     method: str
     found: Found
     attempts: tuple[Attempt, ...] = ()
+    unfinished: tuple[str, ...] = ()
     infeasibility: dict[str, Any] | None = None
     misfit: dict[str, Any] | None = None
 
@@ -113,7 +115,7 @@ def answer(
         used = workers if recorder is None else RecordingExecutor(workers, recorder)
         context = SearchContext(question.problem, evaluator, used, seed, options.samples, progress=progress, stop=stop)
         if outcome.infeasibility is None:
-            outcome = _best(options.method, _attempts(context, chosen, journal))
+            outcome = _best(options.method, *_attempts(context, chosen, journal))
     if outcome.infeasibility is None and outcome.found.chip is None and stop() is None:
         outcome = _without_room(outcome, question, options, evaluator, seed)
     stopped = stop()
@@ -122,29 +124,45 @@ def answer(
     return result.model_copy(update={"seconds": time.perf_counter() - started, "status": status})
 
 
-def _attempts(context: SearchContext, methods: Mapping[str, Method], journal: Journal | None) -> list[Attempt]:
-    """Every method, one after the other, until there is reason to stop; those in the journal as they were."""
+def _attempts(
+    context: SearchContext, methods: Mapping[str, Method], journal: Journal | None
+) -> tuple[list[Attempt], list[str]]:
+    """(every method, one after the other, until there is reason to stop; those that have not ended).
+
+    Those in the journal are as they were.
+    """
     attempts: list[Attempt] = []
+    unfinished = list(methods)
     for name, method in methods.items():
         if journal is not None and name in journal:
-            attempts.append(Attempt.from_document(name, journal[name]))
+            attempts.append(_known(journal, name))
+            unfinished.remove(name)
             continue
         if attempts and context.stop() is not None:
             break
         started = time.perf_counter()
         found = method(context)
         attempts.append(Attempt(name, found, time.perf_counter() - started))
-        if journal is not None and context.stop() is None:
-            journal.append(name, attempts[-1].document())
-    return attempts
+        if context.stop() is None:
+            unfinished.remove(name)
+            if journal is not None:
+                journal.append(name, attempts[-1].document())
+    return attempts, unfinished
 
 
-def _best(asked: str, attempts: Sequence[Attempt]) -> _Outcome:
+def _known(journal: Journal, method: str) -> Attempt:
+    try:
+        return Attempt.from_document(method, journal[method])
+    except (KeyError, TypeError, ValueError) as error:
+        raise journal.damaged(method, error) from error
+
+
+def _best(asked: str, attempts: Sequence[Attempt], unfinished: Sequence[str]) -> _Outcome:
     best = min(attempts, key=lambda attempt: attempt.found.cost_s)
     evaluations = sum(attempt.found.evaluations for attempt in attempts)
     bound_s = max(attempt.found.bound_s for attempt in attempts)
     found = Found(best.found.chip, best.found.cost_s, evaluations, bound_s)
-    return _Outcome(asked if found.chip is None else best.method, found, tuple(attempts))
+    return _Outcome(asked if found.chip is None else best.method, found, tuple(attempts), tuple(unfinished))
 
 
 def _without_room(
@@ -178,6 +196,8 @@ def _result(options: PartitionOptions, question: Question, outcome: _Outcome, se
         told |= metrics(question.problem, found.chip)
     if len(outcome.attempts) > 1:
         told["methods"] = [_attempt_document(problem, attempt, by_reference) for attempt in outcome.attempts]
+    if outcome.unfinished and len({*outcome.unfinished, *(attempt.method for attempt in outcome.attempts)}) > 1:
+        told["unfinished"] = list(outcome.unfinished)
     if outcome.misfit is not None:
         told["misfit"] = outcome.misfit
     return Result(

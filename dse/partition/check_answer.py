@@ -135,7 +135,7 @@ def _attempts_faults(result: Result, options: PartitionOptions) -> list[str]:
     """What ``metrics.methods`` says of each method, and whether it agrees with the answer."""
     attempts, asked = result.metrics.get("methods"), _asked(options)
     if attempts is None:
-        return []
+        return _unfinished_faults(result, asked, asked[:1])
     if not isinstance(attempts, list) or not all(
         isinstance(each, dict) and set(each) == _ATTEMPT_KEYS for each in attempts
     ):
@@ -146,7 +146,20 @@ def _attempts_faults(result: Result, options: PartitionOptions) -> list[str]:
     found: list[str] = []
     for number, attempt in enumerate(attempts):
         found += _attempt_faults(f"metrics.methods[{number}].", attempt, result, options.evaluator)
-    return found or _summary_faults(result, attempts)
+    return found or _unfinished_faults(result, asked, names) + _summary_faults(result, attempts)
+
+
+def _unfinished_faults(result: Result, asked: Sequence[str], begun: Sequence[str]) -> list[str]:
+    """Whether what is said not to have ended are the last of the methods, among them all that were not begun."""
+    unfinished = result.metrics.get("unfinished", [])
+    if asked == [*METHODS, _LEARNED] and isinstance(unfinished, list) and _LEARNED not in {*begun, *unfinished}:
+        # All methods are those that are installed.
+        asked = asked[:-1]
+    if not isinstance(unfinished, list) or unfinished != asked[len(asked) - len(unfinished) :]:
+        return [f"metrics.unfinished must be the last of {', '.join(asked)}, but got {unfinished}"]
+    if len(unfinished) < len(asked) - len(begun):
+        return [f"metrics.unfinished must hold all but {', '.join(begun)}, but got {unfinished}"]
+    return []
 
 
 def _attempt_faults(where: str, attempt: dict[str, Any], result: Result, evaluator: EvaluatorName) -> list[str]:
@@ -190,7 +203,7 @@ def _better(result: Result, first: float, second: float) -> bool:
 
 def _unanswered_faults(result: Result, options: PartitionOptions, question: Question) -> list[str]:
     """Whether really nothing fits, where that is said; and that no figure of a partition is given."""
-    known = {"settings", "methods", "misfit"}
+    known = {"settings", "methods", "unfinished", "misfit"}
     found = [f"metrics.{key} must not be given without a solution" for key in sorted(set(result.metrics) - known)]
     if result.infeasibility is None:
         return found
@@ -223,7 +236,7 @@ def _value_faults(result: Result, options: PartitionOptions, question: Question,
 def _metric_faults(result: Result, problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
     """Figures that are not those of the partition, left out, or unknown."""
     expected = metrics(problem, chip)
-    unknown = sorted(set(result.metrics) - set(expected) - {"settings", "methods"})
+    unknown = sorted(set(result.metrics) - set(expected) - {"settings", "methods", "unfinished"})
     found = [f"metrics.{key} is no figure of a partition" for key in unknown]
     for key, value in expected.items():
         found += differences(f"metrics.{key}", result.metrics.get(key), value)

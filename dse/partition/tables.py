@@ -61,6 +61,8 @@ def nothing_found(result: Result) -> str:
 def notes(result: Result) -> list[str]:
     """What the user should know of the answer beside its value."""
     found, told = result.metrics, []
+    if "unfinished" in found:
+        told.append(f"stopped before its end, or not begun: {', '.join(found['unfinished'])}")
     if found["chips_usable"] < found["chips"]:
         told.append(
             f"warning: no partition of the graph uses more than {found['chips_usable']} of the {found['chips']} chips"
@@ -106,8 +108,9 @@ def _method_row(result: Result, attempt: Mapping[str, Any]) -> Row:
     share = (
         None if value is None or best is None else (value / best if result.objective.sense == "max" else best / value)
     )
+    stopped = " (stopped)" if attempt["method"] in result.metrics.get("unfinished", ()) else ""
     return (
-        attempt["method"] if value is not None else f"{attempt['method']}: none found",
+        attempt["method"] + stopped if value is not None else f"{attempt['method']}{stopped}: none found",
         "" if value is None else _amount(result, value, ""),
         "" if share is None else percent(share),
         "" if bound is None else _amount(result, bound, ""),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
-from hardware.inputs import fail
+from hardware.inputs import fail, read_document
 
 PLAIN = Path(__file__).parent / "shipped" / "plain"
 """The checkpoint that was trained without a prior. ``rl`` does not begin with it: a policy that refines is better, also
@@ -52,6 +52,20 @@ class ReinforcementLearning:
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, Method]:
     """The learned methods by name, beginning with the weights in ``checkpoint``."""
     return MappingProxyType({"rl": ReinforcementLearning(checkpoint)})
+
+
+def weights_digest(folder: str) -> str:
+    """What the card of the checkpoint in ``folder``, or of the run that it holds, says of its weights.
+
+    Raises:
+        InputError: there is none, or the extra ``learn`` is not installed.
+    """
+    ask_for_extra("dse partition", "--checkpoint", folder)
+    from policies.partition.checkpoint import CARD_FILE
+    from policies.partition.pretraining_run import chosen_folder
+
+    card = read_document(chosen_folder(Path(folder)) / CARD_FILE)
+    return str(card.get("sha256")) if isinstance(card, dict) else ""
 
 
 def is_installed() -> bool:

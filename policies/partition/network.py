@@ -111,7 +111,7 @@ def assignment_state(graph: GraphTensors, previous: Tensor | None) -> Tensor:
     ahead = load.cumsum(1) - (torch.arange(count, device=load.device) + 1) / count
     return torch.stack(
         [
-            torch.zeros_like(cut[:, :1]).expand(-1, len(graph)),
+            graph.features.new_zeros(chips.shape),
             (chips + 0.5) / count,
             _mean_over(cut, target, len(graph)),
             _mean_over(cut, source, len(graph)),

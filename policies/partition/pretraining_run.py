@@ -163,4 +163,9 @@ def chosen_checkpoint(folder: Path) -> Checkpoint:
     Raises:
         InputError: there is none.
     """
-    return load_checkpoint(folder / _BEST if (folder / _BEST).is_dir() else folder)
+    return load_checkpoint(chosen_folder(folder))
+
+
+def chosen_folder(folder: Path) -> Path:
+    """``folder`` itself, or the ``best/`` of the run that it holds."""
+    return folder / _BEST if (folder / _BEST).is_dir() else folder

@@ -188,6 +188,8 @@ FALSIFIED = [
     ("several", lambda result: result["metrics"]["methods"][1].update(value=1e9, bound=None, gap=None), "better"),
     ("several", lambda result: result["metrics"]["methods"][1].update(bound=1.0, gap=0.9), "wrong side"),
     ("simulated", lambda result: result["metrics"].update(methods=[]), "metrics.methods must"),
+    ("several", lambda result: result["metrics"].update(unfinished=["magic"]), "metrics.unfinished must be the last"),
+    ("all", lambda result: result["metrics"]["methods"].pop(), "metrics.unfinished must hold"),
     ("impossible", lambda result: result.update(status="unknown"), "status must be infeasible"),
     ("impossible", lambda result: result.update(infeasibility=None), "infeasibility must be given"),
     ("impossible", lambda result: result["infeasibility"].update(demand=2e9), "infeasibility.demand"),

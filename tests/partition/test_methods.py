@@ -18,7 +18,8 @@ from dse.partition.problem import PartitionProblem
 from dse.partition.report import report
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder, RecordingExecutor, sample_log
 from dse.partition.search.context import Found, SearchContext
-from dse.partition.tables import method_rows
+from dse.partition.tables import method_rows, notes
+from dse.run_directory import RunDirectory
 from hardware.inputs import InputError
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
@@ -146,6 +147,44 @@ def test_a_method_that_has_ended_is_not_run_again_and_one_that_was_stopped_is(tm
     assert ended.solution == whole.solution
     assert ended.evaluations == whole.evaluations
     assert [row[:2] for row in method_rows(ended)] == [row[:2] for row in method_rows(whole)]
+
+
+def test_what_did_not_end_is_named_although_the_answer_is_proven(tmp_path):
+    """Ctrl-C in the second of three methods, after the first has proved its partition optimal."""
+    reasons = []
+
+    def late(context):
+        reasons.append("interrupted")
+        return METHODS["random"](context)
+
+    problem = PartitionProblem(random_graph(1, 5, 0.3), 2, LINK_BYTES_PER_S)
+    options = PartitionOptions("given", method="portfolio,random,greedy", samples=50)
+    given = {**METHODS, "random": late}
+    with Journal(tmp_path / "journal") as journal:
+        result = answer(
+            options,
+            question=Question(problem, None),
+            stop=lambda: next(iter(reasons), None),
+            methods=given,
+            journal=journal,
+        )
+        assert list(journal) == ["portfolio"]
+    assert result.status == "optimal"
+    assert result.metrics["unfinished"] == ["random", "greedy"]
+    assert [row[0] for row in method_rows(result)] == ["portfolio", "random (stopped)"]
+    assert notes(result)[0] == "stopped before its end, or not begun: random, greedy"
+    path = tmp_path / "run"
+    directory = RunDirectory(path, "partition", {}, "", resume=False)
+    directory.write_result(result)
+    assert directory.finished() is None
+
+
+def test_a_damaged_journal_is_named(tmp_path):
+    with Journal(tmp_path / "journal") as journal:
+        journal.append("greedy", {})
+        options = PartitionOptions("given", method="greedy")
+        with pytest.raises(InputError, match="journal: line 1: is no finished evaluation"):
+            answer(options, question=Question(PROBLEM, None), journal=journal)
 
 
 def test_what_found_nothing_is_kept_as_such(tmp_path):

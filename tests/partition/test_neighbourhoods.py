@@ -13,7 +13,7 @@ from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import cost_s, stages, violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.methods import METHODS
-from dse.partition.problem import PartitionProblem
+from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.context import SearchContext
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.window_model import Window, remade
@@ -253,3 +253,28 @@ def test_cp_sat_begins_with_greedy_where_it_has_nothing_else():
     stopped = METHODS["cp-sat"](context_of(problem, stop=lambda: "time limit"))
     assert stopped.chip == greedy.chip
     assert METHODS["cp-sat"](context_of(problem)).cost_s < greedy.cost_s
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "output_bytes", "edges"),
+    [
+        ((1e-9, 0.0, 1e-9), (0.0, 1000.0, 0.0), ()),
+        ((1e-9, 1e-9), (1e15, 0.0), ((0, 1),)),
+        ((1e-6, 1e-6, 1e-6, 1e-6), (1e18, 0.0, 1e18, 0.0), ((0, 1), (2, 3))),
+    ],
+)
+def test_operators_that_take_no_time_and_outputs_that_take_forever(latency_s, output_bytes, edges):
+    count = len(latency_s)
+    graph = PartitionGraph(
+        "extreme",
+        tuple(f"n{number}" for number in range(count)),
+        np.array(latency_s),
+        np.array(output_bytes),
+        np.zeros(count),
+        np.array(edges, dtype=np.int64).reshape(-1, 2),
+        *np.full((2, count), np.nan),
+    )
+    problem = PartitionProblem(graph, 4, LINK_BYTES_PER_S)
+    least_s = min(cost_s(problem, chip) for chip in valid_partitions(problem))
+    found = neighbourhood_search(context_of(problem))
+    assert found.cost_s == pytest.approx(least_s)

@@ -10,6 +10,7 @@ from ray.rllib.core.columns import Columns
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.sampler import seeds_of
+from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.sampling import random_search
 from hardware.inputs import InputError
 from policies.partition import methods
@@ -310,6 +311,16 @@ def test_the_method_keeps_to_its_samples():
     found = methods.learned_methods()["rl"](context(asked, 12))
     assert found.evaluations == 12
     assert not violations(asked, found.chip)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_method_takes_graphs_without_edges(count):
+    nothing, unknown = np.zeros(count), np.full(count, np.nan)
+    names, edges = tuple(map(str, range(count))), np.zeros((0, 2), dtype=np.int64)
+    graph = PartitionGraph("apart", names, np.full(count, 1e-5), nothing, nothing, edges, unknown, unknown)
+    asked = PartitionProblem(graph, 4, 2e10)
+    found = methods.learned_methods()["rl"](context(asked, 30))
+    assert found.cost_s == pytest.approx(1e-5)
 
 
 def test_it_learns_without_any_prior():

@@ -169,13 +169,14 @@ class _Windows:
             last = min(first + width, used) - 1
             window = Window(first, last, more, form)
             booleans = (before[last + 1] - before[first]) * (last - first + more)
-            if 0 < booleans <= _MOST_BOOLEANS and window not in self._failed:
+            useful = window.last + window.added > window.first and max(window.times_s(self._now)) > 0
+            if useful and 0 < booleans <= _MOST_BOOLEANS and window not in self._failed:
                 found.append(window)
         return sorted(set(found))
 
 
 def _is_better(after: Stages, before: Stages) -> bool:
-    """Whether the stages, the slowest first, have less at the first place where they differ; none is 0."""
+    """Whether the stages, the slowest first, have less at the first place where they differ."""
     times = [np.sort([*each.chip_s, *each.link_s])[::-1] for each in (after, before)]
     count = max(map(len, times))
     new, old = (np.pad(each, (0, count - len(each))) for each in times)

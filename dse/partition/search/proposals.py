@@ -56,7 +56,8 @@ def normals(seeds: Ints, basis: Float32s, correlation: float) -> Float32s:
     """
     count, knots = basis.shape
     drawn = np.stack([np.random.default_rng(seed).standard_normal(knots + count, np.float32) for seed in seeds])
-    field = drawn[:, :knots] @ basis.T
+    # Not a matrix product: libraries add in another order for other numbers of rows.
+    field = np.einsum("bk,nk->bn", drawn[:, :knots], basis)
     mixed: Float32s = np.sqrt(correlation) * field + np.sqrt(1 - correlation) * drawn[:, knots:]
     return mixed
 

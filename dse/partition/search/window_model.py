@@ -263,9 +263,12 @@ class _WindowModel:
     def _loads(self, unit_s: float) -> list[list[cp_model.LinearExprT]]:
         """Units of every chip of the window and of the links between them, as terms."""
         graph = self._problem.graph
-        latency = np.round(graph.latency_s / unit_s).astype(np.int64).tolist()
         transfer_s = graph.output_bytes / self._problem.link_bytes_per_s
-        transfer = np.round(transfer_s / unit_s).astype(np.int64).tolist()
+        # What takes longer than the slowest stage, wherever it is, forbids itself as well with twice as long.
+        latency, transfer = (
+            np.round(np.minimum(each / unit_s, 2 * _UNITS)).astype(np.int64).tolist()
+            for each in (graph.latency_s, transfer_s)
+        )
         chips = self._on(latency)
         links: list[list[cp_model.LinearExprT]] = [[] for _ in chips[1:]]
         for producer, consumers in self.touched.consumers.items():
