@@ -1,20 +1,18 @@
 """The options of the co-search as people give them, and the problem they pose."""
 
-import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
+from dse.kept_options import STRICT, options_of
 from dse.models.library import workload
 from dse.models.workload import Workload
 from dse.placement.problem import PipelineSchedule
 from hardware.cost_model import CostModel, cost_model
-from hardware.inputs import fail, nearest
+from hardware.inputs import fail
 from hardware.machines import Machines
 from hardware.network import network
 from hardware.space import smallest_area_mm2
@@ -44,7 +42,7 @@ class CodesignOptions:
     80 GB, and the cost model's network), the area of TPUv4, equal weights, a model's own sequence length.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    __pydantic_config__ = STRICT
 
     models: tuple[str, ...]
     accelerators: int = 1024
@@ -79,13 +77,7 @@ class CodesignOptions:
         Raises:
             InputError: anything that is no option, or of another type.
         """
-        try:
-            return TypeAdapter(cls).validate_json(json.dumps(document))
-        except ValidationError as error:
-            item = error.errors()[0]
-            where = ".".join([key, *map(str, item["loc"])])
-            hint = nearest(str(item["loc"][-1]), [each.name for each in fields(cls)]) if item["loc"] else None
-            raise fail(path, where, str(document)[:60], "must hold the options of dse codesign", hint) from error
+        return options_of(cls, document, path, key, "dse codesign")
 
     def problem(self) -> CodesignProblem:
         """The problem that the options pose.

@@ -1,12 +1,12 @@
 """What a user can ask of ``dse partition``, and the problem that it poses."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from dse.kept_options import STRICT, options_of
 from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.graphs.from_trace import Granularity
@@ -15,7 +15,7 @@ from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProble
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder
 from dse.partition.search.context import Evaluator
 from dse.partition.simulator import SimulatorEvaluator
-from hardware.inputs import choose, fail
+from hardware.inputs import fail
 from hardware.packages import ELEMENT_BYTES, MOST_CHIPS, Package, package
 
 EvaluatorName = Literal["analytical", "simulator"]
@@ -44,6 +44,8 @@ class PartitionOptions:
         microbatch, sequence, granularity: of an imported model (:func:`dse.partition.graphs.source.prepared_graph_of`).
     """
 
+    __pydantic_config__ = STRICT
+
     source: str
     package: str | None = None
     chips: int | None = None
@@ -69,12 +71,7 @@ class PartitionOptions:
         Raises:
             InputError: something else stands there.
         """
-        known = [field.name for field in fields(cls)]
-        if not isinstance(document, Mapping) or "source" not in document:
-            raise fail(path, key, "", "must be the options of dse partition")
-        for name in document:
-            choose(str(path), f"{key}.{name}", str(name), known, "option")
-        return cls(**document)
+        return options_of(cls, document, path, key, "dse partition")
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """What a user can ask of ``dse wafer``."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dse.kept_options import STRICT, options_of
 from dse.wafer.formats import read_problem
 from dse.wafer.kernels import read_library
 from dse.wafer.problem import WaferProblem
-from hardware.inputs import choose, fail
 
 MOVES = 8_000_000
 """Moves of annealing in all, where nothing else is asked: half a minute for 100 kernels."""
@@ -24,6 +23,8 @@ class WaferOptions:
         method: which of :data:`dse.wafer.methods.METHODS`.
         moves: of annealing, in all.
     """
+
+    __pydantic_config__ = STRICT
 
     case: str
     kernels: str | None = None
@@ -41,12 +42,7 @@ class WaferOptions:
         Raises:
             InputError: something else stands there.
         """
-        known = [field.name for field in fields(cls)]
-        if not isinstance(document, Mapping) or "case" not in document:
-            raise fail(path, key, "", "must be the options of dse wafer")
-        for name in document:
-            choose(str(path), f"{key}.{name}", str(name), known, "option")
-        return cls(**document)
+        return options_of(cls, document, path, key, "dse wafer")
 
     def problem(self) -> WaferProblem:
         """The problem that the options pose.

@@ -162,5 +162,5 @@ def test_bad_input_is_one_line_for_each_fault(dse, tmp_path, text, words):
 def test_unknown_options_are_refused(case):
     with pytest.raises(InputError, match="no method of this name"):
         answer(WaferOptions(str(case()), method="best"))
-    with pytest.raises(InputError, match="no option of this name"):
+    with pytest.raises(InputError, match="did you mean moves"):
         WaferOptions.from_document({"case": "x", "move": 1}, "r", "k")

@@ -264,11 +264,9 @@ class _WindowModel:
         """Units of every chip of the window and of the links between them, as terms."""
         graph = self._problem.graph
         transfer_s = graph.output_bytes / self._problem.link_bytes_per_s
-        # What takes longer than the slowest stage, wherever it is, forbids itself as well with twice as long.
-        latency, transfer = (
-            np.round(np.minimum(each / unit_s, 2 * _UNITS)).astype(np.int64).tolist()
-            for each in (graph.latency_s, transfer_s)
-        )
+        # What takes longer than the slowest stage forbids itself with twice as much, too.
+        times = np.minimum(np.stack([graph.latency_s, transfer_s]) / unit_s, 2 * _UNITS)
+        latency, transfer = np.round(times).astype(np.int64).tolist()
         chips = self._on(latency)
         links: list[list[cp_model.LinearExprT]] = [[] for _ in chips[1:]]
         for producer, consumers in self.touched.consumers.items():
