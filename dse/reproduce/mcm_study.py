@@ -295,7 +295,8 @@ def _section(
 
 
 def _mean(values: Sequence[float]) -> str:
-    if not all(np.isfinite(values)) or not values:
+    if not all(np.isfinite(values)) or not any(values):
+        # Nothing that it found can run, or there is nothing to compare with.
         return "–"
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{statistics.mean(values):.3f} ± {spread:.3f}"

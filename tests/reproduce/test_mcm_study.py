@@ -77,6 +77,18 @@ def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
     assert any("no idea" in note for note in section.notes)
 
 
+def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
+    with Journal(tmp_path / "journal") as journal:
+        learned = {"none": lambda context: Found(evaluations=context.samples)}
+        study = Study(
+            learned, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 2), 0, (str(graph),), str(graph)
+        )
+        (table,) = study.section("table2").tables
+    rows = {row[0]: row for row in table.rows}
+    assert rows["none"][1:4] == ("–", "–", "–")
+    assert rows["greedy"][1] == "1.000 ± 0.000"
+
+
 def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
     asked = ("reproduce", "mcm", "fig5", "--models", graph, "--samples", 12, "--seeds", 1, "--workers", 0)
     done = dse(*asked, "--out", tmp_path / "run", "--json")
