@@ -81,14 +81,21 @@ def read_document(path: str | Path) -> Any:
     Raises:
         InputError: the file is missing, is no text, or is not well-formed (with line and column).
     """
-    path = Path(path)
+    return parse_document(text_of(path), Path(path))
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a file.
+
+    Raises:
+        InputError: the file is missing, or is no text.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise fail(path, "", "", f"is not UTF-8 text (byte {error.start})") from error
-    return parse_document(text, path)
 
 
 def parse_document(text: str, path: str | Path) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dse.importer.torch_module import Mode, guarded, trace_module
 from dse.importer.trace import Trace
-from hardware.inputs import fail, nearest
+from hardware.inputs import fail, nearest, text_of
 
 _OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
 
@@ -66,11 +66,7 @@ def parameters_of(path: Path, name: str) -> tuple[str, ...]:
         InputError: the file cannot be read, is not Python, or defines no such function at its top level.
     """
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise fail(path, "", "", f"is not UTF-8 text (byte {error.start})") from error
+        tree = ast.parse(text_of(path), str(path))
     except (SyntaxError, ValueError) as error:
         line = f"line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise fail(path, line, "", f"is not Python: {error.args[0]}") from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dse.graph.named_edges import find_cycle
 from dse.wafer.kernels import RESERVED, KernelLibrary
-from hardware.inputs import Fault, InputError, fail, nearest, shown
+from hardware.inputs import Fault, InputError, nearest, shown, text_of
 
 HEADER_KEYS = ("test", "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")
 
@@ -117,13 +117,7 @@ def read_kgraph(path: str | Path, library: KernelLibrary) -> KernelGraph:
     Raises:
         InputError: the file cannot be read, or one fault for each line that is wrong.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise fail(path, "", "", f"is not UTF-8 text (byte {error.start})") from error
-    return parse_kgraph(text, path, library)
+    return parse_kgraph(text_of(path), path, library)
 
 
 def parse_kgraph(text: str, path: str | Path, library: KernelLibrary) -> KernelGraph:

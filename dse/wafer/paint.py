@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from dse.wafer.problem import PlacedKernel, Rotation, WaferPlacement, WaferProblem
-from hardware.inputs import Fault, InputError, fail, nearest, shown
+from hardware.inputs import Fault, InputError, nearest, shown, text_of
 
 INCLUDE = 'include "common.paint"'
 
@@ -49,13 +49,7 @@ def read_paint(path: str | Path) -> tuple[PaintKernel, ...]:
     Raises:
         InputError: the file cannot be read, or one fault for each line that is wrong.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise fail(path, "", "", f"is not UTF-8 text (byte {error.start})") from error
-    return parse_paint(text, path)
+    return parse_paint(text_of(path), path)
 
 
 def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
