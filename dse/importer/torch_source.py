@@ -65,8 +65,9 @@ def parameters_of(path: Path, name: str) -> tuple[str, ...]:
     Raises:
         InputError: the file cannot be read, is not Python, or defines no such function at its top level.
     """
+    text = text_of(path)  # outside: its InputError is a ValueError
     try:
-        tree = ast.parse(text_of(path), str(path))
+        tree = ast.parse(text, str(path))
     except (SyntaxError, ValueError) as error:
         line = f"line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise fail(path, line, "", f"is not Python: {error.args[0]}") from error

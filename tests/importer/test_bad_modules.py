@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dse.importer.torch_source import parameters_of
 from dse.models.library import workload
 from dse.models.recipe import TrainingRecipe
 from hardware.inputs import InputError
@@ -126,3 +127,8 @@ def test_sizes_that_a_model_has_not(tmp_path):
         model.graph(1, 3, TrainingRecipe())
     with pytest.raises(InputError, match="attention"):
         model.graph(1, 1, TrainingRecipe(attention="per_head"))
+
+
+def test_a_file_that_is_missing_is_said_to_be_that_alone(tmp_path):
+    with pytest.raises(InputError, match=r"^\S+none.py: cannot be read: No such file or directory$"):
+        parameters_of(tmp_path / "none.py", "f")
