@@ -50,11 +50,12 @@ _SWEEP_FILE = "sweep.json"
 
 @dataclass(frozen=True)
 class _Budget:
-    """Samples of training, checkpoints, and samples of a validation graph, where the user does not say."""
+    """Samples of training, checkpoints, and samples and seeds of a validation graph, where the user does not say."""
 
     samples: int
     checkpoints: int
     validation_samples: int
+    validation_seeds: int = 1
 
 
 _BUDGET, _OF_A_TRIAL = _Budget(20_000, 200, 50), _Budget(1_000, 2, 60)
@@ -117,6 +118,11 @@ def _numbers(kind: Callable[[str], float]) -> Callable[[click.Context, click.Par
     type=click.IntRange(1, 10**6),
     help="Candidates of a validation graph, for each of the two scores "
     f"[{_BUDGET.validation_samples}; of a trial {_OF_A_TRIAL.validation_samples}].",
+)
+@click.option(
+    "--validation-seeds",
+    type=click.IntRange(1, 1000),
+    help=f"How often each is made; one says little where checkpoints are nearly as good [{_BUDGET.validation_seeds}].",
 )
 @click.option("--choose-by", type=click.Choice(_CHOICES), default="fine_tuned", show_default=True)
 @click.option("--rollouts", callback=_numbers(int), metavar="N[,N…]", help="Of a graph, learned from together.")

@@ -33,10 +33,25 @@ class AnalyticalEvaluator:
         self._weight_bytes = graph.weight_bytes
         self._memory_bytes = problem.memory_limit_bytes
         self._objective = problem.objective
+        self._chips = problem.chips
 
     def costs(self, chips: Chips) -> Floats:
         """Seconds of each partition, [B]; infinite where a chip's memory does not hold its weights (5)."""
-        slowest_s, latency_s, fullest_bytes = _costs(
+        slowest_s, latency_s, fullest_bytes, *_ = self._priced(chips)
+        found = slowest_s if self._objective == "throughput" else latency_s
+        return np.where(fullest_bytes <= self._memory_bytes, found, np.inf)
+
+    def busy_s(self, chips: Chips) -> Floats:
+        """Seconds of each chip, infinite where its memory does not hold its weights, and of the link behind it.
+
+        Of each partition, [B, 2, C].
+        """
+        busy_s, held_bytes = self._priced(chips)[3:]
+        busy_s[:, 0][held_bytes > self._memory_bytes] = np.inf
+        return busy_s[:, :, : self._chips]
+
+    def _priced(self, chips: Chips) -> tuple[Floats, ...]:
+        found: tuple[Floats, ...] = _costs(
             np.ascontiguousarray(chips, dtype=np.int8),
             self._structure.out_first,
             self._structure.out_node,
@@ -45,21 +60,20 @@ class AnalyticalEvaluator:
             self._weight_bytes,
             MOST_CHIPS,
         )
-        found = slowest_s if self._objective == "throughput" else latency_s
-        return np.where(fullest_bytes <= self._memory_bytes, found, np.inf)
+        return found
 
 
 @compiled(bits)
 def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, most):
-    """(slowest chip or link, latency of one input, fullest chip) of each partition, [B] each."""
+    """(slowest chip or link, latency of one input, fullest chip) of each partition, [B] each; busy, held."""
     count = chips.shape[0]
     slowest, latency, fullest = np.zeros(count), np.zeros(count), np.zeros(count)
-    chip_s, link_s, held, finish_s = np.zeros(most), np.zeros(most), np.zeros(most), np.zeros(most)
+    busy, held_bytes = np.zeros((count, 2, most)), np.zeros((count, most))
+    link_s, finish_s = np.zeros(most), np.zeros(most)
     heard = np.zeros(most, dtype=np.uint64)
     for number in range(count):
-        chip_s[:] = 0.0
+        chip_s, held = busy[number, 0], held_bytes[number]
         link_s[:] = 0.0
-        held[:] = 0.0
         heard[:] = 0
         chip = chips[number]
         for operator in range(chips.shape[1]):
@@ -83,6 +97,7 @@ def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, most):
         on_link = 0.0
         for here in range(most):
             on_link += link_s[here]
+            busy[number, 1, here] = on_link
             begin = 0.0
             while heard[here] != np.uint64(0):
                 begin = max(begin, finish_s[lowest(heard[here])])
@@ -91,4 +106,4 @@ def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, most):
             slowest[number] = max(slowest[number], chip_s[here], on_link)
             latency[number] = max(latency[number], finish_s[here])
             fullest[number] = max(fullest[number], held[here])
-    return slowest, latency, fullest
+    return slowest, latency, fullest, busy, held_bytes

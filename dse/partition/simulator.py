@@ -97,6 +97,7 @@ class SimulatorEvaluator:
             raise ValueError(f"`chips <= {package.chips}` must hold on {package.name}, but got {problem.chips}")
         self.package = package
         self._problem = problem
+        self._for_throughput = problem.objective == "throughput"
         self._operators = operators_of(problem.graph, package)
         self._rates = Rates(
             package.launch_s,
@@ -112,14 +113,19 @@ class SimulatorEvaluator:
 
     def costs(self, chips: Chips) -> Floats:
         """Seconds of each partition, [B]; infinite where a chip's memory does not hold its stage (5)."""
-        interval_s, latency_s, peak_bytes = self._simulated(chips)
-        found = interval_s if self._problem.objective == "throughput" else latency_s
-        fits = (peak_bytes <= self.package.sram_bytes) & self._weights_fit(chips)
-        return np.where(fits, found, np.inf)
+        latency_s, busy_s, _ = self._simulated(chips)
+        interval_s: Floats = busy_s.max(axis=(1, 2), initial=0.0)
+        return np.where(np.isinf(interval_s), np.inf, interval_s if self._for_throughput else latency_s)
+
+    def busy_s(self, chips: Chips) -> Floats:
+        """Seconds of each chip's stage, infinite where its memory does not hold it (5), and until the last transfer on
+        the link behind it ends, of each partition, [B, 2, C].
+        """
+        return self._simulated(chips)[1]
 
     def peak_bytes(self, chips: Chips) -> Floats:
         """Most memory that any chip uses at any time, of each partition, [B]."""
-        return self._simulated(chips)[2]
+        return np.asarray(self._simulated(chips)[2].max(axis=1, initial=0.0))
 
     def simulation(self, chip: Sequence[int]) -> Simulation:
         """All that one partition does."""
@@ -154,19 +160,24 @@ class SimulatorEvaluator:
         return trace(title, lanes, shown)
 
     def _simulated(self, chips: Chips) -> tuple[Floats, Floats, Floats]:
-        interval_s, latency_s, peak_bytes = simulate(
+        """(latency of one input [B], busy seconds [B, 2, C], peak bytes [B, C]) of each partition."""
+        count = self._problem.chips
+        latency_s, busy_s, peak_bytes = simulate(
             np.ascontiguousarray(chips, dtype=np.int8), self._operators, self._rates, MOST_CHIPS
         )
-        return interval_s, latency_s, peak_bytes
+        busy_s, peak_bytes = busy_s[:, :, :count], peak_bytes[:, :count]
+        busy_s[:, 0][(peak_bytes > self.package.sram_bytes) | self._too_heavy(chips)] = np.inf
+        return latency_s, busy_s, peak_bytes
 
-    def _weights_fit(self, chips: Chips) -> npt.NDArray[np.bool_]:
-        """Whether the weights of each chip are within the problem's own limit, of each partition, [B]."""
+    def _too_heavy(self, chips: Chips) -> npt.NDArray[np.bool_]:
+        """Whether the weights of each chip are beyond the problem's own limit, of each partition, [B, C]."""
+        count = self._problem.chips
         limit_bytes = self._problem.memory_bytes
         if limit_bytes is None:
-            return np.ones(len(chips), dtype=np.bool_)
+            return np.zeros((len(chips), count), dtype=np.bool_)
         weight_bytes = self._problem.graph.weight_bytes
-        held = np.array([(chips == number) @ weight_bytes for number in range(self._problem.chips)])
-        return np.asarray(held.max(axis=0) <= limit_bytes * (1 + _RELATIVE_TOLERANCE))
+        held = np.stack([(chips == number) @ weight_bytes for number in range(count)], axis=1)
+        return np.asarray(held > limit_bytes * (1 + _RELATIVE_TOLERANCE))
 
     def _overflow(self, stage: Stage) -> Overflow:
         step = stage.fullest

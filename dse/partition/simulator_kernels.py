@@ -107,7 +107,10 @@ class Heap(NamedTuple):
 
 @compiled(bits, simulator_links, simulator_operators)
 def simulate(chips, operators, rates, most):
-    """(interval, latency of one input, memory of the fullest chip) of each partition, [B] each."""
+    """(latency of one input [B], busy [B, 2, most], peak bytes of each chip [B, most]) of each partition.
+
+    Busy: what each chip's stage takes, and when the last transfer on the link behind it ends.
+    """
     batch, count = chips.shape
     edges = len(operators.out_node)
     groups = Groups(
@@ -139,7 +142,7 @@ def simulate(chips, operators, rates, most):
         np.zeros((2, count)),
     )
     heap = Heap(np.zeros(count + edges + 1), np.zeros(count + edges + 1, dtype=np.int32))
-    interval_s, latency_s, peak_bytes = np.zeros(batch), np.zeros(batch), np.zeros(batch)
+    latency_s, busy_s, peak_bytes = np.zeros(batch), np.zeros((batch, 2, most)), np.zeros((batch, most))
     for number in range(batch):
         chip = chips[number]
         used = _form_groups(chip, operators, rates, groups, found)
@@ -147,13 +150,12 @@ def simulate(chips, operators, rates, most):
         sent = 0
         for here in range(used):
             found.message_first[here] = sent
-            peak, sent = _run_chip(here, sent, chip, operators, rates, groups, found, heap)
-            peak_bytes[number] = max(peak_bytes[number], peak)
-            interval_s[number] = max(interval_s[number], found.seconds[here])
+            peak_bytes[number, here], sent = _run_chip(here, sent, chip, operators, rates, groups, found, heap)
+            busy_s[number, 0, here] = found.seconds[here]
         found.message_first[used] = sent
-        interval_s[number] = max(interval_s[number], transfers_s(used, operators, rates, found))
+        transfers_s(used, operators, rates, found, busy_s[number, 1])
         latency_s[number] = one_input_s(used, operators, rates, found)
-    return interval_s, latency_s, peak_bytes
+    return latency_s, busy_s, peak_bytes
 
 
 @kernel

@@ -21,9 +21,12 @@ def _farthest(elsewhere):
 
 
 @kernel
-def transfers_s(used, operators, rates, found):
-    """When the last transfer of an interval ends: own outputs first, then those from the link before, in order."""
-    ended_s, count, row = 0.0, 0, 0
+def transfers_s(used, operators, rates, found, ended_s):
+    """When the last transfer of an interval ends on each link, into ended_s [≥ used], which is 0.
+
+    Own outputs come first, then those from the link before, in order.
+    """
+    count, row = 0, 0
     for link in range(used):
         now_s, passed = 0.0, 0
         following = 1 - row
@@ -35,9 +38,8 @@ def transfers_s(used, operators, rates, found):
             passed += 1
         now_s, passed = _pass_on(link, now_s, passed, row, count, operators, rates, found)
         if passed > 0:
-            ended_s = max(ended_s, now_s + rates.hop_s)
+            ended_s[link] = now_s + rates.hop_s
         row, count = following, passed
-    return ended_s
 
 
 @kernel

@@ -24,7 +24,7 @@ from dse.partition.graphs.source import graph_of
 from dse.partition.problem import Chips, Floats, PartitionGraph, PartitionProblem
 from dse.partition.simulator import SimulatorEvaluator
 from dse.progress import StoppedError, ask
-from dse.reproduce.mcm_study import Study
+from dse.reproduce.mcm_study import STUDIES, Study
 from dse.reproduce.section import Chart, Comparison, Reproduction, Row, Section, Series, Table, shown
 from hardware.inputs import choose
 from hardware.packages import Package, package
@@ -157,7 +157,7 @@ def figure7(context: Context) -> Section:
     )
 
 
-PARTS = ("table2", "table3", "fig7")
+PARTS = (*STUDIES, "fig7")
 """In the order of printing."""
 
 _WITH: Mapping[str, str] = {"fig5": "table2", "fig6": "table3"}
@@ -192,8 +192,8 @@ def reproduce(parts: Sequence[str], sources: Sequence[str], study: Study) -> Rep
 
     Args:
         parts: which.
-        sources: graphs in place of the paper's (:func:`dse.partition.graphs.source.graph_of`): all of them for Table 2,
-            the first for the others; none: the 16 test graphs of the catalogue, and BERT-large.
+        sources: graphs in place of the paper's (:func:`dse.partition.graphs.source.graph_of`): the first for Table 3
+            and Figure 7, all of them for the others; none: the 16 test graphs of the catalogue, and BERT-large.
         study: how Tables 2 and 3 are made.
 
     Raises:

@@ -4,7 +4,8 @@ Every method partitions every graph with several seeds, and what it has found af
 counts samples until the geometric mean over 16 unseen graphs (Table 2, Figure 5: analytical model) or the throughput of
 BERT (Table 3, Figure 6: hardware, here the simulator) reaches some multiple of a greedy heuristic's. Its multiples
 depend on its heuristic, so ours are shares of the best throughput that any method has found for a graph; the
-improvement over our greedy heuristic is beside them.
+improvement over our greedy heuristic is beside them. Two parts are not in the paper: the simulator on the test graphs
+and BERT together, and what the learned policy is worth without its parts.
 
 Methods that do not sample (dynamic programming, portfolio) count as one evaluation; what they compute is not counted in
 samples. Learned methods come from outside (the command line), by name.
@@ -31,6 +32,9 @@ from dse.result import digest
 
 GREEDY = "greedy"
 
+STUDIES = ("table2", "table3", "simulator", "ablation")
+"""The parts that are made here."""
+
 UNSAMPLED = ("dp", "portfolio")
 """Methods whose answer counts as one evaluation."""
 
@@ -39,8 +43,17 @@ SAMPLED: Mapping[str, Method] = {
 }
 """What the learned methods are compared with."""
 
+_TITLES: Mapping[str, str] = {
+    "table2": "Table 2 and Figure 5: samples that methods need",
+    "table3": "Table 3 and Figure 6: samples that methods need",
+    "simulator": "Test graphs and BERT, simulated: samples that methods need",
+    "ablation": "Ablation: what the learned policy is worth with one thing changed",
+}
+
 LEVELS = (0.8, 0.9, 0.95)
 """Shares of the best throughput known."""
+
+_PRICED: Mapping[EvaluatorName, str] = {"analytical": "reference evaluator", "simulator": "simulator"}
 
 PACKAGE, BERT = "mcm-36", "bert-large-primitive"
 
@@ -103,6 +116,10 @@ class _Tracked:
                 self.points.append((self._asked, cost_s))
         return costs
 
+    def busy_s(self, chips: Chips) -> Floats:
+        """As the evaluator's own."""
+        return self._evaluator.busy_s(chips)
+
 
 @cache
 def _question(graph: str) -> Question:
@@ -140,6 +157,7 @@ class Study:
 
     Attributes:
         methods: the learned ones by name; the others are :data:`SAMPLED`.
+        variants: of one learned method, for the ablation.
         executor, journal, progress, stop: of the run.
         budget: evaluations and seeds.
         first_seed: of the first trial of each.
@@ -148,6 +166,7 @@ class Study:
     """
 
     methods: Mapping[str, Method]
+    variants: Mapping[str, Method]
     executor: Executor
     journal: Journal
     progress: ProgressCallback
@@ -158,18 +177,26 @@ class Study:
     large: str = BERT
 
     def section(self, part: str) -> Section:
-        """Table 2 or 3 with its figure.
+        """One of :data:`STUDIES`, with its figure.
 
         Raises:
             StoppedError: the stop signal gave a reason; finished trials are in the journal.
         """
-        if part == "table2":
-            return self._section(part, self.graphs or split()["test"], "analytical")
-        return self._section(part, (self.large,), "simulator")
+        graphs = self.graphs or split()["test"]
+        if part == "table3":
+            return self._section(part, (self.large,), "simulator", {**SAMPLED, **self.methods})
+        if part == "simulator":
+            own = graphs if self.graphs else (*graphs, self.large)
+            return self._section(part, own, "simulator", {**SAMPLED, **self.methods})
+        if part == "ablation":
+            greedy = {GREEDY: SAMPLED[GREEDY]}
+            return self._section(part, graphs, "analytical", {**greedy, **self.variants})
+        return self._section(part, graphs, "analytical", {**SAMPLED, **self.methods})
 
-    def _section(self, part: str, graphs: Sequence[str], evaluator: EvaluatorName) -> Section:
+    def _section(
+        self, part: str, graphs: Sequence[str], evaluator: EvaluatorName, known: Mapping[str, Method]
+    ) -> Section:
         seeds = range(self.first_seed, self.first_seed + self.budget.seeds)
-        known = {**SAMPLED, **self.methods}
         trials = [
             Trial(graph, evaluator, method, seed, self.budget.samples)
             for graph in graphs
@@ -177,7 +204,7 @@ class Study:
             for seed in (seeds if method not in (GREEDY, "portfolio") else seeds[:1])
         ]
         curves, failed = self._curves(trials, Trials(known), part)
-        return _section(part, curves, failed, graphs, list(known), list(seeds), self.budget.samples)
+        return _section(part, curves, failed, graphs, list(known), list(seeds), self.budget.samples, _PRICED[evaluator])
 
     def _curves(self, trials: list[Trial], work: Trials, part: str) -> tuple[dict[Trial, Curve], list[str]]:
         """(curves of trials, reasons of those that failed)."""
@@ -258,38 +285,38 @@ def _section(
     methods: Sequence[str],
     seeds: Sequence[int],
     samples: int,
+    priced: str,
 ) -> Section:
     shares = {method: _shares(curves, graphs, method, samples) for method in methods}
     shares = {method: found for method, found in shares.items() if found.of_best}
     where = f"the geometric mean over {len(graphs)} graphs" if len(graphs) > 1 else graphs[0]
-    priced = "reference evaluator" if part == "table2" else "simulator"
     looked_at = sorted({min(20, samples), min(100, samples), samples})
-    paper = _PAPER[part]
+    paper = _PAPER.get(part, {})
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for method, found in shares.items():
         cells = [_mean([run[count - 1] for run in found.over_greedy]) for count in looked_at]
         counts = [_count(found.reached(level)) for level in LEVELS]
-        rows.append((method, *cells, *counts, " / ".join(shown(value) for value in paper.get(method, ())) or "–"))
-        for level, published in zip(LEVELS, paper.get(method, (None,) * len(LEVELS)), strict=True):
+        published = " / ".join(shown(value) for value in paper.get(method, ())) or "–"
+        rows.append((method, *cells, *counts, *([published] if paper else [])))
+        for level, theirs in zip(LEVELS, paper.get(method, (None,) * len(LEVELS)), strict=True):
             known = [value for value in found.reached(level) if value is not None]
             ours = statistics.mean(known) if len(known) == len(found.of_best) else None
-            comparisons.append(Comparison(method, "", f"samples to {level:g} of the best", "", ours, published))
+            comparisons.append(Comparison(method, "", f"samples to {level:g} of the best", "", ours, theirs))
     headers = (
         "method",
         *(f"over greedy at {count}" for count in looked_at),
         *(f"samples to {level:g}" for level in LEVELS),
-        "paper's three levels",
+        *(["paper's three levels"] if paper else []),
     )
-    number = "Table 2 and Figure 5" if part == "table2" else "Table 3 and Figure 6"
     notes = (
         f"{where} on {PACKAGE}, {priced}; mean ± deviation over {len(seeds)} seeds, at most {samples} evaluations; "
         "levels are shares of the best throughput that any method here has found",
-        "dp and portfolio do not sample: their answer counts as one evaluation",
+        *(["dp and portfolio do not sample: their answer counts as one evaluation"] if "dp" in methods else []),
         *failed,
     )
     return Section(
-        part, f"{number}: samples that methods need", (Table(headers, tuple(rows)),), notes, tuple(comparisons),
+        part, _TITLES[part], (Table(headers, tuple(rows)),), notes, tuple(comparisons),
         (_chart(shares, samples),),
     )  # fmt: skip
 

@@ -1,15 +1,16 @@
-"""The learned methods as the study compares them (paper, Tables 2 and 3): each with what it begins with.
+"""The learned methods as the study compares them (paper, Tables 2 and 3), and what becomes of one without its parts.
 
 Nothing heavy is imported before a method runs.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
 from policies.partition.methods import PLAIN
+from policies.partition.settings import FORMS, REFINING, LearningSettings
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,12 @@ class Contender:
     """One way to use the policy.
 
     Attributes:
-        form: of :data:`policies.partition.settings.FORMS`.
+        settings: of network and learning.
         checkpoint: the weights it begins with; None: none, it learns from scratch.
         tune: whether it goes on learning on the graph.
     """
 
-    form: str
+    settings: LearningSettings
     checkpoint: Path | None = None
     tune: bool = True
 
@@ -30,12 +31,9 @@ class Contender:
         """The best of ``context.samples`` candidates."""
         from policies.partition.pretraining_run import chosen_checkpoint
         from policies.partition.search import learn
-        from policies.partition.settings import FORMS, REFINING
 
         weights = None if self.checkpoint is None else chosen_checkpoint(self.checkpoint)
-        if self.form == "refine":
-            return learn(context, REFINING, weights, tune=self.tune)
-        return learn(context, FORMS[self.form], weights, tune=self.tune)
+        return learn(context, self.settings, weights, tune=self.tune)
 
 
 def contenders(plain: Path = PLAIN) -> Mapping[str, Method]:
@@ -47,10 +45,28 @@ def contenders(plain: Path = PLAIN) -> Mapping[str, Method]:
         plain: a checkpoint that was trained without a prior.
     """
     return {
-        "rl": Contender("plain"),
-        "rl zero-shot": Contender("plain", plain, tune=False),
-        "rl fine-tuned": Contender("plain", plain),
-        "bare prior": Contender("prior", tune=False),
-        "prior + rl": Contender("prior"),
-        "refine + rl": Contender("refine"),
+        "rl": Contender(FORMS["plain"]),
+        "rl zero-shot": Contender(FORMS["plain"], plain, tune=False),
+        "rl fine-tuned": Contender(FORMS["plain"], plain),
+        "bare prior": Contender(FORMS["prior"], tune=False),
+        "prior + rl": Contender(FORMS["prior"]),
+        "refine + rl": Contender(REFINING),
     }
+
+
+def ablations() -> Mapping[str, Method]:
+    """By name: the policy that corrects the diagonal prior and learns from scratch, with one thing changed each."""
+    whole = FORMS["prior"]
+    changed = {
+        "no solver": replace(whole, solver="none"),
+        "SAMPLE, not FIX": replace(whole, solver="sample"),
+        "no prior": replace(whole, prior="none"),
+        "joint ratio": replace(whole, ratio="joint"),
+        "two passes": replace(whole, passes=2),
+        "credit as drawn": replace(whole, credit="sampled"),
+        "no imitation": replace(whole, imitation_weight=0.0, policy_weight=1.0),
+        "independent draws": replace(whole, correlation=0.0),
+        "as in the paper": FORMS["paper"],
+    }
+    variants: dict[str, Method] = {"prior + rl": Contender(whole), "not learning": Contender(whole, tune=False)}
+    return variants | {name: Contender(settings) for name, settings in changed.items()}

@@ -21,7 +21,7 @@ from torch import Tensor
 from policies.partition.distribution import ChipDistribution
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore
-from policies.partition.rl_module import DISTRIBUTIONS, GRAPH, PREVIOUS
+from policies.partition.rl_module import BUSY, DISTRIBUTIONS, GRAPH, PREVIOUS
 from policies.partition.runner import ADVANTAGE, COST, REPAIRED
 from policies.partition.settings import LearningSettings
 
@@ -156,18 +156,18 @@ class _Batch(ConnectorV2):
         """The batch of the policy's module, of single-agent ``episodes``."""
         self._take(episodes)
         columns: dict[str, list[Any]] = {Columns.OBS: [], Columns.ACTIONS: []}
-        columns |= {name: [] for name in (Columns.ACTION_LOGP, PREVIOUS, ADVANTAGE)}
+        columns |= {name: [] for name in (Columns.ACTION_LOGP, PREVIOUS, BUSY, ADVANTAGE)}
         for episode in episodes:
             columns[Columns.OBS].extend(episode.get_observations(slice(0, len(episode))))
             columns[Columns.ACTIONS].extend(episode.get_actions())
-            for name in (Columns.ACTION_LOGP, PREVIOUS, ADVANTAGE):
+            for name in (Columns.ACTION_LOGP, PREVIOUS, BUSY, ADVANTAGE):
                 columns[name].extend(episode.get_extra_model_outputs(name))
         return {DEFAULT_MODULE_ID: {name: self._tensor(values) for name, values in columns.items()}}
 
     def _tensor(self, values: list[Any]) -> Tensor:
-        """Rows [B] or, padded with zeros, [B, most]."""
+        """Rows [B] or [B, 2, chips] or, padded with zeros, [B, most]."""
         rows = [np.asarray(value) for value in values]
-        if rows[0].ndim == 0:
+        if rows[0].ndim != 1:
             return torch.from_numpy(np.stack(rows)).to(self._device)
         padded = np.zeros((len(rows), max(len(row) for row in rows)), dtype=rows[0].dtype)
         for place, row in enumerate(rows):

@@ -16,7 +16,7 @@ from policies.partition.features import FEATURES
 from policies.partition.graph_store import StoredGraph
 from policies.partition.settings import LearningSettings
 
-STATE = 6
+STATE = 13
 """Columns of :func:`assignment_state`."""
 
 _WIDE = 0.25
@@ -52,6 +52,7 @@ class GraphTensors:
         edges: (producer, consumer), [2, E].
         work: share of the work before each operator's middle, [N].
         latency: share of all latency, [N].
+        transfer: time of each operator's output on a link, in the same unit, [N].
         prior: position that the network corrects, in (0, 1), [N]; None without a prior.
         chips: C.
     """
@@ -60,6 +61,7 @@ class GraphTensors:
     edges: Tensor
     work: Tensor
     latency: Tensor
+    transfer: Tensor
     prior: Tensor | None
     chips: int
 
@@ -75,6 +77,8 @@ def graph_tensors(graph: StoredGraph, settings: LearningSettings, device: torch.
     """
     problem = graph.problem
     latency_s = problem.graph.latency_s
+    total_s = latency_s.sum() or 1.0
+    transfer_s = problem.graph.output_bytes / problem.link_bytes_per_s
     work = torch.tensor(graph.sequence.work, dtype=torch.float32, device=device)
     prior: Tensor | None = None
     if settings.prior == "diagonal":
@@ -87,17 +91,26 @@ def graph_tensors(graph: StoredGraph, settings: LearningSettings, device: torch.
         torch.from_numpy(graph.features).to(device),
         torch.tensor(problem.graph.edges.reshape(-1, 2).T.copy(), dtype=torch.int64, device=device),
         work,
-        torch.tensor(latency_s / (latency_s.sum() or 1.0), dtype=torch.float32, device=device),
+        torch.tensor(latency_s / total_s, dtype=torch.float32, device=device),
+        torch.tensor(transfer_s / total_s, dtype=torch.float32, device=device),
         prior,
         problem.chips,
     )
 
 
-def assignment_state(graph: GraphTensors, previous: Tensor | None) -> Tensor:
-    """How previous assignments [D, N] look from each operator, [D, N, :data:`STATE`]; None: nothing is assigned yet.
+def assignment_state(graph: GraphTensors, previous: Tensor | None, busy: Tensor | None = None) -> Tensor:
+    """How previous assignments look from each operator, [D, N, :data:`STATE`].
 
     Columns: 1 if nothing is assigned yet; the chip's position; the shares of producers and of consumers on other
-    chips; log of the chip's load over its share; and how far the work up to this chip runs ahead of the ring.
+    chips; log of the chip's load over its share; how far the work up to this chip runs ahead of the ring; and, over the
+    busiest chip or link: how busy the chip, the one before and the one behind, the links into and out of the chip, the
+    operator itself, and its output on the link out of the chip are.
+
+    Args:
+        graph: the graph.
+        previous: chips, [D, N]; None: nothing is assigned yet (D = 1).
+        busy: chips and links behind them, over the busiest, as measured, [D, 2, ≥ C]; where it is 0 throughout, or
+            None, the latencies of operators and the sizes of outputs stand for it.
     """
     if previous is None:
         state = graph.features.new_zeros(1, len(graph), STATE)
@@ -106,9 +119,17 @@ def assignment_state(graph: GraphTensors, previous: Tensor | None) -> Tensor:
     chips = previous.long()
     count = graph.chips
     load = graph.latency.new_zeros(len(chips), count).scatter_add_(1, chips, graph.latency.expand(len(chips), -1))
+    link, leaves = _link_loads(graph, chips)
+    most = torch.maximum(load.amax(1), link.amax(1)).clamp(min=1e-9).unsqueeze(1)
+    shares = torch.stack([load, link], dim=1) / most.unsqueeze(1)
+    if busy is not None:
+        measured = busy[:, :, :count]
+        shares = torch.where(measured.amax((1, 2), keepdim=True) > 0, measured, shares)
     source, target = graph.edges
     cut = (chips[:, source] != chips[:, target]).to(graph.features)
     ahead = load.cumsum(1) - (torch.arange(count, device=load.device) + 1) / count
+    # One chip more at both ends, and a link before the first, that do nothing.
+    around, into = nn.functional.pad(shares[:, 0], (1, 1)), nn.functional.pad(shares[:, 1], (1, 0))
     return torch.stack(
         [
             graph.features.new_zeros(chips.shape),
@@ -117,9 +138,27 @@ def assignment_state(graph: GraphTensors, previous: Tensor | None) -> Tensor:
             _mean_over(cut, source, len(graph)),
             torch.log1p(load * count).gather(1, chips),
             ahead.gather(1, chips),
+            around.gather(1, chips + 1),
+            around.gather(1, chips),
+            around.gather(1, chips + 2),
+            into.gather(1, chips),
+            into.gather(1, chips + 1),
+            graph.latency / most,
+            torch.where(leaves, graph.transfer / most, 0.0),
         ],
         dim=-1,
     )
+
+
+def _link_loads(graph: GraphTensors, chips: Tensor) -> tuple[Tensor, Tensor]:
+    """(load of the link behind each chip [D, C], whether an operator's output leaves its chip [D, N])."""
+    source, target = graph.edges
+    farthest = chips.scatter_reduce(1, source.expand(len(chips), -1), chips[:, target], "amax")
+    amount = graph.transfer.expand(len(chips), -1)
+    steps = graph.transfer.new_zeros(len(chips), graph.chips)
+    # What an output adds from its chip on, and no longer adds from its farthest reader's.
+    steps = steps.scatter_add(1, chips, amount).scatter_add(1, farthest, -amount)
+    return steps.cumsum(1).clamp(min=0.0), farthest > chips
 
 
 def _mean_over(values: Tensor, node: Tensor, count: int) -> Tensor:
@@ -219,15 +258,18 @@ class PartitionNetwork(nn.Module):
         parts = [hidden[first : first + size] for first, size in zip(firsts, sizes, strict=True)]
         return parts if self.attention is None else [self.attention(part) for part in parts]
 
-    def logits(self, embedding: Tensor, graph: GraphTensors, previous: Tensor | None) -> Tensor:
+    def logits(
+        self, embedding: Tensor, graph: GraphTensors, previous: Tensor | None, busy: Tensor | None = None
+    ) -> Tensor:
         """Logits after previous assignments, [D, N, C].
 
         Args:
             embedding: of the graph, [N, width].
             graph: its tensors.
             previous: the assignments of the pass before, or the anchors, [D, N]; None at first (D = 1).
+            busy: what was measured of those (:func:`assignment_state`).
         """
-        state = assignment_state(graph, previous)
+        state = assignment_state(graph, previous, busy)
         told = torch.cat([embedding.expand(len(state), -1, -1), state], dim=-1)
         raw = self.outward(torch.relu(self.hidden(told)))
         if self.ordinal:

@@ -7,7 +7,8 @@ They share nothing but checkpoints, so they may run one after the other or at th
 worker that dies, or a run that is interrupted, continues from there.
 
 Cost: training is ``samples`` evaluations, and a pass of the network forward and back for each of their groups ×
-``epochs``; validation of one checkpoint evaluates ``2 × validation_samples`` candidates of every validation graph.
+``epochs``; validation of one checkpoint evaluates ``2 × validation_samples × validation_seeds`` candidates of every
+validation graph.
 """
 
 import pickle
@@ -23,12 +24,13 @@ from dse.executor import InProcessExecutor
 from dse.partition.graphs.catalogue import split
 from dse.partition.options import EvaluatorName, PartitionOptions, question_of
 from dse.partition.search.context import SearchContext
+from dse.partition.search.refining import starts_of
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.curves import CurvePoint, curve_point
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining
 from policies.partition.search import learn
-from policies.partition.settings import LearningSettings
+from policies.partition.settings import AnchorName, LearningSettings
 
 ScoreName = Literal["zero_shot", "fine_tuned"]
 
@@ -45,6 +47,7 @@ class PretrainingPlan:
         evaluator: of training and validation. Paper: the analytical one.
         seed: of first weights, rollouts and validation.
         validation_samples: candidates of a validation graph, zero-shot and fine-tuned each.
+        validation_seeds: how often each is made: one says little about two checkpoints that are nearly as good.
         training, validation: graphs of the catalogue; those of the split as a rule.
     """
 
@@ -55,6 +58,7 @@ class PretrainingPlan:
     evaluator: EvaluatorName = "analytical"
     seed: int = 0
     validation_samples: int = 50
+    validation_seeds: int = 1
     training: tuple[str, ...] = ()
     validation: tuple[str, ...] = ()
 
@@ -97,12 +101,19 @@ def stored_graphs(
     return graphs
 
 
+def with_start(graph: StoredGraph) -> StoredGraph:
+    """The graph with the cheapest partition that simple methods find, which a policy that refines begins with."""
+    chips = starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))
+    return replace(graph, start=tuple(chips[int(np.argmin(graph.evaluator.costs(chips)))].tolist()))
+
+
 @lru_cache(maxsize=4)
 def _shared_graphs(
-    names: tuple[str, ...], packages: tuple[str, ...], evaluator: EvaluatorName
+    names: tuple[str, ...], packages: tuple[str, ...], evaluator: EvaluatorName, anchor: AnchorName
 ) -> tuple[StoredGraph, ...]:
     """:func:`stored_graphs`, made once a process: a sweep has many trainers and validators, one after the other."""
-    return tuple(stored_graphs(names, packages, evaluator))
+    graphs = stored_graphs(names, packages, evaluator)
+    return tuple(map(with_start, graphs) if anchor == "best" else graphs)
 
 
 @dataclass(frozen=True)
@@ -133,8 +144,9 @@ class Trainer:
 
     @cached_property
     def _training(self) -> LocalTraining:
-        store = GraphStore(_shared_graphs(self.plan.training, self.plan.packages, self.plan.evaluator))
-        return LocalTraining(store, self.plan.settings, self.plan.seed)
+        plan = self.plan
+        graphs = _shared_graphs(plan.training, plan.packages, plan.evaluator, plan.settings.anchor)
+        return LocalTraining(GraphStore(graphs), plan.settings, plan.seed)
 
     def advance(self, before: Progressed) -> Progressed:
         """The checkpoint after ``before``, to which this trainer goes first if it is elsewhere."""
@@ -169,7 +181,7 @@ class Score:
 
     def mean(self, name: ScoreName) -> float:
         """The geometric mean over the graphs."""
-        return float(np.exp(np.mean(np.log(list(getattr(self, name).values())))))
+        return _geometric_mean(list(getattr(self, name).values()))
 
     def document(self) -> dict[str, Any]:
         """The score as JSON types."""
@@ -189,7 +201,8 @@ class Validator:
 
     @cached_property
     def _graphs(self) -> tuple[StoredGraph, ...]:
-        return _shared_graphs(self.plan.validation, self.plan.packages, self.plan.evaluator)
+        plan = self.plan
+        return _shared_graphs(plan.validation, plan.packages, plan.evaluator, plan.settings.anchor)
 
     def score(self, progressed: Progressed) -> Score:
         """Both scores of a checkpoint; the same for the same plan and weights."""
@@ -201,11 +214,21 @@ class Validator:
         return Score(progressed.number, progressed.samples, **found)
 
     def _reward(self, graph: StoredGraph, checkpoint: Checkpoint, *, tune: bool) -> float:
-        context = SearchContext(
-            graph.problem, graph.evaluator, InProcessExecutor(), self.plan.seed, self.plan.validation_samples
-        )
-        best = learn(context, self.plan.settings, checkpoint, tune=tune)
-        return float(graph.reward(np.array([best.cost_s]))[0])
+        """The geometric mean over the seeds."""
+        plan = self.plan
+        rewards = []
+        for seed in range(plan.seed, plan.seed + plan.validation_seeds):
+            context = SearchContext(graph.problem, graph.evaluator, InProcessExecutor(), seed, plan.validation_samples)
+            if graph.start is not None:
+                context = replace(context, starts=(graph.start,))
+            best = learn(context, plan.settings, checkpoint, tune=tune)
+            rewards.append(float(graph.reward(np.array([best.cost_s]))[0]))
+        return _geometric_mean(rewards)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    """0 where one of them is."""
+    return float(np.exp(np.mean(np.log(values)))) if all(values) else 0.0
 
 
 def selected(scores: Sequence[Score], name: ScoreName) -> Score:

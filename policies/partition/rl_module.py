@@ -10,7 +10,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor
 
-from dse.partition.search.proposals import focused, normals
+from dse.partition.problem import Ints
+from dse.partition.search.proposals import bottleneck, focused, normals
 from hardware.packages import MOST_CHIPS
 from policies.partition.distribution import ChipDistribution
 from policies.partition.graph_store import GraphStore
@@ -19,6 +20,11 @@ from policies.partition.settings import LearningSettings
 
 PREVIOUS = "previous_assignment"
 """Column: the assignment that the pass before has drawn, [B, N]."""
+
+BUSY = "busy_share"
+"""Column: of that assignment, how busy each chip, and the link behind it, is, over the busiest, [B, 2, most chips].
+
+Zeros where nobody has measured it."""
 
 GRAPH, SEED, PASS = range(3)
 """Columns of an observation: number of the graph in the store, seed of the draw, number of the pass (from 0)."""
@@ -57,7 +63,7 @@ class PartitionModule(TorchRLModule):
         return found
 
     def distributions(
-        self, observations: Tensor, previous: Tensor | None
+        self, observations: Tensor, previous: Tensor | None, busy: Tensor | None
     ) -> dict[int, tuple[Tensor, ChipDistribution, Tensor]]:
         """For every graph among the rows: (its rows, the distributions [D, N, C], which of them each row has).
 
@@ -67,6 +73,7 @@ class PartitionModule(TorchRLModule):
             observations: [B, 3].
             previous: what the pass before has drawn, or in the first one the anchor ``best``, [B, ≥ N]; None where no
                 row is told anything.
+            busy: what was measured of those, [B, 2, most chips]; None where nothing was.
         """
         numbers = sorted(set(observations[:, GRAPH].tolist()))
         embeddings = self.network.encode([self.tensors(number) for number in numbers])
@@ -79,25 +86,36 @@ class PartitionModule(TorchRLModule):
             which = torch.zeros_like(rows)
             if bool(told.any()):
                 assert previous is not None
-                distinct, place = torch.unique(previous[rows[told], : len(graph)], dim=0, return_inverse=True)
+                own = rows[told]
+                seen = previous[own, : len(graph)]
+                if busy is not None:
+                    # What was measured once, and drawn again by a later pass, is told twice.
+                    seen = torch.cat([seen, busy[own].amax((1, 2)).ceil().to(seen).unsqueeze(1)], dim=1)
+                distinct, place = torch.unique(seen, dim=0, return_inverse=True)
                 which[told] = place + len(parts)
-                parts.append(self.network.logits(embedding, graph, distinct))
+                row = torch.zeros(len(distinct), dtype=own.dtype, device=own.device)
+                row = row.scatter_reduce(0, place, own, "amax")
+                parts.append(
+                    self.network.logits(
+                        embedding, graph, previous[row, : len(graph)], None if busy is None else busy[row]
+                    )
+                )
             found[number] = (rows, ChipDistribution.from_logits(torch.cat(parts)), which)
         return found
 
     def _forward_train(self, batch: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        return {DISTRIBUTIONS: self.distributions(batch[Columns.OBS], batch.get(PREVIOUS))}
+        return {DISTRIBUTIONS: self.distributions(batch[Columns.OBS], batch.get(PREVIOUS), batch.get(BUSY))}
 
     def _forward_exploration(self, batch: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
         """Draws of one graph's rows: ``actions`` [B, N], the ``chip_distributions`` and the row's place in them."""
         with torch.no_grad():
-            (drawn,) = self.distributions(batch[Columns.OBS], batch.get(PREVIOUS)).items()
+            (drawn,) = self.distributions(batch[Columns.OBS], batch.get(PREVIOUS), batch.get(BUSY)).items()
             number, (_, distribution, which) = drawn
             seeds = batch[Columns.OBS][:, [SEED, PASS]].cpu().numpy()
             basis = self.store[number].basis(self.settings.correlation_width)
             places = normals(seeds, basis, self.settings.correlation)
             if self.settings.focus > 0:
-                places = focused(places, seeds, self.store[number].sequence.work, self.settings.focus)
+                places = focused(places, seeds, self.store[number].sequence.work, self.settings.focus, self._hot(batch))
             uniform = torch.special.ndtr(torch.from_numpy(places).double()).to(which.device)
             own = distribution.log_probabilities[which]
             # Every other rollout strays farther, whatever the batch it is drawn in.
@@ -109,10 +127,19 @@ class PartitionModule(TorchRLModule):
                 ROW: which,
             }
 
+    def _hot(self, batch: dict[str, Any]) -> Ints | None:
+        """The operators of what limits the one partition that all rows correct; None where that was not measured."""
+        if BUSY not in batch or not bool(batch[BUSY].any()):
+            return None
+        graph = self.store[int(batch[Columns.OBS][0, GRAPH])].problem
+        return bottleneck(
+            graph.graph, batch[PREVIOUS][0].cpu().numpy(), batch[BUSY][0, :, : graph.chips].double().cpu().numpy()
+        )
+
     def _forward_inference(self, batch: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
         """The likeliest chip of every operator, as :meth:`_forward_exploration` gives draws."""
         with torch.no_grad():
-            (drawn,) = self.distributions(batch[Columns.OBS], batch.get(PREVIOUS)).values()
+            (drawn,) = self.distributions(batch[Columns.OBS], batch.get(PREVIOUS), batch.get(BUSY)).values()
             _, distribution, which = drawn
             likeliest = distribution.log_probabilities.argmax(-1)[which]
             return {Columns.ACTIONS: likeliest, DISTRIBUTIONS: distribution, ROW: which}

@@ -22,12 +22,15 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
-from dse.partition.search.proposals import mixed_orders
+from dse.partition.search.proposals import Float32s, mixed_orders
+from hardware.packages import MOST_CHIPS
 from policies.partition.advantage import advantages
+from policies.partition.anchor import Anchor
 from policies.partition.distribution import ChipDistribution
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.rl_module import (
     ACTION_SPACE,
+    BUSY,
     DISTRIBUTIONS,
     GRAPH,
     OBSERVATION_SPACE,
@@ -45,28 +48,6 @@ _WEIGHTS, _ROLLOUTS, _VISITS, _BEST, _ANCHORS = "weights_seq_no", "rollouts", "v
 
 
 @dataclass(frozen=True)
-class Anchor:
-    """The partition of one graph that the policy corrects.
-
-    Attributes:
-        chips: [N].
-        cost_s: what it costs; None where that is not known yet.
-        groups: of rollouts around it and those before it, since it was made from the prior.
-    """
-
-    chips: Chips
-    cost_s: float | None = None
-    groups: int = 0
-
-    def after(self, chips: Chips, costs: Floats) -> "Anchor":
-        """The cheaper of this and the best of one more group of rollouts [R, N]."""
-        best = int(np.argmin(costs))
-        if self.cost_s is None or costs[best] < self.cost_s:
-            return Anchor(chips[best], float(costs[best]), self.groups + 1)
-        return Anchor(self.chips, self.cost_s, self.groups + 1)
-
-
-@dataclass(frozen=True)
 class Group:
     """The rollouts of one graph that were made together.
 
@@ -74,6 +55,7 @@ class Group:
         number: of the graph in the store.
         seeds: of each rollout, [R].
         anchor: what the first pass was told, [N]; zeros where it was told nothing.
+        busy: of the anchor, chips and links over the busiest, [2, most chips]; zeros where nobody has measured it.
         anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
         distributions: of each pass, [D, N, C]; the rollouts' places in them, [R].
@@ -85,6 +67,7 @@ class Group:
     number: int
     seeds: Words
     anchor: Chips
+    busy: Float32s
     anchor_reward: float
     drawn: Ints
     distributions: tuple[tuple[ChipDistribution, torch.Tensor], ...]
@@ -177,12 +160,16 @@ class PartitionRunner(EnvRunner, Checkpointable):
         observations = np.zeros((len(seeds), 3), dtype=np.int64)
         observations[:, GRAPH], observations[:, SEED] = number, seeds >> np.uint64(1)
         drawn, distributions = [], []
-        anchor = np.zeros(len(graph.problem.graph), dtype=np.int8)
+        anchor, busy = np.zeros(len(graph.problem.graph), dtype=np.int8), np.zeros((2, MOST_CHIPS), dtype=np.float32)
         batch: dict[str, Any] = {}
         anchored = self.settings.anchor == "best"
         if anchored:
             anchor = self.anchor(number).chips
-            batch = {PREVIOUS: torch.from_numpy(anchor).expand(len(seeds), -1)}
+            busy = self.anchors[number].busy_shares(graph)
+            batch = {
+                PREVIOUS: torch.from_numpy(anchor).expand(len(seeds), -1),
+                BUSY: torch.from_numpy(busy).expand(len(seeds), -1, -1),
+            }
         forward = self.module.forward_exploration if explore else self.module.forward_inference
         for turn in range(self.settings.passes):
             observations[:, PASS] = turn
@@ -203,7 +190,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
             anchor_reward = float(graph.reward(np.array([known_s]))[0])
             self.anchors[number] = known.after(repaired, costs)
         passes = np.stack(drawn), tuple(distributions)
-        return Group(number, seeds, anchor, anchor_reward, *passes, repaired, costs, graph.reward(costs))
+        return Group(number, seeds, anchor, busy, anchor_reward, *passes, repaired, costs, graph.reward(costs))
 
     def anchor(self, number: int) -> Anchor:
         """What the policy corrects now; at first, and after so many groups as the settings say, the prior."""
@@ -213,8 +200,10 @@ class PartitionRunner(EnvRunner, Checkpointable):
         return found
 
     def _first_anchor(self, graph: StoredGraph) -> Chips:
-        """The prior as a valid partition; without one any."""
+        """The prior as a valid partition, or every other time the graph's start; without both any."""
         seeds = self._seeds(1)
+        if graph.start is not None and self.settings.prior != "dp" and int(seeds[0]) >> 63:
+            return np.array(graph.start, dtype=np.int8)
         if self.settings.prior == "none":
             return np.asarray(graph.sampler.sample(seeds)[0])
         if self.settings.prior == "dp":
@@ -274,6 +263,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
             # What a pass sees is what the one before drew; the first sees the anchor, if there is one.
             rewards: list[SupportsFloat] = [*[0.0] * (turns - 1), float(group.rewards[row])]
             previous = [group.anchor, *group.drawn[:-1, row].astype(np.int8)]
+            measured = [group.busy, *[np.zeros_like(group.busy)] * (turns - 1)]
             episodes.append(
                 SingleAgentEpisode(
                     observations=seen,
@@ -282,6 +272,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
                     terminated=True,
                     extra_model_outputs={
                         PREVIOUS: previous,
+                        BUSY: measured,
                         Columns.ACTION_LOGP: list(likelihood[:, row]),
                         ADVANTAGE: [gain[row]] * turns,
                         COST: [float(group.costs[row])] * turns,

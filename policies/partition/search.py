@@ -39,6 +39,7 @@ def learn(
         settings = checkpoint.network_settings(settings)
     tuner = training_of(context, settings, checkpoint)
     found = _begun(context, tuner) if settings.anchor == "best" else Found()
+    unlearned: list[SingleAgentEpisode] = []
     while found.evaluations < context.samples and context.stop() is None:
         count = min(settings.rollouts, context.samples - found.evaluations)
         if found.evaluations == 0 and (checkpoint is not None or settings.prior != "none"):
@@ -50,8 +51,10 @@ def learn(
             episodes = tuner.candidates(count)
         found = found.with_candidates(*_candidates(episodes))
         context.progress(_PHASE, found.evaluations, context.samples)
-        if tune and found.evaluations < context.samples:
-            tuner.update(episodes)
+        unlearned += episodes
+        if tune and len(unlearned) >= settings.rollouts * settings.graphs and found.evaluations < context.samples:
+            tuner.update(unlearned)
+            unlearned = []
     return found
 
 

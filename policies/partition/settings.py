@@ -49,7 +49,8 @@ class LearningSettings:
         focus: share of the rollouts that change operators of one stretch of the work only, or a few scattered ones.
         passes: T of equation (7): each pass after the first sees the assignment that the one before has drawn.
         rollouts: candidates of one graph that are drawn, repaired and priced together, and ranked. Paper: 20.
-        graphs: graphs of one iteration (training over many).
+        graphs: groups of rollouts of one iteration: of so many graphs in training over many; where one graph is
+            partitioned, learning waits for so many, while the best partition known is followed at once.
         minibatches, epochs: of one iteration. Paper: 4 and 10.
         solver: what repairs a candidate: ``fix``, ``sample``, or ``none`` (an invalid one has reward 0).
         order: of the solver's visits: ``random`` as in the paper, or ``mixed``: every other candidate's topological.
@@ -170,13 +171,15 @@ REFINING = LearningSettings(
     advantage="better",
     policy_weight=1.0,
     imitation_weight=0.0,
-    epochs=4,
-    learning_rate=3e-4,
+    rollouts=4,
+    graphs=5,
+    epochs=2,
+    learning_rate=1e-4,
 )
 """The policy proposes changes to the best partition that is known: what ``dse partition --method rl`` does."""
 
 FORMS: Mapping[str, LearningSettings] = {
-    "refine": replace(REFINING, graphs=4, rollouts=20, anchor_visits=6, learning_rate=1e-3),
+    "refine": replace(REFINING, graphs=32, rollouts=20, anchor_visits=10, learning_rate=2e-4),
     "prior": LearningSettings(),
     "plain": LearningSettings(prior="none"),
     "paper": PAPER,

@@ -6,9 +6,10 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.sampler import seeds_of
-from dse.partition.search.proposals import field_basis, focused, mixed_orders, normals, shares_before
+from dse.partition.search.proposals import bottleneck, field_basis, focused, mixed_orders, normals, shares_before
 from dse.partition.search.refining import refine, refine_from, starts_of
 from tests.partition.small import random_problem, valid_partitions
 from tests.partition.test_methods import context_of
@@ -47,6 +48,56 @@ def test_changes_that_look_at_a_part_leave_the_rest_where_it_is():
     assert (changes[parts] > 4).any()
     np.testing.assert_array_equal(focused(drawn[3:4], SEEDS[3:4], WORK, 0.75), kept[3:4])
     np.testing.assert_array_equal(focused(drawn, SEEDS[:400], WORK, 0.0), drawn)
+
+
+def test_most_changes_look_at_the_bottleneck_where_it_is_known():
+    drawn = normals(SEEDS[:400], field_basis(WORK, 0.07), 0.8)
+    hot = np.array([31, 7, 20, 21])
+    kept = focused(drawn, SEEDS[:400], WORK, 0.75, hot)
+    whole = np.array([set(np.abs(row).tolist()) == {0.0, 2.0} for row in kept])
+    assert 0.15 < whole.mean() < 0.25
+    for row in kept[whole]:
+        on, back = np.flatnonzero(row == 2.0), np.flatnonzero(row == -2.0)
+        # The last ones go on, or the first ones back.
+        assert (len(on) == 0) != (len(back) == 0)
+        assert set(on) == set(hot[len(hot) - len(on) :])
+        assert set(back) == set(hot[: len(back)])
+    assert ((kept == drawn) | (kept == 0.0))[~whole].all()
+    elsewhere = np.delete(np.arange(50), hot)
+    only_hot = (kept[:, elsewhere] == 0.0).all(axis=1)
+    assert 0.5 < only_hot.mean() < 0.75
+    assert (kept[~only_hot][:, hot] != 0.0).any(axis=1).mean() > 0.6
+    np.testing.assert_array_equal(focused(drawn[3:4], SEEDS[3:4], WORK, 0.75, hot), kept[3:4])
+    np.testing.assert_array_equal(
+        focused(drawn, SEEDS[:400], WORK, 0.75, hot[:0]), focused(drawn, SEEDS[:400], WORK, 0.75)
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bottleneck_by_definition(seed):
+    problem = random_problem(seed)
+    graph, draw = problem.graph, np.random.default_rng(seed)
+    chip = np.array(sorted(valid_partitions(problem))[-1], dtype=np.int8)
+    kinds = set()
+    for _ in range(20):
+        busy_s = draw.random((2, problem.chips))
+        found = bottleneck(graph, chip, busy_s).tolist()
+        kind, place = np.argwhere(busy_s == busy_s.max())[0].tolist()
+        wanted = {operator for operator in range(len(graph)) if chip[operator] == place}
+        if kind == 1:
+            wanted = {end for edge in graph.edges.tolist() if chip[edge[0]] <= place < chip[edge[1]] for end in edge}
+        assert found == [operator for operator in graph.topological_order.tolist() if operator in wanted]
+        kinds.add(kind)
+    assert kinds == {0, 1}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_partition_costs_is_what_its_busiest_part_takes(seed):
+    problem = random_problem(seed)
+    chips = np.array(sorted(valid_partitions(problem)), dtype=np.int8)
+    evaluator = AnalyticalEvaluator(problem)
+    np.testing.assert_array_equal(evaluator.busy_s(chips).max(axis=(1, 2)), evaluator.costs(chips))
+    assert evaluator.busy_s(chips).shape == (len(chips), 2, problem.chips)
 
 
 def test_places_along_the_work_by_hand():

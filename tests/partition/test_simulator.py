@@ -96,6 +96,28 @@ def test_the_compiled_form_is_the_plain_one(graph, chips, package):
 
 
 @settings(deadline=None, max_examples=100)
+@given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES, st.sampled_from([1e3, 1e6, 1e30]), st.sampled_from([None, 2e3]))
+def test_how_busy_chips_and_links_are_is_what_the_plain_form_says(graph, chips, package, sram_bytes, memory_bytes):
+    package = replace(package, sram_bytes=sram_bytes)
+    found = sampled(graph, chips)
+    problem = PartitionProblem(graph, chips, LINK_BYTES_PER_S, memory_bytes)
+    evaluator = SimulatorEvaluator(problem, package)
+    busy_s = evaluator.busy_s(found)
+    assert busy_s.shape == (len(found), 2, chips)
+    np.testing.assert_array_equal(busy_s.max(axis=(1, 2)), evaluator.costs(found))
+    for chip, of_chips, of_links in zip(found, busy_s[:, 0], busy_s[:, 1], strict=True):
+        plain = simulate(graph, package, chip.tolist())
+        expected_s, ends_s = np.zeros(chips), np.zeros(chips)
+        for stage in plain.stages:
+            heavy = memory_bytes is not None and graph.weight_bytes[chip == stage.chip].sum() > memory_bytes
+            expected_s[stage.chip] = np.inf if heavy or stage.peak_bytes > sram_bytes else stage.seconds
+        for each in plain.transfers:
+            ends_s[each.link] = max(ends_s[each.link], each.end_s)
+        np.testing.assert_allclose(of_chips, expected_s, rtol=1e-9)
+        np.testing.assert_allclose(of_links, ends_s, rtol=1e-9)
+
+
+@settings(deadline=None, max_examples=100)
 @given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES, st.floats(1.0, 10.0), st.sampled_from(["throughput", "latency"]))
 def test_faster_links_weights_and_starts_are_never_slower(graph, chips, package, factor, objective):
     found = sampled(graph, chips)

@@ -46,6 +46,9 @@ class Counting:
         self.costs_s.extend(found.tolist())
         return found
 
+    def busy_s(self, chips):
+        return self.evaluator.busy_s(chips)
+
 
 def context(asked, samples, seed=0, evaluator=None, **more):
     return SearchContext(asked, evaluator or Counting(asked), InProcessExecutor(), seed, samples, **more)

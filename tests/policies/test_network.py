@@ -152,12 +152,19 @@ def test_assignment_state_by_hand():
     assert not none_yet[0, :, 1:].any()
     # a and b on chip 0, c on chip 1: loads 3/4 and 1/4, each twice its share at most.
     state = assignment_state(read, torch.tensor([[0, 0, 1]]))[0]
+    third = 1 / 3
     expected = [
-        [0, 0.25, 0, 0.5, np.log1p(1.5), 0.25],
-        [0, 0.25, 0, 0, np.log1p(1.5), 0.25],
-        [0, 0.75, 1, 0, np.log1p(0.5), 0],
+        [0, 0.25, 0, 0.5, np.log1p(1.5), 0.25, 1, 0, third, 0, third, third, third],
+        [0, 0.25, 0, 0, np.log1p(1.5), 0.25, 1, 0, third, 0, third, 2 * third, 0],
+        [0, 0.75, 1, 0, np.log1p(0.5), 0, third, 1, 0, third, 0, third, 0],
     ]
     np.testing.assert_allclose(state.numpy(), expected, atol=1e-6)
+    # What was measured takes the place of loads; of the second partition nothing was.
+    busy = torch.tensor([[[0.5, 0.25, 9.0], [1.0, 0.0, 9.0]], [[0.0] * 3] * 2])
+    both = assignment_state(read, torch.tensor([[0, 0, 1], [0, 0, 1]]), busy)
+    measured = np.array(expected)
+    measured[:, 6:11] = [[0.5, 0, 0.25, 0, 1], [0.5, 0, 0.25, 0, 1], [0.25, 0.5, 0, 1, 0]]
+    np.testing.assert_allclose(both.numpy(), [measured, expected], atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))

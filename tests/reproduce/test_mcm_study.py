@@ -1,6 +1,7 @@
 """The study of samples: curves, shares and counts, and the command on a small graph."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_trials_count_every_evaluation_and_no_more(graph):
 
 def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph, tmp_path, monkeypatch):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        study = Study({}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(20, 2), graphs=(graph,))
+        study = Study({}, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(20, 2), graphs=(graph,))
         section = study.section("table2")
         (table,) = section.tables
         assert [row[0] for row in table.rows] == list(mcm_study.SAMPLED)
@@ -70,7 +71,7 @@ def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
 
     with Journal(tmp_path / "journal.jsonl") as journal:
         study = Study(
-            {"broken": broken}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 1), graphs=(graph,)
+            {"broken": broken}, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 1), graphs=(graph,)
         )
         section = study.section("table2")
     assert "broken" not in [row[0] for row in section.tables[0].rows]
@@ -81,12 +82,27 @@ def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
     with Journal(tmp_path / "journal") as journal:
         learned = {"none": lambda context: Found(evaluations=context.samples)}
         study = Study(
-            learned, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 2), 0, (str(graph),), str(graph)
+            learned, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 2), 0, (graph,), graph
         )
         (table,) = study.section("table2").tables
     rows = {row[0]: row for row in table.rows}
     assert rows["none"][1:4] == ("–", "–", "–")
     assert rows["greedy"][1] == "1.000 ± 0.000"
+
+
+def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, tmp_path, monkeypatch):
+    variants = {"whole": mcm_study.SAMPLED["refine"], "half": mcm_study.SAMPLED["random"]}
+    with Journal(tmp_path / "journal") as journal:
+        study = Study({}, variants, InProcessExecutor(), journal, silent, never_stop, StudyBudget(12, 2), 0, (graph,))
+        section = study.section("ablation")
+        (table,) = section.tables
+        assert [row[0] for row in table.rows] == ["greedy", "whole", "half"]
+        assert "paper" not in " ".join(table.headers)
+        assert len(table.headers) == len(table.rows[0])
+        monkeypatch.setattr(mcm_study, "split", lambda: {"test": (graph,)})
+        simulated = replace(study, graphs=(), large=graph).section("simulator")
+        assert "2 graphs" in simulated.notes[0]
+        assert [row[0] for row in simulated.tables[0].rows] == list(mcm_study.SAMPLED)
 
 
 def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):

@@ -19,6 +19,14 @@ class Evaluator(Protocol):
         """Seconds of each partition [B, N], [B]; infinite where it cannot run (5)."""
         ...
 
+    def busy_s(self, chips: Chips) -> Floats:
+        """How long each chip, and the link behind it, is busy with one input, of each partition [B, N], [B, 2, C].
+
+        Where throughput is asked for, the longest is what a partition costs; a chip whose memory does not hold its
+        stage takes for ever. It is for partitions that were priced: whoever measures one can tell where its time goes.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class Found:

@@ -8,7 +8,7 @@ each operator's own distribution stays what it is.
 import numpy as np
 import numpy.typing as npt
 
-from dse.partition.problem import Floats, Ints, Words
+from dse.partition.problem import Chips, Floats, Ints, PartitionGraph, Words
 
 Float32s = npt.NDArray[np.float32]
 
@@ -17,6 +17,12 @@ _KNOTS_PER_WIDTH = 3
 
 _FOCUS = 1
 """Sets the draws of where a change looks apart from those of what it sees there."""
+
+_GUIDED = 0.8
+"""Share of the changes that look at the bottleneck, where it is known."""
+
+_WHOLE = 2.0
+"""Normal number of operators that move as one: with a spread of half a chip, that is the next chip."""
 
 _MOST_SCATTERED = 0.2
 """Share of the operators that a change looks at anywhere, at most."""
@@ -62,32 +68,85 @@ def normals(seeds: Ints, basis: Float32s, correlation: float) -> Float32s:
     return mixed
 
 
-def focused(drawn: Float32s, seeds: Ints, work: Floats, share: float) -> Float32s:
+def bottleneck(graph: PartitionGraph, chip: Chips, busy_s: Floats) -> Ints:
+    """The operators of what is busy longest, along the topological order, [K].
+
+    Those on the chip; or those whose output takes the link, and those that read it beyond.
+
+    Args:
+        graph: the graph.
+        chip: of every operator, [N].
+        busy_s: of every chip, and of the link behind it, [2, C].
+    """
+    kind, place = np.unravel_index(int(np.argmax(busy_s)), busy_s.shape)
+    if kind == 0:
+        found = chip == place
+    else:
+        source, target = graph.edges.reshape(-1, 2).T
+        across = (chip[source] <= place) & (chip[target] > place)
+        found = np.zeros(len(chip), dtype=np.bool_)
+        found[source[across]] = found[target[across]] = True
+    order = graph.topological_order
+    return np.asarray(order[found[order]])
+
+
+def focused(drawn: Float32s, seeds: Ints, work: Floats, share: float, hot: Ints | None = None) -> Float32s:
     """``drawn`` [B, N] where a change looks, and 0, each operator's middle chip, elsewhere.
 
-    Of the changes that look at a part only, half look at a stretch of the work, mostly a short one, and half at
-    operators anywhere, mostly few.
+    Where the bottleneck is known, most changes look at it. Of the others that look at a part only, half look at a
+    stretch of the work, mostly a short one, and half at operators anywhere, mostly few.
 
     Args:
         drawn: of :func:`normals`.
         seeds: the same as for those.
         work: place of every operator along the work, [N].
-        share: of the changes that look at a part.
+        share: of the changes that look at a part, of those that do not look at the bottleneck.
+        hot: operators of the bottleneck, along the topological order, [K] (:func:`bottleneck`); None: not known.
     """
     kept = drawn.copy()
     for row, seed in enumerate(seeds):
         draw = np.random.default_rng((*seed.tolist(), _FOCUS))
-        if draw.random() >= share:
-            continue
-        if draw.random() < 0.5:
-            width = 0.5 * draw.random() ** 3
-            looked_at = np.abs(work - draw.random()) <= width
-        else:
-            looked_at = draw.random(len(work)) < _MOST_SCATTERED * draw.random() ** 4
-        # Whatever else: one operator at least.
-        looked_at[int(draw.integers(len(work)))] = True
-        kept[row, ~looked_at] = 0.0
+        if hot is not None and len(hot) and draw.random() < _GUIDED:
+            kept[row] = _relieved(drawn[row], work, hot, draw)
+        elif draw.random() < share:
+            kept[row, ~_part(work, draw)] = 0.0
     return kept
+
+
+def _part(work: Floats, draw: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Operators of one stretch of the work, or some anywhere, [N]."""
+    if draw.random() < 0.5:
+        width = 0.5 * draw.random() ** 3
+        looked_at = np.abs(work - draw.random()) <= width
+    else:
+        looked_at = draw.random(len(work)) < _MOST_SCATTERED * draw.random() ** 4
+    # Whatever else: one operator at least.
+    looked_at[int(draw.integers(len(work)))] = True
+    return looked_at
+
+
+def _relieved(drawn: Float32s, work: Floats, hot: Ints, draw: np.random.Generator) -> Float32s:
+    """A change that looks at the bottleneck, [N]: its first or last operators go back or on as one, or it draws anew
+    a stretch of the work around one of them, some of them, or all.
+    """
+    kind = int(draw.integers(4))
+    looked_at = np.zeros(len(work), dtype=np.bool_)
+    if kind == 0:
+        moved = np.zeros_like(drawn)
+        count = 1 + int(len(hot) * draw.random() ** 2)
+        if draw.random() < 0.5:
+            moved[hot[-count:]] = _WHOLE
+        else:
+            moved[hot[:count]] = -_WHOLE
+        return moved
+    if kind == 1:
+        looked_at = np.abs(work - work[draw.choice(hot)]) <= 0.5 * draw.random() ** 3
+    elif kind == 2:
+        looked_at[hot] = draw.random(len(hot)) < draw.random()
+    else:
+        looked_at[hot] = True
+    looked_at[draw.choice(hot)] = True
+    return np.where(looked_at, drawn, np.float32(0.0))
 
 
 def mixed_orders(topological: Ints, seeds: Words) -> npt.NDArray[np.int64]:

@@ -1,21 +1,23 @@
 """Refinement: random changes of the best partition known, made valid by FIX; better ones stay.
 
 Each operator's chip is drawn around the one that it has, with a normal distribution's weights; near operators move
-together, and most changes look at a part of the graph only (:mod:`dse.partition.search.proposals`). It is what the
-learned policy draws before it has learned anything (:mod:`policies.partition`), and knows nothing of what makes a
-partition good, so it works with any evaluator. A step costs O(N C + E) for each candidate, and the evaluation.
+together, and most changes look at the chip or link that limits the best partition
+(:mod:`dse.partition.search.proposals`), which whoever prices it also tells. It is what the learned policy draws before
+it has learned anything (:mod:`policies.partition`), and works with any evaluator. A step costs O(N C + E) for each
+candidate, and the evaluation.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.constraints.sampler import Sampler
-from dse.partition.problem import Chips, Words
+from dse.partition.problem import Chips, Ints, Words
 from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
 from dse.partition.search.order_search import order_search
-from dse.partition.search.proposals import field_basis, focused, normals, shares_before
+from dse.partition.search.proposals import bottleneck, field_basis, focused, normals, shares_before
 from dse.partition.search.sampling import climbed, greedy
 from dse.progress import silent
 
@@ -48,6 +50,16 @@ def starts_of(context: SearchContext) -> Chips:
     return np.array(sorted(known), dtype=np.int8) if known else on_one_chip(context)
 
 
+def hottest(context: SearchContext, chip: Chips) -> Ints | None:
+    """The operators of what limits a partition [N] that was priced, [K]; None where latency is asked for.
+
+    Every chip and link on the way counts for latency, not the busiest alone.
+    """
+    if context.problem.objective != "throughput":
+        return None
+    return bottleneck(context.problem.graph, chip, context.evaluator.busy_s(chip[None])[0])
+
+
 def refine_from(context: SearchContext, first: Chips) -> Found:
     """The best of ``first`` [B, N], which count as evaluations, and of changes of it."""
     problem = context.problem
@@ -55,9 +67,13 @@ def refine_from(context: SearchContext, first: Chips) -> Found:
     work = shares_before(problem.graph.latency_s, order)
     basis = field_basis(work, _WIDTH)
 
+    @lru_cache(maxsize=1)
+    def hot(best: bytes) -> Ints | None:
+        return hottest(context, np.frombuffer(best, dtype=np.int8))
+
     def step(best: Chips, _draw: np.random.Generator, seeds: Words) -> Chips:
         parts = (seeds >> np.uint64(1)).astype(np.int64)[:, None]
-        moves = focused(normals(parts, basis, _CORRELATION), parts, work, _FOCUSED)
+        moves = focused(normals(parts, basis, _CORRELATION), parts, work, _FOCUSED, hot(best.tobytes()))
         drawn = np.clip(np.rint(best + _SPREAD * moves), 0, problem.chips - 1)
         return sampler.fix(drawn.astype(np.int64), seeds, orders=order[None])
 
