@@ -14,34 +14,14 @@ import time
 from pathlib import Path
 
 from dse.executor import InProcessExecutor
+from dse.reproduce.gigaplacer.published import read_published
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import violations
 from dse.wafer.formats import read_problem
 from dse.wafer.options import MOVES
 from dse.wafer.search.portfolio import Search
 
-PUBLISHED = {
-    "A": (35810, 35685.5),
-    "B": (66143.5, 66516),
-    "C": (66920, 66727.5),
-    "D": (36434, 35796.5),
-    "E": (46032, 45807),
-    "F": (81265, 81455),
-    "G": (99397, 92835),
-    "H": (55465, 53078),
-    "I": (54606, 54530),
-    "J": (60164, 57344),
-    "K": (1392, 1350),
-    "L": (1980, 1996),
-    "M": (2226282, 2225302),
-    "N": (3404, 3390),
-    "O": (82036, 82036),
-    "P": (135832, 127192),
-    "Q": (9922, 9816),
-    "R": (26424, 24768),
-    "S": (3174500, 2955760),
-    "T": (14042, 13935),
-}
+PUBLISHED = {name: (case.winner.total, case.gigaplacer.total) for name, case in read_published().cases.items()}
 """(contest winner, GigaPlacer) total costs."""
 
 LIMIT_S, GAP, GAP_WITH_ADAPTERS = 60, 0.05, 0.20

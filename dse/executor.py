@@ -11,6 +11,7 @@ with its reason; the others go on.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -130,6 +131,39 @@ class InProcessExecutor(Executor):
             arrived([(item, outcome)])
             yield outcome
             ask(stop)
+
+
+class LateExecutor(Executor):
+    """Another executor, whose workers are started when there is work for them, and not after a stop."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._started: Executor | None = None
+        self._ending = ExitStack()
+
+    @property
+    def workers(self) -> int:
+        """Of the other one, as far as they are known before they are started."""
+        return (self._started or self._executor).workers
+
+    def outcomes(
+        self,
+        function: Callable[[Item], Value],
+        items: Iterable[Item],
+        stop: StopSignal = never_stop,
+        arrived: Arrived = ignore,
+    ) -> Iterator[Value | Failed]:
+        """``function`` of every item, or why there is none, in order."""
+        if self._started is None:
+            ask(stop)
+            self._started = self._ending.enter_context(self._executor)
+        yield from self._started.outcomes(function, items, stop, arrived)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._started = None
+        self._ending.__exit__(kind, error, traceback)
 
 
 def applied(function: Callable[[Item], Value], item: Item) -> Value | Failed:

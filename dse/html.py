@@ -13,7 +13,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1d2b36; background: #fff; m
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 p.verdict { font-size: 1.1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 td, th { padding: .3rem .9rem .3rem 0; text-align: left; border-bottom: 1px solid #d9e1e7; vertical-align: top; }
-td.number, th.number { text-align: right; } p.small, footer { color: #5a6b78; font-size: .88rem; }
+td.number, th.number { text-align: right; white-space: nowrap; } p.small, footer { color: #5a6b78; font-size: .88rem; }
 footer { margin-top: 3rem; }
 """
 

@@ -16,15 +16,19 @@ from dse.journal import Journal
 from dse.owned_folder import OwnedFolder
 from dse.reproduce import mcm
 from dse.reproduce.context import DEFAULT_BUDGET, Context
+from dse.reproduce.gigaplacer import parts as gigaplacer
+from dse.reproduce.gigaplacer.cases import chosen_problems
+from dse.reproduce.gigaplacer.study import Study as PlacementStudy
 from dse.reproduce.mcm_study import Study, StudyBudget
 from dse.reproduce.output import budget, to_json, write
 from dse.reproduce.phaze import WITHOUT_SEARCH, chosen_models, chosen_parts, reproduce
 from dse.reproduce.published import read_paper
 from dse.reproduce.section import Reproduction
-from dse.result import digest
+from dse.result import digest, document_of
 from dse.run_directory import JOURNAL_FILE, REPORT_FILE, RunDirectory
+from dse.wafer.options import MOVES
 from hardware.inputs import fail
-from policies.partition.contenders import contenders
+from policies.partition.contenders import ablations, contenders
 from policies.partition.methods import ask_for_extra, is_installed
 
 _COST_MODELS = ("consistent", "phaze-2024")
@@ -37,6 +41,9 @@ _COST_MODELS = ("consistent", "phaze-2024")
 @click.option("--cost-model", type=click.Choice([*_COST_MODELS, "both"]), default="both", show_default=True)
 @click.option("--samples", type=click.IntRange(1, 10**6), default=300, show_default=True, help="A method (mcm).")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True, help="A method (mcm).")
+@click.option(
+    "--moves", type=click.IntRange(1, 10**12), default=MOVES, show_default=True, help="A search (gigaplacer)."
+)
 @unmirrored_options
 def command(
     paper: str,
@@ -45,18 +52,24 @@ def command(
     cost_model: str,
     samples: int,
     seeds: int,
+    moves: int,
     **options: Any,
 ) -> None:
-    """Print the tables and figures of PAPER (phaze, mcm) beside ours, from a fresh run.
+    """Print the tables and figures of PAPER (phaze, mcm, gigaplacer) beside ours, from a fresh run.
 
-    TABLE is any of table2, common, table4, table5, fig4, fig6, fig7, fig8, fig9 of phaze, and table2, table3, fig5,
-    fig6, fig7 of mcm; all of them when none is named. Every search has a limit of its own; what is not proven by then
-    is printed with its gap. All of phaze takes 20 to 30 minutes on two idle cores, one model (--models bert-large)
-    about a minute. Tables 2 and 3 of mcm run --samples evaluations of every method for --seeds seeds: most of an hour
-    on two cores; there, --models names graphs in place of the paper's.
+    TABLE is any of table2, common, table4, table5, fig4, fig6, fig7, fig8, fig9 of phaze, table2, table3, simulator,
+    ablation, fig5, fig6, fig7 of mcm, and table1, fig7, fig8, refinement, slicing-tree of gigaplacer; all of them when
+    none is named. Every search has a limit of its own; what is not proven by then is printed with its gap.
+
+    All of phaze takes 20 to 30 minutes on two idle cores, one model (--models bert-large) about a minute. All but fig7
+    of mcm runs --samples evaluations of every method for --seeds seeds: 15 to 40 minutes each on two cores; there,
+    --models names graphs in place of the paper's. gigaplacer runs searches of --moves moves on the twenty cases of the
+    contest: an hour on two cores; there, --models names cases (A,D), folders, or what `dse wafer` takes.
     """
     settings = settings_from(options)
-    if paper == "mcm":
+    if paper == gigaplacer.NAME:
+        _finish(_gigaplacer(settings, parts, models, moves), settings)
+    elif paper == "mcm":
         _finish(_mcm(settings, parts, models, StudyBudget(samples, seeds)), settings)
     else:
         _finish(_phaze(settings, paper, parts, models, cost_model), settings)
@@ -66,7 +79,7 @@ def _mcm(settings: RunSettings, parts: tuple[str, ...], models: str | None, budg
     chosen = mcm.chosen_parts(parts)
     asked = {"paper": "mcm", "parts": list(chosen), "models": models, "samples": budget.samples, "seeds": budget.seeds}
     work_s = 0.0 if chosen == ("fig7",) else 600.0
-    learned = contenders() if is_installed() else {}
+    learned, variants = (contenders(), ablations()) if is_installed() else ({}, {})
     if work_s:
         ask_for_extra("dse reproduce", "TABLE", ", ".join(chosen))
     with (
@@ -75,8 +88,23 @@ def _mcm(settings: RunSettings, parts: tuple[str, ...], models: str | None, budg
         stop_signal(settings) as stop,
         executor_for(settings, work_s) as executor,
     ):
-        study = Study(learned, executor, journal, report, stop, budget, settings.seed)
+        study = Study(learned, variants, executor, journal, report, stop, budget, settings.seed)
         return mcm.reproduce(chosen, () if models is None else models.split(","), study)
+
+
+def _gigaplacer(settings: RunSettings, parts: tuple[str, ...], models: str | None, moves: int) -> Reproduction:
+    chosen, problems = gigaplacer.chosen_parts(parts), chosen_problems(models)
+    asked = {"paper": gigaplacer.NAME, "parts": list(chosen), "models": models, "moves": moves}
+    # Half a minute a search with the moves of ``dse wafer``.
+    work_s = len(problems) * (5 + 30 * moves / MOVES)
+    with (
+        _journal(settings, asked, digest(document_of(problems))) as journal,
+        progress(settings) as report,
+        stop_signal(settings) as stop,
+        executor_for(settings, work_s) as executor,
+    ):
+        study = PlacementStudy(problems, executor, journal, report, stop, moves, settings.seed)
+        return gigaplacer.reproduce(chosen, study)
 
 
 def _phaze(

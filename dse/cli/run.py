@@ -270,9 +270,10 @@ def ending_at_once() -> Iterator[None]:
 def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | None = None) -> Executor:
     """In-process for ``--workers 0`` and, with ``auto``, for work predicted under about 30 s; Ray otherwise.
 
-    ``predicted_s`` is the command's own estimate of its work on one core; ``journal`` is watched by Ray's metrics.
+    ``predicted_s`` is the command's own estimate of its work on one core, of which a time limit allows no more than it
+    says; ``journal`` is watched by Ray's metrics.
     """
-    workers = settings.workers
+    workers, predicted_s = settings.workers, min(predicted_s, settings.time_limit or math.inf)
     if workers is None:
         if settings.address is None and predicted_s < 30:
             return InProcessExecutor()

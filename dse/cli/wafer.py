@@ -9,46 +9,80 @@ from rich.markup import escape
 from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
 from dse.result import Result, digest, document_of
-from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory
+from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
+from dse.wafer import sweep_report
 from dse.wafer.answer import answer
-from dse.wafer.drawing import drawing
-from dse.wafer.formats import placement_from_document
+from dse.wafer.formats import MOST_TILES
+from dse.wafer.kept import POINTS_FOLDER, keep, keep_paint
+from dse.wafer.kgraph import write_kgraph
 from dse.wafer.methods import METHODS
-from dse.wafer.options import MOVES, WaferOptions
-from dse.wafer.paint import paint_of, write_paint
-from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.report import COST_HEADERS, about, cost_rows, nothing_found, report, verdict
+from dse.wafer.networks import NETWORKS
+from dse.wafer.options import MOVES, SWEEP_MOVES, WaferOptions
+from dse.wafer.problem import WaferProblem
+from dse.wafer.report import COST_HEADERS, about, cost_rows, nothing_found, verdict
 from dse.wafer.search.portfolio import Found
+from dse.wafer.sweep import point_problems, sweep
+from dse.wafer.sweep_axes import KEYS
 
-_MOVE_S, _MOVE_OF_A_KERNEL_S = 3e-7, 4e-8
-"""What a move of annealing takes, about: of itself, and for each kernel."""
+_MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
+"""What a move of annealing takes, about: of itself, and for each kernel; and what a run takes before the first."""
 
 
-@click.command("wafer")
-@click.argument("case", metavar="CASE.kgraph")
+@click.command("wafer", epilog=f"Networks of the contest:  {'  '.join(NETWORKS)}")
+@click.argument("case", metavar="CASE")
 @click.option("--kernels", metavar="FILE", help="More kernel types (YAML, dse.kernels/1).")
 @click.option("--method", type=click.Choice(list(METHODS)), default="portfolio", show_default=True)
 @click.option(
-    "--moves", type=click.IntRange(0, 10**12), default=MOVES, show_default=True, help="Of annealing; more find better."
+    "--moves",
+    type=click.IntRange(0, 10**12),
+    help=f"Of annealing; more find better [{MOVES:,}; at each point of a sweep {SWEEP_MOVES:,}].",
 )
+@click.option(
+    "--sweep",
+    multiple=True,
+    metavar="KEY[=V,V|=LOW:HIGH:STEP],…",
+    help=f"Answer for many wafers or weights, and mark the front of cost, tiles and memory. KEY: {', '.join(KEYS)}; "
+    "alone, from half to twice what CASE has.",
+)
+@click.option("--width", type=click.IntRange(1, MOST_TILES), help="Tiles across the wafer [as CASE says; 633].")
+@click.option("--height", type=click.IntRange(1, MOST_TILES), help="Tiles up the wafer [as CASE says; 633].")
+@click.option("--memlimit", type=click.IntRange(1), help="Words of 2 bytes of a tile [as CASE says; 24576].")
+@click.option("--wdeltat", type=click.FloatRange(0), help="Weight of the time [as CASE says; 1].")
+@click.option("--wlength", type=click.FloatRange(0), help="Weight of the distance [as CASE says; 1].")
+@click.option("--wadapter", type=click.FloatRange(0), help="Weight of adapters [as CASE says; 0].")
 @run_options
 def command(**options: Any) -> None:
     """Size, shape and place the kernels of CASE on its wafer, with the least weighted time, distance and adapters.
 
-    CASE is a graph in the format of the ISPD 2020 contest; --out DIR keeps the placement as CASE.paint and a picture.
+    CASE is a graph in the format of the ISPD 2020 contest, one of the contest's networks by name (below),
+    FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, or a network of the catalogue
+    (docs/partition.md). --out DIR keeps it as CASE.kgraph, with the placement as CASE.paint and a picture.
     """
-    settings, chosen = settings_from(options), WaferOptions(**options)
-    problem = chosen.problem()
+    settings = settings_from(options)
+    if options["moves"] is None:
+        options["moves"] = SWEEP_MOVES if options["sweep"] else MOVES
+    chosen = WaferOptions(**options)
+    graph = chosen.graph()
+    problem = chosen.problem_of(graph)
+
+    points = len(point_problems(chosen, problem))
+    predicted_s = points * (_ROWS_S + chosen.moves * (_MOVE_S + _MOVE_OF_A_KERNEL_S * len(problem.kernels)))
 
     def solve(directory: RunDirectory | None) -> Result:
+        if directory is not None:
+            directory.write_text(f"{problem.name}.kgraph", write_kgraph(graph))
+
         def improved(found: Found) -> None:
             if directory is not None and found.placement is not None:
-                _write_paint(directory, problem, found.placement)
+                keep_paint(directory, problem.name, problem, found.placement)
 
         with progress(settings) as report, stop_signal(settings) as stop:
-            predicted_s = chosen.moves * (_MOVE_S + _MOVE_OF_A_KERNEL_S * len(problem.kernels))
-            executor = executor_for(settings, predicted_s)
-            return answer(chosen, executor, report, stop, settings.seed, problem, improved)
+            if not chosen.sweep:
+                executor = executor_for(settings, predicted_s)
+                return answer(chosen, executor, report, stop, settings.seed, problem, improved)
+            with journal_of(directory) as journal:
+                executor = executor_for(settings, predicted_s, journal)
+                return sweep(chosen, executor, report, stop, settings.seed, problem, journal)
 
     run(
         settings,
@@ -57,20 +91,8 @@ def command(**options: Any) -> None:
         digest(document_of(problem)),
         solve,
         lambda result: _show(problem, result, settings.out),
-        lambda directory, result: _keep(directory, problem, result),
+        lambda directory, result: keep(directory, chosen, problem, result),
     )
-
-
-def _write_paint(directory: RunDirectory, problem: WaferProblem, placement: WaferPlacement) -> None:
-    directory.write_text(f"{problem.name}.paint", write_paint(paint_of(problem, placement)))
-
-
-def _keep(directory: RunDirectory, problem: WaferProblem, result: Result) -> None:
-    """The placement in the contest's format, its picture and the report."""
-    placement = placement_from_document(problem, result.solution, RESULT_FILE)
-    _write_paint(directory, problem, placement)
-    directory.write_text(f"{problem.name}.svg", drawing(problem, placement))
-    directory.write_text(REPORT_FILE, report(problem, result, placement))
 
 
 def _show(problem: WaferProblem, result: Result, out: Path | None) -> None:
@@ -78,8 +100,22 @@ def _show(problem: WaferProblem, result: Result, out: Path | None) -> None:
     if result.objective.value is None:
         screen.print(nothing_found(result), soft_wrap=True, markup=False)
         return
-    screen.print(f"[bold]{escape(result.problem.name)}[/bold]: {verdict(result)}", soft_wrap=True)
-    screen.print(about(result), soft_wrap=True, markup=False)
-    print_table(COST_HEADERS, cost_rows(problem, result))
+    if "points" in result.solution:
+        _show_points(problem, result)
+    else:
+        screen.print(f"[bold]{escape(result.problem.name)}[/bold]: {verdict(result)}", soft_wrap=True)
+        screen.print(about(result), soft_wrap=True, markup=False)
+        print_table(COST_HEADERS, cost_rows(problem, result))
     if out is not None:
-        screen.print(f"placement: {out / f'{problem.name}.paint'}; report: {out / REPORT_FILE}", soft_wrap=True)
+        where = POINTS_FOLDER if "points" in result.solution else f"{problem.name}.paint"
+        screen.print(f"placement: {out / where}; report: {out / REPORT_FILE}", soft_wrap=True)
+
+
+def _show_points(problem: WaferProblem, result: Result) -> None:
+    """The points of a sweep; of many the front alone."""
+    screen = console()
+    words = f"[bold]{escape(result.problem.name)}[/bold]: {sweep_report.verdict(result)}"
+    screen.print(words, soft_wrap=True)
+    screen.print(sweep_report.about(result), soft_wrap=True, markup=False)
+    many = result.metrics["points"] > sweep_report.MOST_ROWS
+    print_table(sweep_report.headers(problem, result), sweep_report.rows(problem, result, only_front=many))

@@ -1,5 +1,6 @@
 """A reproduction as files: ``reproduction.json``, a tidy table of all comparisons, and ``report.html``."""
 
+import base64
 import html
 import json
 from pathlib import Path
@@ -33,6 +34,10 @@ def write(reproduction: Reproduction, directory: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(compared, directory / f"{COMPARISONS_TABLE}.parquet")
     pa_csv.write_csv(compared, directory / f"{COMPARISONS_TABLE}.csv")
+    for section in reproduction.sections:
+        for picture in section.pictures:
+            (directory / picture.name).parent.mkdir(parents=True, exist_ok=True)
+            write_text(directory / picture.name, picture.svg)
     write_text(directory / REPORT_FILE, report(reproduction))
 
 
@@ -94,6 +99,10 @@ def _section(section: Section) -> list[str]:
         for each in section.tables
     ]
     parts += [f"<p class='small'>{html.escape(note)}</p>" for note in section.notes]
+    for picture in section.pictures:
+        # As an image: its style must not reach the rest of the page.
+        data, title = base64.b64encode(picture.svg.encode()).decode(), html.escape(picture.title, quote=True)
+        parts.append(f"<h3>{title}</h3><img alt='{title}' src='data:image/svg+xml;base64,{data}' style='width: 100%'>")
     return parts + [figure(_drawn(chart)) for chart in section.charts]
 
 

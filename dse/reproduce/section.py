@@ -49,6 +49,15 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A drawing (SVG), kept in the file ``name``."""
+
+    title: str
+    name: str
+    svg: str
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells for people, every row as long as the headers."""
 
@@ -66,6 +75,7 @@ class Section:
     notes: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     charts: tuple[Chart, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,8 +90,12 @@ class Reproduction:
     stopped: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The reproduction as JSON types."""
-        return {"schema": SCHEMA, **asdict(self), "versions": versions()}
+        """The reproduction as JSON types; of pictures only what they are called: they have files of their own."""
+        found = asdict(self)
+        for section in found["sections"]:
+            for picture in section["pictures"]:
+                del picture["svg"]
+        return {"schema": SCHEMA, **found, "versions": versions()}
 
 
 def ratio(ours: float | None, paper: float | None) -> float | None:

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from dse.executor import Executor, InProcessExecutor
+from dse.executor import Executor, InProcessExecutor, LateExecutor
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.result import (
     FailedCheckError,
@@ -63,7 +63,8 @@ def answer(
     proof = infeasibility(problem)
     found, bound = Found(), None
     if proof is None:
-        with executor or InProcessExecutor() as workers:
+        # Rows need no workers, and are an answer if a time limit passes while those start.
+        with LateExecutor(executor or InProcessExecutor()) as workers:
             search = Search(problem, workers, seed, options.moves, progress, stop, improved)
             found = METHODS[options.method](search)
         bound = cost_bound(problem, found, stop)

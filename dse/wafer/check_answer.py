@@ -12,6 +12,7 @@ from dse.differences import differences
 from dse.result import PROOF_TOLERANCE, Objective, Result, digest, document_of
 from dse.wafer.answer import OBJECTIVE, metrics
 from dse.wafer.check import cost, violations
+from dse.wafer.check_sweep import sweep_faults
 from dse.wafer.formats import placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
@@ -39,6 +40,8 @@ def answer_faults(result: Result, path: Path, given: str | None) -> list[str]:
         found.append(f"objective must be {sought.name} [{sought.unit}], {sought.sense}, but got {result.objective}")
     if result.method != options.method:
         found.append(f"method must be {options.method}, but got {result.method}")
+    if options.sweep:
+        return found + sweep_faults(options, problem, result, path)
     proof = infeasibility(problem)
     if (result.status == "infeasible") != (proof is not None):
         found.append(f"status must {'' if proof else 'not '}be infeasible")

@@ -30,15 +30,21 @@ def read_problem(path: str | Path, library: KernelLibrary | None = None) -> Wafe
     return problem_of(read_kgraph(path, known), path, known)
 
 
-def problem_of(graph: KernelGraph, path: str | Path, library: KernelLibrary) -> WaferProblem:
+def problem_of(graph: KernelGraph, path: str | Path, library: KernelLibrary, name: str | None = None) -> WaferProblem:
     """The problem that a graph poses: kernels and what joins them, without inputs and outputs.
+
+    Args:
+        graph: what was read.
+        path: where from, for errors.
+        library: has its kernel types.
+        name: of the problem; that of the file when None.
 
     Raises:
         InputError: a header entry is missing or out of range, weights contradict each other, or parameters that a
             kernel type cannot have.
     """
     faults: list[Fault] = []
-    wafer, weights = _header(graph.header, str(path), faults)
+    wafer, weights = header_of(graph.header, str(path), faults)
     nodes = [node for node in graph.nodes if node.kind not in RESERVED]
     kernels = [_kernel(node, library, str(path), faults) for node in nodes]
     faults += _excess(nodes, kernels, str(path))
@@ -47,7 +53,7 @@ def problem_of(graph: KernelGraph, path: str | Path, library: KernelLibrary) -> 
     position = {node.label: number for number, node in enumerate(nodes)}
     ends = [edge.labels for edge in graph.edges]
     edges = tuple((position[source], position[target]) for source, target in ends if {source, target} <= {*position})
-    return WaferProblem(Path(path).stem, wafer, weights, tuple(each for each in kernels if each), edges)
+    return WaferProblem(name or Path(path).stem, wafer, weights, tuple(each for each in kernels if each), edges)
 
 
 def _kernel(node: GraphNode, library: KernelLibrary, path: str, faults: list[Fault]) -> Kernel | None:
@@ -72,7 +78,9 @@ def _work(each: Convolution) -> int:
     return each.height * each.width * window * each.inputs * each.outputs
 
 
-def _header(header: Mapping[str, str], path: str, faults: list[Fault]) -> tuple[Wafer, Weights]:
+def header_of(header: Mapping[str, str], path: str, faults: list[Fault]) -> tuple[Wafer, Weights]:
+    """The wafer and the weights of a header; what is wrong with it is added to ``faults``."""
+
     def whole(key: str, most: int) -> int:
         text = header.get(key)
         if text is not None and text.isdecimal() and 1 <= int(text) <= most:

@@ -13,7 +13,8 @@ from dse.graph.named_edges import find_cycle
 from dse.wafer.kernels import RESERVED, KernelLibrary
 from hardware.inputs import Fault, InputError, nearest, shown, text_of
 
-HEADER_KEYS = ("test", "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")
+TITLE_KEY = "test"
+HEADER_KEYS = (TITLE_KEY, "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")
 
 _NODE = re.compile(r"(\w+)\[( *)(\d+)\]\s+(.*)")
 _END = r"(\w+)\[ *(\d+)\]:(\w+)"

@@ -3,20 +3,21 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dse.wafer.search.portfolio import Found, Search
+from dse.wafer.search.portfolio import COLUMNS, Found, Search
+from dse.wafer.search.slicing_tree import slicing_tree
 
 
 def portfolio(search: Search) -> Found:
-    """Rows, protocols and annealing."""
+    """Rows, columns, protocols and annealing."""
     return search.run()
 
 
 def rows(search: Search) -> Found:
     """Rows by dynamic programming for every time limit (the paper without its refinements), and protocols."""
-    search.moves = 0
+    search.moves, search.steps = 0, search.steps - {COLUMNS}
     return search.run()
 
 
 Method = Callable[[Search], Found]
 
-METHODS: Mapping[str, Method] = MappingProxyType({"portfolio": portfolio, "rows": rows})
+METHODS: Mapping[str, Method] = MappingProxyType({"portfolio": portfolio, "rows": rows, "slicing-tree": slicing_tree})

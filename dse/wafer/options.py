@@ -1,16 +1,21 @@
 """What a user can ask of ``dse wafer``."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dse.kept_options import STRICT, options_of
-from dse.wafer.formats import read_problem
+from dse.wafer.formats import problem_of
 from dse.wafer.kernels import read_library
+from dse.wafer.kgraph import HEADER_KEYS, TITLE_KEY, KernelGraph
 from dse.wafer.problem import WaferProblem
+from dse.wafer.sources import graph_of, name_of
 
 MOVES = 8_000_000
 """Moves of annealing in all, where nothing else is asked: half a minute for 100 kernels."""
+
+SWEEP_MOVES = 1_000_000
+"""The same, for each point of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +23,12 @@ class WaferOptions:
     """The options of ``dse wafer``.
 
     Attributes:
-        case: a ``.kgraph`` file.
+        case: a ``.kgraph`` file, or what else :func:`dse.wafer.sources.graph_of` reads.
         kernels: a file of more kernel types (``dse.kernels/1``), or None.
         method: which of :data:`dse.wafer.methods.METHODS`.
-        moves: of annealing, in all.
+        moves: of annealing, in all; of a sweep at each point.
+        sweep: what is swept (:func:`dse.wafer.sweep_axes.axes_of`); nothing for a single placement.
+        width, height, memlimit, wdeltat, wlength, wadapter: what stands in the header of the case; None leaves it.
     """
 
     __pydantic_config__ = STRICT
@@ -30,10 +37,17 @@ class WaferOptions:
     kernels: str | None = None
     method: str = "portfolio"
     moves: int = MOVES
+    sweep: tuple[str, ...] = ()
+    width: int | None = None
+    height: int | None = None
+    memlimit: int | None = None
+    wdeltat: float | None = None
+    wlength: float | None = None
+    wadapter: float | None = None
 
     def document(self) -> dict[str, Any]:
         """The options as JSON types."""
-        return asdict(self)
+        return asdict(self) | {"sweep": list(self.sweep)}
 
     @classmethod
     def from_document(cls, document: Any, path: str | Path, key: str) -> "WaferOptions":
@@ -44,10 +58,31 @@ class WaferOptions:
         """
         return options_of(cls, document, path, key, "dse wafer")
 
+    def graph(self) -> KernelGraph:
+        """The kernel graph that the options name, with their header.
+
+        Raises:
+            InputError: the graph or the kernel types are malformed, or a network that has no kernels.
+        """
+        graph = graph_of(self.case, read_library(self.kernels))
+        return replace(graph, header={**graph.header, **self._header()})
+
     def problem(self) -> WaferProblem:
         """The problem that the options pose.
 
         Raises:
-            InputError: the graph or the kernel types are malformed.
+            InputError: as :meth:`graph`, or a wafer or weights that cannot be.
         """
-        return read_problem(self.case, read_library(self.kernels))
+        return self.problem_of(self.graph())
+
+    def problem_of(self, graph: KernelGraph) -> WaferProblem:
+        """The problem that the options pose, of their :meth:`graph`.
+
+        Raises:
+            InputError: a wafer or weights that cannot be.
+        """
+        return problem_of(graph, self.case, read_library(self.kernels), name_of(self.case))
+
+    def _header(self) -> dict[str, str]:
+        given = {key: getattr(self, key) for key in HEADER_KEYS if key != TITLE_KEY}
+        return {key: f"{value:.15g}" for key, value in given.items() if value is not None}

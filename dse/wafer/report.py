@@ -85,7 +85,7 @@ def report(problem: WaferProblem, result: Result, placement: WaferPlacement) -> 
         "<h2>The wafer</h2>",
         "<p class='small'>Redder kernels wait less for the slowest one. Dashed edges pass over other kernels. "
         "A kernel's parameters show where the pointer rests.</p>",
-        drawing(problem, placement),
+        drawing(problem, placement, result.bound),
         "<h2>Kernels</h2>",
         table(KERNEL_HEADERS, kernel_rows(problem, placement)),
     ]

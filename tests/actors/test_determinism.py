@@ -8,34 +8,19 @@ import json
 import pytest
 
 from actors import tune_sweep
-from actors.ray_executor import RayExecutor, WorkerKind
 from dse.codesign.answer import solve
 from dse.codesign.proven import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.hysteresis import RULES, AreaWalk
 from dse.codesign.search.sweep import SWEEP_NODES
 from dse.executor import InProcessExecutor
+from tests.actors.inside import Inside
 from tests.codesign.tiny import tiny_options
 
 pytestmark = pytest.mark.slow
 
 WORKERS = (0, 1, 2, 4)
 LEVEL = 2
-
-
-class Inside:
-    """An executor in the Ray of the test session, which stays when the search closes it."""
-
-    def __init__(self, workers):
-        self._executor = RayExecutor((WorkerKind(workers, cpus=0.5),))
-        self.workers = workers
-        self.outcomes, self.map = self._executor.outcomes, self._executor.map
-
-    def __enter__(self):
-        return self._executor
-
-    def __exit__(self, *_):
-        self._executor.release()
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from dse.codesign.check import architecture_faults, choice_faults
 from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
 from dse.codesign.evaluation.energy import plan_energy
 from dse.codesign.formats import architecture_solution, plan_summary
-from dse.codesign.pareto.dominance import non_dominated
 from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
 from dse.differences import differences
+from dse.dominance import non_dominated
 from dse.result import PROOF_TOLERANCE
 from hardware.energy_model import energy_model
 from hardware.machines import Machines
@@ -90,7 +90,7 @@ def _order(places: Sequence[int], points: Sequence[dict[str, Any]]) -> list[str]
     found = []
     if not np.array_equal(np.lexsort((np.array(places[: len(points)]), area, -score)), np.arange(len(points))):
         found.append(f"{WHERE}.points must stand by falling score, then by rising area")
-    dominated = np.flatnonzero(~non_dominated(score, area, power)).tolist()
+    dominated = np.flatnonzero(~non_dominated(-score, area, power)).tolist()
     return found + [f"{WHERE}.points[{number}] is dominated by another point" for number in dominated]
 
 

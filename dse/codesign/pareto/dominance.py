@@ -1,8 +1,4 @@
-"""Dominance among architectures in three senses at once: more score, less area, less power.
-
-Point b dominates a if it is no worse in any of the three and better in one. Points equal in all three do not dominate
-each other: all of them are kept.
-"""
+"""Dominance among architectures of which not all is known: more score, less area, less power."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,41 +7,6 @@ from hardware.compiled import compiled
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-
-
-def non_dominated(score: Floats, area: Floats, power: Floats) -> Bools:
-    """Which of n points no other dominates, [n]; in O(n log n).
-
-    Sorted by rising area, then falling score, then rising power, a point stands behind all that dominate it. Sweeping
-    in that order, a Fenwick tree over the ranks of the scores gives the least power among points that came before with
-    no less score.
-    """
-    points, where = np.unique(np.stack([area, -score, power], axis=1), axis=0, return_inverse=True)
-    _, rank = np.unique(points[:, 1], return_inverse=True)
-    kept = _sweep(rank.astype(np.int64).ravel(), np.ascontiguousarray(points[:, 2]))
-    return np.asarray(kept[where.ravel()], dtype=np.bool_)
-
-
-@compiled()
-def _sweep(rank: Ints, power: Floats) -> Bools:
-    """The points, in the order of :func:`non_dominated`, that none before dominates; rank 0 is the highest score."""
-    count = len(rank)
-    least = np.full(count + 1, np.inf)
-    kept = np.ones(count, np.bool_)
-    for point in range(count):
-        best, node = np.inf, rank[point] + 1
-        while node > 0:
-            best = min(best, least[node])
-            node -= node & -node
-        if best <= power[point]:
-            kept[point] = False
-            continue
-        node = rank[point] + 1
-        while node <= count:
-            least[node] = min(least[node], power[point])
-            node += node & -node
-    return kept
 
 
 def surely_dominated(

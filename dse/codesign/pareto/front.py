@@ -39,8 +39,9 @@ from dse.codesign.evaluation.job_evaluators import (
     JobTask,
     bound_tasks,
 )
-from dse.codesign.pareto.dominance import non_dominated, surely_dominated
+from dse.codesign.pareto.dominance import surely_dominated
 from dse.codesign.problem import Evaluation, TrainingPlan
+from dse.dominance import non_dominated
 from dse.progress import StoppedError
 from dse.result import PROOF_TOLERANCE
 from hardware.energy import static_w
@@ -180,7 +181,7 @@ class _Front:
         if len(new):
             # The points of the front are likely to be among those that could be, so that few others are evaluated.
             most = self._most[new]
-            hopeful = non_dominated(most, self._machines.area_mm2[new], self._base_w[new] + self._rise_j[new] * most)
+            hopeful = non_dominated(-most, self._machines.area_mm2[new], self._base_w[new] + self._rise_j[new] * most)
             self._evaluate(new[hopeful][:_ROUND], 0)
             return True
         left = open_[self._level[open_] < len(NODES) - 1]
@@ -195,7 +196,7 @@ class _Front:
         candidates = np.flatnonzero((self._most > 0) & ~self._exact)
         known = np.array(sorted(self._plans), dtype=np.int64)
         area = self._machines.area_mm2
-        known = known[non_dominated(self._score[known], area[known], self._power_w[known])]
+        known = known[non_dominated(-self._score[known], area[known], self._power_w[known])]
         out = surely_dominated(
             (self._score[known], area[known], self._power_w[known]),
             area[candidates],
@@ -267,7 +268,7 @@ class _Front:
         """The front of what is evaluated by now."""
         known = np.array(sorted(self._plans), dtype=np.int64)
         area = self._machines.area_mm2
-        kept = known[non_dominated(self._score[known], area[known], self._power_w[known])]
+        kept = known[non_dominated(-self._score[known], area[known], self._power_w[known])]
         kept = kept[np.lexsort((kept, area[kept], -self._score[kept]))]
         undecided = [] if stopped else [index for index in self._open().tolist() if index not in set(kept.tolist())]
         return ParetoFront(

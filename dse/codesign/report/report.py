@@ -18,6 +18,7 @@ from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivit
 from dse.html import document, figure, table
 from dse.result import Result
 from dse.run_directory import REPORT_FILE, RunDirectory
+from dse.tables import write_table
 from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "tables/architectures.parquet"
@@ -44,14 +45,6 @@ def keep(directory: RunDirectory, problem: CodesignProblem, result: Result, outc
     if outcome.best is not None:
         keep_traces(directory, problem, machines.one(outcome.best), result)
     directory.write_text(REPORT_FILE, report(result, directory.path))
-
-
-def write_table(path: Path, content: pa.Table) -> None:
-    """Write a Parquet file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".partial")
-    pq.write_table(content, temporary)
-    temporary.replace(path)
 
 
 def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:

@@ -16,7 +16,7 @@ from hardware.compiled import compiled, kernel
 
 
 @kernel
-def _below(seed, count):
+def below(seed, count):
     """A whole number from 0 to ``count`` − 1."""
     return min(count - 1, np.int64(draw(seed) * count))
 
@@ -54,9 +54,9 @@ def _row_at(layout, place):
 def _swap(layout, seed):
     """Two kernels change places, most often near ones."""
     count = len(layout.order)
-    one = _below(seed, count)
-    reach = min(count, 2 + _below(seed, 6)) if draw(seed) < 0.8 else count
-    other = min(count - 1, max(0, one + _below(seed, 2 * reach + 1) - reach))
+    one = below(seed, count)
+    reach = min(count, 2 + below(seed, 6)) if draw(seed) < 0.8 else count
+    other = min(count - 1, max(0, one + below(seed, 2 * reach + 1) - reach))
     layout.order[one], layout.order[other] = layout.order[other], layout.order[one]
     return one != other
 
@@ -65,9 +65,9 @@ def _swap(layout, seed):
 def _shift(layout, seed):
     """One kernel goes to another place; with luck its mark goes with it."""
     count = len(layout.order)
-    one = _below(seed, count)
-    reach = min(count, 2 + _below(seed, 8)) if draw(seed) < 0.8 else count
-    other = min(count - 1, max(0, one + _below(seed, 2 * reach + 1) - reach))
+    one = below(seed, count)
+    reach = min(count, 2 + below(seed, 8)) if draw(seed) < 0.8 else count
+    other = min(count - 1, max(0, one + below(seed, 2 * reach + 1) - reach))
     step = 1 if other > one else -1
     with_mark = draw(seed) < 0.3
     place = one
@@ -92,8 +92,8 @@ def _turn(layout, begin, end):
 def _reverse(layout, seed):
     """A stretch of the sequence is turned round."""
     count = len(layout.order)
-    one = _below(seed, count)
-    other = min(count - 1, one + 1 + _below(seed, min(count, 12)))
+    one = below(seed, count)
+    other = min(count - 1, one + 1 + below(seed, min(count, 12)))
     _turn(layout, one, other + 1)
     return one != other
 
@@ -102,11 +102,11 @@ def _reverse(layout, seed):
 def _carry(layout, seed):
     """A few kernels in sequence go past others together."""
     count = len(layout.order)
-    length = 2 + _below(seed, 4)
+    length = 2 + below(seed, 4)
     if count < length + 1:
         return False
-    begin = _below(seed, count - length + 1)
-    steps = 1 + _below(seed, min(count - length, 12))
+    begin = below(seed, count - length + 1)
+    steps = 1 + below(seed, min(count - length, 12))
     if draw(seed) < 0.5:
         steps = -steps
     target = begin + steps
@@ -127,7 +127,7 @@ def _cut(layout, seed):
     count = len(layout.order)
     if count < 2:
         return False
-    place = 1 + _below(seed, count - 1)
+    place = 1 + below(seed, count - 1)
     before = layout.mark[place]
     chance = draw(seed)
     after = STACKED if chance < 0.45 else (BESIDE if chance < 0.8 else NEW_ROW)
@@ -156,14 +156,14 @@ def _move_cut(layout, seed):
     count, rows = len(layout.order), _rows(layout)
     if rows < 2:
         return False
-    wanted = 1 + _below(seed, rows - 1)
+    wanted = 1 + below(seed, rows - 1)
     place = 0
     for other in range(count):
         wanted -= other > 0 and layout.mark[other] == NEW_ROW
         if wanted == 0:
             place = other
             break
-    step = (1 + _below(seed, 3)) * (1 if draw(seed) < 0.5 else -1)
+    step = (1 + below(seed, 3)) * (1 if draw(seed) < 0.5 else -1)
     target = place + step
     if target < 1 or target >= count:
         return False
@@ -182,8 +182,8 @@ def _heights(ladder, layout, seed):
     left = ladder.size[1]
     for row in range(rows):
         left -= layout.height[row]
-    reach = 1 + _below(seed, 1 << (1 + _below(seed, 6)))
-    one, other = _below(seed, rows), _below(seed, rows)
+    reach = 1 + below(seed, 1 << (1 + below(seed, 6)))
+    one, other = below(seed, rows), below(seed, rows)
     if left > 0 and draw(seed) < 0.5:
         layout.height[one] += min(left, reach)
         return True
@@ -211,8 +211,8 @@ def _varied(ladder, seed, protocol, model):
         if draw(seed) < 0.6:
             c = ladder.c[model]
     else:
-        which = _below(seed, 4)
-        step = 1 + _below(seed, 3)
+        which = below(seed, 4)
+        step = 1 + below(seed, 3)
         step = step if draw(seed) < 0.5 else -step
         if which == 0:
             h += step
@@ -232,14 +232,14 @@ def _varied(ladder, seed, protocol, model):
 
 
 @kernel
-def _protocol(ladder, layout, seed, level):
+def change_protocol(ladder, layout, seed, level):
     """A kernel, or a stretch of the sequence, gets the protocol of a neighbour, a varied one, or is free again."""
     count = len(layout.order)
-    place = _below(seed, count)
+    place = below(seed, count)
     number = layout.order[place]
     if len(ladder.edges) == 0:
         return False
-    edge = _below(seed, len(ladder.edges))
+    edge = below(seed, len(ladder.edges))
     one, other = ladder.edges[edge]
     if draw(seed) < 0.5:
         one, other = other, one
@@ -259,7 +259,7 @@ def _protocol(ladder, layout, seed, level):
             bound_width(ladder, layout, level, other)
             changed = True
         return changed
-    for later in range(place, min(count, place + 2 + _below(seed, count))):
+    for later in range(place, min(count, place + 2 + below(seed, count))):
         number = layout.order[later]
         if _allowed(ladder, number, wanted):
             layout.protocol[number] = wanted
@@ -273,7 +273,7 @@ def _move(ladder, layout, seed, level):
     """Change a layout at random; whether it has changed."""
     chance = draw(seed)
     if ladder.weights[2] > 0 and draw(seed) < 0.4:
-        return _protocol(ladder, layout, seed, level)
+        return change_protocol(ladder, layout, seed, level)
     if chance < 0.22:
         return _swap(layout, seed)
     if chance < 0.40:
@@ -287,26 +287,27 @@ def _move(ladder, layout, seed, level):
     if chance < 0.72:
         return _move_cut(layout, seed)
     if chance < 0.78:
-        place = _below(seed, len(layout.flip))
+        place = below(seed, len(layout.flip))
         layout.flip[place] = 1 - layout.flip[place]
         return True
     return _heights(ladder, layout, seed)
 
 
 @kernel
-def _level(ladder, seed, level):
+def change_level(ladder, seed, level):
     """A time limit near ``level``."""
-    step = 1 if draw(seed) < 0.7 else 1 + _below(seed, max(1, len(ladder.limits) // 8))
+    step = 1 if draw(seed) < 0.7 else 1 + below(seed, max(1, len(ladder.limits) // 8))
     return min(len(ladder.limits) - 1, max(0, level + (step if draw(seed) < 0.5 else -step)))
 
 
 @compiled(layout_kernels, draws, shapes)
 def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
-    """(cost, level) of the best layout found in ``steps`` moves, held by ``best``; infinite where none is legal.
+    """Anneal for ``steps`` moves: (cost, level) of the best layout met, (cost, level) of the last one.
 
-    ``now`` is where to begin, at ``level``, with its ``cost`` there, measured, and is overwritten; it counts as a find
-    only when it is met again. ``tried`` is room to work in; ``seed`` is [1]. The temperature falls from ``hot`` to
-    ``cold`` geometrically. Rows may be too long on the way.
+    ``best`` then holds the one and ``now`` the other. The best cost is infinite where no legal layout is met. ``now``
+    is where to begin, at ``level``, with its ``cost`` there, measured; it counts only when it is met again. ``tried``
+    is room to work in; ``seed`` is [1]. The temperature falls from ``hot`` to ``cold`` geometrically. Rows may be too
+    long on the way.
     """
     least, least_level = np.inf, level
     _copy(now, best)
@@ -319,7 +320,7 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
         warmth *= falling
         new_level = level
         if len(ladder.limits) > 1 and draw(seed) < 0.05:
-            new_level = _level(ladder, seed, level)
+            new_level = change_level(ladder, seed, level)
             if new_level == level:
                 continue
             for number in range(len(tried.order)):
@@ -327,8 +328,10 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
         elif not _move(ladder, tried, seed, level):
             _copy(now, tried)
             continue
-        found, excess = cost_of(ladder, tried, new_level)
-        if found <= cost or draw(seed) < np.exp((cost - found) / warmth):
+        # Drawn first: what is above is refused with the chance exp(−(found − cost) / warmth).
+        most = cost - warmth * np.log(max(draw(seed), 1e-300))
+        found, excess = cost_of(ladder, tried, new_level, most)
+        if found <= most:
             _copy(tried, now)
             for number in range(len(now.order)):
                 now.used[number] = tried.used[number]
@@ -340,4 +343,4 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
             _copy(now, tried)
             for number in range(len(now.order)):
                 tried.used[number] = now.used[number]
-    return least, least_level
+    return least, least_level, cost, level

@@ -2,16 +2,21 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from dse.progress import StopSignal, never_stop
 from dse.wafer.search.anneal_kernels import anneal
-from dse.wafer.search.ladder import Ladder
+from dse.wafer.search.ladder import Ladder, own
 from dse.wafer.search.layout import Layout, copied, measure
 from dse.wafer.search.layout_kernels import measured
 
 _COOLED = 1e-3
 """The last temperature, of the first."""
+
+_SLICE = 50_000
+"""Moves between two questions whether to stop: a tenth of a second or two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,25 +58,29 @@ class Annealing:
     """:func:`annealed` for one ladder, as a function of the task alone, for executors.
 
     What comes from another process can be read only, for which compiled code would be compiled again; such a ladder is
-    copied once.
+    copied once. ``stop`` is asked in this process alone: workers elsewhere are ended by their executor.
     """
 
     ladder: Ladder
+    stop: StopSignal = never_stop
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Annealing, (self.ladder,)
 
     @cached_property
     def _own(self) -> Ladder:
-        return Ladder._make(array if array.flags.writeable else array.copy() for array in self.ladder)
+        return own(self.ladder)
 
     def __call__(self, task: AnnealTask) -> Candidate:
         """The best layout of a run."""
-        return annealed(self._own, task)
+        return annealed(self._own, task, self.stop)
 
 
-def annealed(ladder: Ladder, task: AnnealTask) -> Candidate:
-    """The best layout that a run meets; what it began with where it meets no better one."""
+def annealed(ladder: Ladder, task: AnnealTask, stop: StopSignal = never_stop) -> Candidate:
+    """The best layout that a run meets, until it is stopped; what it began with where it meets no better one."""
     start = task.start
     level = level_of(ladder, start)
-    now, tried, best = copied(start.layout), copied(start.layout), copied(start.layout)
+    now, tried, met = copied(start.layout), copied(start.layout), copied(start.layout)
     cost, ticks, _ = measured(ladder, now, level)
     if not np.isfinite(cost):
         return start
@@ -79,6 +88,14 @@ def annealed(ladder: Ladder, task: AnnealTask) -> Candidate:
     # While annealing, a layout costs what its level allows.
     cost += ladder.weights[0] * (ladder.limits[level] - ticks)
     seed = np.array([task.seed], dtype=np.uint64)
-    cost, level = anneal(ladder, now, tried, best, level, cost, seed, task.steps, hot, _COOLED * hot)
-    found = candidate_of(ladder, best, level) if np.isfinite(cost) else None
+    best, best_cost, best_level = met, np.inf, level
+    for begin in range(0, task.steps, _SLICE):
+        end = min(task.steps, begin + _SLICE)
+        warm, cold = (hot * _COOLED ** (step / task.steps) for step in (begin, end))
+        least, least_level, cost, level = anneal(ladder, now, tried, met, level, cost, seed, end - begin, warm, cold)
+        if least < best_cost:
+            best, best_cost, best_level = copied(met), least, least_level
+        if stop() is not None:
+            break
+    found = candidate_of(ladder, best, best_level) if np.isfinite(best_cost) else None
     return found if found is not None and found.cost < start.cost else start

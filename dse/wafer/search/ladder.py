@@ -88,6 +88,14 @@ def ladder_of(problem: WaferProblem, table: ShapeTable, limits: Sequence[int]) -
     )
 
 
+def own(ladder: Ladder) -> Ladder:
+    """The ladder with arrays that can be written.
+
+    What comes from another process can be read only, for which compiled code would be compiled again.
+    """
+    return Ladder._make(array if array.flags.writeable else array.copy() for array in ladder)
+
+
 def _tight(problem: WaferProblem, table: ShapeTable, limit: int) -> Staircases:
     """The staircases for a limit, with the time of the slowest of their rectangles as the limit."""
     found = staircases(problem, table, limit)

@@ -69,15 +69,31 @@ def measure(ladder: Ladder, layout: Layout, level: int) -> tuple[float, int]:
 def placement(problem: WaferProblem, table: ShapeTable, ladder: Ladder, layout: Layout, level: int) -> WaferPlacement:
     """The placement that a layout of finite cost is at a level; legal unless rows are too long or too high together."""
     measure(ladder, layout, level)
+    found = Measured(layout.x, layout.y, layout.wide, layout.high, layout.used)
+    return placed_kernels(problem, table, found, int(ladder.limits[level]))
+
+
+class Measured(NamedTuple):
+    """What compiled code has placed: lower corners, sides and protocols of all kernels, [N] each."""
+
+    x: Ints
+    y: Ints
+    wide: Ints
+    high: Ints
+    used: Ints
+
+
+def placed_kernels(problem: WaferProblem, table: ShapeTable, measured: Measured, limit: int) -> WaferPlacement:
+    """The placement of kernels whose places, sides and protocols are known, sized for a time limit in ticks."""
     placed = []
     for number in range(len(problem.kernels)):
-        sides = int(layout.wide[number]), int(layout.high[number])
-        h, w, c, k = parameters(problem, table, number, int(layout.used[number]), int(ladder.limits[level]))
+        sides = int(measured.wide[number]), int(measured.high[number])
+        h, w, c, k = parameters(problem, table, number, int(measured.used[number]), limit)
         tall, wide = h * w * (max(c) + 1), 3 * sum(k)
         rotation: Rotation = "R0" if sides[1] == tall and sides[0] >= wide and (sides[0] - wide) % 3 == 0 else "R90"
         longer = (sides[0] if rotation == "R0" else sides[1]) - wide
         k = _longer(k, [each.outputs for each in problem.kernels[number].convolutions], longer // 3)
-        placed.append(PlacedKernel(h, w, c, k, int(layout.x[number]), int(layout.y[number]), rotation))
+        placed.append(PlacedKernel(h, w, c, k, int(measured.x[number]), int(measured.y[number]), rotation))
     return WaferPlacement(tuple(placed))
 
 

@@ -136,26 +136,44 @@ def _place_row(ladder, state, level, begin, end, low, height, left, rightwards):
 
 
 @kernel
-def place_all(ladder, state, level):
-    """Places and sizes of all kernels; how many tiles rows are too long together, or :data:`NEVER`."""
-    count, place, row, low, turn, excess = len(state.order), 0, 0, 0, 0, 0
-    rightwards = True
-    while place < count:
-        after = place + 1
-        while after < count and state.mark[after] != NEW_ROW:
-            after += 1
-        height = state.height[row]
-        total = _row(ladder, state, level, place, after, height)
+def _row_end(state, begin):
+    """Where the row that begins at ``begin`` ends."""
+    after = begin + 1
+    while after < len(state.order) and state.mark[after] != NEW_ROW:
+        after += 1
+    return after
+
+
+@kernel
+def row_lengths(ladder, state, level):
+    """Note the widths of all columns; how many tiles rows are too long together, or :data:`NEVER`."""
+    place, row, excess = 0, 0, 0
+    while place < len(state.order):
+        after = _row_end(state, place)
+        total = _row(ladder, state, level, place, after, state.height[row])
         if total >= NEVER:
             return NEVER
         excess += max(0, total - ladder.size[0])
+        row += 1
+        place = after
+    return excess
+
+
+@kernel
+def place_all(ladder, state, level):
+    """Places and sizes of all kernels, after :func:`row_lengths`."""
+    place, row, low, turn = 0, 0, 0, 0
+    rightwards = True
+    while place < len(state.order):
+        after, total, height = _row_end(state, place), 0, state.height[row]
+        for column in range(place, after):
+            total += state.column[column] if column == place or state.mark[column] != STACKED else 0
         begin = max(0, min(turn, ladder.size[0] - total)) if rightwards else max(turn, total)
         turn = _place_row(ladder, state, level, place, after, low, height, begin, rightwards)
         rightwards = not rightwards
         low += height
         row += 1
         place = after
-    return excess
 
 
 @kernel
@@ -171,15 +189,25 @@ def protocol_of(ladder, state, level, number):
 
 
 @kernel
-def cost_of(ladder, state, level):
-    """(weighted cost, tiles that rows are too long, which it counts); infinite where a kernel cannot be that small."""
-    excess = place_all(ladder, state, level)
-    if excess >= NEVER:
+def cost_of(ladder, state, level, most):
+    """(weighted cost, tiles that rows are too long, which it counts); infinite where a kernel cannot be that small.
+
+    What certainly costs more than ``most`` is not placed: infinite as well.
+    """
+    excess = row_lengths(ladder, state, level)
+    if excess >= NEVER or ladder.weights[0] * ladder.limits[level] + ladder.weights[3] * excess > most:
         return np.inf, excess
+    place_all(ladder, state, level)
     count = len(state.order)
     for place in range(count):
         alone = state.mark[place] != STACKED and (place + 1 == count or state.mark[place + 1] != STACKED)
         state.turned[state.order[place]] = not alone
+    return price(ladder, state, level, excess), excess
+
+
+@kernel
+def price(ladder, state, level, excess):
+    """The weighted cost of placed kernels, ``excess`` tiles beyond the wafer; notes their protocols in ``used``."""
     total = ladder.weights[0] * ladder.limits[level] + ladder.weights[3] * excess
     distance = 0
     for edge in range(len(ladder.edges)):
@@ -189,7 +217,7 @@ def cost_of(ladder, state, level):
     total += ladder.weights[1] * 0.5 * distance
     if ladder.weights[2] > 0:
         mismatches = 0
-        for number in range(count):
+        for number in range(len(state.used)):
             state.used[number] = protocol_of(ladder, state, level, number)
         for edge in range(len(ladder.edges)):
             one, other = state.used[ladder.edges[edge, 0]], state.used[ladder.edges[edge, 1]]
@@ -197,7 +225,7 @@ def cost_of(ladder, state, level):
             mismatches += ladder.w[one] != ladder.w[other]
             mismatches += ladder.c[one] != ladder.c[other]
         total += ladder.weights[2] * mismatches
-    return total, excess
+    return total
 
 
 @kernel
@@ -222,7 +250,7 @@ def measured(ladder, state, level):
     """
     for number in range(len(state.order)):
         bound_width(ladder, state, level, number)
-    cost, excess = cost_of(ladder, state, level)
+    cost, excess = cost_of(ladder, state, level, np.inf)
     limit, slowest = ladder.limits[level], 1
     if excess >= NEVER:
         return cost, limit, excess

@@ -4,7 +4,9 @@
    with every number of rows, and for the cheapest of them protocols. Their cheapest cost limits the times that are
    worth a look, and the sweep is repeated within these.
 2. *Annealing*: the candidates of all times begin with few moves; of each round a third goes on with three times as
-   many, so that all rounds cost the same.
+   many, so that all rounds cost the same. This is done with distance and adapters counting fully, and with a share of
+   their weight only: then kernels are packed tightly first, for times that would not be met otherwise. What is left
+   of all these goes through the rounds again with the true weights.
 3. *Close to the best*: annealing with a fine ladder of times.
 
 Every piece is deterministic by its seed and ends after a number of moves, not seconds, and the pieces of a round are
@@ -22,7 +24,8 @@ from dse.progress import ProgressCallback, StoppedError, StopSignal, ask, never_
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, violations
 from dse.wafer.problem import Cost, WaferPlacement, WaferProblem
-from dse.wafer.search.annealing import Annealing, AnnealTask, Candidate, candidate_of
+from dse.wafer.search.annealing import Annealing, AnnealTask, Candidate, candidate_of, level_of
+from dse.wafer.search.column_dp import column_layouts
 from dse.wafer.search.ladder import Ladder, ladder_of
 from dse.wafer.search.layout import copied, measure, placement
 from dse.wafer.search.positions import compacted
@@ -45,14 +48,30 @@ _WITH_PROTOCOLS = 64
 _FIRST, _KEPT, _ROUNDS = 96, 3, 4
 """Candidates of the first round, of how many one goes on, and rounds."""
 
+_LENSES = (1.0, 0.3, 0.1)
+"""Shares of their weight with which distance and adapters count in the first rounds: tight layouts come first."""
+
+_QUICK = 8
+"""All rounds are done twice: first with this part of the moves, so that a good answer is there soon."""
+
+_FIRST_PHASE, _LAST_PHASE = 1000, 1001
+"""For seeds: of annealing before the rounds and after them."""
+
 _FINE = 3
 """Candidates that are annealed with a fine ladder in the end."""
+
+_COMPACTED = 4
+"""Candidates of a round that compaction is tried on."""
 
 _TIMES = 3
 """Different times among the candidates that go on, where there are so many."""
 
 _MOST_MOVES = 400_000
 """Of one run of annealing: a second or two, after which a search can be stopped."""
+
+COLUMNS, PROTOCOLS, COMPACTION = "columns", "protocols", "compaction"
+STEPS = frozenset({COLUMNS, PROTOCOLS, COMPACTION})
+"""Steps beside rows and annealing that a search can be made without, to see what they are worth."""
 
 _WARMTHS = (3e-4, 1e-3, 3e-3)
 """First temperatures, in shares of the cost: annealing from a good start, and from further away."""
@@ -92,6 +111,7 @@ class Search:
         stop: asked between two pieces of work.
         improved: told of every better placement, which the checker has passed.
         found: the best so far.
+        steps: those of :data:`STEPS` that are made.
     """
 
     problem: WaferProblem
@@ -102,6 +122,7 @@ class Search:
     stop: StopSignal = never_stop
     improved: Improved = _nobody
     found: Found = field(default_factory=Found)
+    steps: frozenset[str] = STEPS
 
     def run(self) -> Found:
         """The best placement; none where the search ends before it finds one."""
@@ -115,39 +136,64 @@ class Search:
     def _phases(self, table: ShapeTable, floor: int) -> None:
         ladder = ladder_of(self.problem, table, rungs(floor, floor * _FURTHEST, _COARSE))
         candidates = self._rows("rows", table, ladder)
-        most = self._most_ticks(table, floor)
+        most = self.most_ticks(table, floor)
         taken = [each.ticks for each in candidates[:_LEVELS]]
         ladder = ladder_of(self.problem, table, sorted({*rungs(floor, most, _LEVELS), *taken}))
         candidates += self._rows("rows of better times", table, ladder)
         taken = [each.ticks for each in sorted(candidates, key=_cost)[:_LEVELS]]
         ladder = ladder_of(self.problem, table, sorted({*rungs(floor, most, _LEVELS), *taken}))
-        share = self.moves // (_ROUNDS + 1)
-        if not candidates and share:
-            candidates = self._cramped(table, ladder, share)
-        candidates = distinct(sorted(candidates, key=_cost))[:_FIRST]
-        for number in range(_ROUNDS):
+        if not candidates and self.moves:
+            candidates = self._cramped(table, ladder, self.moves // _QUICK)
+        survivors: list[Candidate] = []
+        for number, moves in enumerate((self.moves // _QUICK, self.moves - self.moves // _QUICK)):
+            share = moves // ((len(_LENSES) + 1) * _ROUNDS + 1)
             if not candidates or not share:
-                return
-            tasks = self._tasks(candidates, number, share)
-            count = len(candidates)
-            candidates = self._anneal(f"annealing {number + 1} of {_ROUNDS + 1}", table, ladder, tasks)
-            candidates = kept(distinct(candidates), max(1, count // _KEPT))
-            self._compact(table, candidates)
-        for best in candidates[:_FINE]:
+                continue
+            for view, weight in enumerate((*_LENSES, 1.0)):
+                starts = survivors if view == len(_LENSES) else candidates
+                phase = (number * (len(_LENSES) + 1) + view) * _ROUNDS
+                lens = ladder if weight == 1.0 else through(ladder, weight)
+                survivors += self._halved(table, lens, ladder, starts, phase, share)
+            self._finely(table, floor, repriced(ladder, survivors), _LAST_PHASE + number, share)
+
+    def _finely(self, table: ShapeTable, floor: int, candidates: Sequence[Candidate], phase: int, moves: int) -> None:
+        """Anneal the best few candidates with ladders of times close to theirs."""
+        for best in distinct(sorted(candidates, key=_cost))[:_FINE]:
             limits = rungs(max(floor, best.ticks * 24 // 25), best.ticks * 51 // 50, _LEVELS)
             fine = ladder_of(self.problem, table, sorted({*limits, best.ticks}))
-            tasks = self._tasks([best] * len(_WARMTHS), _ROUNDS, share // _FINE)
-            found = self._anneal(
-                f"annealing {_ROUNDS + 1} of {_ROUNDS + 1}, from {best.cost:,.10g}", table, fine, tasks
-            )
-            self._compact(table, distinct(found))
+            name = f"annealing, from {best.cost:,.10g}"
+            tasks = self._tasks([best] * len(_WARMTHS), phase, moves // _FINE)
+            self._compact(table, distinct(self._anneal(name, table, fine, fine, tasks)))
+
+    def _halved(
+        self, table: ShapeTable, lens: Ladder, ladder: Ladder, starts: Sequence[Candidate], phase: int, share: int
+    ) -> list[Candidate]:
+        """What rounds of annealing, each with a third of the candidates, make of these; of the last two rounds all.
+
+        ``lens``: the ladder with the weights that count here.
+        """
+        candidates = distinct(sorted(repriced(lens, starts), key=_cost))[:_FIRST]
+        survivors: list[Candidate] = []
+        for number in range(_ROUNDS):
+            if not candidates:
+                break
+            tasks = self._tasks(candidates, phase + number, share)
+            name = f"annealing {phase + number + 1} of {2 * (len(_LENSES) + 1) * _ROUNDS}"
+            count = len(candidates)
+            annealed = distinct(self._anneal(name, table, lens, ladder, tasks))
+            candidates = kept(annealed, max(1, count // _KEPT))
+            if lens is ladder:
+                self._compact(table, candidates)
+            survivors += annealed if number >= _ROUNDS - 2 else []
+        return survivors
 
     def _cramped(self, table: ShapeTable, ladder: Ladder, moves: int) -> list[Candidate]:
         """Legal layouts where no rows in order are: annealing from even rows, which may be too long at first."""
         limit = int(ladder.limits[-1])
         layouts = even_layouts(ladder, depth_first_order(self.problem))
         starts = [Candidate(layout, limit, limit, np.inf) for layout in layouts]
-        found = self._anneal("annealing for a first placement", table, ladder, self._tasks(starts, _ROUNDS + 1, moves))
+        tasks = self._tasks(starts, _FIRST_PHASE, moves)
+        found = self._anneal("annealing for a first placement", table, ladder, ladder, tasks)
         return [each for each in found if np.isfinite(each.cost)]
 
     def _tasks(self, candidates: Sequence[Candidate], phase: int, moves: int) -> list[AnnealTask]:
@@ -156,15 +202,15 @@ class Search:
         starts = list(candidates) * repeats
         steps = max(1, moves // len(starts))
         return [
-            AnnealTask(start, self._seed(phase, place), steps, _WARMTHS[place % len(_WARMTHS)])
+            AnnealTask(start, self.seed_of(phase, place), steps, _WARMTHS[place % len(_WARMTHS)])
             for place, start in enumerate(starts)
         ]
 
-    def _seed(self, phase: int, place: int) -> int:
+    def seed_of(self, phase: int, place: int) -> int:
         """A seed of its own for every piece of work."""
         return int(np.random.SeedSequence([self.seed, phase, place]).generate_state(1, np.uint64)[0])
 
-    def _most_ticks(self, table: ShapeTable, floor: int) -> int:
+    def most_ticks(self, table: ShapeTable, floor: int) -> int:
         """The longest time that can be part of a better cost."""
         weight = self.problem.weights.time
         if weight <= 0 or self.found.cost is None:
@@ -175,13 +221,14 @@ class Search:
         """Legal layouts of rows for all time limits, with protocols where adapters count; the cheapest first."""
         order, found = depth_first_order(self.problem), list[Candidate]()
         for level in range(len(ladder.limits)):
-            rows = (*row_layouts(ladder, level, order), *strip_layouts(ladder, level, order))
+            columns = column_layouts(ladder, level, order) if COLUMNS in self.steps else ()
+            rows = (*row_layouts(ladder, level, order), *strip_layouts(ladder, level, order), *columns)
             legal = [each for each in (candidate_of(ladder, layout, level) for layout in rows) if each is not None]
             self._take(table, legal, len(rows))
             found += legal
             self.progress(phase, level + 1, len(ladder.limits))
             ask(self.stop)
-        if self.problem.weights.adapter > 0:
+        if self.problem.weights.adapter > 0 and PROTOCOLS in self.steps:
             found += self._protocols(f"protocols of {phase}", table, ladder, found)
         return sorted(found, key=_cost)
 
@@ -210,23 +257,27 @@ class Search:
             ask(self.stop)
         return found
 
-    def _anneal(self, phase: str, table: ShapeTable, ladder: Ladder, tasks: Sequence[AnnealTask]) -> list[Candidate]:
+    def _anneal(
+        self, phase: str, table: ShapeTable, lens: Ladder, ladder: Ladder, tasks: Sequence[AnnealTask]
+    ) -> list[Candidate]:
+        """The best of every run with the weights of ``lens``; what is better by the ladder's own is kept."""
         candidates: list[Candidate] = []
-        for task, candidate in zip(tasks, self.executor.map(Annealing(ladder), tasks, self.stop), strict=True):
+        runs = self.executor.map(Annealing(lens, self.stop), tasks, self.stop)
+        for task, candidate in zip(tasks, runs, strict=True):
             # What a worker sends can be read only.
             candidate = replace(candidate, layout=copied(candidate.layout))
             candidates.append(candidate)
-            self._take(table, [candidate], task.steps)
+            self._take(table, repriced(ladder, [candidate]), task.steps)
             self.progress(phase, len(candidates), len(tasks))
         return sorted(candidates, key=_cost)
 
     def _compact(self, table: ShapeTable, candidates: Sequence[Candidate]) -> None:
-        """Move the rectangles of candidates to their best places."""
-        for each in candidates:
+        """Move the rectangles of the first candidates to their best places."""
+        for each in candidates[:_COMPACTED] if COMPACTION in self.steps else ():
             ask(self.stop)
             placed = self._placement(table, each)
             if not violations(self.problem, placed):
-                self._keep(compacted(self.problem, placed))
+                self.keep(compacted(self.problem, placed))
 
     def _placement(self, table: ShapeTable, candidate: Candidate) -> WaferPlacement:
         ladder = ladder_of(self.problem, table, [candidate.limit])
@@ -237,14 +288,25 @@ class Search:
         best = min(candidates, key=_cost, default=None)
         self.found = replace(self.found, evaluations=self.found.evaluations + evaluations)
         if best is not None and best.cost < self.found.total:
-            self._keep(self._placement(table, best))
+            self.keep(self._placement(table, best))
 
-    def _keep(self, placed: WaferPlacement) -> None:
+    def keep(self, placed: WaferPlacement) -> None:
         """Note a placement that is legal and better than what is known."""
         priced = cost(self.problem, placed)
         if priced.total < self.found.total and not violations(self.problem, placed):
             self.found = Found(placed, priced, self.found.evaluations)
             self.improved(self.found)
+
+
+def through(ladder: Ladder, share: float) -> Ladder:
+    """The ladder where distance and adapters count only a share of what they do."""
+    return ladder._replace(weights=ladder.weights * np.array([1.0, share, share, 1.0]))
+
+
+def repriced(ladder: Ladder, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates at a ladder's weights and limits; those that are not legal there are left out."""
+    found = (candidate_of(ladder, each.layout, level_of(ladder, each)) for each in candidates)
+    return [each for each in found if each is not None]
 
 
 def rungs(low: int, high: int, count: int) -> list[int]:

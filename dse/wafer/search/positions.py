@@ -6,9 +6,10 @@ of differences x. Where a is a half, no whole numbers come below 1/2, which is a
 breakpoints are whole numbers, the program is the dual of a flow, and a corner of it is a placement.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from ortools.linear_solver import pywraplp
 
 from dse.wafer.check import cost, size_tiles, violations
@@ -70,27 +71,30 @@ def _axis(sizes: Sequence[int], apart: Sequence[Pair], extent: int, edges: Seque
     """The lower ends along one axis; None where the solver finds no whole ones."""
     solver = pywraplp.Solver.CreateSolver("GLOP")
     solver.SetTimeLimit(_MILLISECONDS)
+    infinity, objective = solver.infinity(), solver.Objective()
     lows = [solver.NumVar(0, extent - size, "") for size in sizes]
-    for low, high in _needed(apart):
-        solver.Add(lows[high] - lows[low] >= sizes[low])
-    spans = []
+    for low, high in needed(apart, len(sizes)):
+        behind = solver.Constraint(sizes[low], infinity)
+        behind.SetCoefficient(lows[high], 1)
+        behind.SetCoefficient(lows[low], -1)
     for one, other in edges:
         offset = (sizes[one] - sizes[other]) / 2
-        span = solver.NumVar(abs(offset) % 1, solver.infinity(), "")
-        solver.Add(span >= lows[one] - lows[other] + offset)
-        solver.Add(span >= lows[other] - lows[one] - offset)
-        spans.append(span)
-    solver.Minimize(solver.Sum(spans))
+        span = solver.NumVar(abs(offset) % 1, infinity, "")
+        objective.SetCoefficient(span, 1)
+        for sign in (1, -1):
+            longer = solver.Constraint(sign * offset, infinity)
+            longer.SetCoefficient(span, 1)
+            longer.SetCoefficient(lows[one], -sign)
+            longer.SetCoefficient(lows[other], sign)
+    objective.SetMinimization()
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
         return None
     return [round(low.solution_value()) for low in lows]
 
 
-def _needed(apart: Sequence[Pair]) -> Iterator[Pair]:
-    """The pairs that do not follow from two others."""
-    after: dict[int, set[int]] = {}
-    for low, high in apart:
-        after.setdefault(low, set()).add(high)
-    for low, high in apart:
-        if not any(high in after.get(middle, ()) for middle in after[low]):
-            yield low, high
+def needed(apart: Sequence[Pair], count: int) -> list[Pair]:
+    """The pairs, of ``count`` rectangles, that do not follow from two others."""
+    after = np.zeros((count, count), dtype=np.float32)
+    after[tuple(np.array(apart, dtype=np.int64).reshape(-1, 2).T)] = 1.0
+    follows = after @ after > 0
+    return [(low, high) for low, high in apart if not follows[low, high]]

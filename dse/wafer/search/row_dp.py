@@ -9,7 +9,7 @@ wafer. Staircases replace the paper's heuristic sizes, so a row's height is exac
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ import numpy as np
 from dse.wafer.problem import WaferProblem
 from dse.wafer.search.ladder import Ladder
 from dse.wafer.search.layout import Layout, layout_of
-from dse.wafer.shapes import NEVER, ShapeTable, staircases
+from dse.wafer.shapes import NEVER, Ints, ShapeTable, staircases
 from hardware.compiled import compiled
 
 MOST_STRIPS = 40
@@ -56,17 +56,27 @@ def row_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[La
     """
     most = min(MOST_ROWS, len(order))
     least = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
-    totals, cuts = _row_dp(least, int(ladder.size[0]), int(ladder.size[1]), most)
+    heights = row_heights(least, int(ladder.size[0]), int(ladder.size[1]))
+    for begins, found in cuts_of(heights, int(ladder.size[1]), most):
+        yield layout_of(order, begins, found)
+
+
+def cuts_of(heights: Ints, high: int, most: int) -> Iterator[tuple[list[int], list[int]]]:
+    """(where rows begin, their heights, ``high`` together) for every number of rows up to ``most`` that fits.
+
+    ``heights``: [N, N + 1] the least height of a row from one kernel to before another.
+    """
+    totals, cuts = _row_dp(heights, most)
     for rows in range(1, most + 1):
-        if totals[rows, len(order)] > ladder.size[1]:
+        if totals[rows, -1] > high:
             continue
-        begins, heights, end = [], [], len(order)
+        begins, found, end = [], [], len(heights)
         for row in range(rows, 0, -1):
             begin = int(cuts[row, end])
             begins.append(begin)
-            heights.append(int(totals[row, end] - totals[row - 1, begin]))
+            found.append(int(totals[row, end] - totals[row - 1, begin]))
             end = begin
-        yield layout_of(order, begins[::-1], _stretched(heights[::-1], int(ladder.size[1])))
+        yield begins[::-1], _stretched(found[::-1], high)
 
 
 def even_layouts(ladder: Ladder, order: Sequence[int]) -> Iterator[Layout]:
@@ -84,18 +94,25 @@ def strip_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[
     """
     wide, high = int(ladder.size[0]), int(ladder.size[1])
     least = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
-    count, flat = len(order), least[:, wide]
-    sums = np.concatenate([np.zeros((1, least.shape[1]), dtype=np.int64), np.cumsum(least, axis=0)])
-    fewest_tail = count
+    for begins, heights in head_and_tail(least[:, wide], row_heights(least, wide, high), high):
+        yield layout_of(order, begins, heights)
+
+
+def head_and_tail(flat: Ints, heights: Ints, high: int) -> Iterator[tuple[list[int], list[int]]]:
+    """(where rows begin, their heights) of one row between strips, for :func:`strip_layouts`.
+
+    ``flat``: [N] the heights of strips; ``heights``: [N, N + 1] the least height of a row from one kernel to before
+    another.
+    """
+    count = fewest_tail = len(flat)
     for head in range(min(count, MOST_STRIPS) + 1):
         for tail in range(min(count - head, fewest_tail, MOST_STRIPS + 1)):
             left = high - int(flat[:head].sum() + flat[count - tail :].sum())
-            if left < 1 or head + tail == 0 or head + tail >= count:
+            if left < 1 or head + tail == 0:
                 continue
-            if sums[count - tail, left] - sums[head, left] <= wide:
+            if heights[head, count - tail] <= left:
                 begins = [*range(head + 1), *range(count - tail, count)]
-                heights = [*flat[:head].tolist(), left, *flat[count - tail :].tolist()]
-                yield layout_of(order, begins, heights)
+                yield begins, [*flat[:head].tolist(), left, *flat[count - tail :].tolist()]
                 fewest_tail = tail
                 break
 
@@ -116,7 +133,7 @@ def least_row_ticks(
 
     def fits(limit: int) -> bool:
         least = staircases(problem, table, limit).least[table.group[list(order)]]
-        totals, _ = _row_dp(least, wafer.width_tiles, wafer.height_tiles, rows)
+        totals, _ = _row_dp(row_heights(least, wafer.width_tiles, wafer.height_tiles), rows)
         return bool(totals[1:, len(order)].min() <= wafer.height_tiles)
 
     if not fits(most):
@@ -132,8 +149,8 @@ def least_row_ticks(
 
 
 @compiled()
-def _row_dp(least, wide, high, most):
-    """(f(r, i), where its last row begins), [most + 1, N + 1] each; :data:`NEVER` where nothing fits.
+def row_heights(least, wide, high):
+    """[N, N + 1] the least height of a row from one kernel to before another; :data:`NEVER` where none fits.
 
     ``least``: [N, extent + 1] of the kernels in order.
     """
@@ -152,6 +169,16 @@ def _row_dp(least, wide, high, most):
             if height > high:
                 break
             rows[begin, end] = height
+    return rows
+
+
+@compiled()
+def _row_dp(rows, most):
+    """(f(r, i), where its last row begins), [most + 1, N + 1] each; :data:`NEVER` where nothing fits.
+
+    ``rows``: [N, N + 1] of :func:`row_heights`.
+    """
+    count = len(rows)
     totals = np.full((most + 1, count + 1), NEVER, dtype=np.int64)
     cuts = np.zeros((most + 1, count + 1), dtype=np.int64)
     totals[0, 0] = 0

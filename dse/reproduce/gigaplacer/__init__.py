@@ -1,0 +1,1 @@
+"""``dse reproduce gigaplacer``: the wafer placement paper's tables and figures beside ours."""

@@ -1,0 +1,134 @@
+"""Figures 7 and 8: layouts, and what comes after the rows on the paper's case D."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, unpublished
+from dse.reproduce.gigaplacer.published import read_published
+from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, ROWS, CostPart, Found, Study
+from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
+from dse.wafer.answer import metrics
+from dse.wafer.check import size_tiles
+from dse.wafer.drawing import drawing
+from dse.wafer.problem import WaferPlacement, WaferProblem
+
+_SHOWN = 4
+"""Layouts of Figure 7 where none of the paper's is given."""
+
+FIGURE7_HEADERS = ("case", "rows", "kernels in each row", "time", "distance", "adapter", "tiles with a kernel", "busy")
+
+
+def figure7(study: Study) -> Section:
+    """The final layouts of the paper's E, I, M and F; of the first cases where none of these is given."""
+    paper, cases = read_published(), cases_of(study)
+    shown_there = [name for name, case in cases.items() if case.letter in paper.figure_7]
+    found = study.searched(FULL, shown_there or list(cases)[:_SHOWN])
+    rows = tuple(_row(cases[name].problem, each) for name, each in found.items())
+    pictures = [
+        picture
+        for name, each in found.items()
+        for picture in _pictures(cases[name].problem, each, name, f"figure7-{name}")
+    ]
+    notes = (
+        "Rows: parts that horizontal cuts from edge to edge leave, upwards; strips are rows of one kernel. The paper's "
+        "figure shows that single rows, several rows, and strips above or below a row all occur as final layouts.",
+        budget(study, FULL),
+        *unpublished(cases),
+        *reasons(found),
+    )
+    lines = tuple(line for name, each in found.items() for line in _lines(name, cases[name], each))
+    return Section(
+        "fig7", "Figure 7: final layouts", (Table(FIGURE7_HEADERS, rows),), notes, lines, pictures=tuple(pictures)
+    )
+
+
+def rows_of(placement: WaferPlacement) -> list[int]:
+    """How many kernels lie in each row, upwards: rows are what horizontal cuts that pass no kernel leave."""
+    spans = sorted((placed.y, placed.y + size_tiles(placed)[1]) for placed in placement.placed)
+    found, top = list[int](), -1
+    for low, high in spans:
+        if low >= top:
+            found.append(0)
+        found[-1] += 1
+        top = max(top, high)
+    return found
+
+
+def _row(problem: WaferProblem, found: Found) -> Row:
+    if found.placement is None or found.cost is None:
+        return (problem.name, *("–",) * (len(FIGURE7_HEADERS) - 1))
+    rows, figures = rows_of(found.placement), metrics(problem, found.placement)
+    shares = (f"{100 * figures[name]:.1f} %" for name in ("utilisation", "busy"))
+    cost = found.cost
+    return (
+        problem.name,
+        str(len(rows)),
+        _in_short(rows),
+        amount(cost.time),
+        amount(cost.distance),
+        str(cost.adapter),
+        *shares,
+    )
+
+
+def _in_short(counts: Sequence[int]) -> str:
+    """Numbers with their repeats counted: ``3 × 1 + 4``."""
+    runs = [(count, len([*same])) for count, same in groupby(counts)]
+    return " + ".join(f"{times} × {count}" if times > 1 else str(count) for count, times in runs)
+
+
+def _lines(name: str, case: Case, found: Found) -> Iterator[Comparison]:
+    if found.placement is not None:
+        yield Comparison(name, "", "rows", "", float(len(rows_of(found.placement))), None)
+    for part in COST_PARTS:
+        yield Comparison(name, "", part, "", found.part(part), case.paper(part))
+
+
+def _pictures(problem: WaferProblem, found: Found, title: str, name: str) -> Iterator[Picture]:
+    if found.placement is not None:
+        cost = f"total cost {amount(found.total)}"
+        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", drawing(problem, found.placement))
+
+
+def figure8(study: Study) -> Section:
+    """Distance with and without what comes after the rows: the paper's case D, or the largest one."""
+    paper, cases = read_published().figure_8, cases_of(study)
+    name = _shown_case(cases, paper.case)
+    problem, published = cases[name].problem, paper.distance_percent if cases[name].letter == paper.case else None
+    before, after = (study.searched(variant, [name])[name] for variant in (ROWS, FULL))
+    parts: tuple[CostPart, ...] = ("distance", "time", "total")
+    changes = {part: _change(before.part(part), after.part(part)) for part in parts}
+    labelled = (("rows only", "rows", before), ("with all that follows", "all", after))
+    rows = tuple((label, *(amount(each.part(part)) for part in COST_PARTS)) for label, _, each in labelled)
+    notes = (
+        f"Distance {shown(changes['distance'])} %, time {shown(changes['time'])} %, total cost "
+        f"{shown(changes['total'])} %. The paper: distance {paper.distance_percent:g} %, of its case {paper.case}.",
+        "The paper's refinement moves kernels and keeps their parameters; annealing here gives up distance for time, "
+        "or time for distance, wherever the sum falls.",
+        budget(study, ROWS, FULL),
+        *reasons({label: each for label, _, each in labelled}),
+    )
+    lines = tuple(
+        Comparison(name, "", f"change of {part}", "%", change, published if part == "distance" else None)
+        for part, change in changes.items()
+    )
+    pictures = tuple(
+        picture
+        for label, file, each in labelled
+        for picture in _pictures(problem, each, f"{name}, {label}", f"figure8-{name}-{file}")
+    )
+    title, headers = f"Figure 8: {name} with and without refinement", (name, "total cost", *COST_PARTS[1:])
+    return Section("fig8", title, (Table(headers, rows),), notes, lines, pictures=pictures)
+
+
+def _shown_case(cases: Mapping[str, Case], letter: str) -> str:
+    """The problem that is the paper's case ``letter``; the one of most kernels where there is none."""
+    for name, case in cases.items():
+        if case.letter == letter:
+            return name
+    return max(cases, key=lambda name: len(cases[name].problem.kernels))
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    """In per cent."""
+    return 100 * (after / before - 1) if before and after is not None else None

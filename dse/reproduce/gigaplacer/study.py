@@ -1,0 +1,213 @@
+"""The searches of a reproduction of GigaPlacer: each made once, kept in the journal, spread over the executor.
+
+A search is one piece of work on one core, so that its seconds can be compared; what it finds depends on its seed and
+its moves alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, Literal
+
+from dse.executor import Executor, Failed, InProcessExecutor
+from dse.journal import Journal
+from dse.progress import ProgressCallback, StopSignal, ask, never_stop, silent
+from dse.result import FailedCheckError, digest, document_of, relative_gap
+from dse.run_directory import JOURNAL_FILE
+from dse.wafer.answer import cost_bound
+from dse.wafer.check import cost, violations
+from dse.wafer.formats import placement_document, placement_from_document
+from dse.wafer.methods import METHODS
+from dse.wafer.options import MOVES
+from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights
+from dse.wafer.search.portfolio import COLUMNS, COMPACTION, PROTOCOLS, Search
+
+CostPart = Literal["total", "time", "distance", "adapter"]
+"""What a placement is judged by."""
+
+COST_PARTS: tuple[CostPart, ...] = ("total", "time", "distance", "adapter")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to search.
+
+    Attributes:
+        method: of ``dse wafer``.
+        steps: of :data:`dse.wafer.search.portfolio.STEPS`.
+        share: of the moves that are asked for.
+        bounded: whether a bound is asked for too.
+    """
+
+    method: str = "portfolio"
+    steps: tuple[str, ...] = (COLUMNS, COMPACTION, PROTOCOLS)
+    share: float = 1.0
+    bounded: bool = False
+
+
+FULL, SLICING_TREE = "+ compaction", "slicing-tree annealing"
+ROWS, WITH_PROTOCOLS, WITH_ANNEALING = "rows only", "+ protocols", "+ annealing"
+
+VARIANTS: Mapping[str, Variant] = MappingProxyType(
+    {
+        ROWS: Variant(steps=(), share=0.0),
+        WITH_PROTOCOLS: Variant(steps=(PROTOCOLS,), share=0.0),
+        WITH_ANNEALING: Variant(steps=(COLUMNS, PROTOCOLS)),
+        FULL: Variant(bounded=True),
+        SLICING_TREE: Variant(method="slicing-tree"),
+    }
+)
+"""By what they are called in tables; the first four each have one step more than the one before."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A search of one problem."""
+
+    problem: WaferProblem
+    variant: Variant
+    moves: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found: None for a placement where there is none.
+
+    Attributes:
+        placement, cost: the best, passed by the checker.
+        bound: on the cost, where it was asked for.
+        search_s, proof_s: what the search took on one core, and the bound.
+        reason: why there is nothing.
+    """
+
+    placement: WaferPlacement | None = None
+    cost: Cost | None = None
+    bound: float | None = None
+    search_s: float = 0.0
+    proof_s: float = 0.0
+    reason: str = ""
+
+    def part(self, name: CostPart) -> float | None:
+        """A part of the cost, or all of it."""
+        return None if self.cost is None else float(getattr(self.cost, name))
+
+    @property
+    def total(self) -> float | None:
+        """The cost."""
+        return self.part("total")
+
+    @property
+    def gap(self) -> float | None:
+        """Relative, to the bound."""
+        return relative_gap(self.total, self.bound)
+
+
+@dataclass(frozen=True)
+class Searching:
+    """The search of a trial, for executors. ``stop`` is asked in this process alone; workers are ended from outside."""
+
+    stop: StopSignal = never_stop
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Searching, ()
+
+    def __call__(self, trial: Trial) -> dict[str, Any]:
+        """What :func:`search` finds.
+
+        Raises:
+            StoppedError: the search was stopped before its end.
+        """
+        found = search(trial, self.stop)
+        ask(self.stop)
+        return found
+
+
+def search(trial: Trial, stop: StopSignal = never_stop) -> dict[str, Any]:
+    """What a trial finds, as the journal keeps it; compilation is not in its seconds."""
+    _compile(trial.variant.method)
+    problem, variant = trial.problem, trial.variant
+    begun = perf_counter()
+    moves = round(trial.moves * variant.share)
+    made = Search(problem, InProcessExecutor(), trial.seed, moves, stop=stop, steps=frozenset(variant.steps))
+    found = METHODS[variant.method](made)
+    searched = perf_counter()
+    bound = cost_bound(problem, found, stop) if variant.bounded else None
+    return {
+        "solution": None if found.placement is None else placement_document(problem, found.placement),
+        "bound": bound,
+        "search_s": searched - begun,
+        "proof_s": perf_counter() - searched,
+    }
+
+
+@cache
+def _compile(method: str) -> None:
+    """Search a tiny problem once in every process."""
+    convolution = Convolution(4, 4, 1, 1, 4, 4)
+    kernels = tuple(Kernel(name, "conv", (), (), (convolution,)) for name in ("a", "b"))
+    problem = WaferProblem("tiny", Wafer(20, 20, 1000), Weights(1.0, 1.0, 1.0), kernels, ((0, 1),))
+    cost_bound(problem, METHODS[method](Search(problem, InProcessExecutor(), moves=100)))
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is searched, and where.
+
+    Attributes:
+        problems: by name.
+        executor, journal, progress, stop: of the run.
+        moves: of annealing in every search that anneals.
+        seed: of all searches.
+    """
+
+    problems: Mapping[str, WaferProblem]
+    executor: Executor
+    journal: Journal
+    progress: ProgressCallback = silent
+    stop: StopSignal = never_stop
+    moves: int = MOVES
+    seed: int = 0
+
+    def searched(self, variant: str, cases: Sequence[str] | None = None) -> dict[str, Found]:
+        """What a variant finds for the cases (all of them for None); one that failed says why.
+
+        Raises:
+            FailedCheckError: the checker refuses a placement.
+            StoppedError: the stop signal gave a reason; finished searches are in the journal.
+        """
+        names = list(self.problems) if cases is None else list(cases)
+        trials = {name: Trial(self.problems[name], VARIANTS[variant], self.moves, self.seed) for name in names}
+        keys = {name: digest(document_of(trial)) for name, trial in trials.items()}
+        missing = [name for name in names if keys[name] not in self.journal]
+        key_of = {trials[name]: keys[name] for name in missing}
+
+        def keep(arrived: Sequence[tuple[Any, Any]]) -> None:
+            self.journal.append_all({key_of[t]: kept for t, kept in arrived if not isinstance(kept, Failed)})
+
+        outcomes = self.executor.outcomes(Searching(self.stop), [trials[name] for name in missing], self.stop, keep)
+        failed: dict[str, str] = {}
+        for number, (name, outcome) in enumerate(zip(missing, outcomes, strict=True)):
+            if isinstance(outcome, Failed):
+                failed[name] = outcome.reason
+            self.progress(f"searches: {variant}", number + 1, len(missing))
+        return {
+            name: Found(reason=f"{name}, {variant}: {failed[name]}")
+            if name in failed
+            else _checked(self.problems[name], self.journal[keys[name]])
+            for name in names
+        }
+
+
+def _checked(problem: WaferProblem, kept: dict[str, Any]) -> Found:
+    """What :func:`search` has found, passed by the checker once more: it may come from the journal."""
+    bound, seconds = kept["bound"], (kept["search_s"], kept["proof_s"])
+    if kept["solution"] is None:
+        return Found(None, None, bound, *seconds, f"{problem.name}: no placement found")
+    placement = placement_from_document(problem, kept["solution"], JOURNAL_FILE)
+    broken = violations(problem, placement)
+    if broken:
+        raise FailedCheckError("; ".join(broken))
+    return Found(placement, cost(problem, placement), bound, *seconds)

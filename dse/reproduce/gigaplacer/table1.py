@@ -1,0 +1,134 @@
+"""Table 1: cost and seconds of every case beside both published columns, with our bound."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, share, unpublished
+from dse.reproduce.gigaplacer.published import PublishedCase
+from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, Found, Study
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, geometric_mean, ratio, shown
+from dse.result import percent
+
+HEADERS = (
+    "case",
+    "kernels",
+    "weights",
+    "winner",
+    "GigaPlacer",
+    "ours",
+    "ratio",
+    "time",
+    "distance",
+    "adapter",
+    "bound",
+    "gap",
+    "paper, s",
+    "ours, s",
+    "bound, s",
+)
+
+_NOTES = (
+    "Weights: of time, distance and adapter. Ratio: of our cost to GigaPlacer's. Bound: proven, no placement costs "
+    "less; gap: of ours to it.",
+    "The paper's seconds are of C++ on a 1.6 GHz laptop processor; not comparable in detail.",
+)
+
+
+def table1(study: Study) -> Section:
+    """Every case, and the geometric means over those that are the paper's."""
+    found, cases = study.searched(FULL), cases_of(study)
+    rows = tuple(_row(name, cases[name], each) for name, each in found.items())
+    lines = [line for name, each in found.items() for line in _lines(name, cases[name], each)]
+    means = _means(cases, found)
+    notes = [
+        f"Geometric mean of {each.quantity}: ours {shown(each.ours, 4)}, the paper's {shown(each.paper, 4)}."
+        for each in means
+    ]
+    notes += [budget(study, FULL), *_NOTES, *unpublished(cases), *reasons(found)]
+    return Section(
+        "table1",
+        "Table 1: total cost, bound and seconds of each case",
+        (Table(HEADERS, rows),),
+        tuple(notes),
+        (*lines, *means),
+        (_chart(cases, found),),
+    )
+
+
+def _row(name: str, case: Case, found: Found) -> Row:
+    weights = case.problem.weights
+    return (
+        name,
+        str(len(case.problem.kernels)),
+        f"{weights.time:g} {weights.distance:g} {weights.adapter:g}",
+        amount(case.winner_total),
+        amount(case.paper("total")),
+        amount(found.total),
+        share(ratio(found.total, case.paper("total"))),
+        *(amount(found.part(part)) for part in COST_PARTS[1:]),
+        amount(found.bound),
+        "–" if found.gap is None else percent(found.gap),
+        amount(case.paper("seconds")),
+        f"{found.search_s:.1f}",
+        f"{found.proof_s:.1f}",
+    )
+
+
+def _lines(name: str, case: Case, found: Found) -> Iterator[Comparison]:
+    """Every number of a row."""
+    for part in COST_PARTS:
+        yield Comparison(name, "", part, "", found.part(part), case.paper(part))
+    yield Comparison(name, "", "total, beside the winner's", "", found.total, case.winner_total)
+    yield Comparison(name, "", "lower bound", "", found.bound, None)
+    yield Comparison(name, "", "seconds", "s", found.search_s, case.paper("seconds"))
+
+
+_Ratio = Callable[[float, float, PublishedCase], float]
+
+_MEANS: tuple[tuple[str, _Ratio, Callable[[PublishedCase], float]], ...] = (
+    ("cost over GigaPlacer's", lambda cost, _, case: cost / case.gigaplacer.total, lambda _: 1.0),
+    (
+        "cost over the winner's",
+        lambda cost, _, case: cost / case.winner.total,
+        lambda case: case.gigaplacer.total / case.winner.total,
+    ),
+    ("seconds over GigaPlacer's", lambda _, seconds, case: seconds / case.gigaplacer.seconds, lambda _: 1.0),
+)
+"""(what, of our cost and seconds, of the paper's)."""
+
+
+def _means(cases: Mapping[str, Case], found: Mapping[str, Found]) -> list[Comparison]:
+    answered = [
+        (each.total, each.search_s, published)
+        for name, each in found.items()
+        if (published := cases[name].published) is not None and each.total is not None
+    ]
+    return [
+        Comparison(
+            "geometric mean",
+            "",
+            what,
+            "",
+            geometric_mean([mine(*each) for each in answered]),
+            geometric_mean([theirs(each[2]) for each in answered]),
+        )
+        for what, mine, theirs in _MEANS
+    ]
+
+
+def _chart(cases: Mapping[str, Case], found: Mapping[str, Found]) -> Chart:
+    """Costs over GigaPlacer's, of the cases that are the paper's."""
+    published = {name: case.published for name, case in cases.items() if case.published is not None}
+
+    def bars(label: str, cost_of: Callable[[str], float | None]) -> Series:
+        return Series(
+            label,
+            tuple(published),
+            tuple(ratio(cost_of(name), row.gigaplacer.total) for name, row in published.items()),
+        )
+
+    series = (
+        bars("contest winner", lambda name: published[name].winner.total),
+        bars("ours", lambda name: found[name].total),
+        bars("lower bound", lambda name: found[name].bound),
+    )
+    return Chart("bars", "Total cost over GigaPlacer's", "", "", series)

@@ -1,0 +1,74 @@
+"""``dse report``: the page of a run again, from its result and its input; what has none is refused in one line."""
+
+import json
+
+import pytest
+
+from tests.wafer.small import conv_line, graph_text
+
+GRAPH = {
+    "schema": "dse.graph/1",
+    "name": "chain",
+    "nodes": [{"name": f"n{number}", "latency_s": 1e-5, "output_bytes": 1000.0} for number in range(6)],
+    "edges": [[f"n{number}", f"n{number + 1}"] for number in range(5)],
+}
+
+
+@pytest.fixture
+def runs(dse, tmp_path):
+    """Runs of the commands whose pages are made of the input again: ``runs("partition")`` gives (input, directory)."""
+
+    def made(command):
+        out = tmp_path / command
+        if command == "partition":
+            path = tmp_path / "graph.json"
+            path.write_text(json.dumps(GRAPH))
+            answer = dse("partition", path, "--chips", 3, "--workers", 0, "--out", out)
+        else:
+            path = tmp_path / "case.kgraph"
+            path.write_text(graph_text([conv_line(1), conv_line(2)], [("conv[1]", "conv[2]")]))
+            answer = dse("wafer", path, "--moves", 500, "--workers", 0, "--out", out)
+        assert answer.code == 0, answer.err
+        return path, out
+
+    return made
+
+
+def text_of(page):
+    """A page without its charts, whose names are drawn at random."""
+    return [line for line in page.splitlines() if "plotly" not in line.lower()]
+
+
+@pytest.mark.parametrize("command", ["partition", "wafer"])
+def test_a_page_is_made_again(dse, runs, command):
+    _, out = runs(command)
+    page = (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    shown = dse("report", out)
+    assert shown.code == 0, shown.err
+    assert str(out / "report.html") in shown.out
+    assert text_of((out / "report.html").read_text()) == text_of(page)
+
+
+@pytest.mark.parametrize(("command", "before", "after"), [("partition", "1e-05", "2e-05"), ("wafer", "K=4", "K=8")])
+def test_an_input_that_has_changed_is_refused(dse, runs, command, before, after):
+    path, out = runs(command)
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    refused = dse("report", out)
+    assert refused.code == 2
+    assert len(refused.error_lines) == 1
+
+
+def test_a_run_without_an_answer_and_a_command_without_pages(dse, runs, tmp_path):
+    _, out = runs("wafer")
+    result = json.loads((out / "result.json").read_text())
+    for change, words in (
+        ({"status": "unknown", "solution": {}, "objective": {**result["objective"], "value": None}}, "no report"),
+        ({"command": "waver"}, "did you mean wafer"),
+    ):
+        (out / "result.json").write_text(json.dumps(result | change))
+        refused = dse("report", out)
+        assert refused.code == 2
+        assert words in refused.err
+        assert len(refused.error_lines) == 1
