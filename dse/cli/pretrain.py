@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from policies.partition.pretraining_run import PretrainingRun
     from policies.partition.sweep import ChoiceSummary, SweepRun
 
-_CHOICES = ("fine_tuned", "zero_shot")
+_CHOICES = ("fine_tuned", "zero_shot", "both")
 _FORMS = ("refine", "prior", "plain", "paper")
 
 _WORK_S = 600.0
@@ -137,7 +137,9 @@ def _numbers(kind: Callable[[str], float]) -> Callable[[click.Context, click.Par
     help="Try all combinations of the four above, each with so many seeds, and print what they reach.",
 )
 @run_options
-def command(problem: str, choose_by: Literal["fine_tuned", "zero_shot"], seeds: int | None, **options: Any) -> None:
+def command(
+    problem: str, choose_by: Literal["fine_tuned", "zero_shot", "both"], seeds: int | None, **options: Any
+) -> None:
     """Pretrain the policy of PROBLEM and keep its best checkpoint in --out DIR/best.
 
     partition: a network that assigns operators to chips learns on 66 graphs of the catalogue; every checkpoint is

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
-from policies.partition.methods import PLAIN
+from policies.partition.methods import PLAIN, REFINE
 from policies.partition.settings import FORMS, REFINING, LearningSettings
 
 
@@ -36,13 +36,14 @@ class Contender:
         return learn(context, self.settings, weights, tune=self.tune)
 
 
-def contenders(plain: Path = PLAIN) -> Mapping[str, Method]:
+def contenders(plain: Path = PLAIN, refine: Path = REFINE) -> Mapping[str, Method]:
     """By name: the paper's three without a prior, the diagonal prior, and ours, which changes the best partition known.
 
-    ``bare prior`` is what a network that has learned nothing draws; for ``refining`` that is the method ``refine``.
+    ``bare prior`` is what a network that has learned nothing draws; for refining that is the method ``refine``.
 
     Args:
         plain: a checkpoint that was trained without a prior.
+        refine: one of a policy that refines.
     """
     return {
         "rl": Contender(FORMS["plain"]),
@@ -51,6 +52,8 @@ def contenders(plain: Path = PLAIN) -> Mapping[str, Method]:
         "bare prior": Contender(FORMS["prior"], tune=False),
         "prior + rl": Contender(FORMS["prior"]),
         "refine + rl": Contender(REFINING),
+        "refine zero-shot": Contender(REFINING, refine, tune=False),
+        "refine fine-tuned": Contender(REFINING, refine),
     }
 
 

@@ -47,9 +47,15 @@ class LocalTraining:
         self.runner.anchors[0] = self.runner.anchor(0).after(chips, costs)
         self.learner.elites.add(self.runner.store[0].name, chips, costs)
 
-    def candidates(self, count: int, *, explore: bool = True) -> list[SingleAgentEpisode]:
-        """So many rollouts of the next graph; not exploring, with every operator on its likeliest chip."""
-        episodes = self.runner.sample(num_episodes=count, explore=explore)
+    def candidates(self, count: int, *, explore: bool = True, random: bool = False) -> list[SingleAgentEpisode]:
+        """So many rollouts of the next graph.
+
+        Args:
+            count: how many.
+            explore: draw; otherwise every operator is on its likeliest chip.
+            random: they are the solver's draws with equal weights, whatever the policy says.
+        """
+        episodes = self.runner.sample(num_episodes=count, explore=explore, random_actions=random)
         # Nobody asks for the runner's metrics here, and unasked they grow.
         self.runner.get_metrics()
         return episodes

@@ -14,9 +14,8 @@ from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
 from hardware.inputs import fail, read_document
 
-PLAIN = Path(__file__).parent / "shipped" / "plain"
-"""The checkpoint that was trained without a prior. ``rl`` does not begin with it: a policy that refines is better, also
-before any training."""
+REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine", "plain"))
+"""The checkpoints that come along: of the policy that refines, with which ``rl`` begins, and without a prior."""
 
 _NEEDED = ("torch", "torch_geometric", "safetensors", "gymnasium")
 _TALKATIVE = ("ray.rllib", "ray._common.deprecation")
@@ -28,7 +27,7 @@ class ReinforcementLearning:
     """The learned policy, fine-tuned on the problem.
 
     Attributes:
-        folder: of a checkpoint, or of a pretraining run; None: the policy refines, and has learned nothing yet.
+        folder: of a checkpoint, or of a pretraining run; None: the checkpoint that comes along (:data:`REFINE`).
     """
 
     folder: Path | None = None
@@ -42,11 +41,9 @@ class ReinforcementLearning:
         ask_for_extra("dse partition", "--method", "rl")
         from policies.partition.pretraining_run import chosen_checkpoint
         from policies.partition.search import learn
-        from policies.partition.settings import REFINING, LearningSettings
 
-        checkpoint = None if self.folder is None else chosen_checkpoint(self.folder)
-        refines = checkpoint is None or checkpoint.settings.anchor == "best"
-        return learn(context, REFINING if refines else LearningSettings(), checkpoint)
+        checkpoint = chosen_checkpoint(self.folder or REFINE)
+        return learn(context, checkpoint.settings.on_one_graph(), checkpoint)
 
 
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, Method]:

@@ -32,7 +32,10 @@ from policies.partition.local_training import LocalTraining
 from policies.partition.search import learn
 from policies.partition.settings import AnchorName, LearningSettings
 
-ScoreName = Literal["zero_shot", "fine_tuned"]
+ScoreName = Literal["zero_shot", "fine_tuned", "both"]
+"""``both``: the geometric mean of the two."""
+
+_SCORES: tuple[ScoreName, ScoreName] = ("zero_shot", "fine_tuned")
 
 
 @dataclass(frozen=True)
@@ -181,11 +184,13 @@ class Score:
 
     def mean(self, name: ScoreName) -> float:
         """The geometric mean over the graphs."""
+        if name == "both":
+            return _geometric_mean([self.mean(each) for each in _SCORES])
         return _geometric_mean(list(getattr(self, name).values()))
 
     def document(self) -> dict[str, Any]:
         """The score as JSON types."""
-        return asdict(self) | {"means": {"zero_shot": self.mean("zero_shot"), "fine_tuned": self.mean("fine_tuned")}}
+        return asdict(self) | {"means": {name: self.mean(name) for name in _SCORES}}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Score":
@@ -207,11 +212,11 @@ class Validator:
     def score(self, progressed: Progressed) -> Score:
         """Both scores of a checkpoint; the same for the same plan and weights."""
         assert progressed.checkpoint is not None
-        found: dict[ScoreName, dict[str, float]] = {"zero_shot": {}, "fine_tuned": {}}
-        for name, scores in found.items():
-            for graph in self._graphs:
-                scores[graph.name] = self._reward(graph, progressed.checkpoint, tune=name == "fine_tuned")
-        return Score(progressed.number, progressed.samples, **found)
+        zero_shot, fine_tuned = (
+            {graph.name: self._reward(graph, progressed.checkpoint, tune=tune) for graph in self._graphs}
+            for tune in (False, True)
+        )
+        return Score(progressed.number, progressed.samples, zero_shot, fine_tuned)
 
     def _reward(self, graph: StoredGraph, checkpoint: Checkpoint, *, tune: bool) -> float:
         """The geometric mean over the seeds."""
@@ -221,7 +226,7 @@ class Validator:
             context = SearchContext(graph.problem, graph.evaluator, InProcessExecutor(), seed, plan.validation_samples)
             if graph.start is not None:
                 context = replace(context, starts=(graph.start,))
-            best = learn(context, plan.settings, checkpoint, tune=tune)
+            best = learn(context, plan.settings.on_one_graph(), checkpoint, tune=tune)
             rewards.append(float(graph.reward(np.array([best.cost_s]))[0]))
         return _geometric_mean(rewards)
 

@@ -143,19 +143,26 @@ class PartitionRunner(EnvRunner, Checkpointable):
             num_timesteps: not used: one group is made.
             num_episodes: rollouts; None: as many as the settings say.
             explore: draw, or take every operator's likeliest chip.
-            random_actions: not used: candidates always come from the policy.
+            random_actions: valid partitions that the solver draws with equal weights stand for the policy's.
             force_reset: not used: rollouts do not go on from each other.
         """
         number = self._next_graph()
         count = num_episodes or self.settings.rollouts
         with self.metrics.log_time(names.SAMPLE_TIMER):
-            group = self.rollouts(number, self._seeds(count), explore=explore is not False)
+            group = self.rollouts(number, self._seeds(count), explore=explore is not False, random=random_actions)
         self._done.append(_summary(group))
         self._count(count)
         return self._episodes(group)
 
-    def rollouts(self, number: int, seeds: Words, *, explore: bool = True) -> Group:
-        """One candidate of graph ``number`` for each of ``seeds``, repaired and priced."""
+    def rollouts(self, number: int, seeds: Words, *, explore: bool = True, random: bool = False) -> Group:
+        """One candidate of graph ``number`` for each of ``seeds``, repaired and priced.
+
+        Args:
+            number: of the graph in the store.
+            seeds: of the draws, [R].
+            explore: draw; otherwise every operator is on its likeliest chip.
+            random: take the solver's draws with equal weights for the repaired ones.
+        """
         graph = self.store[number]
         observations = np.zeros((len(seeds), 3), dtype=np.int64)
         observations[:, GRAPH], observations[:, SEED] = number, seeds >> np.uint64(1)
@@ -177,7 +184,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
             batch = {PREVIOUS: answer[Columns.ACTIONS]}
             drawn.append(answer[Columns.ACTIONS].numpy())
             distributions.append((answer[DISTRIBUTIONS], answer[ROW]))
-        repaired = self._repaired(graph, drawn[-1], distributions[-1], seeds)
+        repaired = graph.sampler.sample(seeds) if random else self._repaired(graph, drawn[-1], distributions[-1], seeds)
         anchor_reward = 0.0
         if anchored:
             known = self.anchors[number]

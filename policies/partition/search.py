@@ -39,6 +39,8 @@ def learn(
         settings = checkpoint.network_settings(settings)
     tuner = training_of(context, settings, checkpoint)
     found = _begun(context, tuner) if settings.anchor == "best" else Found()
+    knows_nothing = checkpoint is None and settings.prior == "none" and settings.anchor == "prior"
+    uniform = settings.warmup * settings.rollouts if knows_nothing and settings.solver != "none" else 0
     unlearned: list[SingleAgentEpisode] = []
     while found.evaluations < context.samples and context.stop() is None:
         count = min(settings.rollouts, context.samples - found.evaluations)
@@ -48,7 +50,7 @@ def learn(
             if count > 1:
                 episodes += tuner.candidates(count - 1)
         else:
-            episodes = tuner.candidates(count)
+            episodes = tuner.candidates(count, random=found.evaluations < uniform)
         found = found.with_candidates(*_candidates(episodes))
         context.progress(_PHASE, found.evaluations, context.samples)
         unlearned += episodes

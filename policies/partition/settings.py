@@ -48,6 +48,8 @@ class LearningSettings:
             is trained over many graphs sees good and bad ones; 0: never.
         focus: share of the rollouts that change operators of one stretch of the work only, or a few scattered ones.
         passes: T of equation (7): each pass after the first sees the assignment that the one before has drawn.
+        warmup: groups that the solver draws with equal weights before any that a policy draws which knows nothing, no
+            weights and no prior: its own first draws are no better, and less different from each other.
         rollouts: candidates of one graph that are drawn, repaired and priced together, and ranked. Paper: 20.
         graphs: groups of rollouts of one iteration: of so many graphs in training over many; where one graph is
             partitioned, learning waits for so many, while the best partition known is followed at once.
@@ -83,6 +85,7 @@ class LearningSettings:
     anchor_visits: int = 0
     focus: float = 0.0
     passes: int = 1
+    warmup: int = 2
     rollouts: int = 10
     graphs: int = 1
     minibatches: int = 1
@@ -138,6 +141,10 @@ class LearningSettings:
             raise ValueError(f"settings must be known, but got {', '.join(sorted(unknown))}")
         return cls(**document)
 
+    def on_one_graph(self) -> "LearningSettings":
+        """How one graph is partitioned after such a training: a policy that refines follows what is better at once."""
+        return REFINING if self.anchor == "best" else self
+
     def same_network(self, other: "LearningSettings") -> bool:
         """Whether weights that were learned under these settings fit a network of the other ones."""
         return all(getattr(self, name) == getattr(other, name) for name in _NETWORK)
@@ -150,6 +157,7 @@ PAPER = LearningSettings(
     head="categorical",
     prior="none",
     passes=2,
+    warmup=0,
     rollouts=20,
     minibatches=4,
     epochs=10,

@@ -125,12 +125,17 @@ class ChoiceSummary:
 
     def mean(self, name: ScoreName) -> float:
         """Over the seeds."""
-        return float(np.mean(getattr(self, name)))
+        return float(np.mean(self._values(name)))
 
     def deviation(self, name: ScoreName) -> float:
         """Standard deviation over the seeds, of the sample; 0 for one seed."""
-        values = getattr(self, name)
+        values = self._values(name)
         return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+    def _values(self, name: ScoreName) -> tuple[float, ...]:
+        if name == "both":
+            return tuple((zero * tuned) ** 0.5 for zero, tuned in zip(self.zero_shot, self.fine_tuned, strict=True))
+        return self.zero_shot if name == "zero_shot" else self.fine_tuned
 
     def document(self) -> dict[str, Any]:
         """The summary as JSON types."""

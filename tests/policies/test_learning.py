@@ -15,10 +15,12 @@ from dse.partition.search.sampling import random_search
 from hardware.inputs import InputError
 from policies.partition import methods
 from policies.partition.advantage import advantages
+from policies.partition.anchor import Anchor
 from policies.partition.checkpoint import CARD_FILE, WEIGHTS_FILE, Checkpoint, load_checkpoint, save_checkpoint
 from policies.partition.elites import EliteBuffer
-from policies.partition.graph_store import GraphStore
+from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.learner import clipped_loss
+from policies.partition.local_training import LocalTraining
 from policies.partition.rl_module import DISTRIBUTIONS
 from policies.partition.runner import REPAIRED
 from policies.partition.search import learn, training_of
@@ -136,6 +138,67 @@ def test_what_is_corrected_is_the_best_partition_known_and_at_first_the_prior():
     fourth = runner.rollouts(0, seeds_of(3, 0, 6))
     assert runner.anchors[0].groups == 1
     np.testing.assert_array_equal(fourth.anchor, first.anchor)
+
+
+def test_what_costs_the_same_is_corrected_next():
+    chips = np.array([[0, 0], [0, 1], [1, 1]], dtype=np.int8)
+    known = Anchor(chips[0], 2.0, 4)
+    for costs, expected in (
+        ([2.0, 2.0, 3.0], (1, 2.0)),
+        ([2.0, 3.0, 2.0], (2, 2.0)),
+        ([2.0, 1.0, 1.0], (1, 1.0)),
+        ([2.0, 3.0, np.inf], (0, 2.0)),
+        ([5.0, 4.0, 3.0], (0, 2.0)),
+    ):
+        after = known.after(chips, np.array(costs))
+        assert (after.chips.tolist(), after.cost_s, after.groups) == (chips[expected[0]].tolist(), expected[1], 5)
+    assert Anchor(chips[0]).after(chips, np.array([3.0, 4.0, 5.0])).cost_s == 3.0
+
+
+def test_how_busy_an_anchor_keeps_chips_and_links():
+    graph = stored(chips=4)
+    chips = np.array(np.repeat([0, 1, 2, 3], 6), dtype=np.int8)
+    assert not Anchor(chips).busy_shares(graph).any()
+    shares = Anchor(chips, 1.0).busy_shares(graph)
+    busy_s = graph.evaluator.busy_s(chips[None])[0]
+    assert shares.max() == 1.0
+    np.testing.assert_allclose(shares[:, :4] * busy_s.max(), busy_s, rtol=1e-6)
+    assert not shares[:, 4:].any()
+    latency = StoredGraph.of(replace(graph.problem, objective="latency"))
+    assert not Anchor(chips, 1.0).busy_shares(latency).any()
+    heavy = replace(graph.problem.graph, weight_bytes=np.ones(24))
+    full = StoredGraph.of(replace(graph.problem, graph=heavy, memory_bytes=5.0))
+    assert Anchor(chips, 1.0).busy_shares(full)[0, :4].tolist() == [2.0] * 4
+
+
+def test_where_one_graph_is_partitioned_learning_waits_for_several_groups(monkeypatch):
+    taught = []
+    monkeypatch.setattr(LocalTraining, "update", lambda _, episodes: taught.append(len(episodes)))
+    settings = replace(SMALL, prior="diagonal", anchor="best", rollouts=3, graphs=2)
+    found = learn(context(problem(), 20), settings)
+    assert found.evaluations == 20
+    assert taught == [6, 6]
+
+
+def test_a_policy_that_knows_nothing_begins_with_what_the_solver_draws(monkeypatch):
+    asked, known = [], LocalTraining.candidates
+
+    def noted(training, count, *, explore=True, random=False):
+        asked.append((count, random))
+        return known(training, count, explore=explore, random=random)
+
+    monkeypatch.setattr(LocalTraining, "candidates", noted)
+    settings = replace(SMALL, rollouts=4, warmup=2)
+    counting = Counting(problem())
+    learn(context(problem(), 14, evaluator=counting), settings)
+    assert asked == [(4, True), (4, True), (4, False), (2, False)]
+    runner = training_of(context(problem(), 20), settings).runner
+    group = runner.rollouts(0, seeds_of(0, 0, 4), random=True)
+    np.testing.assert_array_equal(group.repaired, runner.store[0].sampler.sample(seeds_of(0, 0, 4)))
+    for knows in ({"prior": "diagonal"}, {"warmup": 0}, {"solver": "none"}):
+        asked.clear()
+        learn(context(problem(), 9), replace(settings, **knows))
+        assert not any(random for _, random in asked)
 
 
 def test_only_every_other_rollout_strays():

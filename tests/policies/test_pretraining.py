@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from actors import pretraining as on_ray
+from dse.executor import InProcessExecutor
 from dse.journal import Journal
+from dse.partition.search.context import SearchContext
+from dse.partition.search.refining import starts_of
 from dse.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies.partition.checkpoint import load_checkpoint
-from policies.partition.methods import PLAIN
+from policies.partition.methods import PLAIN, REFINE
 from policies.partition.pretraining import (
     PretrainingPlan,
     Progressed,
@@ -22,7 +25,7 @@ from policies.partition.pretraining import (
     stored_graphs,
 )
 from policies.partition.pretraining_run import PretrainingRun, chosen_checkpoint, pretrain
-from policies.partition.settings import LearningSettings
+from policies.partition.settings import REFINING, LearningSettings
 from tests.policies.events import scalars
 
 SMALL = LearningSettings(layers=1, width=8, rollouts=4, epochs=1)
@@ -150,6 +153,7 @@ def test_the_best_is_chosen_by_either_score_and_of_equals_the_first():
     scores = [Score(1 + place, 8, {"g": zero}, {"g": tuned}) for place, (zero, tuned) in enumerate(found)]
     assert selected(scores, "zero_shot").number == 1
     assert selected(scores, "fine_tuned").number == 2
+    assert Score(1, 8, {"a": 0.25}, {"a": 1.0}).mean("both") == pytest.approx(0.5)
     assert Score(1, 8, {"a": 0.25, "b": 1.0}, {}).mean("zero_shot") == pytest.approx(0.5)
 
 
@@ -161,8 +165,9 @@ def test_the_plan_is_what_its_document_says():
     assert [(graph.name, graph.problem.chips) for graph in graphs] == [("alexnet on mcm-4", 4), ("alexnet on mcm-8", 8)]
 
 
-def test_the_shipped_checkpoint_reproduces_the_scores_of_its_card():
-    checkpoint = load_checkpoint(PLAIN)
+@pytest.mark.parametrize("folder", [PLAIN, REFINE], ids=lambda folder: folder.name)
+def test_a_shipped_checkpoint_reproduces_the_scores_of_its_card(folder):
+    checkpoint = load_checkpoint(folder)
     told = checkpoint.told
     plan = PretrainingPlan.from_document(told["plan"])
     again = Validator(plan).score(Progressed(told["number"], told["samples"], checkpoint))
@@ -170,6 +175,34 @@ def test_the_shipped_checkpoint_reproduces_the_scores_of_its_card():
     for name in ("zero_shot", "fine_tuned"):
         # Another machine's sums may round otherwise; a draw that falls to the other side then changes a candidate.
         assert again.mean(name) == pytest.approx(wanted.mean(name), rel=0.05)
+
+
+def test_a_score_is_the_mean_over_the_seeds():
+    plan = replace(PLAN, validation_samples=3)
+    progressed = Trainer(plan).advance(Progressed())
+    alone = [Validator(replace(plan, seed=plan.seed + seed)).score(progressed) for seed in range(2)]
+    both = Validator(replace(plan, validation_seeds=2)).score(progressed)
+    for name in ("zero_shot", "fine_tuned"):
+        for graph, reward in getattr(both, name).items():
+            one, other = (getattr(score, name)[graph] for score in alone)
+            assert reward == pytest.approx((one * other) ** 0.5)
+    # What is zero once is zero, without a warning of a logarithm.
+    assert Score(1, 8, {"a": 0.0, "b": 1.0}, {}).mean("zero_shot") == 0.0
+
+
+def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
+    settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=1)
+    trainer = Trainer(replace(PLAN, settings=settings, training=("alexnet",)))
+    (graph,) = trainer._training.runner.store.graphs
+    assert graph.start is not None
+    least_s = min(graph.evaluator.costs(starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))))
+    assert graph.evaluator.costs(np.array([graph.start], dtype=np.int8))[0] == least_s
+    runner = trainer._training.runner
+    first = [tuple(runner._first_anchor(graph).tolist()) for _ in range(40)]
+    assert 8 < first.count(graph.start) < 32
+    # Partitioning a graph, what simple methods find is known anyway.
+    assert settings.on_one_graph() == REFINING
+    assert SMALL.on_one_graph() == SMALL
 
 
 @pytest.fixture

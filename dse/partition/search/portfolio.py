@@ -22,6 +22,7 @@ from dse.partition.search.context import Found, SearchContext, begun, on_one_chi
 from dse.partition.search.cp_sat import MOST_BOOLEANS, cp_sat, linear_chips
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import OrderSearch, order_of, order_search
+from dse.partition.search.refining import refine_from
 from dse.partition.search.sampling import anneal, climb_from, greedy, random_search
 from dse.progress import StoppedError
 
@@ -81,14 +82,16 @@ def _by_samples(context: SearchContext) -> Found:
 
 
 def _climbed(context: SearchContext, known: Sequence[Found]) -> Found:
-    """The best of what is known and of hill climbing from there, with the evaluations of all."""
+    """The best of what is known and of refinement or hill climbing from there, with the evaluations of all."""
     best = reduce(_better, known)
     if context.stop() is not None:
         return best
     starts = [each.chip for each in known if each.chip is not None]
-    # Where nothing fits memory yet, climbing wanders until something does.
+    # Where nothing fits memory yet, what follows wanders until something does.
     first = np.array(starts, dtype=np.int8) if starts else on_one_chip(context)
-    return _better(best, climb_from(context, first))
+    # For throughput the busiest chip or link is where to look; for latency small steps anywhere are better.
+    climb = refine_from if context.problem.objective == "throughput" else climb_from
+    return _better(best, climb(context, first))
 
 
 def _by_model(context: SearchContext, usable: int, found: Found) -> Found:
