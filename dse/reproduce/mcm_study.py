@@ -12,7 +12,7 @@ samples. Learned methods come from outside (the command line), by name.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -204,7 +204,12 @@ class Study:
             for seed in (seeds if method not in (GREEDY, "portfolio") else seeds[:1])
         ]
         curves, failed = self._curves(trials, Trials(known), part)
-        return _section(part, curves, failed, graphs, list(known), list(seeds), self.budget.samples, _PRICED[evaluator])
+        samples = self.budget.samples
+        asked = (
+            f"{PACKAGE}, {_PRICED[evaluator]}; mean ± deviation over {len(seeds)} seeds, at most {samples} "
+            "evaluations; levels are shares of the best throughput that any method here has found"
+        )
+        return _section(part, curves, failed, graphs, list(known), asked, samples)
 
     def _curves(self, trials: list[Trial], work: Trials, part: str) -> tuple[dict[Trial, Curve], list[str]]:
         """(curves of trials, reasons of those that failed)."""
@@ -258,7 +263,7 @@ def _shares(curves: Mapping[Trial, Curve], graphs: Sequence[str], method: str, s
     over_greedy: list[list[float]] = []
     for seed in sorted({trial.seed for trial in curves if trial.method == method}):
         own = {t.graph: c for t, c in curves.items() if t.method == method and t.seed == seed}
-        if set(own) != set(graphs):
+        if not set(graphs) <= set(own):
             continue
         costs = np.array([_running(own[graph], samples) for graph in graphs])
         for target, wanted in ((of_best, best), (over_greedy, greedy)):
@@ -283,42 +288,77 @@ def _section(
     failed: Sequence[str],
     graphs: Sequence[str],
     methods: Sequence[str],
-    seeds: Sequence[int],
+    asked: str,
     samples: int,
-    priced: str,
 ) -> Section:
+    runs = [
+        graph for graph in graphs if any(np.isfinite(at(c, samples)) for t, c in curves.items() if t.graph == graph)
+    ]
+    shares = _all_shares(curves, runs, methods, samples)
+    everywhere = [graph for graph in runs if all(_found(curves, graph, method, samples) for method in shares)]
+    tables = [_table(part, shares, samples)]
+    notes = [f"{_over(runs)}; {asked}"]
+    if 0 < len(everywhere) < len(runs):
+        # Where a method finds nothing that can run it has no mean; the others of its graphs still tell something.
+        tables.append(_table(part, _all_shares(curves, everywhere, methods, samples), samples))
+        rest = ", ".join(graph for graph in runs if graph not in everywhere)
+        notes.append(f"second table: {_over(everywhere)} on which every method finds what can run, without {rest}")
+    if len(runs) < len(graphs):
+        rest = ", ".join(graph for graph in graphs if graph not in runs)
+        notes.append(f"nothing that can run was found by any method for {rest}")
+    if "dp" in methods:
+        notes.append("dp and portfolio do not sample: their answer counts as one evaluation")
+    return Section(
+        part, _TITLES[part], tuple(tables), (*notes, *failed), tuple(_comparisons(part, shares)),
+        (_chart(shares, samples),),
+    )  # fmt: skip
+
+
+def _over(graphs: Sequence[str]) -> str:
+    return graphs[0] if len(graphs) == 1 else f"the geometric mean over {len(graphs)} graphs"
+
+
+def _found(curves: Mapping[Trial, Curve], graph: str, method: str, samples: int) -> bool:
+    """Whether a method finds what can run on a graph, with every seed."""
+    own = [at(curve, samples) for trial, curve in curves.items() if (trial.graph, trial.method) == (graph, method)]
+    return bool(np.isfinite(own).all())
+
+
+def _all_shares(
+    curves: Mapping[Trial, Curve], graphs: Sequence[str], methods: Sequence[str], samples: int
+) -> dict[str, _Shares]:
+    """Of every method that has finished on all graphs."""
     shares = {method: _shares(curves, graphs, method, samples) for method in methods}
-    shares = {method: found for method, found in shares.items() if found.of_best}
-    where = f"the geometric mean over {len(graphs)} graphs" if len(graphs) > 1 else graphs[0]
+    return {method: found for method, found in shares.items() if found.of_best}
+
+
+def _table(part: str, shares: Mapping[str, _Shares], samples: int) -> Table:
+    """A row for each method: what it reaches over greedy, and how soon it reaches the levels."""
     looked_at = sorted({min(20, samples), min(100, samples), samples})
     paper = _PAPER.get(part, {})
     rows: list[Row] = []
-    comparisons: list[Comparison] = []
     for method, found in shares.items():
         cells = [_mean([run[count - 1] for run in found.over_greedy]) for count in looked_at]
         counts = [_count(found.reached(level)) for level in LEVELS]
         published = " / ".join(shown(value) for value in paper.get(method, ())) or "–"
         rows.append((method, *cells, *counts, *([published] if paper else [])))
-        for level, theirs in zip(LEVELS, paper.get(method, (None,) * len(LEVELS)), strict=True):
-            known = [value for value in found.reached(level) if value is not None]
-            ours = statistics.mean(known) if len(known) == len(found.of_best) else None
-            comparisons.append(Comparison(method, "", f"samples to {level:g} of the best", "", ours, theirs))
     headers = (
         "method",
         *(f"over greedy at {count}" for count in looked_at),
         *(f"samples to {level:g}" for level in LEVELS),
         *(["paper's three levels"] if paper else []),
     )
-    notes = (
-        f"{where} on {PACKAGE}, {priced}; mean ± deviation over {len(seeds)} seeds, at most {samples} evaluations; "
-        "levels are shares of the best throughput that any method here has found",
-        *(["dp and portfolio do not sample: their answer counts as one evaluation"] if "dp" in methods else []),
-        *failed,
-    )
-    return Section(
-        part, _TITLES[part], (Table(headers, tuple(rows)),), notes, tuple(comparisons),
-        (_chart(shares, samples),),
-    )  # fmt: skip
+    return Table(headers, tuple(rows))
+
+
+def _comparisons(part: str, shares: Mapping[str, _Shares]) -> Iterator[Comparison]:
+    """Samples to each level, beside the paper's to its own."""
+    paper = _PAPER.get(part, {})
+    for method, found in shares.items():
+        for level, theirs in zip(LEVELS, paper.get(method, (None,) * len(LEVELS)), strict=True):
+            known = [value for value in found.reached(level) if value is not None]
+            ours = statistics.mean(known) if len(known) == len(found.of_best) else None
+            yield Comparison(method, "", f"samples to {level:g} of the best", "", ours, theirs)
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -90,6 +90,30 @@ def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
     assert rows["greedy"][1] == "1.000 ± 0.000"
 
 
+def test_where_a_method_finds_nothing_a_second_table_has_the_other_graphs():
+    curves = {
+        Trial(graph, "simulator", method, 0, 10): curve
+        for graph, method, curve in (
+            ("small", "greedy", ((1, 4.0),)),
+            ("small", "blind", ((2, 2.0),)),
+            ("large", "greedy", ((1, 9.0),)),
+            ("large", "blind", ()),
+            ("full", "greedy", ()),
+            ("full", "blind", ()),
+        )
+    }
+    section = mcm_study._section("simulator", curves, (), ("small", "large", "full"), ("greedy", "blind"), "asked", 10)
+    both, second = section.tables
+    assert [row[0] for row in both.rows] == [row[0] for row in second.rows] == ["greedy", "blind"]
+    assert set(both.rows[1][1:]) == {"–"}
+    # Of the best on each graph, greedy has ½ and 1; alone on the small one, ½.
+    assert both.rows[0][1] == second.rows[0][1] == "1.000 ± 0.000"
+    assert second.rows[1][1] == "2.000 ± 0.000"
+    assert "without large" in section.notes[1]
+    assert "2 graphs" in section.notes[0]
+    assert section.notes[2].endswith("for full")
+
+
 def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, tmp_path, monkeypatch):
     variants = {"whole": mcm_study.SAMPLED["refine"], "half": mcm_study.SAMPLED["random"]}
     with Journal(tmp_path / "journal") as journal:
