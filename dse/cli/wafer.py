@@ -1,5 +1,7 @@
 """``dse wafer``: kernels of a neural network on the tiles of a wafer."""
 
+import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,13 @@ from rich.markup import escape
 
 from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
+from dse.progress import StopSignal
 from dse.result import Result, digest, document_of
 from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
 from dse.wafer import sweep_report
 from dse.wafer.answer import answer
 from dse.wafer.formats import MOST_TILES
-from dse.wafer.kept import POINTS_FOLDER, keep, keep_paint
+from dse.wafer.kept import POINTS_FOLDER, keep, keep_paint, kept_placement
 from dse.wafer.kgraph import write_kgraph
 from dse.wafer.methods import METHODS
 from dse.wafer.networks import NETWORKS
@@ -26,6 +29,12 @@ from dse.wafer.sweep_axes import KEYS
 
 _MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
 """What a move of annealing takes, about: of itself, and for each kernel; and what a run takes before the first."""
+
+_WIDE_COLUMNS = 120
+"""Of a terminal that has room for all figures of a sweep's points."""
+
+_SEARCH_SHARE = 0.9
+"""Of a time limit; the bound has what is left."""
 
 
 @click.command("wafer", epilog=f"Networks of the contest:  {'  '.join(NETWORKS)}")
@@ -79,7 +88,9 @@ def command(**options: Any) -> None:
         with progress(settings) as report, stop_signal(settings) as stop:
             if not chosen.sweep:
                 executor = executor_for(settings, predicted_s)
-                return answer(chosen, executor, report, stop, settings.seed, problem, improved)
+                before = None if directory is None else kept_placement(directory, problem)
+                sooner = _sooner(stop, settings.time_limit)
+                return answer(chosen, executor, report, stop, settings.seed, problem, improved, before, sooner)
             with journal_of(directory) as journal:
                 executor = executor_for(settings, predicted_s, journal)
                 return sweep(chosen, executor, report, stop, settings.seed, problem, journal)
@@ -93,6 +104,12 @@ def command(**options: Any) -> None:
         lambda result: _show(problem, result, settings.out),
         lambda directory, result: keep(directory, chosen, problem, result),
     )
+
+
+def _sooner(stop: StopSignal, limit_s: float | None) -> StopSignal:
+    """``stop``, and the end of the search's share of a time limit from now."""
+    deadline_s = math.inf if limit_s is None else time.monotonic() + _SEARCH_SHARE * limit_s
+    return lambda: stop() or ("time limit" if time.monotonic() > deadline_s else None)
 
 
 def _show(problem: WaferProblem, result: Result, out: Path | None) -> None:
@@ -118,4 +135,7 @@ def _show_points(problem: WaferProblem, result: Result) -> None:
     screen.print(words, soft_wrap=True)
     screen.print(sweep_report.about(result), soft_wrap=True, markup=False)
     many = result.metrics["points"] > sweep_report.MOST_ROWS
-    print_table(sweep_report.headers(problem, result), sweep_report.rows(problem, result, only_front=many))
+    headers, rows = sweep_report.headers(problem, result), sweep_report.rows(problem, result, only_front=many)
+    if screen.width < _WIDE_COLUMNS:
+        headers, rows = sweep_report.narrowed(headers, rows)
+    print_table(headers, rows)

@@ -1,6 +1,7 @@
 """``dse wafer`` as a function: options in, checked result out."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from dse.executor import Executor, InProcessExecutor, LateExecutor
@@ -41,6 +42,8 @@ def answer(
     seed: int = 0,
     problem: WaferProblem | None = None,
     improved: Improved = ignore,
+    before: WaferPlacement | None = None,
+    search_stop: StopSignal | None = None,
 ) -> Result:
     """A placement, passed by the checker, with its bound.
 
@@ -52,6 +55,9 @@ def answer(
         seed: of everything that is drawn.
         problem: what the options pose, where it has been read before.
         improved: told of every better placement, which the checker has passed.
+        before: a legal placement that an earlier run of the same options has found. The search does not look at it,
+            and so goes the same way; only what is better than it counts.
+        search_stop: asked by the search instead of ``stop``: it may end earlier, to leave time for the bound.
 
     Raises:
         InputError: the options name what cannot be.
@@ -62,11 +68,19 @@ def answer(
     problem = problem or options.problem()
     proof = infeasibility(problem)
     found, bound = Found(), None
+    known = Found() if before is None else Found(before, cost(problem, before))
+
+    def better(each: Found) -> None:
+        if each.total < known.total:
+            improved(each)
+
     if proof is None:
         # Rows need no workers, and are an answer if a time limit passes while those start.
         with LateExecutor(executor or InProcessExecutor()) as workers:
-            search = Search(problem, workers, seed, options.moves, progress, stop, improved)
+            search = Search(problem, workers, seed, options.moves, progress, search_stop or stop, better)
             found = METHODS[options.method](search)
+        if known.total < found.total:
+            found = replace(known, evaluations=found.evaluations)
         bound = cost_bound(problem, found, stop)
     stopped = stop()
     result = _result(options, problem, found, bound, proof, seed)

@@ -28,7 +28,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +42,11 @@ from hardware.compiled import compiled
 
 Floats = npt.NDArray[np.float64]
 
-_INTERVALS = 32
-"""Of time, by the same factor each, that the bound begins with."""
-
 _SPLITS = 300
 """Times that an interval is split at most."""
+
+_WIDE = 1.05
+"""An interval whose ends differ by more than this factor is split at all prices, others at those next to their own."""
 
 _PRICES = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
 """Prices of a tile that are tried, in shares of the cost without a price for each tile of the wafer."""
@@ -199,19 +199,20 @@ class CostBound:
         Args:
             floor: ticks of :func:`area_bound_ticks`.
             known: a cost that is reached, or infinity: the bound is never above it.
-            stop: asked between two intervals; the bound so far holds.
+            stop: asked between two intervals; the bound so far holds. The first interval has all times.
         """
         tick = self.problem.weights.time / self.table.ticks_per_time
-        end = MOST_TICKS if tick == 0 or not np.isfinite(known) else max(floor, int(known / tick)) + 1
-        edges = sorted({int(each) for each in np.geomspace(floor, end, _INTERVALS + 1)} | {floor, end})
-        heap = [self._interval(tick, first, after, range(len(_PRICES))) for first, after in pairwise(edges)]
-        heapq.heapify(heap)
+        end = min(MOST_TICKS, max(floor, int(known / tick)) + 1) if known < tick * MOST_TICKS else MOST_TICKS
+        heap = [self._interval(tick, floor, end, range(len(_PRICES)))]
         for _ in range(_SPLITS):
             least, first, after, price = heap[0]
             if least >= known * (1 - _CLOSE) or after - first == 1 or stop() is not None:
                 break
             heapq.heappop(heap)
-            middle, prices = (first + after) // 2, range(max(0, price - 1), min(len(_PRICES), price + 2))
+            middle = max(first + 1, isqrt(first * after))
+            prices = range(max(0, price - 1), min(len(_PRICES), price + 2))
+            if after > first * _WIDE:
+                prices = range(len(_PRICES))
             heapq.heappush(heap, self._interval(tick, first, middle, prices))
             heapq.heappush(heap, self._interval(tick, middle, after, prices))
         return min(known, heap[0][0])

@@ -92,8 +92,8 @@ def rectangles(problem: WaferProblem, placement: WaferPlacement) -> list[Rectang
 class Curve:
     """An edge as it is drawn, a Bézier curve of second degree: begin, control point and end, in tiles.
 
-    ``past``: it leads past other kernels of the order, as residual ones do, and is bent so as not to hide behind those
-    that lead through them.
+    ``past``: a straight line would lead through other kernels, as that of a residual edge does in a row; it is bent so
+    as not to hide behind the edges of these.
     """
 
     begin: tuple[float, float]
@@ -104,15 +104,29 @@ class Curve:
 
 def curves(problem: WaferProblem, shown: list[Rectangle]) -> list[Curve]:
     """The edges."""
-    rank = {number: place for place, number in enumerate(problem.order)}
     found = []
     for source, target in problem.edges:
         (x, y), (to_x, to_y) = shown[source].centre, shown[target].centre
-        past = rank[target] != rank[source] + 1
+        past = any(_through(shown[source], shown[target], each) for each in shown)
         bend = _BEND if past else 0.0
         control = (x + to_x) / 2 - bend * (to_y - y), (y + to_y) / 2 + bend * (to_x - x)
         found.append(Curve((x, y), control, (to_x, to_y), past))
     return found
+
+
+def _through(source: Rectangle, target: Rectangle, other: Rectangle) -> bool:
+    """Whether the straight line between the centres of two kernels leads through the inside of a third one."""
+    if other in (source, target):
+        return False
+    enter, leave = 0.0, 1.0
+    spans = (other.x, other.x + other.across), (other.y, other.y + other.up)
+    for at, to, (low, high) in zip(source.centre, target.centre, spans, strict=True):
+        if at == to and not low < at < high:
+            return False
+        if at != to:
+            first, last = sorted(((low - at) / (to - at), (high - at) / (to - at)))
+            enter, leave = max(enter, first), min(leave, last)
+    return enter < leave
 
 
 def least_shown(shown: list[Rectangle]) -> float:

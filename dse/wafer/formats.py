@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from dse.wafer.kernels import RESERVED, KernelLibrary, KernelRuleError, contest_library
 from dse.wafer.kgraph import GraphNode, KernelGraph, read_kgraph
 from dse.wafer.problem import Convolution, Kernel, PlacedKernel, Rotation, Wafer, WaferPlacement, WaferProblem, Weights
-from hardware.inputs import Fault, InputError, nearest, validate
+from hardware.inputs import Fault, InputError, nearest, shown, validate
 
 MOST_TILES = 4096
 """Across a wafer, and up."""
 
 _MOST_MEMORY_WORDS = 2**26
+_MOST_DIGITS = 9
 _MOST_WEIGHT = 1e12
 _MOST_WORK = 2**62
 
@@ -83,10 +84,10 @@ def header_of(header: Mapping[str, str], path: str, faults: list[Fault]) -> tupl
 
     def whole(key: str, most: int) -> int:
         text = header.get(key)
-        if text is not None and text.isdecimal() and 1 <= int(text) <= most:
+        if text is not None and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
             return int(text)
         rule = "the key is missing" if text is None else f"must be a whole number from 1 to {most}"
-        faults.append(Fault(path, f"header.{key}", text or "", rule))
+        faults.append(Fault(path, f"header.{key}", shown(text or ""), rule))
         return 1
 
     def weight(key: str) -> float:
@@ -97,8 +98,8 @@ def header_of(header: Mapping[str, str], path: str, faults: list[Fault]) -> tupl
             value = math.nan
         if 0 <= value <= _MOST_WEIGHT:
             return value
-        rule = "the key is missing" if text is None else "must be a number that is not negative"
-        faults.append(Fault(path, f"header.{key}", text or "", rule))
+        rule = "the key is missing" if text is None else f"must be a number from 0 to {_MOST_WEIGHT:g}, not negative"
+        faults.append(Fault(path, f"header.{key}", shown(text or ""), rule))
         return 1.0
 
     wafer = Wafer(whole("width", MOST_TILES), whole("height", MOST_TILES), whole("memlimit", _MOST_MEMORY_WORDS))

@@ -1,17 +1,21 @@
 """What a run directory gets beside ``result.json``: placements, pictures, tables and the page."""
 
+from contextlib import suppress
+
 from dse.result import Result
 from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory, write_bytes
 from dse.tables import write_table
 from dse.wafer import sweep_report
+from dse.wafer.check import violations
 from dse.wafer.drawing import drawing
 from dse.wafer.formats import placement_from_document
 from dse.wafer.options import WaferOptions
-from dse.wafer.paint import paint_of, write_paint
+from dse.wafer.paint import paint_of, placement_of, read_paint, write_paint
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.report import report
 from dse.wafer.sweep import point_problems
 from dse.wafer.sweep_axes import name_of
+from hardware.inputs import InputError
 
 POINTS_TABLE = "tables/points.parquet"
 
@@ -22,6 +26,19 @@ POINTS_FOLDER = "points"
 def keep_paint(directory: RunDirectory, name: str, problem: WaferProblem, placement: WaferPlacement) -> None:
     """A placement in the contest's format, as ``NAME.paint``."""
     directory.write_text(f"{name}.paint", write_paint(paint_of(problem, placement)))
+
+
+def kept_placement(directory: RunDirectory, problem: WaferProblem) -> WaferPlacement | None:
+    """The legal placement that an earlier part of a run has kept; None where there is none."""
+    path = directory.path / f"{problem.name}.paint"
+    if not path.exists():
+        return None
+    # What is no longer a placement is written anew.
+    with suppress(InputError):
+        placement = placement_of(problem, read_paint(path), path)
+        if not violations(problem, placement):
+            return placement
+    return None
 
 
 def keep(directory: RunDirectory, options: WaferOptions, problem: WaferProblem, result: Result) -> None:

@@ -27,6 +27,9 @@ _BUILT_IN = Path(__file__).with_name("kernels.yaml")
 _LARGEST = 2**20
 """Of a formal parameter."""
 
+_MOST_CHARACTERS = 200
+"""Of an expression."""
+
 
 class KernelRuleError(ValueError):
     """Formal parameters that a kernel type cannot have; the message states the rule."""
@@ -187,6 +190,8 @@ _OPERATIONS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast
 def _check_expression(text: str, names: Iterable[str], path: str | Path, key: str) -> None:
     """Raises InputError unless ``text`` is an :data:`Expression` of ``names``."""
     rule = "must be an expression of whole numbers and parameters with +, -, * and /"
+    if len(text) > _MOST_CHARACTERS:
+        raise fail(path, key, text, f"{rule}, of {_MOST_CHARACTERS} characters at most")
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:

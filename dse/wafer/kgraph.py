@@ -16,15 +16,17 @@ from hardware.inputs import Fault, InputError, nearest, shown, text_of
 TITLE_KEY = "test"
 HEADER_KEYS = (TITLE_KEY, "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")
 
-_NODE = re.compile(r"(\w+)\[( *)(\d+)\]\s+(.*)")
-_END = r"(\w+)\[ *(\d+)\]:(\w+)"
-_EDGE = re.compile(rf"{_END}(\s*->\s*){_END}\s*,\s*shape:\s*((?:\[\s*\d+\s*\])+)")
-_LOOSE_EDGE = re.compile(r"\w+\s*\[.*->")
-_DIMENSIONS = re.compile(r"n=\[( *)(\d+(?: +\d+)*) *\]\s*")
-_NAME = re.compile(r"name='([^']*)'")
-_VALUE = re.compile(r"(\w+)=(-?\d+)")
-
 _MOST_DIGITS = 15
+
+_NUMBER = rf"\d{{1,{_MOST_DIGITS}}}"
+_NODE = re.compile(rf"(\w+)\[( *)({_NUMBER})\]\s+(.*)")
+_END = rf"(\w+)\[ *({_NUMBER})\]:(\w+)"
+_EDGE = re.compile(rf"{_END}(\s*->\s*){_END}\s*,\s*shape:\s*((?:\[\s*{_NUMBER}\s*\])+)")
+_LOOSE_EDGE = re.compile(r"\w+\s*\[.*->")
+_DIMENSIONS = re.compile(rf"n=\[( *)({_NUMBER}(?: +{_NUMBER})*) *\]\s*")
+_NAME = re.compile(r"name='([^']*)'")
+_WORD = re.compile(r"\w+")
+_VALUE = re.compile(r"(\w+)=(-?\d+)")
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,8 @@ class _Reader:
         if name is None or not name[1]:
             self.fault(number, line, "the name is missing: name='NAME'")
             return
+        if not _WORD.fullmatch(name[1]):
+            self.fault(number, name[1], "a name must be of letters, digits and underscores: it is a word of .paint")
         values = (rest[: name.start()] + rest[name.end() :]).strip()
         if padding:
             self.widths.append(len(padding) + len(index))

@@ -104,18 +104,22 @@ def placement_of(problem: WaferProblem, painted: Sequence[PaintKernel], path: st
     """The placement that a file describes; whether it is legal is for the checker to say.
 
     Names may have leading zeros in their numbers that the graph's do not have (``k01`` for ``k1``), as in the contest's
-    own example.
+    own example, where no two of the graph's differ by zeros alone.
 
     Raises:
         InputError: kernels that are missing, unknown, or other than in the graph.
     """
-    known = {_plain(kernel.name): number for number, kernel in enumerate(problem.kernels)}
+    names = [kernel.name for kernel in problem.kernels]
+    exact, plain = {name: number for number, name in enumerate(names)}, [_plain(name) for name in names]
+    alone = {each: number for number, each in enumerate(plain) if plain.count(each) == 1}
     faults, found = [], dict[int, PlacedKernel]()
     for each in painted:
-        number = known.get(_plain(each.name))
+        number = exact.get(each.name, alone.get(_plain(each.name)))
         if number is None:
-            names = [kernel.name for kernel in problem.kernels]
             faults.append(Fault(str(path), each.name, "", "is no kernel of the graph", nearest(each.name, names)))
+            continue
+        if number in found:
+            faults.append(Fault(str(path), each.name, "", f"{names[number]} is placed twice"))
             continue
         kernel = problem.kernels[number]
         formal, count = len(kernel.written), len(kernel.convolutions)
@@ -126,7 +130,7 @@ def placement_of(problem: WaferProblem, painted: Sequence[PaintKernel], path: st
             continue
         c, k = given[formal + 2 : formal + 2 + count], given[formal + 2 + count :]
         found[number] = PlacedKernel(given[formal], given[formal + 1], c, k, each.x, each.y, each.rotation)
-    missing = [kernel.name for number, kernel in enumerate(problem.kernels) if number not in found]
+    missing = [name for number, name in enumerate(names) if number not in found]
     if not faults and missing:
         faults.append(Fault(str(path), ", ".join(missing), "", "must be placed"))
     if faults:
@@ -135,4 +139,4 @@ def placement_of(problem: WaferProblem, painted: Sequence[PaintKernel], path: st
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"0+(?=\d)", "", name, count=1) if re.fullmatch(r"\D+\d+", name) else name
+    return re.sub(r"(\D+)0+(\d+)", r"\1\2", name) if re.fullmatch(r"\D+\d+", name) else name

@@ -1,10 +1,11 @@
 """Why nothing can be placed: which kernels fit at no parameters, what lacks, and what would make them fit."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from dse.wafer.bound import area_fits
-from dse.wafer.problem import Kernel, Wafer, WaferProblem
+from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem
 from dse.wafer.shapes import MOST_TICKS, NEVER, shape_table, staircases
 
 _MOST_MEMORY_WORDS = 2**40
@@ -17,15 +18,18 @@ def infeasibility(problem: WaferProblem) -> dict[str, Any] | None:
     Memory falls and rectangles grow with the parameters, so a kernel that no rectangle within the grid can hold needs
     more memory or more tiles. Then all kernels together: their smallest rectangles do not overlap.
     """
-    found = [_misfit(problem, kernel) for kernel in {each.convolutions: each for each in problem.kernels}.values()]
-    misfits = [each for each in found if each is not None]
+    alike: dict[tuple[Convolution, ...], list[Kernel]] = {}
+    for kernel in problem.kernels:
+        alike.setdefault(kernel.convolutions, []).append(kernel)
+    found = {kernels[0].name: (kernels, _misfit(problem, kernels)) for kernels in alike.values()}
+    misfits = [proof for _, proof in found.values() if proof is not None]
     if misfits:
         in_memory = all(each["resource"] == "tile_memory_words" for each in misfits)
         worst = max(misfits, key=lambda each: (each["resource"] == "tiles", each["demand"]))
         return {
             **worst,
             "explanation": "; ".join(each["explanation"] for each in misfits),
-            "kernels": [each["kernel"] for each in misfits],
+            "kernels": [each.name for kernels, proof in found.values() if proof is not None for each in kernels],
             "levers": [f"memlimit={worst['demand']} or more"] * in_memory + ["a larger grid"],
         }
     table = shape_table(problem)
@@ -51,15 +55,20 @@ def _fits(problem: WaferProblem, kernel: Kernel, memory_words: int) -> bool:
     return bool(staircases(alone, shape_table(alone), MOST_TICKS).area[0] < NEVER)
 
 
-def _misfit(problem: WaferProblem, kernel: Kernel) -> dict[str, Any] | None:
-    """Which kernel fits at no parameters, and the least memory a tile with which it would; None for one that fits."""
-    limit, name = problem.wafer.memory_words, f"{kernel.name} ({kernel.kind})"
+def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | None:
+    """Which kernel fits at no parameters, and the least memory a tile with which it would; None for one that fits.
+
+    ``alike``: kernels of the same convolutions, for all of which the first one stands.
+    """
+    kernel = alike[0]
+    more = f" and {len(alike) - 1} more like it" if len(alike) > 1 else ""
+    limit, name = problem.wafer.memory_words, f"{kernel.name} ({kernel.kind}){more}"
     if _fits(problem, kernel, limit):
         return None
     grid = f"the grid of {problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
     if not _fits(problem, kernel, _MOST_MEMORY_WORDS):
         tiles = 3 * len(kernel.convolutions) * 2
-        rule = f"{name} is {tiles // 2} × 2 tiles at least, which {grid} cannot hold"
+        rule = f"{name}: {tiles // 2} × 2 tiles at least, which {grid} cannot hold"
         return _document(kernel, "tiles", tiles, problem.wafer.tiles, rule)
     low, high = limit + 1, _MOST_MEMORY_WORDS
     while low < high:
@@ -69,7 +78,7 @@ def _misfit(problem: WaferProblem, kernel: Kernel) -> dict[str, Any] | None:
         else:
             low = middle + 1
     rule = (
-        f"{name} fits {grid} at no parameters: it needs {low} words of memory a tile at least, {low - limit} more than"
+        f"{name}: no parameters fit {grid}, {low} words of memory a tile are needed at least, {low - limit} more than"
     )
     return _document(kernel, "tile_memory_words", low, limit, f"{rule} the {limit} there are")
 

@@ -30,6 +30,7 @@ _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#
 _PALE = "#c4ced6"
 
 _FIGURES = ("tiles", "cost", "at least", "gap", "time", "distance", "adapter", "front")
+_DETAILS = ("at least", "time", "distance", "adapter")
 
 
 def verdict(result: Result) -> str:
@@ -63,6 +64,13 @@ def rows(problem: WaferProblem, result: Result, only_front: bool = False) -> lis
     if only_front:
         points.sort(key=lambda each: (each["tiles"], each["memlimit"], each["cost"]))
     return [(*(_number(each[key]) for key in _shown(problem, result)), *_figures(each)) for each in points]
+
+
+def narrowed(names: Row, found: Sequence[Row]) -> tuple[Row, list[Row]]:
+    """Headers and rows without the parts of the cost and the bound, for a terminal that is too narrow for these."""
+    kept = [place for place, name in enumerate(names) if name not in _DETAILS]
+    narrow = [tuple(row[place] for place in kept) for row in (names, *found)]
+    return narrow[0], narrow[1:]
 
 
 def _points(result: Result) -> Mapping[str, PointDocument]:
@@ -99,8 +107,11 @@ def _standing(point: PointDocument) -> str:
     """Whether a point is on the front, and how sure that is; why there is no better answer."""
     proof = point["infeasibility"]
     if proof is not None:
-        needs = f"{proof.get('kernel')} needs {proof['demand']:,} words a tile"
-        return f"infeasible: {needs if proof['resource'] == 'tile_memory_words' else proof['explanation']}"
+        kernel, demand = proof.get("kernel"), f"{proof['demand']:,}"
+        if kernel is None:
+            return f"infeasible: needs {demand} tiles"
+        in_memory = proof["resource"] == "tile_memory_words"
+        return f"infeasible: {f'{kernel} needs {demand} words a tile' if in_memory else proof['explanation']}"
     words = []
     if point["front"]:
         words.append("front, proven" if point["certain"] else "front")

@@ -41,3 +41,26 @@ def chain(count, adapter=0, distance=1, width=20, height=20, memory=24576, **siz
     return problem_from(
         graph_text(nodes, edges, width=width, height=height, distance=distance, adapter=adapter, memory=memory)
     )
+
+
+def blocks_text(adapter=0):
+    """Five kernels of all types, with a skip edge and a branch."""
+    nodes = [
+        conv_line(1, height=8, width=8, window=3, inputs=4, outputs=8),
+        "dblock[2] f=16 h=8 w=8 name='k2'",
+        "cblock[3] f=16 h=8 w=8 name='k3'",
+        conv_line(4, height=4, width=4, inputs=16, outputs=16),
+        conv_line(5, height=8, width=8, window=3, inputs=8, outputs=8, stride=2),
+    ]
+    edges = [
+        ("conv[1]", "dblock[2]"),
+        ("dblock[2]", "cblock[3]"),
+        ("cblock[3]", "conv[4]"),
+        ("conv[1]", "cblock[3]"),
+        ("dblock[2]", "conv[5]"),
+    ]
+    return graph_text(nodes, edges, width=60, height=50, distance=3, adapter=adapter)
+
+
+def blocks(adapter=0):
+    return problem_from(blocks_text(adapter))

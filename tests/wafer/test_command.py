@@ -3,16 +3,17 @@
 import json
 
 import pytest
+from rich.console import Console
 
 from dse.wafer.answer import answer
-from dse.wafer.check import violations
+from dse.wafer.check import cost, violations
 from dse.wafer.check_answer import answer_faults
-from dse.wafer.formats import read_problem
+from dse.wafer.formats import placement_from_document, read_problem
 from dse.wafer.options import WaferOptions
 from dse.wafer.paint import placement_of, read_paint
 from dse.wafer.shortfall import infeasibility
 from hardware.inputs import InputError
-from tests.wafer.small import conv_line, graph_text, problem_from
+from tests.wafer.small import blocks_text, conv_line, graph_text, problem_from
 
 
 @pytest.fixture
@@ -66,6 +67,48 @@ def test_a_stopped_run_has_an_answer_or_says_that_it_has_none(dse, case, tmp_pat
     assert json.loads(stopped.out)["status"] in ("feasible", "optimal")
 
 
+def test_a_run_that_goes_on_is_never_worse_than_what_it_has_kept(dse, tmp_path):
+    path, out = tmp_path / "blocks.kgraph", tmp_path / "run"
+    path.write_text(blocks_text(adapter=5))
+    command = ("wafer", path, "--workers", 0, "--moves", 20_000, "--out", out)
+    assert dse(*command).code == 0
+    first = json.loads((out / "result.json").read_text())["objective"]["value"]
+    (out / "result.json").unlink()
+    assert dse(*command[:-2], "--time-limit", 1e-9).code == 3
+    again = json.loads(dse(*command, "--resume", "--time-limit", 1e-9, "--json").out)
+    assert again["objective"]["value"] == first
+    problem = read_problem(path)
+    assert cost(problem, placement_of(problem, read_paint(out / "blocks.paint"), "p")).total == first
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:100], lambda text: text.replace("place(", "place(9")])
+def test_a_kept_placement_that_is_damaged_is_made_anew(dse, case, tmp_path, damage):
+    out = tmp_path / "run"
+    assert dse("wafer", case(), *FEW, "--out", out).code == 0
+    whole = (out / "case.paint").read_text()
+    (out / "case.paint").write_text(damage(whole))
+    (out / "result.json").unlink()
+    assert dse("wafer", case(), *FEW, "--out", out, "--resume").code == 0
+    assert (out / "case.paint").read_text() == whole
+
+
+def test_nothing_is_told_that_is_worse_than_what_is_known(case):
+    options, told = WaferOptions(str(case()), moves=4000), []
+    problem = options.problem()
+    best = answer(options, problem=problem)
+    before = placement_from_document(problem, best.solution, "r")
+    again = answer(options, problem=problem, before=before, improved=told.append)
+    assert told == []
+    assert again == best.model_copy(update={"seconds": again.seconds})
+
+
+def test_the_search_may_end_before_the_bound(case):
+    asked, path = [], str(case(adapter=3))
+    result = answer(WaferOptions(path, moves=10**9), search_stop=lambda: asked.append(1) or "time limit")
+    assert len(asked) == 1
+    assert result.bound == answer(WaferOptions(path, moves=0)).bound
+
+
 def test_a_whole_result_is_checked_anew(case, tmp_path):
     path = case(adapter=3)
     result = answer(WaferOptions(str(path), moves=2000))
@@ -81,6 +124,7 @@ def test_a_whole_result_is_checked_anew(case, tmp_path):
         ({"problem": result.problem.model_copy(update={"digest": "sha256:0"})}, "problem.digest"),
         ({"method": "rows"}, "method must be"),
         ({"status": "infeasible"}, "not be infeasible"),
+        ({"infeasibility": {"resource": "tiles"}}, "infeasibility"),
     ):
         found = answer_faults(result.model_copy(update=change), tmp_path / "result.json", None)
         assert any(words in each for each in found), (words, found)
@@ -105,8 +149,15 @@ def test_a_kernel_that_needs_more_memory_than_a_tile_has(dse, case):
     assert infeasibility(fitting) is None
     shown = dse("wafer", case(nodes=[line], width=12, height=12, memory=20), *FEW)
     assert shown.code == 1
-    assert "Proven infeasible: k1 (conv) fits the grid of 12 × 12 at no parameters" in shown.out
+    assert "Proven infeasible: k1 (conv): no parameters fit the grid of 12 × 12" in shown.out
     assert "109 words" in shown.out
+
+
+def test_every_kernel_that_fits_nowhere_is_named():
+    lines = [conv_line(number, height=1, width=1, inputs=64, outputs=64) for number in (1, 2, 4)]
+    proof = infeasibility(problem_from(graph_text([*lines, conv_line(3)], [], width=12, height=12, memory=20)))
+    assert (proof["kernel"], proof["kernels"]) == ("k1", ["k1", "k2", "k4"])
+    assert "k1 (conv) and 2 more like it" in proof["explanation"]
 
 
 def test_a_grid_that_is_too_small():
@@ -164,3 +215,13 @@ def test_unknown_options_are_refused(case):
         answer(WaferOptions(str(case()), method="best"))
     with pytest.raises(InputError, match="did you mean moves"):
         WaferOptions.from_document({"case": "x", "move": 1}, "r", "k")
+
+
+def test_points_fit_a_terminal_of_eighty_columns(dse, case, monkeypatch):
+    monkeypatch.setattr("dse.cli.wafer.console", lambda: Console(highlight=False, width=80))
+    monkeypatch.setattr("dse.cli.terminal.console", lambda: Console(highlight=False, width=80))
+    shown = dse("wafer", case(), "--sweep", "side=4,20,memlimit=20000,24576", *FEW)
+    assert shown.code == 0, shown.err
+    assert "…" not in shown.out
+    for word in ("memlimit", "cost", "gap", "front", "24,576", "infeasible: needs"):
+        assert word in shown.out

@@ -1,6 +1,7 @@
 """The contest's formats: what is read is written back byte for byte, and one fault for each thing that is wrong."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,38 @@ def test_a_placement_survives_both_of_its_formats():
     assert placement_from_document(problem, document, "r") == placement
 
 
+def named(*names):
+    nodes = [conv_line(number).replace(f"name='k{number}'", f"name='{name}'") for number, name in enumerate(names)]
+    return problem_from(graph_text(nodes, []))
+
+
+@pytest.mark.parametrize(
+    ("names", "painted"),
+    [
+        (("k1", "k10", "k100"), ("k001", "k010", "k100")),
+        (("k10", "k100", "k105"), ("k10", "k100", "k105")),
+        (("k1", "k01", "k001"), ("k1", "k01", "k001")),
+        (("k0", "k10"), ("k000", "k10")),
+        (("a1b01", "a1b1"), ("a1b01", "a1b1")),
+    ],
+)
+def test_kernels_of_a_layout_are_found_by_name_whatever_zeros_lead(names, painted):
+    problem = named(*names)
+    placed = WaferPlacement(tuple(PlacedKernel(1, 1, (2,), (2,), 7 * x, 0, "R0") for x in range(len(names))))
+    shown = [replace(each, name=name) for each, name in zip(paint_of(problem, placed), painted, strict=True)]
+    for order in (shown, shown[::-1]):
+        assert placement_of(problem, order, "p") == placed
+
+
+def test_a_name_whose_zeros_leave_two_kernels_open_is_refused():
+    problem = named("k1", "k01")
+    one, _ = paint_of(problem, WaferPlacement((PlacedKernel(1, 1, (2,), (2,), 0, 0, "R0"),) * 2))
+    with pytest.raises(InputError, match="k001: is no kernel of the graph"):
+        placement_of(problem, [replace(one, name="k001")], "p")
+    with pytest.raises(InputError, match="k01: k1 is placed twice"):
+        placement_of(named("k1"), [one, replace(one, name="k01")], "p")
+
+
 GOOD = graph_text(
     [conv_line(1), "dblock[2] f=8 h=4 w=4 name='k2'", "cblock[3] f=8 h=4 w=4 name='k3'"],
     [("conv[1]", "dblock[2]"), ("dblock[2]", "cblock[3]")],
@@ -83,12 +116,18 @@ BROKEN = {
     "key twice": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=2"), "line 7.*contradicts"),
     "key twice alike": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=1"), "line 7.*give it once"),
     "weight negative": (lambda text: text.replace("wlength=1", "wlength=-1"), "header.wlength: -1: .*not negative"),
+    "weight huge": (
+        lambda text: text.replace("wlength=1", "wlength=1e300"),
+        "1e300: must be a number from 0 to 1e\\+12",
+    ),
+    "weight not finite": (lambda text: text.replace("wlength=1", "wlength=inf"), "header.wlength: inf"),
     "weight no number": (lambda text: text.replace("wlength=1", "wlength=x"), "header.wlength: x"),
     "nothing counts": (
         lambda text: text.replace("wdeltat=1", "wdeltat=0").replace("wlength=1", "wlength=0"),
         "must not all be 0",
     ),
     "width zero": (lambda text: text.replace("width=20", "width=0"), "header.width: 0: must be a whole number"),
+    "width of many digits": (lambda text: text.replace("width=20", "width=" + "9" * 5000), "header.width"),
     "header no pair": (lambda text: text.replace("test=small", "small"), "line 2: small: .*KEY=VALUE"),
     "comment open": (lambda text: text.replace("(* Connectivity *)", "(* Connectivity"), "has no end"),
     "comment shut": (lambda text: text.replace("(* Connectivity *)", "Connectivity *)"), "has not begun"),
@@ -102,6 +141,13 @@ BROKEN = {
     "strides differ": (lambda text: text.replace("U=1", "U=2"), "T and U must be equal"),
     "no division": (lambda text: text.replace("dblock[2] f=8", "dblock[2] f=6"), "f / 4 must be a whole number"),
     "name missing": (lambda text: text.replace(" name='k2'", ""), "name is missing"),
+    "name of two words": (lambda text: text.replace("name='k2'", "name='k 2'"), "line 13: k 2: a name must be of"),
+    "number of many digits": (lambda text: text.replace("conv[1] W", f"conv[{'9' * 5000}] W"), "line 12: .*a node"),
+    "shape of many digits": (lambda text: text.replace("[4]", f"[{'9' * 5000}]", 1), "line 17: .*an edge must be"),
+    "sizes of many digits": (
+        lambda text: text.replace("conv[1] W", f"input[0] n=[ {'9' * 5000} ] name='i'\nconv[1] W"),
+        "have its sizes",
+    ),
     "name twice": (lambda text: text.replace("name='k2'", "name='k1'"), "k1: line 12 has it already"),
     "node twice": (lambda text: text.replace("cblock[3] f", "dblock[2] f"), r"line 14: dblock\[2\]: line 13 has it"),
     "edge malformed": (lambda text: text.replace(", shape", " shape", 1), "an edge must be"),

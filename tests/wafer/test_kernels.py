@@ -78,6 +78,7 @@ def test_a_type_without_convolutions_is_refused():
         ("2 * f}", "2 ** f}", "kernels.pair.convolutions.0.K: .*must be an expression"),
         ("2 * f}", "__import__('os')}", "must be an expression"),
         ("2 * f}", "(2 *}", "must be an expression"),
+        ("2 * f}", "2 * f" + " + 0" * 3000 + "}", "200 characters at most"),
         ("H: h, W: h, R: 3", "H: h, R: 3", "W: the key is missing"),
         ("[h, f]", "[h, h]", "each parameter once"),
         ("  pair:", "  input:", "must be a word other than"),

@@ -16,6 +16,7 @@ from dse.reproduce.gigaplacer.figures import rows_of
 from dse.reproduce.gigaplacer.parts import PARTS, reproduce
 from dse.reproduce.gigaplacer.published import PlacementPaper, read_published
 from dse.reproduce.gigaplacer.study import FULL, ROWS, SLICING_TREE, VARIANTS, WITH_ANNEALING, WITH_PROTOCOLS, Study
+from dse.reproduce.gigaplacer.table1 import TABLES
 from dse.reproduce.output import DOCUMENT_FILE, write
 from dse.reproduce.published import list_papers
 from dse.result import FailedCheckError
@@ -188,10 +189,17 @@ def test_a_search_that_fails_says_so_and_the_others_go_on(study):
     problems = {**study.problems, "a": replace(study.problems["a"], wafer=memory)}
     done = reproduce(("table1",), replace(study, problems=problems))
     (section,) = done.sections
-    (table,) = section.tables
+    table = section.tables[0]
     total = table.headers.index("ours")
     assert [row[total] == "–" for row in table.rows] == [True, False]
     assert any(note.startswith("a") for note in section.notes)
+
+
+def test_table1_fits_a_terminal_of_eighty_columns():
+    # As long as the entries of the twenty cases are.
+    widest = {"case": 4, "winner": 9, "ours": 9, "bound": 9, "gap": 7, "weights": 8, "time": 9, "distance": 9}
+    for names in TABLES:
+        assert sum(max(len(name), widest.get(name, 0)) + 3 for name in names) <= 80
 
 
 def test_it_stops_between_searches(study):

@@ -24,26 +24,7 @@ from dse.wafer.search.row_dp import depth_first_order, even_layouts, least_row_t
 from dse.wafer.shapes import NEVER, classes_of, shape_table, staircases
 from tests.shared_data import shared_data
 from tests.wafer.brute_force import least_cost
-from tests.wafer.small import chain, conv_line, graph_text, problem_from
-
-
-def blocks(adapter=0):
-    """Five kernels of all types, with a skip edge and a branch."""
-    nodes = [
-        conv_line(1, height=8, width=8, window=3, inputs=4, outputs=8),
-        "dblock[2] f=16 h=8 w=8 name='k2'",
-        "cblock[3] f=16 h=8 w=8 name='k3'",
-        conv_line(4, height=4, width=4, inputs=16, outputs=16),
-        conv_line(5, height=8, width=8, window=3, inputs=8, outputs=8, stride=2),
-    ]
-    edges = [
-        ("conv[1]", "dblock[2]"),
-        ("dblock[2]", "cblock[3]"),
-        ("cblock[3]", "conv[4]"),
-        ("conv[1]", "cblock[3]"),
-        ("dblock[2]", "conv[5]"),
-    ]
-    return problem_from(graph_text(nodes, edges, width=60, height=50, distance=3, adapter=adapter))
+from tests.wafer.small import blocks, chain, conv_line, graph_text, problem_from
 
 
 @pytest.mark.parametrize("adapter", [0, 7])
@@ -299,32 +280,6 @@ def test_small_problems_against_all_placements(name):
     for known in (np.inf, found.total):
         assert bound.total(floor, known) <= best + 1e-9
     assert bound.total(floor, np.inf) > 0
-
-
-def triangle(distance, adapter=0):
-    nodes = [conv_line(number, height=2, width=1, inputs=2, outputs=2) for number in (1, 2, 3)]
-    edges = [("conv[1]", "conv[2]"), ("conv[2]", "conv[3]"), ("conv[1]", "conv[3]")]
-    return problem_from(graph_text(nodes, edges, width=9, height=4, distance=distance, adapter=adapter))
-
-
-@pytest.mark.parametrize(("distance", "adapter"), [(1, 0), (50, 0), (3, 2), (50, 20)])
-def test_the_bound_of_a_triangle_holds(distance, adapter):
-    problem = triangle(distance, adapter)
-    best = least_cost(problem)
-    table = shape_table(problem)
-    bound = CostBound(problem, table).total(area_bound_ticks(problem, table), np.inf)
-    assert 0.4 * best < bound <= best
-    assert Search(problem, InProcessExecutor(), moves=20_000).run().total == pytest.approx(best)
-
-
-def test_more_time_never_needs_more_communication():
-    for problem in (blocks(), blocks(adapter=5)):
-        table = shape_table(problem)
-        floor = area_bound_ticks(problem, table)
-        bound = CostBound(problem, table)
-        found = [bound.communication(floor * share // 4) for share in (3, 4, 5, 8, 16, 64)]
-        assert found[0] == np.inf or found[0] >= found[1]
-        assert all(one >= other - 1e-9 for one, other in pairwise(found))
 
 
 def test_everything_else_being_equal_the_cost_never_rises_and_every_step_is_legal():

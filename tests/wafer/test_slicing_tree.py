@@ -27,8 +27,8 @@ from dse.wafer.search.slicing_tree import (
 from dse.wafer.search.slicing_tree_kernels import ABOVE, BESIDE, exchange, exchange_kernels, measured, turn_chain
 from dse.wafer.shapes import NEVER, shape_table, staircases
 from tests.wafer.brute_force import least_cost
-from tests.wafer.small import chain
-from tests.wafer.test_search import ReadOnlyExecutor, blocks, through_pickle
+from tests.wafer.small import blocks, chain
+from tests.wafer.test_search import ReadOnlyExecutor, through_pickle
 
 
 def is_normalised(expression):

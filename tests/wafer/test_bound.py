@@ -1,0 +1,67 @@
+"""The bound on the cost: it holds, whatever is asked, and where it is stopped."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dse.executor import InProcessExecutor
+from dse.wafer.bound import CostBound, area_bound_ticks
+from dse.wafer.search.portfolio import Search
+from dse.wafer.shapes import shape_table
+from tests.wafer.brute_force import least_cost
+from tests.wafer.small import blocks, conv_line, graph_text, problem_from
+
+
+def triangle(distance, adapter=0):
+    nodes = [conv_line(number, height=2, width=1, inputs=2, outputs=2) for number in (1, 2, 3)]
+    edges = [("conv[1]", "conv[2]"), ("conv[2]", "conv[3]"), ("conv[1]", "conv[3]")]
+    return problem_from(graph_text(nodes, edges, width=9, height=4, distance=distance, adapter=adapter))
+
+
+@pytest.mark.parametrize(("distance", "adapter"), [(1, 0), (50, 0), (3, 2), (50, 20)])
+def test_the_bound_of_a_triangle_holds(distance, adapter):
+    problem = triangle(distance, adapter)
+    best = least_cost(problem)
+    table = shape_table(problem)
+    bound = CostBound(problem, table).total(area_bound_ticks(problem, table), np.inf)
+    assert 0.4 * best < bound <= best
+    assert Search(problem, InProcessExecutor(), moves=20_000).run().total == pytest.approx(best)
+
+
+@pytest.mark.parametrize("asked", [1, 2, 9])
+def test_a_bound_that_is_stopped_early_takes_few_intervals_and_holds(asked, monkeypatch):
+    problem = blocks(adapter=5)
+    table = shape_table(problem)
+    floor, known = area_bound_ticks(problem, table), Search(problem, InProcessExecutor(), moves=5000).run().total
+    whole = CostBound(problem, table).total(floor, known)
+    made, answers = [], iter([None] * (asked - 1))
+    interval = CostBound._interval
+    monkeypatch.setattr(CostBound, "_interval", lambda *given: made.append(given[2:4]) or interval(*given))
+    early = CostBound(problem, table).total(floor, known, lambda: next(answers, "time limit"))
+    assert 0 < early <= whole <= known
+    # One of all times, and two for each that is split.
+    assert len(made) == 1 + 2 * (asked - 1)
+    assert made[0][0] == floor
+    assert made[0][1] * problem.weights.time / table.ticks_per_time > known
+    assert all(one[1] == other[0] for one, other in zip(made[1::2], made[2::2], strict=True))
+
+
+def test_more_time_never_needs_more_communication():
+    for problem in (blocks(), blocks(adapter=5)):
+        table = shape_table(problem)
+        floor = area_bound_ticks(problem, table)
+        bound = CostBound(problem, table)
+        found = [bound.communication(floor * share // 4) for share in (3, 4, 5, 8, 16, 64)]
+        assert found[0] == np.inf or found[0] >= found[1]
+        assert all(one >= other - 1e-9 for one, other in pairwise(found))
+
+
+@pytest.mark.parametrize("weight", ["1e-300", "1e-12", "1e12"])
+def test_a_weight_of_any_size_has_a_bound_that_holds(weight):
+    nodes = [conv_line(number, height=2, width=1, inputs=2, outputs=2) for number in (1, 2)]
+    problem = problem_from(graph_text(nodes, [("conv[1]", "conv[2]")], width=9, height=4, time=weight))
+    best, table = least_cost(problem), shape_table(problem)
+    for known in (np.inf, best):
+        bound = CostBound(problem, table).total(area_bound_ticks(problem, table), known)
+        assert 0 < bound <= best * (1 + 1e-9)
