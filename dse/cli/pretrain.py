@@ -96,7 +96,7 @@ def _numbers(kind: Callable[[str], float]) -> Callable[[click.Context, click.Par
 @click.option(
     "--checkpoints",
     type=click.IntRange(1, 10**6),
-    help=f"Made and scored [{_BUDGET.checkpoints}; of a trial {_OF_A_TRIAL.checkpoints}].",
+    help=f"Made and scored [{_BUDGET.checkpoints}; of a trial {_OF_A_TRIAL.checkpoints}; one an update at most].",
 )
 @click.option(
     "--package",
@@ -237,8 +237,19 @@ def _plan(
             raise fail("dse pretrain", option, ",".join(map(str, values)), "one value, or several with --sweep SEEDS")
     given: dict[str, Any] = {name: values[0] for name, values in learning.items() if values}
     sizes: dict[str, Any] = {name: getattr(budget, name) if value is None else value for name, value in asked.items()}
+    learning_settings = replace(FORMS[form], **given)
+    group = learning_settings.rollouts * learning_settings.graphs
+    if sizes["samples"] < group:
+        rule = f"{form} learns from {group} samples at a time, so at least so many"
+        raise fail("dse pretrain", "--samples", str(sizes["samples"]), rule)
+    most = sizes["samples"] // group
+    if asked["checkpoints"] is None:
+        sizes["checkpoints"] = min(budget.checkpoints, most)
+    elif asked["checkpoints"] > most:
+        rule = f"{form} learns from {group} samples at a time, so at most {most} with {sizes['samples']:,} samples"
+        raise fail("dse pretrain", "--checkpoints", str(asked["checkpoints"]), rule)
     return PretrainingPlan(
-        replace(FORMS[form], **given),
+        learning_settings,
         packages=packages or ("mcm-36",),
         evaluator=evaluator,
         seed=settings.seed,

@@ -14,6 +14,7 @@ from safetensors.numpy import load, save
 from dse.run_directory import write_bytes, write_text
 from hardware.inputs import fail, read_document
 from policies.partition.features import FEATURES
+from policies.partition.network import PartitionNetwork
 from policies.partition.settings import LearningSettings
 
 WEIGHTS_FILE, CARD_FILE = "weights.safetensors", "card.json"
@@ -91,4 +92,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         settings = LearningSettings.from_document(card["settings"])
     except (KeyError, TypeError, ValueError) as error:
         raise fail(folder / CARD_FILE, "settings", str(error), "must be settings of the learned partitioner") from error
-    return Checkpoint(settings, load(content), card.get("told", {}))
+    weights = load(content)
+    wanted = {f"network.{name}": value.shape for name, value in PartitionNetwork(settings).state_dict().items()}
+    if {name: value.shape for name, value in weights.items()} != wanted:
+        raise fail(folder / WEIGHTS_FILE, "", "", "has not the weights of this version's network: train it anew")
+    return Checkpoint(settings, weights, card.get("told", {}))

@@ -63,7 +63,7 @@ def ablations() -> Mapping[str, Method]:
     changed = {
         "no solver": replace(whole, solver="none"),
         "SAMPLE, not FIX": replace(whole, solver="sample"),
-        "no prior": replace(whole, prior="none"),
+        "no prior": replace(whole, prior="none", warmup=0),
         "joint ratio": replace(whole, ratio="joint"),
         "two passes": replace(whole, passes=2),
         "credit as drawn": replace(whole, credit="sampled"),

@@ -25,6 +25,7 @@ from dse.partition.graphs.catalogue import split
 from dse.partition.options import EvaluatorName, PartitionOptions, question_of
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
+from dse.progress import StopSignal, ask, never_stop
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.curves import CurvePoint, curve_point
 from policies.partition.graph_store import GraphStore, StoredGraph
@@ -151,13 +152,22 @@ class Trainer:
         graphs = _shared_graphs(plan.training, plan.packages, plan.evaluator, plan.settings.anchor)
         return LocalTraining(GraphStore(graphs), plan.settings, plan.seed)
 
-    def advance(self, before: Progressed) -> Progressed:
-        """The checkpoint after ``before``, to which this trainer goes first if it is elsewhere."""
+    def advance(self, before: Progressed, stop: StopSignal = never_stop) -> Progressed:
+        """The checkpoint after ``before``, to which this trainer goes first if it is elsewhere.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason; what was learned since ``before`` is lost.
+        """
         if before.number != self._at:
-            self._training.restore(pickle.loads(before.state))
+            # Made anew: RLlib's learner does not go back from newer weights to older ones.
+            self.__dict__.pop("_training", None)
+            if before.number:
+                self._training.restore(pickle.loads(before.state))
+        self._at = -1
         number, samples = before.number + 1, before.samples
         curve = []
         while samples < self.plan.samples_until(number):
+            ask(stop)
             episodes, told = self._training.iterate()
             samples += len(episodes)
             curve.append(curve_point(samples, episodes, told))
@@ -174,7 +184,8 @@ class Score:
     Attributes:
         number: of the checkpoint.
         samples: evaluations that it was trained with.
-        zero_shot, fine_tuned: throughput of the best candidate over that of the simple bound, by graph, in (0, 1].
+        zero_shot, fine_tuned: throughput of the best candidate over that of the simple bound, by graph; the
+            simulator can be faster than that bound, which knows nothing of fusion.
     """
 
     number: int

@@ -142,7 +142,7 @@ def pretrain(run: PretrainingRun, progress: ProgressCallback, stop: StopSignal) 
     _score(run, validator, run.unscored(), progress, stop)
     while at.number < run.plan.checkpoints:
         ask(stop)
-        at = trainer.advance(at)
+        at = trainer.advance(at, stop)
         run.keep(at)
         progress(TRAINED, at.number, run.plan.checkpoints)
         _score(run, validator, [at.number], progress, stop)

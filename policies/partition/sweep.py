@@ -6,6 +6,7 @@ curves in TensorBoard. All trials have the same number of samples; how many step
 and so what they cost, is told beside their scores.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, replace
@@ -188,7 +189,10 @@ class SweepRun:
                     zero_shot.append(scores[-1].mean("zero_shot"))
                     fine_tuned.append(scores[-1].mean("fine_tuned"))
                     iterations = run.iterations()
-        steps = iterations * choice.epochs * choice.minibatches
+        # RLlib goes over the rows again and again in minibatches of one size, which need not divide them.
+        settings = self.plan.plan.settings
+        rows = choice.rollouts * settings.graphs * settings.passes
+        steps = iterations * math.ceil(rows * choice.epochs / max(1, rows // choice.minibatches))
         return ChoiceSummary(choice, steps, tuple(zero_shot), tuple(fine_tuned))
 
 

@@ -13,7 +13,7 @@ from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
 from dse.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
-from policies.partition.checkpoint import load_checkpoint
+from policies.partition.checkpoint import load_checkpoint, save_checkpoint
 from policies.partition.methods import PLAIN, REFINE
 from policies.partition.pretraining import (
     PretrainingPlan,
@@ -174,7 +174,8 @@ def test_a_shipped_checkpoint_reproduces_the_scores_of_its_card(folder):
     wanted = Score.from_document(told["scores"])
     for name in ("zero_shot", "fine_tuned"):
         # Another machine's sums may round otherwise; a draw that falls to the other side then changes a candidate.
-        assert again.mean(name) == pytest.approx(wanted.mean(name), rel=0.05)
+        # Untrained weights are 2 % from the refining policy's scores.
+        assert again.mean(name) == pytest.approx(wanted.mean(name), rel=0.01)
 
 
 def test_a_score_is_the_mean_over_the_seeds():
@@ -188,6 +189,36 @@ def test_a_score_is_the_mean_over_the_seeds():
             assert reward == pytest.approx((one * other) ** 0.5)
     # What is zero once is zero, without a warning of a logarithm.
     assert Score(1, 8, {"a": 0.0, "b": 1.0}, {}).mean("zero_shot") == 0.0
+
+
+def test_training_stops_between_two_updates():
+    trainer = Trainer(PLAN)
+    whole = trainer.advance(Progressed())
+    with pytest.raises(StoppedError):
+        trainer.advance(whole, After(1))
+    # What was learned since is lost, and made again.
+    again, once = trainer.advance(whole), Trainer(PLAN).advance(whole)
+    for name, weight in once.checkpoint.weights().items():
+        np.testing.assert_array_equal(again.checkpoint.weights()[name], weight)
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    checkpoint = Trainer(PLAN).advance(Progressed()).checkpoint
+    save_checkpoint(tmp_path, checkpoint)
+    assert load_checkpoint(tmp_path).settings == SMALL
+    save_checkpoint(tmp_path, replace(checkpoint, settings=replace(SMALL, width=16)))
+    with pytest.raises(InputError, match="not the weights of this version's network"):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [(("--samples", 3), "at least"), (("--samples", 8, "--checkpoints", 3), "at most 2 with 8 samples")],
+)
+def test_a_budget_that_updates_cannot_have_is_refused(dse, small_plan, tmp_path, asked, rule):
+    done = dse("pretrain", "partition", *asked, "--package", "mcm-4", "--workers", 0, "--out", tmp_path / "run")
+    assert done.code == 2
+    assert rule in " ".join(done.err.split())
 
 
 def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
