@@ -141,7 +141,6 @@ def pretrain(run: PretrainingRun, progress: ProgressCallback, stop: StopSignal) 
     at = run.latest()
     _score(run, validator, run.unscored(), progress, stop)
     while at.number < run.plan.checkpoints:
-        ask(stop)
         at = trainer.advance(at, stop)
         run.keep(at)
         progress(TRAINED, at.number, run.plan.checkpoints)

@@ -39,8 +39,8 @@ class StopsAfter:
 def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, undisturbed, ray_executor, capfd):
     run, stops, told = SweepRun(tmp_path, ASKED), StopsAfter(2), []
     with pytest.raises(StoppedError, match="interrupted"):
-        # In this process, between the training of the first checkpoint and its score.
-        sweep(run, silent, After(1))
+        # In this process, between the two updates of the first checkpoint and its score.
+        sweep(run, silent, After(2))
     with run.opened(ASKED.trials[0]) as own:
         assert own.unscored() == [1]
     with pytest.raises(StoppedError, match="time limit"):
