@@ -58,7 +58,10 @@ def contenders(plain: Path = PLAIN, refine: Path = REFINE) -> Mapping[str, Metho
 
 
 def ablations() -> Mapping[str, Method]:
-    """By name: the policy that corrects the diagonal prior and learns from scratch, with one thing changed each."""
+    """By name: the policy that corrects the diagonal prior and learns from scratch, with one thing changed each.
+
+    Without imitation PPO has its whole weight, and the last is the paper's form, where everything differs.
+    """
     whole = FORMS["prior"]
     changed = {
         "no solver": replace(whole, solver="none"),

@@ -17,8 +17,8 @@ from hardware.inputs import fail, read_document
 REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine", "plain"))
 """The checkpoints that come along: of the policy that refines, and without a prior.
 
-``rl`` begins with neither: one that refines and has learned nothing before is as good with 20 and 100 samples, and
-better with 600 (docs/partition.md).
+``rl`` begins with neither: a policy that refines and has learned nothing before is as good within what seeds differ
+(docs/partition.md).
 """
 
 _NEEDED = ("torch", "torch_geometric", "safetensors", "gymnasium")
