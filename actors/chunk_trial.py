@@ -10,7 +10,7 @@ from ray import tune
 
 import dse
 from actors.limits import Limits
-from actors.windowed_map import sendable
+from actors.worker import sendable
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.search.sweep import architectures_of
 from dse.executor import applied

@@ -21,7 +21,8 @@ from ray.exceptions import AuthenticationError
 
 from actors.limits import Limits
 from actors.metrics import MapMetrics, Watched
-from actors.windowed_map import WindowedMap, Worker, WorkersBrokenError
+from actors.windowed_map import WindowedMap, WorkersBrokenError
+from actors.worker import Worker
 from dse.executor import Arrived, Executor, Failed, ignore
 from dse.owned_folder import OwnedFolder
 from dse.progress import StoppedError, StopSignal, never_stop
@@ -137,6 +138,7 @@ class RayExecutor(Executor):
             self.release()
             raise
         except WorkersBrokenError as error:
+            self.release()
             raise self.broken(error) from error
 
     def broken(self, error: WorkersBrokenError) -> InputError:
@@ -144,15 +146,14 @@ class RayExecutor(Executor):
         return fail("dse", "--address", self._address or "local", str(error))
 
     def _map_of(self, function: Callable[[Any], Any]) -> WindowedMap:
-        """The map over actors that hold ``function``; those of an earlier function are let go."""
-        if self._map is None or function is not self._function:
-            self._function = function
+        """The map over actors that hold ``function``; those of an earlier function stay, and hold this one from now."""
+        describe = getattr(function, "describe", shown)
+        if self._map is None:
             self._actors = [
                 ray.remote(num_cpus=kind.cpus, num_gpus=kind.gpus, max_restarts=-1)(Worker).remote()
                 for kind in self._kinds
                 for _ in range(kind.count)
             ]
-            describe = getattr(function, "describe", shown)
             self._map = WindowedMap(
                 self._actors,
                 ray.put(function),
@@ -162,6 +163,9 @@ class RayExecutor(Executor):
                 self.metrics(),
                 self.notice_wait,
             )
+        elif function is not self._function:
+            self._map.hold(ray.put(function), describe)
+        self._function = function
         return self._map
 
     def _waiting_for(self) -> str:

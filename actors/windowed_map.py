@@ -1,7 +1,7 @@
 """A fault-tolerant windowed map over actors: what every kind of work on the cluster goes through.
 
-An actor (:class:`Worker`) is a shell around one function. It is given calls, a few items each, and has at most
-:data:`WINDOW` of them at a time: one that runs and one that waits, so that it never idles between two.
+An actor (:class:`~actors.worker.Worker`) is a shell around one function. It is given calls, a few items each, and has
+at most :data:`WINDOW` of them at a time: one that runs and one that waits, so that it never idles between two.
 
 *Order.* Outcomes are yielded in the order of the items and reported to ``arrived`` as they come.
 
@@ -16,14 +16,14 @@ there is some. While no actor runs, at the start or after the last one was lost,
 *Deaths.* When a process or its node dies, Ray starts the actor anew, elsewhere if need be; its calls are made again.
 The items of the call that ran are made again one by one, so that a poison item is found: an item alone in its call is
 charged with the death, and becomes :class:`~dse.executor.Failed` after as many as its :class:`~actors.limits.Limits`
-say. Calls that only waited are not charged. An item that runs for longer than they allow fails; its process is ended.
+say. Calls that only waited are not charged; but a process that dies can take the last answer along that it has not sent
+yet, so that what was charged once has an actor to itself from then on. An item that runs for longer than they allow
+fails; its process is ended.
 
 State of an actor is lost with its process: functions must be rebuildable from their pickle and repeatable.
 """
 
-import pickle
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 import dse
 from actors.limits import Limits
 from actors.metrics import MapMetrics
-from dse.executor import Arrived, Failed, applied
+from dse.executor import Arrived, Failed
 from dse.progress import StopSignal, ask
 
 WINDOW = 2
@@ -66,44 +66,6 @@ PATIENCE_S = 10.0
 """Time without any worker after which the wait is explained, and between two explanations."""
 
 
-class Worker:
-    """Holds one function and applies it.
-
-    Every call brings a reference to the function inside a list, which the driver keeps alive, so that a worker that was
-    started anew finds it again; an argument of the constructor could be lost before that.
-    """
-
-    def __init__(self) -> None:
-        self._function: Callable[[Any], Any] | None = None
-
-    def ready(self, reference: list[Any]) -> str:
-        """The version of the program here, once the process has started and read its function."""
-        function: Callable[[Any], Any] = ray.get(reference[0])
-        self._function = function
-        return dse.__version__
-
-    def apply(self, reference: list[Any], items: Sequence[Any]) -> tuple[list[Any], float]:
-        """(outcome of every item, seconds of work)."""
-        if self._function is None:
-            self.ready(reference)
-        assert self._function is not None
-        started = time.perf_counter()
-        outcomes = [sendable(applied(self._function, item)) for item in items]
-        return outcomes, time.perf_counter() - started
-
-
-def sendable(outcome: Any) -> Any:
-    """An outcome that the driver can read: an exception brings its traceback along, or stays behind with its reason."""
-    if not isinstance(outcome, Failed) or outcome.error is None:
-        return outcome
-    outcome.error.add_note("".join(traceback.format_exception(outcome.error)))
-    try:
-        pickle.loads(pickle.dumps(outcome))
-    except Exception:
-        return Failed(outcome.reason)
-    return outcome
-
-
 class WorkersBrokenError(Exception):
     """The workers cannot start at all, or run another version of the program."""
 
@@ -130,12 +92,19 @@ class _Seat:
     since: float = 0.0
     warm: bool = False
 
+    @property
+    def suspects(self) -> bool:
+        """Whether it works on an item that has cost a worker before."""
+        return any(entry.deaths for entries in self.calls.values() for entry in entries)
+
 
 class WindowedMap:
     """Actors that hold the same function, and maps over them, one after the other.
 
+    Starting an actor's process takes seconds, so they stay where the function changes (:meth:`hold`).
+
     Args:
-        actors: handles of remote :class:`Worker` s.
+        actors: handles of remote :class:`~actors.worker.Worker` s.
         reference: the function in the object store.
         limits: when an item is given up.
         notice: told, for people, of waits and deaths.
@@ -155,6 +124,7 @@ class WindowedMap:
         notice_wait: Callable[[], None],
     ) -> None:
         self._reference = reference
+        self._before: list[Any] = []
         self._limits = limits
         self._notice = notice
         self._describe = describe
@@ -170,6 +140,15 @@ class WindowedMap:
         self._done = 0
         self._work_s = 0.0
         self._explained_s = time.monotonic()
+
+    def hold(self, reference: Any, describe: Callable[[Any], str]) -> None:
+        """Go on with another function, once the maps over the one before have ended."""
+        # Actors that are still starting read the function before first.
+        self._before = [*self._before, self._reference] if self._starting else []
+        self._reference, self._describe = reference, describe
+        self._done, self._work_s, self._explained_s = 0, 0.0, time.monotonic()
+        for seat in self._seats:
+            seat.warm = False
 
     def _queued(self) -> int:
         """Items that were given to workers and are not finished."""
@@ -212,7 +191,7 @@ class WindowedMap:
         """Give every actor that has room its next call, those with the least to do first."""
         for length in range(WINDOW):
             for seat in self._seats:
-                if len(seat.calls) == length and not self._send(seat, remaining):
+                if len(seat.calls) == length and not seat.suspects and not self._send(seat, remaining):
                     return
         if not self._order and (entry := self._taken(remaining, 1)):
             # No actor has started yet: the map is not over for want of room.
@@ -220,7 +199,7 @@ class WindowedMap:
 
     def _send(self, seat: _Seat, remaining: Iterator[Any]) -> bool:
         """Give ``seat`` its next call; False where nothing is left to give."""
-        entries = [self._again.popleft()] if self._again else self._taken(remaining, self._items_of_a_call())
+        entries = self._next(seat, remaining)
         if not entries:
             return False
         call = seat.actor.apply.remote([self._reference], [entry.item for entry in entries])
@@ -229,6 +208,17 @@ class WindowedMap:
         seat.calls[call] = entries
         self._seat_of[call] = seat
         return True
+
+    def _next(self, seat: _Seat, remaining: Iterator[Any]) -> list[_Entry]:
+        """What ``seat`` may be given: an item that has cost a worker has one to itself.
+
+        A worker that dies can take the answer of the item before along, which then is charged: once, but never again.
+        """
+        for place, entry in enumerate(self._again):
+            if not entry.deaths or not seat.calls:
+                del self._again[place]
+                return [entry]
+        return self._taken(remaining, self._items_of_a_call())
 
     def _taken(self, remaining: Iterator[Any], most: int) -> list[_Entry]:
         """The next items, at most so many. Items may depend on earlier outcomes, so no more are taken than are sent."""

@@ -11,7 +11,8 @@ import ray
 
 from actors.limits import Limits
 from actors.metrics import MapMetrics
-from actors.windowed_map import WindowedMap, Worker, _Seat
+from actors.windowed_map import WindowedMap, _Seat
+from actors.worker import Worker
 from benchmarks.scale_model import Costs
 from dse.journal import Journal
 

@@ -155,7 +155,7 @@ def _infeasibility(result: Result, problem: Any) -> list[str]:
     return ["status infeasible: but a placement fits"] if result.status == "infeasible" and fits else []
 
 
-_CHECKED_UNANSWERED = ("partition",)
+_CHECKED_UNANSWERED = ("partition", "wafer")
 """Commands whose results say things that can be checked, even where a search was stopped before it found an answer."""
 
 

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -133,11 +134,23 @@ class InProcessExecutor(Executor):
             ask(stop)
 
 
-class LateExecutor(Executor):
-    """Another executor, whose workers are started when there is work for them, and not after a stop."""
+def _at_once() -> bool:
+    """Nothing is done in this process."""
+    return False
 
-    def __init__(self, executor: Executor) -> None:
+
+class LateExecutor(Executor):
+    """Another executor, whose workers are started when there is work for them, and not after a stop.
+
+    Args:
+        executor: has the workers.
+        alone: asked before each item until they are started: whether this process still does it, as it should where
+            the work may be done before workers are there.
+    """
+
+    def __init__(self, executor: Executor, alone: Callable[[], bool] = _at_once) -> None:
         self._executor = executor
+        self._alone = alone
         self._started: Executor | None = None
         self._ending = ExitStack()
 
@@ -154,10 +167,17 @@ class LateExecutor(Executor):
         arrived: Arrived = ignore,
     ) -> Iterator[Value | Failed]:
         """``function`` of every item, or why there is none, in order."""
-        if self._started is None:
+        waiting = iter(items)
+        while self._started is None:
             ask(stop)
-            self._started = self._ending.enter_context(self._executor)
-        yield from self._started.outcomes(function, items, stop, arrived)
+            if not self._alone():
+                self._started = self._ending.enter_context(self._executor)
+                break
+            first = list(islice(waiting, 1))
+            if not first:
+                return
+            yield from InProcessExecutor().outcomes(function, first, stop, arrived)
+        yield from self._started.outcomes(function, waiting, stop, arrived)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -139,4 +139,4 @@ def read_result(path: str | Path) -> Result:
     document = read_document(path)
     if isinstance(document, dict) and str(document.get("schema")) != SCHEMA:
         raise fail(path, "schema", str(document.get("schema")), f"must be {SCHEMA}")
-    return validate(Result, document, path)
+    return validate(Result, document, path, strict=True)

@@ -28,6 +28,14 @@ def _unasked() -> None:
     """Nothing else has a say in whether a run may begin or continue."""
 
 
+def is_proven(result: Result) -> bool:
+    """Whether a result is proven, and nothing that was asked besides is missing.
+
+    ``metrics.unfinished`` of a result names what was asked besides the answer and is missing.
+    """
+    return result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
+
+
 class RunDirectory:
     """A directory that belongs to one run: one command with one set of arguments.
 
@@ -96,17 +104,17 @@ class RunDirectory:
         content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}
         self.write_text(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
-    def finished(self) -> Result | None:
+    def finished(self, ended: Callable[[Result], bool] = is_proven) -> Result | None:
         """The result of a run that ended with all that was asked; None when some of it is still to be found.
 
-        ``metrics.unfinished`` of a result names what was asked besides the answer and is missing.
+        Args:
+            ended: whether a result is that of a run that ended.
         """
         path = self.path / RESULT_FILE
         if not path.exists():
             return None
         result = read_result(path)
-        ended = result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
-        return result if ended else None
+        return result if ended(result) else None
 
     @contextmanager
     def writing(self) -> Iterator[None]:

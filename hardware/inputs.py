@@ -54,9 +54,10 @@ def fail(file: str | Path, key: str, value: object, rule: str, suggestion: str |
 
 
 def shown(value: object) -> str:
-    """``value`` as it is shown in an error line: as text, short, on one line."""
+    """``value`` as it is shown in an error line: as text, short, on one line; what cannot be printed by its code."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     text = " ".join(text.split())
+    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     return text if len(text) <= _SHOWN_VALUE_CHARACTERS else text[: _SHOWN_VALUE_CHARACTERS - 1] + "…"
 
 
@@ -85,17 +86,18 @@ def read_document(path: str | Path) -> Any:
 
 
 def text_of(path: str | Path) -> str:
-    """The text of a file.
+    """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
 
     Raises:
-        InputError: the file is missing, or is no text.
+        InputError: the file is missing, or is no text (with the line).
     """
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise fail(path, "", "", f"is not UTF-8 text (byte {error.start})") from error
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise fail(path, f"line {line}", "", f"is not UTF-8 text (byte {error.start} of the file)") from error
 
 
 def parse_document(text: str, path: str | Path) -> Any:
@@ -150,12 +152,16 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def validate(model: type[Model], document: Any, path: str | Path) -> Model:
-    """``document`` as a ``model``; every violated field becomes one fault that names file, key and rule."""
+def validate(model: type[Model], document: Any, path: str | Path, strict: bool | None = None) -> Model:
+    """``document`` as a ``model``; every violated field becomes one fault that names file, key and rule.
+
+    ``strict``: whether every value must be of its field's own type, so that ``"5"`` is no number; None leaves that to
+    the model.
+    """
     if not isinstance(document, dict):
         raise fail(path, "", document, "the document must be an object of keys and values")
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, strict=strict)
     except ValidationError as error:
         raise InputError(_fault(model, item, path) for item in error.errors()) from error
 

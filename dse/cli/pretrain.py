@@ -30,6 +30,7 @@ from dse.result import digest
 from dse.run_directory import JOURNAL_FILE, RunDirectory, write_text
 from hardware.inputs import fail
 from policies.partition.methods import ask_for_extra
+from policies.partition.settings import MOST_REPEATED
 
 if TYPE_CHECKING:
     from actors.ray_executor import RayExecutor
@@ -70,17 +71,21 @@ _SWEPT: Mapping[str, tuple[float, ...]] = {
 """What a sweep tries where the user names nothing."""
 
 
-def _numbers(kind: Callable[[str], float]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A callback for positive numbers with commas between them."""
+def _numbers(
+    kind: Callable[[str], float], most: float = math.inf
+) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """A callback for positive numbers up to ``most`` with commas between them."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[float, ...]:
         try:
             found = () if text is None else tuple(kind(part) for part in text.split(","))
         except ValueError:
             found = (math.nan,)
-        if not all(math.isfinite(value) and value > 0 for value in found):
+        if not all(math.isfinite(value) and 0 < value <= most for value in found):
             what = "whole numbers" if kind is int else "numbers"
-            raise click.BadParameter(f"{text}: must be positive {what} with commas between them", context, parameter)
+            limit = f", at most {most:g}" if math.isfinite(most) else ""
+            rule = f"{text}: must be positive {what} with commas between them{limit}"
+            raise click.BadParameter(rule, context, parameter)
         return found
 
     return read
@@ -125,10 +130,16 @@ def _numbers(kind: Callable[[str], float]) -> Callable[[click.Context, click.Par
     help=f"How often each is made; one says little where checkpoints are nearly as good [{_BUDGET.validation_seeds}].",
 )
 @click.option("--choose-by", type=click.Choice(_CHOICES), default="fine_tuned", show_default=True)
-@click.option("--rollouts", callback=_numbers(int), metavar="N[,N…]", help="Of a graph, learned from together.")
-@click.option("--minibatches", callback=_numbers(int), metavar="N[,N…]", help="That the rollouts are divided into.")
-@click.option("--epochs", callback=_numbers(int), metavar="N[,N…]", help="How often they are learned from.")
-@click.option("--learning-rate", callback=_numbers(float), metavar="X[,X…]", help="Adam's.")
+@click.option(
+    "--rollouts", callback=_numbers(int, MOST_REPEATED), metavar="N[,N…]", help="Of a graph, learned from together."
+)
+@click.option(
+    "--minibatches", callback=_numbers(int, MOST_REPEATED), metavar="N[,N…]", help="That the rollouts are divided into."
+)
+@click.option(
+    "--epochs", callback=_numbers(int, MOST_REPEATED), metavar="N[,N…]", help="How often they are learned from."
+)
+@click.option("--learning-rate", callback=_numbers(float, most=1.0), metavar="X[,X…]", help="Adam's.")
 @click.option(
     "--sweep",
     "seeds",
@@ -165,7 +176,7 @@ def _pretrain(settings: RunSettings, problem: str, plan: "PretrainingPlan", choo
     from actors import pretraining
     from policies.partition import pretraining_run
 
-    directory = _directory(settings, {"problem": problem, **plan.document()})
+    directory = _directory(settings, {"problem": problem, **plan.document()}, plan.identity)
     with mirrored(settings), Journal(directory.path / JOURNAL_FILE) as journal:
         run = pretraining_run.PretrainingRun(directory.path, journal, plan)
         here, on_ray = partial(pretraining_run.pretrain, run), partial(pretraining.pretrain, run)
@@ -189,7 +200,9 @@ def _sweep(
     from policies.partition import sweep
 
     asked = sweep.SweepPlan.over(plan, learning if any(learning.values()) else _SWEPT, seeds)
-    directory = _directory(settings, {"problem": problem, **asked.document()})
+    for choice in asked.choices:
+        _ask_for_enough(asked.plan_of(sweep.Trial(choice, settings.seed)), f"a trial of {choice.rollouts} rollouts")
+    directory = _directory(settings, {"problem": problem, **asked.document()}, asked.identity)
     with mirrored(settings), Journal(directory.path / JOURNAL_FILE):
         run = sweep.SweepRun(directory.path, asked)
         samples = plan.samples * len(run.unfinished())
@@ -204,8 +217,8 @@ def _sweep(
     _end(settings, stopped, answered=bool(found))
 
 
-def _directory(settings: RunSettings, arguments: Mapping[str, Any]) -> RunDirectory:
-    directory = run_directory_of(settings, "pretrain", arguments, digest(arguments))
+def _directory(settings: RunSettings, arguments: Mapping[str, Any], identity: Mapping[str, Any]) -> RunDirectory:
+    directory = run_directory_of(settings, "pretrain", arguments, digest(identity))
     assert directory is not None
     return directory
 
@@ -238,23 +251,39 @@ def _plan(
     given: dict[str, Any] = {name: values[0] for name, values in learning.items() if values}
     sizes: dict[str, Any] = {name: getattr(budget, name) if value is None else value for name, value in asked.items()}
     learning_settings = replace(FORMS[form], **given)
-    group = learning_settings.rollouts * learning_settings.graphs
-    if sizes["samples"] < group:
-        rule = f"{form} learns from {group} samples at a time, so at least so many"
-        raise fail("dse pretrain", "--samples", str(sizes["samples"]), rule)
-    most = sizes["samples"] // group
+    most = sizes["samples"] // (learning_settings.rollouts * learning_settings.graphs)
     if asked["checkpoints"] is None:
-        sizes["checkpoints"] = min(budget.checkpoints, most)
-    elif asked["checkpoints"] > most:
-        rule = f"{form} learns from {group} samples at a time, so at most {most} with {sizes['samples']:,} samples"
-        raise fail("dse pretrain", "--checkpoints", str(asked["checkpoints"]), rule)
-    return PretrainingPlan(
+        sizes["checkpoints"] = max(1, min(budget.checkpoints, most))
+    plan = PretrainingPlan(
         learning_settings,
-        packages=packages or ("mcm-36",),
+        # The same package twice would be graphs of the same name.
+        packages=tuple(dict.fromkeys(packages)) or ("mcm-36",),
         evaluator=evaluator,
         seed=settings.seed,
         **sizes,
     )
+    _ask_for_enough(plan, form)
+    return plan
+
+
+def _ask_for_enough(plan: "PretrainingPlan", learner: str) -> None:
+    """Refuse budgets that updates cannot have; ``learner`` for people.
+
+    Raises:
+        InputError: there are too few samples for one update, too many checkpoints, or nothing to fine-tune with.
+    """
+    group = plan.settings.rollouts * plan.settings.graphs
+    at_a_time = f"{learner} learns from {group} samples at a time"
+    if plan.samples < group:
+        raise fail("dse pretrain", "--samples", str(plan.samples), f"{at_a_time}, so at least so many")
+    most = plan.samples // group
+    if plan.checkpoints > most:
+        rule = f"{at_a_time}, so at most {most} with {plan.samples:,} samples"
+        raise fail("dse pretrain", "--checkpoints", str(plan.checkpoints), rule)
+    least = plan.least_validation_samples
+    if plan.validation_samples < least:
+        rule = f"with fewer than {least}, {learner} learns nothing on a validation graph"
+        raise fail("dse pretrain", "--validation-samples", str(plan.validation_samples), rule)
 
 
 def _worked(
@@ -303,7 +332,13 @@ def _show(settings: RunSettings, run: "PretrainingRun", best: int, stopped: str 
     ]
     print_table(("checkpoint", "samples", "zero-shot", "fine-tuned"), rows, title="throughput over the simple bound's")
     screen = console()
-    screen.print(f"{len(scores):,} checkpoints scored; {run.folder / 'best'}", soft_wrap=True)
+    scored = "1 checkpoint" if len(scores) == 1 else f"{len(scores):,} checkpoints"
+    screen.print(f"{scored} scored; {run.folder / 'best'}", soft_wrap=True)
+    left_out = run.left_out()
+    if left_out:
+        screen.print(
+            f"left out of validation, as nothing that was tried can run: {', '.join(left_out)}", soft_wrap=True
+        )
 
 
 def _show_choices(run: "SweepRun", found: "list[ChoiceSummary]") -> None:

@@ -28,7 +28,7 @@ from dse.result import digest, document_of
 from dse.run_directory import JOURNAL_FILE, REPORT_FILE, RunDirectory
 from dse.wafer.options import MOVES
 from hardware.inputs import fail
-from policies.partition.contenders import ablations, contenders
+from policies.partition.contenders import ablations, contenders, identity
 from policies.partition.methods import ask_for_extra, is_installed
 
 _COST_MODELS = ("consistent", "phaze-2024")
@@ -82,8 +82,9 @@ def _mcm(settings: RunSettings, parts: tuple[str, ...], models: str | None, budg
     learned, variants = (contenders(), ablations()) if is_installed() else ({}, {})
     if work_s:
         ask_for_extra("dse reproduce", "TABLE", ", ".join(chosen))
+    learning = identity() if work_s else None
     with (
-        _journal(settings, asked, digest(asked)) as journal,
+        _journal(settings, asked, digest([asked, learning])) as journal,
         progress(settings) as report,
         stop_signal(settings) as stop,
         executor_for(settings, work_s) as executor,

@@ -21,7 +21,7 @@ from dse.journal import Journal
 from dse.mirror import Mirror, check, copy, fetch
 from dse.progress import ProgressCallback, StopSignal
 from dse.result import Result
-from dse.run_directory import RunDirectory
+from dse.run_directory import RunDirectory, is_proven
 from hardware.inputs import fail
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -168,6 +168,7 @@ def run(
     solve: Callable[[RunDirectory | None], Result],
     show: Callable[[Result], None],
     keep: Callable[[RunDirectory, Result], None] | None = None,
+    ended: Callable[[Result], bool] = is_proven,
 ) -> None:
     """Answer one command: open the run directory, solve (unless it is finished), keep, print, exit.
 
@@ -180,14 +181,17 @@ def run(
         solve: gives the result; gets the run directory for its journal.
         show: prints the result for people on stdout.
         keep: writes what belongs to this command's run directory beside the result (tables, report, traces).
+        ended: whether a kept result leaves nothing to be found.
     """
     for option, given in (("--resume", settings.resume), ("--mirror", settings.mirror)):
         if given and settings.out is None:
             raise fail("dse", option, "", "needs the directory of the run: --out DIR")
     directory = run_directory_of(settings, command, {**arguments, "seed": settings.seed}, problem_digest)
-    result = directory.finished() if directory else None
-    if result is not None and settings.out is not None and settings.mirror is not None:
-        copy(settings.out, settings.mirror)
+    result = directory.finished(ended) if directory else None
+    if result is not None and settings.out is not None:
+        _notice(settings)(f"{settings.out} holds this run, which is finished: this is its answer")
+        if settings.mirror is not None:
+            copy(settings.out, settings.mirror)
     if result is None:
         with mirrored(settings):
             # What libraries print is for people; stdout is for the result alone.

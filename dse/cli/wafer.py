@@ -8,13 +8,14 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
+from dse.cli.run import RunSettings, executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
+from dse.executor import Executor, LateExecutor
 from dse.progress import StopSignal
 from dse.result import Result, digest, document_of
 from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
 from dse.wafer import sweep_report
-from dse.wafer.answer import answer
+from dse.wafer.answer import UNFINISHED, answer
 from dse.wafer.formats import MOST_TILES
 from dse.wafer.kept import POINTS_FOLDER, keep, keep_paint, kept_placement
 from dse.wafer.kgraph import write_kgraph
@@ -29,6 +30,9 @@ from dse.wafer.sweep_axes import KEYS
 
 _MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
 """What a move of annealing takes, about: of itself, and for each kernel; and what a run takes before the first."""
+
+_START_S = 10.0
+"""What starting and ending Ray's workers takes, about."""
 
 _WIDE_COLUMNS = 120
 """Of a terminal that has room for all figures of a sweep's points."""
@@ -85,15 +89,13 @@ def command(**options: Any) -> None:
             if directory is not None and found.placement is not None:
                 keep_paint(directory, problem.name, problem, found.placement)
 
-        with progress(settings) as report, stop_signal(settings) as stop:
-            if not chosen.sweep:
-                executor = executor_for(settings, predicted_s)
-                before = None if directory is None else kept_placement(directory, problem)
-                sooner = _sooner(stop, settings.time_limit)
-                return answer(chosen, executor, report, stop, settings.seed, problem, improved, before, sooner)
-            with journal_of(directory) as journal:
-                executor = executor_for(settings, predicted_s, journal)
+        with progress(settings) as report, stop_signal(settings) as stop, journal_of(directory) as journal:
+            executor = _late(settings, executor_for(settings, predicted_s, journal))
+            if chosen.sweep:
                 return sweep(chosen, executor, report, stop, settings.seed, problem, journal)
+            before = None if directory is None else kept_placement(directory, problem)
+            sooner = _sooner(stop, settings.time_limit)
+            return answer(chosen, executor, report, stop, settings.seed, problem, improved, before, sooner, journal)
 
     run(
         settings,
@@ -103,7 +105,26 @@ def command(**options: Any) -> None:
         solve,
         lambda result: _show(problem, result, settings.out),
         lambda directory, result: keep(directory, chosen, problem, result),
+        # Moves are what was asked: a search that has made them is finished, proven or not.
+        lambda result: result.metrics.get(UNFINISHED) == [],
     )
+
+
+def _late(settings: RunSettings, executor: Executor) -> Executor:
+    """``executor``, which this process does without for as long as its workers take to start and to end.
+
+    It does without them to its end where a time limit leaves no more than three times as much: then two workers would
+    hardly do more. An item's own limit holds for workers alone, so where there is one they are started at once.
+    """
+    if settings.item_timeout is not None:
+        return executor
+    began_s, limit_s = time.monotonic(), math.inf if settings.time_limit is None else settings.time_limit
+
+    def alone() -> bool:
+        spent_s = time.monotonic() - began_s
+        return spent_s < _START_S or limit_s - spent_s < 3 * _START_S
+
+    return LateExecutor(executor, alone)
 
 
 def _sooner(stop: StopSignal, limit_s: float | None) -> StopSignal:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from dse.claims import count_faults, status_faults
 from dse.differences import differences
 from dse.partition.answer import BALANCED, metrics, objective_of
 from dse.partition.check import cost_s, violations
@@ -20,7 +21,7 @@ from dse.partition.methods import ALL, METHODS
 from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import ObjectiveName, PartitionProblem
 from dse.partition.simulator_reference import simulate
-from dse.result import PROOF_TOLERANCE, Result, digest, proven_status, relative_gap
+from dse.result import PROOF_TOLERANCE, Result, digest, relative_gap
 from hardware.inputs import InputError, choose, fail
 
 _LEARNED = "rl"
@@ -49,7 +50,8 @@ def answer_faults(result: Result, path: Path, given: str | None) -> list[str]:
     sought = objective_of(problem, result.objective.value)
     if result.objective != sought:
         found.append(f"objective must be {sought.name} [{sought.unit}], {sought.sense}, but got {result.objective}")
-    found += _status_faults(result, options.evaluator) + _count_faults("", result.evaluations, result.seconds)
+    found += status_faults(result) + _bound_faults(result, options.evaluator)
+    found += count_faults("", result.evaluations, result.seconds)
     found += _method_faults(result, options, problem) + _attempts_faults(result, options)
     if not result.solution:
         return found + _unanswered_faults(result, options, question)
@@ -87,36 +89,14 @@ def _asked(options: PartitionOptions) -> list[str]:
     return [*METHODS, _LEARNED] if text == ALL else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def _status_faults(result: Result, evaluator: EvaluatorName) -> list[str]:
-    """What status, value, solution, bound and infeasibility say of each other."""
-    value, bound, status = result.objective.value, result.bound, result.status
-    found = []
-    if bool(result.solution) != (value is not None):
-        found.append("a solution and its value belong together")
-    if value is not None:
-        expected = proven_status(value, bound)
-        if status != expected and (status != "interrupted" or expected == "optimal"):
-            found.append(f"status must be {expected} with value {value} and bound {bound}, but got {status}")
-        if result.infeasibility is not None:
-            found.append("infeasibility must not be given with a value")
-    elif status == "infeasible" and result.infeasibility is None:
-        found.append("infeasibility must be given with status infeasible")
-    elif status == "unknown" and result.infeasibility is not None:
-        found.append("status must be infeasible where infeasibility is given, but got unknown")
+def _bound_faults(result: Result, evaluator: EvaluatorName) -> list[str]:
+    """Whether a bound is one, and there is something that it bounds."""
+    bound, found = result.bound, []
     if bound is not None and not 0 < bound < math.inf:
         found.append(f"bound must be positive and finite, but got {bound}")
     if bound is not None and (evaluator == "simulator" or result.infeasibility is not None):
         why = "the simulator has none" if evaluator == "simulator" else "there is nothing that it could bound"
         found.append(f"bound must not be given: {why}")
-    return found
-
-
-def _count_faults(where: str, evaluations: Any, seconds: Any) -> list[str]:
-    found = []
-    if type(evaluations) is not int or evaluations < 0:
-        found.append(f"{where}evaluations must be a whole number from 0, but got {evaluations}")
-    if type(seconds) is not float or not 0 <= seconds < math.inf:
-        found.append(f"{where}seconds must be a finite number from 0, but got {seconds}")
     return found
 
 
@@ -164,7 +144,7 @@ def _unfinished_faults(result: Result, asked: Sequence[str], begun: Sequence[str
 
 def _attempt_faults(where: str, attempt: dict[str, Any], result: Result, evaluator: EvaluatorName) -> list[str]:
     value, bound = attempt["value"], attempt["bound"]
-    found = _count_faults(where, attempt["evaluations"], attempt["seconds"])
+    found = count_faults(where, attempt["evaluations"], attempt["seconds"])
     for key, number in (("value", value), ("bound", bound)):
         if number is not None and (type(number) is not float or not 0 < number < math.inf):
             return [*found, f"{where}{key} must be positive and finite, but got {number}"]

@@ -1,10 +1,12 @@
 """``dse wafer`` as a function: options in, checked result out."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from dse.executor import Executor, InProcessExecutor, LateExecutor
+from dse.journal import Journal
 from dse.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.result import (
     FailedCheckError,
@@ -18,9 +20,11 @@ from dse.result import (
 )
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, kernel_time, size_tiles, violations
+from dse.wafer.finished import finish_bound, finish_search, finished_bound, finished_search
 from dse.wafer.formats import placement_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
+from dse.wafer.packing import unpackable
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.search.portfolio import Found, Improved, Search
 from dse.wafer.shapes import shape_table
@@ -28,6 +32,9 @@ from dse.wafer.shortfall import infeasibility
 from hardware.inputs import choose
 
 OBJECTIVE = "total_cost"
+
+UNFINISHED, SEARCH, BOUND = "unfinished", "search", "bound"
+"""The entry of a result's metrics that names what was stopped, and what that can be."""
 
 
 def ignore(_found: Found) -> None:
@@ -44,8 +51,11 @@ def answer(
     improved: Improved = ignore,
     before: WaferPlacement | None = None,
     search_stop: StopSignal | None = None,
+    journal: Journal | None = None,
 ) -> Result:
     """A placement, passed by the checker, with its bound.
+
+    ``metrics.unfinished`` of the result names what was stopped: the search, the bound; nothing of a proven answer.
 
     Args:
         options: what is asked.
@@ -58,6 +68,7 @@ def answer(
         before: a legal placement that an earlier run of the same options has found. The search does not look at it,
             and so goes the same way; only what is better than it counts.
         search_stop: asked by the search instead of ``stop``: it may end earlier, to leave time for the bound.
+        journal: of the run: has the search and the bound where they have ended, and gets them.
 
     Raises:
         InputError: the options name what cannot be.
@@ -67,25 +78,69 @@ def answer(
     choose("dse wafer", "--method", options.method, METHODS, "method")
     problem = problem or options.problem()
     proof = infeasibility(problem)
-    found, bound = Found(), None
+    found, bound, unfinished = Found(), None, list[str]()
     known = Found() if before is None else Found(before, cost(problem, before))
 
     def better(each: Found) -> None:
         if each.total < known.total:
             improved(each)
 
+    def searched(workers: Executor) -> Found:
+        return METHODS[options.method](
+            Search(problem, workers, seed, options.moves, progress, search_stop or stop, better)
+        )
+
     if proof is None:
-        # Rows need no workers, and are an answer if a time limit passes while those start.
-        with LateExecutor(executor or InProcessExecutor()) as workers:
-            search = Search(problem, workers, seed, options.moves, progress, search_stop or stop, better)
-            found = METHODS[options.method](search)
+        found, ended = _search(searched, executor, problem, search_stop or stop, journal)
+        unfinished += [] if ended else [SEARCH]
         if known.total < found.total:
             found = replace(known, evaluations=found.evaluations)
-        bound = cost_bound(problem, found, stop)
-    stopped = stop()
+        if found.placement is None:
+            proof = unpackable(problem, stop)
+    if proof is None:
+        bound, ended = _bound(problem, found, stop, journal)
+        unfinished += [] if ended else [BOUND]
     result = _result(options, problem, found, bound, proof, seed)
-    status = "interrupted" if stopped == "interrupted" and result.status != "optimal" else result.status
-    return result.model_copy(update={"seconds": time.perf_counter() - started, "status": status})
+    return _ended(result, unfinished, stop(), time.perf_counter() - started)
+
+
+def _ended(result: Result, unfinished: list[str], stopped: str | None, seconds: float) -> Result:
+    """The result with how it ended; nothing of a proven one is unfinished."""
+    unfinished = [] if result.status in ("optimal", "infeasible") else unfinished
+    status = "interrupted" if stopped == "interrupted" and unfinished else result.status
+    told = {"metrics": result.metrics | {UNFINISHED: unfinished}, "seconds": seconds}
+    return result.model_copy(update=told | {"status": status})
+
+
+def _search(
+    searched: Callable[[Executor], Found],
+    executor: Executor | None,
+    problem: WaferProblem,
+    stop: StopSignal,
+    journal: Journal | None,
+) -> tuple[Found, bool]:
+    """(what the search finds, whether it has ended); one that the journal has is not made again."""
+    kept = finished_search(journal, problem)
+    if kept is not None:
+        return kept, True
+    # Rows need no workers, and are an answer if a time limit passes while those start.
+    with LateExecutor(executor or InProcessExecutor()) as workers:
+        found = searched(workers)
+    ended = stop() is None
+    if ended:
+        finish_search(journal, problem, found)
+    return found, ended
+
+
+def _bound(problem: WaferProblem, found: Found, stop: StopSignal, journal: Journal | None) -> tuple[float | None, bool]:
+    """(a lower bound on the cost, whether it was computed to its end); one that the journal has is not made again."""
+    bound = finished_bound(journal, found.total)
+    if bound is not None:
+        return bound, True
+    bound, ended = cost_bound(problem, found, stop), stop() is None
+    if ended and bound is not None:
+        finish_bound(journal, found.total, bound)
+    return bound, ended
 
 
 def cost_bound(problem: WaferProblem, found: Found, stop: StopSignal = never_stop) -> float | None:

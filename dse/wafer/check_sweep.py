@@ -14,8 +14,8 @@ from dse.result import PROOF_TOLERANCE, Result, proven_status
 from dse.wafer.check import cost, violations
 from dse.wafer.formats import placement_from_document
 from dse.wafer.options import WaferOptions
+from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
-from dse.wafer.shortfall import infeasibility
 from dse.wafer.sweep import point_problems
 from dse.wafer.sweep_axes import name_of
 
@@ -55,12 +55,29 @@ def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result, p
     if found:
         return found
     for name, point in stated.items():
+        found += [f"solution.points.{name}: {fault}" for fault in _unproven_faults(point, points)]
+    if found:
+        return found
+    for name, point in stated.items():
         found += [f"solution.points.{name}: {fault}" for fault in _point_faults(points[name], point, path)]
     return found or _standings(stated) + _summary(result, stated, points)
 
 
 def _whole(point: Any) -> bool:
     return isinstance(point, dict) and set(point) == _KEYS
+
+
+def _unproven_faults(point: Stated, points: Mapping[str, WaferProblem]) -> list[str]:
+    """Which entries of a point that are not made anew cannot be what they are said to be."""
+    bound, found_at, reason = point["bound"], point["found_at"], point["reason"]
+    found = []
+    if bound is not None and (type(bound) is not float or not 0 <= bound < math.inf):
+        found.append(f"bound must be a finite number from 0, but got {bound}")
+    if (found_at is None) != (point["kernels"] is None) or not (found_at is None or found_at in [*points]):
+        found.append(f"found_at must be the point that found the placement, where there is one, but got {found_at}")
+    if reason is not None and not (type(reason) is str and reason):
+        found.append(f"reason must be words, but got {reason}")
+    return found
 
 
 def _point_faults(problem: WaferProblem, point: Stated, path: Path) -> list[str]:
@@ -73,7 +90,7 @@ def _point_faults(problem: WaferProblem, point: Stated, path: Path) -> list[str]
         for key, value in (sizes | costs | {"tiles": wafer.tiles}).items()
         for fault in differences(key, point[key], value)
     ]
-    proof = infeasibility(problem)
+    proof = proof_like(point["infeasibility"], problem)
     found += differences("infeasibility", point["infeasibility"], proof)
     if (proof is not None) != (point["status"] == "infeasible"):
         found.append(f"status must {'' if proof else 'not '}be infeasible")
@@ -139,7 +156,7 @@ def _summary(result: Result, stated: Mapping[str, Stated], points: Mapping[str, 
     """What of objective, bound and metrics does not follow from the points."""
     found, metrics = [], result.metrics
     if not stated:
-        proven = all(infeasibility(each) is not None for each in points.values())
+        proven = all(proof_like(result.infeasibility, each) is not None for each in points.values())
         return (
             []
             if proven == (result.status == "infeasible")

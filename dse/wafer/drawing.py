@@ -18,6 +18,9 @@ GROUND, INK, LINE = "#f4f7f9", "#1d2b36", "#0d4459"
 LEGEND = "busy: share of the slowest kernel's time"
 
 _PIXELS = 900
+_LEAST_PIXELS = 520
+"""Across the picture."""
+
 _ABOVE, _BELOW = 30, 52
 """Room for the title and for the legend."""
 
@@ -149,9 +152,11 @@ def drawing(problem: WaferProblem, placement: WaferPlacement, bound: float | Non
     wafer, shown = problem.wafer, rectangles(problem, placement)
     scale, low = _PIXELS / max(wafer.width_tiles, wafer.height_tiles), least_shown(shown)
     width, height = wafer.width_tiles * scale, wafer.height_tiles * scale
-    box = f"-1 {-_ABOVE} {width + 2:g} {height + _ABOVE + _BELOW:g}"
+    # Title and legend are as wide on a narrow wafer.
+    across = max(width + 2, _LEAST_PIXELS)
+    box = f"{(width - across) / 2:g} {-_ABOVE} {across:g} {height + _ABOVE + _BELOW:g}"
     parts = [
-        f"<svg class='wafer' xmlns='http://www.w3.org/2000/svg' viewBox='{box}' width='{width:g}' "
+        f"<svg class='wafer' xmlns='http://www.w3.org/2000/svg' viewBox='{box}' width='{across:g}' "
         f"height='{height + _ABOVE + _BELOW:g}' role='img'><style>{_STYLE}</style>",
         f"<text x='{width / 2:g}' y='{-_ABOVE / 2:g}' font-size='{_FONT:g}'>"
         f"{html.escape(title(problem, placement, bound))}</text>",

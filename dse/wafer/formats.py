@@ -1,8 +1,11 @@
 """A problem from a ``.kgraph`` file, and placements as the ``solution`` of a result file, by the user's names."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,6 +22,8 @@ _MOST_MEMORY_WORDS = 2**26
 _MOST_DIGITS = 9
 _MOST_WEIGHT = 1e12
 _MOST_WORK = 2**62
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def read_problem(path: str | Path, library: KernelLibrary | None = None) -> WaferProblem:
@@ -45,7 +50,7 @@ def problem_of(graph: KernelGraph, path: str | Path, library: KernelLibrary, nam
             kernel type cannot have.
     """
     faults: list[Fault] = []
-    wafer, weights = header_of(graph.header, str(path), faults)
+    wafer, weights = header_of(graph.header, str(path), faults, graph.header_lines)
     nodes = [node for node in graph.nodes if node.kind not in RESERVED]
     kernels = [_kernel(node, library, str(path), faults) for node in nodes]
     faults += _excess(nodes, kernels, str(path))
@@ -79,27 +84,43 @@ def _work(each: Convolution) -> int:
     return each.height * each.width * window * each.inputs * each.outputs
 
 
-def header_of(header: Mapping[str, str], path: str, faults: list[Fault]) -> tuple[Wafer, Weights]:
-    """The wafer and the weights of a header; what is wrong with it is added to ``faults``."""
+def number_of(text: str) -> float:
+    """A number in decimal, as the contest's files have them: Python's other ways of writing one (``1_0``) are none.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def header_of(
+    header: Mapping[str, str], path: str, faults: list[Fault], lines: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Wafer, Weights]:
+    """The wafer and the weights of a header; what is wrong with it is added to ``faults``.
+
+    ``lines``: in which line of the file an entry stands, where it stands there.
+    """
+
+    def fault(key: str, rule: str) -> None:
+        where = f"line {lines[key]}: header.{key}" if key in lines else f"header.{key}"
+        rule = rule if key in header else "the key is missing"
+        faults.append(Fault(path, where, shown(header.get(key, "")), rule))
 
     def whole(key: str, most: int) -> int:
-        text = header.get(key)
-        if text is not None and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
+        text = header.get(key, "")
+        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
             return int(text)
-        rule = "the key is missing" if text is None else f"must be a whole number from 1 to {most}"
-        faults.append(Fault(path, f"header.{key}", shown(text or ""), rule))
+        fault(key, f"must be a whole number from 1 to {most}")
         return 1
 
     def weight(key: str) -> float:
-        text = header.get(key)
-        try:
-            value = float(text) if text is not None else math.nan
-        except ValueError:
-            value = math.nan
-        if 0 <= value <= _MOST_WEIGHT:
-            return value
-        rule = "the key is missing" if text is None else f"must be a number from 0 to {_MOST_WEIGHT:g}, not negative"
-        faults.append(Fault(path, f"header.{key}", shown(text or ""), rule))
+        with suppress(ValueError):
+            value = number_of(header.get(key, ""))
+            if 0 <= value <= _MOST_WEIGHT:
+                return value
+        fault(key, f"must be a number from 0 to {_MOST_WEIGHT:g}, not negative")
         return 1.0
 
     wafer = Wafer(whole("width", MOST_TILES), whole("height", MOST_TILES), whole("memlimit", _MOST_MEMORY_WORDS))

@@ -5,7 +5,8 @@ norms, nonlinearities, sums, pooling, views) belongs to the kernel that made its
 work has no kernel:
 
 - A convolution counts H and W as T times the sides of the image that it makes. With the usual padding that is the image
-  that it reads, as in the contest's files, and without it the products are still counted exactly.
+  that it reads, as in the contest's files, and without it the products are still counted exactly. Of different strides
+  and of dilation :mod:`dse.wafer.convolution_sizes` says what can be counted.
 - A grouped convolution has C = inputs of a group: so many each output feature reads. A transposed one counts the image
   that it reads and has T = 1, as in the contest's U-Net. One in one dimension is a row.
 - A linear layer is a convolution of 1 × 1 over the image of its rows, 1 × 1 for a vector.
@@ -26,6 +27,7 @@ from types import MappingProxyType
 
 from dse.graph.named_edges import topological_order
 from dse.importer.trace import Step, Trace
+from dse.wafer.convolution_sizes import InexactError, convolution_sizes
 from dse.wafer.kgraph import TITLE_KEY, GraphEdge, GraphNode, KernelGraph
 from dse.wafer.networks import HEADER
 from hardware.inputs import InputError, fail
@@ -56,8 +58,8 @@ def kernel_graph(trace: Trace, source: str) -> KernelGraph:
 
     Raises:
         InputError: no convolution and no linear layer, or an operator that no kernel computes exactly: a product of two
-            activations (attention), recurrence, tables, convolutions of three dimensions, of several images, dilated,
-            or of different strides.
+            activations (attention), recurrence, tables, convolutions of three dimensions, of several images, or of
+            which :func:`~dse.wafer.convolution_sizes.convolution_sizes` says that no kernel counts them.
     """
     mapper = _Mapper(trace, source)
     for step in trace.steps:
@@ -161,15 +163,9 @@ class _Mapper:
             raise self._refusal(step, "must be in one or two dimensions, but is in three")
         if source[0] != 1:
             raise self._refusal(step, f"a kernel takes one image at a time, but this reads {source[0]}")
-        sides = self._sides(step, source, window, made)
-        groups, transposed = step.attributes["groups"], step.attributes["transposed"]
+        groups = step.attributes["groups"]
         assert isinstance(groups, int)
-        values = {
-            **sides,
-            "C": source[1] // groups,
-            "K": made[1],
-            "T": 1 if transposed else _strides(step)[0],
-        }
+        values = {**self._sides(step, source, window, made), "C": source[1] // groups, "K": made[1]}
         # In one dimension the image is a row.
         read = _Image(1 if len(source) == 3 else source[2], source[-1], source[1])
         return self._kernel(step, step.inputs[0], step.inputs[1], values, read)
@@ -177,21 +173,22 @@ class _Mapper:
     def _sides(
         self, step: Step, source: tuple[int, ...], window: tuple[int, ...], made: tuple[int, ...]
     ) -> dict[str, int]:
-        """H, W, R and S."""
-        strides, dilation = _strides(step), step.attributes["dilation"]
-        assert isinstance(dilation, tuple)
-        taps, transposed = window[2:], step.attributes["transposed"]
+        """H, W, R, S and T; in one dimension the image is a row."""
+        strides, dilation, taps = (
+            _pair(step.attributes["stride"]),
+            _pair(step.attributes["dilation"]),
+            _pair(window[2:]),
+        )
+        if not step.attributes["transposed"]:
+            try:
+                return convolution_sizes(_pair(made[2:]), taps, strides, dilation)
+            except InexactError as error:
+                raise self._refusal(step, str(error)) from error
         if any(apart > 1 and size > 1 for apart, size in zip(dilation, taps, strict=True)):
-            raise self._refusal(
-                step, f"must not be dilated, but is by {_sizes(dilation)}: a kernel's window has no gaps"
-            )
-        if not transposed and len(set(strides)) > 1:
-            raise self._refusal(step, f"strides must be equal, but are {_sizes(strides)}: a kernel has one T")
-        if not transposed and len(taps) == 1 and strides[0] > 1:
-            raise self._refusal(step, f"in one dimension the stride must be 1, but is {strides[0]}: T counts both ways")
-        image = source[2:] if transposed else tuple(strides[0] * side for side in made[2:])
-        names = ("H", "W", "R", "S") if len(taps) == 2 else ("W", "S")
-        return {"H": 1, "R": 1, **dict(zip(names, (*image, *taps), strict=True))}
+            rule = f"must not be dilated, but is by {_sizes(dilation)}: a kernel's window has no gaps"
+            raise self._refusal(step, rule)
+        read = _pair(source[2:])
+        return {"H": read[0], "W": read[1], "R": taps[0], "S": taps[1], "T": 1}
 
     def _linear(self, step: Step) -> Parts:
         """A weight [k, n] after rows [..., m, k], or a weight [m, k] before columns [..., k, n]."""
@@ -372,10 +369,10 @@ def _sizes(numbers: tuple[int, ...]) -> str:
     return " × ".join(map(str, numbers))
 
 
-def _strides(step: Step) -> tuple[int, ...]:
-    found = step.attributes["stride"]
-    assert isinstance(found, tuple)
-    return found
+def _pair(numbers: object) -> tuple[int, int]:
+    """Up and across, of one or two numbers: one dimension is across."""
+    assert isinstance(numbers, tuple)
+    return numbers if len(numbers) == 2 else (1, *numbers)
 
 
 def _plain(name: str, kind: str) -> str:

@@ -201,12 +201,15 @@ def _check_expression(text: str, names: Iterable[str], path: str | Path, key: st
             choose(str(path), key, node.id, names, "parameter")
         elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
             continue
-        elif not (isinstance(node, (ast.operator, ast.Load)) or (isinstance(node, ast.Constant) and _whole(node))):
+        elif not (
+            isinstance(node, (ast.operator, ast.Load)) or (isinstance(node, ast.Constant) and _whole(text, node))
+        ):
             raise fail(path, key, text, rule)
 
 
-def _whole(node: ast.Constant) -> bool:
-    return type(node.value) is int
+def _whole(text: str, node: ast.Constant) -> bool:
+    """Whether a number is written in digits alone: Python also has ``1_0`` and ``0x10``."""
+    return (ast.get_source_segment(text, node) or "").isdecimal()
 
 
 def _value(text: str, values: Mapping[str, int]) -> int:

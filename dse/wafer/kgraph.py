@@ -18,7 +18,7 @@ HEADER_KEYS = (TITLE_KEY, "width", "height", "wdeltat", "wlength", "wadapter", "
 
 _MOST_DIGITS = 15
 
-_NUMBER = rf"\d{{1,{_MOST_DIGITS}}}"
+_NUMBER = rf"[0-9]{{1,{_MOST_DIGITS}}}"
 _NODE = re.compile(rf"(\w+)\[( *)({_NUMBER})\]\s+(.*)")
 _END = rf"(\w+)\[ *({_NUMBER})\]:(\w+)"
 _EDGE = re.compile(rf"{_END}(\s*->\s*){_END}\s*,\s*shape:\s*((?:\[\s*{_NUMBER}\s*\])+)")
@@ -26,7 +26,7 @@ _LOOSE_EDGE = re.compile(r"\w+\s*\[.*->")
 _DIMENSIONS = re.compile(rf"n=\[( *)({_NUMBER}(?: +{_NUMBER})*) *\]\s*")
 _NAME = re.compile(r"name='([^']*)'")
 _WORD = re.compile(r"\w+")
-_VALUE = re.compile(r"(\w+)=(-?\d+)")
+_VALUE = re.compile(r"(\w+)=(-?[0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,13 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class KernelGraph:
-    """A file: header entries as they stand, nodes, edges, spacing."""
+    """A file: header entries as they stand, nodes, edges, spacing, and in which lines header entries stand."""
 
     header: Mapping[str, str]
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     style: Style = Style()
+    header_lines: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 def write_kgraph(graph: KernelGraph) -> str:
@@ -131,6 +132,9 @@ def parse_kgraph(text: str, path: str | Path, library: KernelLibrary) -> KernelG
     """
     reader = _Reader(str(path), library)
     header = reader.header(text)
+    if header is None:
+        # Where the first comment ends is not known, so nothing is that follows.
+        raise InputError(reader.faults)
     for number, line in _lines(text, reader):
         if "->" in line or _LOOSE_EDGE.match(line):
             reader.edge(number, line)
@@ -140,28 +144,30 @@ def parse_kgraph(text: str, path: str | Path, library: KernelLibrary) -> KernelG
     if reader.faults:
         raise InputError(reader.faults)
     style = Style(max(reader.widths, default=1), reader.padded, reader.arrow, text.endswith("\n"))
-    return KernelGraph(header, tuple(reader.nodes), tuple(reader.edges), style)
+    return KernelGraph(header, tuple(reader.nodes), tuple(reader.edges), style, reader.header_lines)
 
 
 def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
     """(number from 1, text) of the lines that hold more than comments."""
-    comments = 0
-    for number, line in enumerate(text.splitlines(), 1):
+    comments = list[tuple[int, str]]()
+    for number, line in enumerate(text.split("\n"), 1):
         kept = ""
         for part in re.split(r"(\(\*|\*\))", line):
             if part == "(*":
-                comments += 1
+                comments.append((number, line))
+            elif part == "*)" and comments:
+                comments.pop()
             elif part == "*)":
-                comments -= 1
-                if comments < 0:
-                    reader.fault(number, line, "a comment ends that has not begun")
-                    comments = 0
+                reader.fault(number, line, "a comment ends that has not begun")
             elif not comments:
                 kept += part
         if kept.strip():
             yield number, kept.strip()
     if comments:
-        reader.fault(number, "", "a comment `(*` has no end")
+        reader.fault(*comments[0], _OPEN)
+
+
+_OPEN = "the comment `(*` has no end"
 
 
 class _Reader:
@@ -173,20 +179,28 @@ class _Reader:
         self.edges: list[GraphEdge] = []
         self.faults: list[Fault] = []
         self.widths: list[int] = []
+        self.header_lines: dict[str, int] = {}
         self.padded, self.arrow = False, Style().arrow
 
     def fault(self, line: int, value: object, rule: str, suggestion: str | None = None) -> None:
         """Note a fault in ``line``."""
         self.faults.append(Fault(self.path, f"line {line}" if line else "", shown(value), rule, suggestion))
 
-    def header(self, text: str) -> dict[str, str]:
-        """The entries of the first comment, as text; what they mean is for :mod:`dse.wafer.formats` to say."""
-        begins = re.match(r"\s*\(\*(.*?)\*\)", text, re.DOTALL)
+    def header(self, text: str) -> dict[str, str] | None:
+        """The entries of the first comment, as text; None where there is none, or none that ends.
+
+        What they mean is for :mod:`dse.wafer.formats` to say.
+        """
+        begins = re.match(r"\s*\(\*(.*?)(\(\*|\*\)|$)", text, re.DOTALL)
         if begins is None:
-            self.fault(1, "", f"the file must begin with a comment (* … *) of {', '.join(HEADER_KEYS)}")
-            return {}
+            rule = f"the file must begin with a comment (* … *) of {', '.join(HEADER_KEYS)}"
+            self.fault(1, text.strip().partition("\n")[0], rule)
+            return None
         found: dict[str, str] = {}
         first = text[: begins.start(1)].count("\n") + 1
+        if begins[2] != "*)":
+            self.fault(first, "", _OPEN)
+            return None
         for number, line in enumerate(begins[1].split("\n"), first):
             key, equals, value = (part.strip() for part in line.partition("="))
             if not line.strip():
@@ -199,7 +213,7 @@ class _Reader:
                 before = f"= {found[key]}, and contradicts it" if found[key] != value else "too"
                 self.fault(number, line.strip(), f"{key} stands in an earlier line {before}: give it once")
             else:
-                found[key] = value
+                found[key], self.header_lines[key] = value, number
         return found
 
     def node(self, number: int, line: str) -> None:
@@ -243,6 +257,8 @@ class _Reader:
             match = _VALUE.fullmatch(word)
             if match is None:
                 self.fault(number, word, "must be KEY=VALUE with a whole number")
+                # That it is missing is no further fault.
+                found += [(key, 1) for key in wanted if word.startswith(f"{key}=")]
             elif match[1] not in wanted:
                 rule = f"a {kind} has no such parameter; it has {', '.join(wanted)}"
                 self.fault(number, match[1], rule, nearest(match[1], wanted))
@@ -291,7 +307,8 @@ class _Reader:
                 joined.append((ends[0], ends[1]))
         cycle = find_cycle(len(self.nodes), joined)
         if cycle:
-            closed = " -> ".join(self.nodes[position].label for position in (*cycle, cycle[0]))
-            self.fault(0, closed, "kernels must not wait for each other in a cycle")
+            closed = [self.nodes[position].label for position in (*cycle, cycle[0])]
+            last = next(edge.line for edge in self.edges if edge.labels == (closed[-2], closed[-1]))
+            self.fault(last, " -> ".join(closed), "kernels must not wait for each other in a cycle")
         if not self.faults and all(node.kind in RESERVED for node in self.nodes):
             self.fault(0, "", "the graph must have at least one kernel")

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from dse.wafer.packing import packed
 from dse.wafer.search.portfolio import COLUMNS, Found, Search
 from dse.wafer.search.slicing_tree import slicing_tree
 
 
 def portfolio(search: Search) -> Found:
-    """Rows, columns, protocols and annealing."""
-    return search.run()
+    """Rows, columns, protocols and annealing; any arrangement where these find no placement."""
+    found = search.run()
+    return packed(search) if found.placement is None else found
 
 
 def rows(search: Search) -> Found:

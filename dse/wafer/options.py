@@ -10,6 +10,7 @@ from dse.wafer.kernels import read_library
 from dse.wafer.kgraph import HEADER_KEYS, TITLE_KEY, KernelGraph
 from dse.wafer.problem import WaferProblem
 from dse.wafer.sources import graph_of, name_of
+from hardware.inputs import InputError
 
 MOVES = 8_000_000
 """Moves of annealing in all, where nothing else is asked: half a minute for 100 kernels."""
@@ -65,7 +66,10 @@ class WaferOptions:
             InputError: the graph or the kernel types are malformed, or a network that has no kernels.
         """
         graph = graph_of(self.case, read_library(self.kernels))
-        return replace(graph, header={**graph.header, **self._header()})
+        given = self._header()
+        # Of what is given there is no line in the file.
+        lines = {key: line for key, line in graph.header_lines.items() if key not in given}
+        return replace(graph, header={**graph.header, **given}, header_lines=lines)
 
     def problem(self) -> WaferProblem:
         """The problem that the options pose.
@@ -79,9 +83,17 @@ class WaferOptions:
         """The problem that the options pose, of their :meth:`graph`.
 
         Raises:
-            InputError: a wafer or weights that cannot be.
+            InputError: a wafer or weights that cannot be; of what the options say themselves, it names the option.
         """
-        return problem_of(graph, self.case, read_library(self.kernels), name_of(self.case))
+        try:
+            return problem_of(graph, self.case, read_library(self.kernels), name_of(self.case))
+        except InputError as error:
+            options = {f"header.{key}": f"--{key}" for key in self._header()}
+            faults = (
+                replace(each, file="dse wafer", key=options[each.key]) if each.key in options else each
+                for each in error.faults
+            )
+            raise InputError(faults) from error
 
     def _header(self) -> dict[str, str]:
         given = {key: getattr(self, key) for key in HEADER_KEYS if key != TITLE_KEY}

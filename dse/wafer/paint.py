@@ -13,9 +13,10 @@ from hardware.inputs import Fault, InputError, nearest, shown, text_of
 INCLUDE = 'include "common.paint"'
 
 _LINE_CHARACTERS = 78
-_CALL = re.compile(r"(\w+) = (\w+)\(((?: -?\d+)+) \)")
+_NUMBER = r"-?[0-9]{1,15}"
+_CALL = re.compile(rf"(\w+) = (\w+)\(((?: {_NUMBER})+) \)")
 _NAME = re.compile(r"(\w+) : name\('(\w+)\)")
-_PLACE = re.compile(r"(\w+) : place\((-?\d+) (-?\d+) (\w+)\)")
+_PLACE = re.compile(rf"(\w+) : place\(({_NUMBER}) ({_NUMBER}) (\w+)\)")
 _UNION = re.compile(r"kmap = union\( (.*?) \)", re.DOTALL)
 
 
@@ -62,7 +63,7 @@ def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
     calls: dict[str, tuple[str, tuple[int, ...]]] = {}
     places: dict[str, tuple[int, int, Rotation]] = {}
     body, union, _ = text.partition("kmap = ")
-    for number, line in enumerate(body.splitlines(), 1):
+    for number, line in enumerate(body.split("\n"), 1):
         where, line = f"line {number}", line.strip()
         call, place = _CALL.fullmatch(line), _PLACE.fullmatch(line)
         if not line or line == INCLUDE or _NAME.fullmatch(line):

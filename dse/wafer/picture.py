@@ -28,6 +28,9 @@ from dse.wafer.problem import WaferPlacement, WaferProblem
 _INCHES, _DOTS_PER_INCH = 8.0, 160
 _POINTS_PER_INCH = 72
 _FONT = 9.0
+_DOT = 2.0
+"""Points, across the dot in the middle of a kernel."""
+
 _LEAST_FONT = 3.0
 """Points; smaller names are left out."""
 
@@ -52,7 +55,7 @@ def picture(problem: WaferProblem, placement: WaferPlacement, bound: float | Non
     )
     filled.set_array([100 * each.busy for each in shown])
     axes.add_collection(filled)
-    _edges(axes, problem, shown)
+    _edges(axes, problem, shown, inches_per_tile * _POINTS_PER_INCH)
     for each in shown:
         _name(axes, each, inches_per_tile * _POINTS_PER_INCH)
     bar = figure.colorbar(filled, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, format="{x:.0f} %")
@@ -65,13 +68,15 @@ def picture(problem: WaferProblem, placement: WaferPlacement, bound: float | Non
     return content.getvalue()
 
 
-def _edges(axes: Axes, problem: WaferProblem, shown: list[Rectangle]) -> None:
+def _edges(axes: Axes, problem: WaferProblem, shown: list[Rectangle], points_per_tile: float) -> None:
     for each in curves(problem, shown):
         path = Path((each.begin, each.control, each.end), (Path.MOVETO, Path.CURVE3, Path.CURVE3))
         style = "--" if each.past else "-"
         axes.add_patch(PathPatch(path, fill=False, edgecolor=LINE, linewidth=0.9, linestyle=style, alpha=0.8))
     x, y = zip(*(each.centre for each in shown), strict=True)
-    axes.plot(x, y, ".", color=LINE, markersize=3)
+    # A dot leaves the sides of its kernel to be seen, however small that is.
+    dots = [min(_DOT, min(each.across, each.up) * points_per_tile / 2) for each in shown]
+    axes.scatter(x, y, s=[each**2 for each in dots], color=LINE, linewidths=0, zorder=3)
 
 
 def _name(axes: Axes, shown: Rectangle, points_per_tile: float) -> None:

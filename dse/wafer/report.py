@@ -1,6 +1,7 @@
 """What a placement came to, in words, tables and a page."""
 
 import html
+from collections.abc import Sequence
 
 from dse.html import document, table
 from dse.result import Result, percent
@@ -28,17 +29,29 @@ def verdict(result: Result) -> str:
 def about(result: Result) -> str:
     """Kernels, tiles, who found it."""
     found = result.metrics
+    amounts = f"{_count(found['kernels'], 'kernel')}, {_count(found['edges'], 'edge')}"
     return (
-        f"{found['kernels']} kernels, {found['edges']} edges; {100 * found['utilisation']:.1f} % of the tiles have a "
+        f"{amounts}; {100 * found['utilisation']:.1f} % of the tiles have a "
         f"kernel, {100 * found['busy']:.1f} % are always at work ({result.method}, {result.evaluations:,} layouts, "
-        f"{result.seconds:.1f} s)"
+        f"{result.seconds:.1f} s)" + unfinished(found.get("unfinished", []))
     )
+
+
+def _count(amount: int, what: str) -> str:
+    return f"{amount} {what}" if amount == 1 else f"{amount} {what}s"
+
+
+def unfinished(parts: Sequence[str]) -> str:
+    """Which parts of a run were stopped before their end, as the end of a sentence."""
+    return f"; stopped before {'their' if len(parts) > 1 else 'its'} end: {', '.join(parts)}" if parts else ""
 
 
 def nothing_found(result: Result) -> str:
     """Why there is no placement."""
     if result.infeasibility is not None:
         return f"Proven infeasible: {result.infeasibility['explanation']}"
+    if result.metrics.get("unfinished") == []:
+        return "No legal placement was found, nor a proof that there is none; more --moves may find one."
     return "Stopped before any legal placement was found."
 
 

@@ -24,8 +24,8 @@ from dse.result import Objective, ProblemReference, Result, digest, document_of,
 from dse.wafer.answer import OBJECTIVE, answer
 from dse.wafer.formats import placement_document, placement_from_document
 from dse.wafer.options import WaferOptions
+from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
-from dse.wafer.shortfall import infeasibility
 from dse.wafer.sweep_axes import Setting, axes_of, name_of, posed, rounds_of, settings_of
 from dse.wafer.sweep_front import Found, Point, settled
 
@@ -203,7 +203,7 @@ def _found(setting: Setting, problem: WaferProblem, run: Setting, outcome: Solve
         return Found(setting, problem, reason=UNFINISHED if outcome is None else outcome.reason)
     placement, proof = None, outcome.infeasibility
     if run != setting:
-        proof = None if proof is None else infeasibility(problem)
+        proof = None if proof is None else proof_like(proof, problem)
     elif outcome.kernels is not None:
         placement = placement_from_document(problem, {"kernels": outcome.kernels}, name_of(setting))
     return Found(setting, problem, placement, outcome.bound, proof, None if outcome.ended else UNFINISHED)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dse.wafer.formats import header_of
+from dse.wafer.formats import header_of, number_of
 from dse.wafer.kgraph import HEADER_KEYS, TITLE_KEY
 from dse.wafer.problem import WaferProblem
 from hardware.inputs import Fault, InputError, fail, nearest
@@ -172,7 +172,7 @@ def _number(text: str) -> float:
     Raises:
         ValueError: it is none, or is not finite.
     """
-    value = float(text)
+    value = number_of(text.strip())
     if not math.isfinite(value):
         raise ValueError(text)
     return int(value) if value.is_integer() else value

@@ -11,6 +11,7 @@ from dse.html import document, figure, table
 from dse.result import Result, percent, relative_gap
 from dse.wafer.drawing import drawing
 from dse.wafer.formats import placement_from_document
+from dse.wafer.packing import ARRANGEMENT
 from dse.wafer.problem import WaferProblem
 from dse.wafer.sweep_axes import SIDE, Setting, axes_of, name_of, posed, settings_of
 
@@ -108,6 +109,8 @@ def _standing(point: PointDocument) -> str:
     proof = point["infeasibility"]
     if proof is not None:
         kernel, demand = proof.get("kernel"), f"{proof['demand']:,}"
+        if proof["resource"] == ARRANGEMENT:
+            return "infeasible: no arrangement"
         if kernel is None:
             return f"infeasible: needs {demand} tiles"
         in_memory = proof["resource"] == "tile_memory_words"

@@ -2,17 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from dse.run_directory import write_bytes, write_text
-from hardware.inputs import fail, read_document
+from hardware.inputs import fail, read_document, shown
 from policies.partition.features import FEATURES
 from policies.partition.network import PartitionNetwork
 from policies.partition.settings import LearningSettings
@@ -74,8 +76,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint that :func:`save_checkpoint` wrote.
 
     Raises:
-        InputError: the folder holds none, its weights are not those of its card, or they were learned on other
-            features than today's.
+        InputError: the folder holds none, its card has settings that cannot be, its weights are not those of its card,
+            do not fit the network or are not finite, or they were learned on other features than today's.
     """
     card = read_document(folder / CARD_FILE)
     if not isinstance(card, dict) or card.get("schema") != _SCHEMA:
@@ -88,12 +90,38 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         raise fail(folder / WEIGHTS_FILE, "", "", f"cannot be read: {error.strerror or error}") from error
     if hashlib.sha256(content).hexdigest() != card.get("sha256"):
         raise fail(folder / WEIGHTS_FILE, "", "", "is not the file that the card beside it describes")
+    for key in ("settings", "told"):
+        if not isinstance(card.get(key), dict):
+            raise fail(folder / CARD_FILE, key, card.get(key), "must be an object")
     try:
         settings = LearningSettings.from_document(card["settings"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise fail(folder / CARD_FILE, "settings", str(error), "must be settings of the learned partitioner") from error
-    weights = load(content)
-    wanted = {f"network.{name}": value.shape for name, value in PartitionNetwork(settings).state_dict().items()}
-    if {name: value.shape for name, value in weights.items()} != wanted:
-        raise fail(folder / WEIGHTS_FILE, "", "", "has not the weights of this version's network: train it anew")
-    return Checkpoint(settings, weights, card.get("told", {}))
+    except ValueError as error:
+        raise fail(folder / CARD_FILE, "settings", "", str(error)) from error
+    return Checkpoint(settings, _weights(content, settings, folder / WEIGHTS_FILE), card["told"])
+
+
+def _weights(content: bytes, settings: LearningSettings, path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The tensors in ``content``, which came from ``path``, for the network of ``settings``, which is not made."""
+    try:
+        weights = load(content)
+    except (SafetensorError, KeyError, ValueError) as error:
+        # The latter two where numpy has no such type or shape.
+        raise fail(path, "", "", f"is no file of safetensors for numpy: {shown(str(error))}") from error
+    with torch.device("meta"):
+        network = PartitionNetwork(settings)
+    found = {name: _form(weight.dtype, weight.shape) for name, weight in weights.items()}
+    wanted = {f"network.{name}": _form("float32", weight.shape) for name, weight in network.state_dict().items()}
+    for name in sorted(found.keys() | wanted.keys()):
+        form, due = found.get(name, "missing"), wanted.get(name, "none")
+        if form != due:
+            rule = f"must be {due}: it is not the weights of this version's network with the card's settings"
+            raise fail(path, shown(name), form, f"{rule}; train it anew")
+    for name, weight in weights.items():
+        if not np.isfinite(weight).all():
+            raise fail(path, name, "", "must be finite throughout")
+    return weights
+
+
+def _form(dtype: object, shape: Sequence[int]) -> str:
+    """Type and shape of a tensor, as ``float32 [64, 26]``."""
+    return f"{dtype} {list(shape)}"

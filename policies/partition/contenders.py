@@ -6,10 +6,10 @@ Nothing heavy is imported before a method runs.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
-from policies.partition.methods import PLAIN, REFINE
+from policies.partition.methods import PLAIN, REFINE, weights_digest
 from policies.partition.settings import FORMS, REFINING, LearningSettings
 
 
@@ -36,7 +36,7 @@ class Contender:
         return learn(context, self.settings, weights, tune=self.tune)
 
 
-def contenders(plain: Path = PLAIN, refine: Path = REFINE) -> Mapping[str, Method]:
+def contenders(plain: Path = PLAIN, refine: Path = REFINE) -> Mapping[str, Contender]:
     """By name: the paper's three without a prior, the diagonal prior, and ours, which changes the best partition known.
 
     ``bare prior`` is what a network that has learned nothing draws; for refining that is the method ``refine``.
@@ -57,7 +57,16 @@ def contenders(plain: Path = PLAIN, refine: Path = REFINE) -> Mapping[str, Metho
     }
 
 
-def ablations() -> Mapping[str, Method]:
+def identity() -> Mapping[str, Any]:
+    """What decides what contenders and ablations find, as JSON types: the weights that come along, and all settings."""
+    variants = {name: method.settings for name, method in {**contenders(), **ablations()}.items()}
+    return {
+        "weights": [weights_digest(str(folder)) for folder in (PLAIN, REFINE)],
+        "settings": {name: settings.document() for name, settings in variants.items()},
+    }
+
+
+def ablations() -> Mapping[str, Contender]:
     """By name: the policy that corrects the diagonal prior and learns from scratch, with one thing changed each.
 
     Without imitation PPO has its whole weight, and the last is the paper's form, where everything differs.
@@ -74,5 +83,5 @@ def ablations() -> Mapping[str, Method]:
         "independent draws": replace(whole, correlation=0.0),
         "as in the paper": FORMS["paper"],
     }
-    variants: dict[str, Method] = {"prior + rl": Contender(whole), "not learning": Contender(whole, tune=False)}
+    variants = {"prior + rl": Contender(whole), "not learning": Contender(whole, tune=False)}
     return variants | {name: Contender(settings) for name, settings in changed.items()}

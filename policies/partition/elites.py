@@ -34,6 +34,11 @@ class EliteBuffer:
         if places:
             self._held[graph] = (np.asarray(chips[places], dtype=np.int8), costs[places])
 
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Take what another buffer holds, as its :meth:`state` gives it."""
+        for name, held in state.items():
+            self.add(name, held["chips"], held["costs_s"])
+
     def chips(self, graph: str) -> Chips | None:
         """The partitions of a graph, the cheapest first, [≤ size, N]; None before there is any."""
         held = self._held.get(graph)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -35,6 +36,8 @@ would overflow, and the gradient not be a number even where clipping leaves it o
 class PartitionLearner(PPOTorchLearner):
     """Learns from groups of rollouts.
 
+    Of several learners each learns from its own rollouts, and all hold the same elites: those of all rollouts.
+
     ``config.env_config``: ``settings`` and ``store``, as for the runner.
     """
 
@@ -46,7 +49,9 @@ class PartitionLearner(PPOTorchLearner):
         self.elites = EliteBuffer(self.settings.elites)
         super().build()
         assert self._learner_connector is not None
-        self._learner_connector.append(_Batch(self.store, self.elites, self._device))
+        # Elites are exchanged as objects, which on the group of the gradients would go through its GPUs.
+        others = torch.distributed.new_group(backend="gloo") if self.distributed else None
+        self._learner_connector.append(_Batch(self.store, self.elites, self._device, others))
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:
@@ -148,9 +153,11 @@ class _Batch(ConnectorV2):
     Operators are padded to the largest graph's; what is padded is never read.
     """
 
-    def __init__(self, store: GraphStore, elites: EliteBuffer, device: Any) -> None:
+    def __init__(self, store: GraphStore, elites: EliteBuffer, device: Any, learners: Any) -> None:
         super().__init__()
         self._store, self._elites, self._device = store, elites, device
+        # The process group of all learners; None where there is one.
+        self._learners = learners
 
     def __call__(self, *, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
         """The batch of the policy's module, of single-agent ``episodes``."""
@@ -178,7 +185,18 @@ class _Batch(ConnectorV2):
         by_graph: dict[int, list[SingleAgentEpisode]] = {}
         for episode in episodes:
             by_graph.setdefault(int(episode.get_observations(0)[GRAPH]), []).append(episode)
+        found = EliteBuffer(self._elites.size)
         for number, own in by_graph.items():
             chips = np.stack([episode.get_extra_model_outputs(REPAIRED, -1) for episode in own])
             costs = np.array([episode.get_extra_model_outputs(COST, -1) for episode in own], dtype=np.float64)
-            self._elites.add(self._store[number].name, chips, costs)
+            found.add(self._store[number].name, chips, costs)
+        for state in self._of_all_learners(found.state()):
+            self._elites.merge(state)
+
+    def _of_all_learners(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """What each learner has found, in the order of their ranks."""
+        if self._learners is None:
+            return [state]
+        states: list[dict[str, Any]] = [{}] * torch.distributed.get_world_size(self._learners)
+        torch.distributed.all_gather_object(states, state, group=self._learners)
+        return states

@@ -7,6 +7,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from dse.partition.problem import Chips, Floats
+from dse.progress import StopSignal, ask, never_stop
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.config import config_of
 from policies.partition.graph_store import GraphStore
@@ -69,10 +70,16 @@ class LocalTraining:
         self._share()
         return told
 
-    def iterate(self) -> tuple[list[SingleAgentEpisode], dict[str, Any]]:
-        """Rollouts of so many graphs as the settings say, and what the learner tells of learning from them."""
-        groups = (self.candidates(self._settings.rollouts) for _ in range(self._settings.graphs))
-        episodes = [episode for group in groups for episode in group]
+    def iterate(self, stop: StopSignal = never_stop) -> tuple[list[SingleAgentEpisode], dict[str, Any]]:
+        """Rollouts of so many graphs as the settings say, and what the learner tells of learning from them.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason between two graphs; what was drawn is lost.
+        """
+        episodes: list[SingleAgentEpisode] = []
+        for _ in range(self._settings.graphs):
+            ask(stop)
+            episodes += self.candidates(self._settings.rollouts)
         return episodes, self.update(episodes)
 
     def weights(self) -> dict[str, Any]:

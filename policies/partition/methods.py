@@ -18,7 +18,7 @@ REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine",
 """The checkpoints that come along: of the policy that refines, and without a prior.
 
 ``rl`` begins with neither: a policy that refines and has learned nothing before is as good within what seeds differ
-(docs/partition.md).
+(docs/learning.md).
 """
 
 _NEEDED = ("torch", "torch_geometric", "safetensors", "gymnasium")

@@ -14,18 +14,22 @@ validation graph.
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 import dse
 from dse.executor import InProcessExecutor
+from dse.partition.constraints.sampler import seeds_of
 from dse.partition.graphs.catalogue import split
 from dse.partition.options import EvaluatorName, PartitionOptions, question_of
+from dse.partition.problem import Chips
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
-from dse.progress import StopSignal, ask, never_stop
+from dse.progress import ProgressCallback, StopSignal, ask, never_stop, silent
+from hardware.inputs import fail
+from hardware.packages import Package, package
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.curves import CurvePoint, curve_point
 from policies.partition.graph_store import GraphStore, StoredGraph
@@ -35,6 +39,11 @@ from policies.partition.settings import AnchorName, LearningSettings
 
 ScoreName = Literal["zero_shot", "fine_tuned", "both"]
 """``both``: the geometric mean of the two."""
+
+PREPARED = "graphs prepared"
+
+_TRIED = 50
+"""Random partitions of a graph, to see whether it can run at all."""
 
 _SCORES: tuple[ScoreName, ScoreName] = ("zero_shot", "fine_tuned")
 
@@ -81,9 +90,32 @@ class PretrainingPlan:
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
         return cls(**{**document, **lists, "settings": LearningSettings.from_document(document["settings"])})
 
+    @property
+    def least_validation_samples(self) -> int:
+        """With fewer, nothing is learned on a validation graph, and both scores are the same.
+
+        A policy that refines begins with two partitions that it has not drawn.
+        """
+        settings = self.settings.on_one_graph()
+        return settings.rollouts * settings.graphs + (2 if settings.anchor == "best" else 0) + 1
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides all weights and scores: the plan, and what its packages are now.
+
+        Raises:
+            InputError: an unknown package, or a file that breaks a rule.
+        """
+        return self.document() | {"package_constants": [asdict(package(spec)) for spec in self.packages]}
+
     def samples_until(self, number: int) -> int:
         """Evaluations after which checkpoint ``number`` (from 1 on) is made."""
         return -(-self.samples * number // self.checkpoints)
+
+
+def graph_name(name: str, package_spec: str) -> str:
+    """What a graph of the catalogue is called on a package: elites, best values and scores are kept by name."""
+    return f"{name} on {package_spec}"
 
 
 def stored_graphs(
@@ -95,29 +127,66 @@ def stored_graphs(
         InputError: an unknown name or package.
     """
     graphs = []
-    for package in packages:
+    for spec in packages:
         for name in names:
-            problem = question_of(PartitionOptions(name, package=package)).problem
-            # Elites and best values are kept by name.
-            named = replace(problem.graph, name=f"{name} on {package}")
-            simulated = package if evaluator == "simulator" else None
+            problem = question_of(PartitionOptions(name, package=spec)).problem
+            named = replace(problem.graph, name=graph_name(name, spec))
+            simulated = spec if evaluator == "simulator" else None
             graphs.append(StoredGraph.of(replace(problem, graph=named), simulated))
     return graphs
 
 
+def _context(graph: StoredGraph) -> SearchContext:
+    return SearchContext(graph.problem, graph.evaluator, InProcessExecutor())
+
+
 def with_start(graph: StoredGraph) -> StoredGraph:
     """The graph with the cheapest partition that simple methods find, which a policy that refines begins with."""
-    chips = starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))
+    chips = starts_of(_context(graph))
     return replace(graph, start=tuple(chips[int(np.argmin(graph.evaluator.costs(chips)))].tolist()))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1024)
+def _shared_graph(
+    name: str, package_spec: str, evaluator: EvaluatorName, anchor: AnchorName, _package: Package
+) -> StoredGraph | None:
+    """One of :func:`stored_graphs`, made once a process: a sweep has many trainers and validators, one after the other.
+
+    None where nothing that simple methods try can run: there is nothing to learn from it, and it would hide what every
+    other graph says of a checkpoint.
+    """
+    (graph,) = stored_graphs((name,), (package_spec,), evaluator)
+    if anchor == "best":
+        graph = with_start(graph)
+        return graph if _runs(graph, np.array([graph.start], dtype=np.int8)) else None
+    random = graph.sampler.sample(seeds_of(0, 0, _TRIED))
+    return graph if _runs(graph, random) or _runs(graph, starts_of(_context(graph))) else None
+
+
+def _runs(graph: StoredGraph, chips: Chips) -> bool:
+    """Whether one of the partitions [B, N] can run."""
+    return bool(np.isfinite(graph.evaluator.costs(chips)).any())
+
+
 def _shared_graphs(
-    names: tuple[str, ...], packages: tuple[str, ...], evaluator: EvaluatorName, anchor: AnchorName
+    plan: PretrainingPlan, names: tuple[str, ...], stop: StopSignal, progress: ProgressCallback
 ) -> tuple[StoredGraph, ...]:
-    """:func:`stored_graphs`, made once a process: a sweep has many trainers and validators, one after the other."""
-    graphs = stored_graphs(names, packages, evaluator)
-    return tuple(map(with_start, graphs) if anchor == "best" else graphs)
+    """Those of ``names`` on every package of the plan that can run.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+        InputError: none can.
+    """
+    found: list[StoredGraph] = []
+    for place, package_spec in enumerate(plan.packages):
+        for number, name in enumerate(names, start=1):
+            ask(stop)
+            graph = _shared_graph(name, package_spec, plan.evaluator, plan.settings.anchor, package(package_spec))
+            found += [] if graph is None else [graph]
+            progress(PREPARED, place * len(names) + number, len(names) * len(plan.packages))
+    if not found:
+        raise fail("dse pretrain", "--package", ", ".join(plan.packages), f"nothing can run of {', '.join(names)}")
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -145,36 +214,41 @@ class Trainer:
     def __init__(self, plan: PretrainingPlan) -> None:
         self.plan = plan
         self._at = 0
+        self._training: LocalTraining | None = None
 
-    @cached_property
-    def _training(self) -> LocalTraining:
-        plan = self.plan
-        graphs = _shared_graphs(plan.training, plan.packages, plan.evaluator, plan.settings.anchor)
-        return LocalTraining(GraphStore(graphs), plan.settings, plan.seed)
+    def _made(self, stop: StopSignal, progress: ProgressCallback) -> LocalTraining:
+        if self._training is None:
+            graphs = _shared_graphs(self.plan, self.plan.training, stop, progress)
+            self._training = LocalTraining(GraphStore(graphs), self.plan.settings, self.plan.seed)
+        return self._training
 
-    def advance(self, before: Progressed, stop: StopSignal = never_stop) -> Progressed:
+    def advance(
+        self, before: Progressed, stop: StopSignal = never_stop, progress: ProgressCallback = silent
+    ) -> Progressed:
         """The checkpoint after ``before``, to which this trainer goes first if it is elsewhere.
 
         Raises:
             StoppedError: ``stop`` gave a reason; what was learned since ``before`` is lost.
+            InputError: no training graph can run on any package.
         """
         if before.number != self._at:
             # Made anew: RLlib's learner does not go back from newer weights to older ones.
-            self.__dict__.pop("_training", None)
-            if before.number:
-                self._training.restore(pickle.loads(before.state))
+            self._training = None
+        training = self._made(stop, progress)
+        if before.number != self._at and before.number:
+            training.restore(pickle.loads(before.state))
         self._at = -1
         number, samples = before.number + 1, before.samples
         curve = []
         while samples < self.plan.samples_until(number):
-            ask(stop)
-            episodes, told = self._training.iterate()
+            episodes, told = training.iterate(stop)
             samples += len(episodes)
             curve.append(curve_point(samples, episodes, told))
         self._at = number
         about = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": dse.__version__}
-        checkpoint = Checkpoint(self.plan.settings, self._training.weights(), about)
-        return Progressed(number, samples, checkpoint, pickle.dumps(self._training.state()), tuple(curve))
+        about["graphs"] = len(training.runner.store)
+        checkpoint = Checkpoint(self.plan.settings, training.weights(), about)
+        return Progressed(number, samples, checkpoint, pickle.dumps(training.state()), tuple(curve))
 
 
 @dataclass(frozen=True)
@@ -210,21 +284,22 @@ class Score:
 
 
 class Validator:
-    """Scores checkpoints on the validation graphs of a plan, each on the plan's packages."""
+    """Scores checkpoints on the validation graphs of a plan that can run, each on the plan's packages."""
 
     def __init__(self, plan: PretrainingPlan) -> None:
         self.plan = plan
 
-    @cached_property
-    def _graphs(self) -> tuple[StoredGraph, ...]:
-        plan = self.plan
-        return _shared_graphs(plan.validation, plan.packages, plan.evaluator, plan.settings.anchor)
+    def score(self, progressed: Progressed, stop: StopSignal = never_stop) -> Score:
+        """Both scores of a checkpoint; the same for the same plan and weights.
 
-    def score(self, progressed: Progressed) -> Score:
-        """Both scores of a checkpoint; the same for the same plan and weights."""
+        Raises:
+            StoppedError: ``stop`` gave a reason while graphs were prepared.
+            InputError: no validation graph can run on any package.
+        """
         assert progressed.checkpoint is not None
+        graphs = _shared_graphs(self.plan, self.plan.validation, stop, silent)
         zero_shot, fine_tuned = (
-            {graph.name: self._reward(graph, progressed.checkpoint, tune=tune) for graph in self._graphs}
+            {graph.name: self._reward(graph, progressed.checkpoint, tune=tune) for graph in graphs}
             for tune in (False, True)
         )
         return Score(progressed.number, progressed.samples, zero_shot, fine_tuned)

@@ -1,14 +1,15 @@
 """What a pretraining run keeps in its directory, and how it goes from there to its end.
 
 ``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.pickle`` what the trainer needs to
-go on from the last one, and the journal the scores and what each iteration of training told. ``best/`` is the
-checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash one
-is made again at most, and then the same.
+go on from the last one, behind its SHA-256, and the journal the scores and what each iteration of training told.
+``best/`` is the checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it:
+after a crash one is made again at most, and then the same.
 
 ``tensorboard/`` is the journal once more, for TensorBoard: ``training/…`` by samples, ``validation/…`` (geometric means
 over the graphs) by number of checkpoint.
 """
 
+import hashlib
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
@@ -21,13 +22,24 @@ from dse.progress import ProgressCallback, StopSignal, ask
 from dse.run_directory import write_bytes
 from hardware.inputs import fail
 from policies.partition import event_file
-from policies.partition.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from policies.partition.checkpoint import CARD_FILE, Checkpoint, load_checkpoint, save_checkpoint
 from policies.partition.event_file import EventFile
-from policies.partition.pretraining import PretrainingPlan, Progressed, Score, ScoreName, Trainer, Validator, selected
+from policies.partition.pretraining import (
+    PretrainingPlan,
+    Progressed,
+    Score,
+    ScoreName,
+    Trainer,
+    Validator,
+    graph_name,
+    selected,
+)
 
 TRAINED, VALIDATED = "checkpoints trained", "checkpoints validated"
 
 _STATE_FILE, _CHECKPOINTS, _BEST = "training.pickle", "checkpoints", "best"
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 _SCORE, _CURVE = "checkpoint", "curve"
 """What the journal has of a checkpoint."""
@@ -62,18 +74,23 @@ class PretrainingRun:
         if not path.exists():
             return Progressed()
         try:
-            number, samples, state = pickle.loads(path.read_bytes())
-            return Progressed(number, samples, None, state)
-        except (OSError, pickle.UnpicklingError, EOFError, TypeError, ValueError) as error:
-            raise fail(path, "", "", f"is no state of a training: {type(error).__name__}: {error}") from error
+            content = path.read_bytes()
+        except OSError as error:
+            raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
+        digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        # Bytes that were changed can ask a pickle to do anything, or give other weights in silence.
+        if hashlib.sha256(content).digest() != digest:
+            raise fail(path, "", "", "is no state of a training: its content has not the digest at its beginning")
+        number, samples, state = pickle.loads(content)
+        return Progressed(number, samples, None, state)
 
     def keep(self, progressed: Progressed) -> None:
         """Keep a checkpoint, what its training told, and then the state that leads on from it."""
         assert progressed.checkpoint is not None
         save_checkpoint(self._place(progressed.number), progressed.checkpoint)
         self._journal.append(_key(progressed.number, _CURVE), [asdict(point) for point in progressed.curve])
-        state = (progressed.number, progressed.samples, progressed.state)
-        write_bytes(self.folder / _STATE_FILE, pickle.dumps(state))
+        content = pickle.dumps((progressed.number, progressed.samples, progressed.state))
+        write_bytes(self.folder / _STATE_FILE, hashlib.sha256(content).digest() + content)
         self.show()
 
     def keep_score(self, score: Score) -> None:
@@ -100,6 +117,12 @@ class PretrainingRun:
         numbers = range(1, self.plan.checkpoints + 1)
         return [Score.from_document(self._journal[_key(number)]) for number in numbers if _key(number) in self._journal]
 
+    def left_out(self) -> list[str]:
+        """Validation graphs that have no score, where checkpoints have: they cannot run."""
+        scored = next((score.zero_shot for score in self.scores()), None)
+        names = (graph_name(name, spec) for spec in self.plan.packages for name in self.plan.validation)
+        return [] if scored is None else [name for name in names if name not in scored]
+
     def iterations(self) -> int:
         """Iterations of training that are known."""
         numbers = range(1, self.plan.checkpoints + 1)
@@ -110,9 +133,16 @@ class PretrainingRun:
         return [number for number in range(1, self.latest().number + 1) if _key(number) not in self._journal]
 
     def checkpoint(self, number: int) -> Progressed:
-        """A checkpoint, for validation."""
+        """A checkpoint, for validation.
+
+        Raises:
+            InputError: it was damaged.
+        """
         checkpoint = load_checkpoint(self._place(number))
-        return Progressed(number, int(checkpoint.told["samples"]), checkpoint)
+        samples = checkpoint.told.get("samples")
+        if not isinstance(samples, int):
+            raise fail(self._place(number) / CARD_FILE, "told.samples", samples, "must be a whole number")
+        return Progressed(number, samples, checkpoint)
 
     def choose(self, name: ScoreName) -> Score:
         """Write the best checkpoint by that score to ``best/``, with all that is known of its scores in its card."""
@@ -141,7 +171,7 @@ def pretrain(run: PretrainingRun, progress: ProgressCallback, stop: StopSignal) 
     at = run.latest()
     _score(run, validator, run.unscored(), progress, stop)
     while at.number < run.plan.checkpoints:
-        at = trainer.advance(at, stop)
+        at = trainer.advance(at, stop, progress)
         run.keep(at)
         progress(TRAINED, at.number, run.plan.checkpoints)
         _score(run, validator, [at.number], progress, stop)
@@ -152,7 +182,7 @@ def _score(
 ) -> None:
     for number in numbers:
         ask(stop)
-        run.keep_score(validator.score(run.checkpoint(number)))
+        run.keep_score(validator.score(run.checkpoint(number), stop))
         progress(VALIDATED, len(run.scores()), run.plan.checkpoints)
 
 

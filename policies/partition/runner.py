@@ -184,7 +184,12 @@ class PartitionRunner(EnvRunner, Checkpointable):
             batch = {PREVIOUS: answer[Columns.ACTIONS]}
             drawn.append(answer[Columns.ACTIONS].numpy())
             distributions.append((answer[DISTRIBUTIONS], answer[ROW]))
-        repaired = graph.sampler.sample(seeds) if random else self._repaired(graph, drawn[-1], distributions[-1], seeds)
+        if random:
+            # What the policy drew has nothing to do with what is priced: it must not be credited.
+            drawn[-1] = graph.sampler.sample(seeds).astype(drawn[-1].dtype)
+            repaired = drawn[-1].astype(np.int8)
+        else:
+            repaired = self._repaired(graph, drawn[-1], distributions[-1], seeds)
         anchor_reward = 0.0
         if anchored:
             known = self.anchors[number]

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from hardware.inputs import shown
 
 AttentionName = Literal["none", "full", "linear"]
 HeadName = Literal["ordinal", "categorical"]
@@ -15,17 +17,38 @@ CreditName = Literal["repaired", "sampled"]
 AdvantageName = Literal["rank", "standard", "better"]
 
 _NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor")
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "attention": get_args(AttentionName),
-    "head": get_args(HeadName),
-    "prior": get_args(PriorName),
-    "anchor": get_args(AnchorName),
-    "solver": get_args(SolverName),
-    "order": get_args(OrderName),
-    "ratio": get_args(RatioName),
-    "credit": get_args(CreditName),
-    "advantage": get_args(AdvantageName),
-}
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Where a number must lie; ``open_least``, ``open_most``: that end itself is left out."""
+
+    least: float
+    most: float
+    open_least: bool = False
+    open_most: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        # What is no number compares as false.
+        return (self.least < value if self.open_least else self.least <= value) and (
+            value < self.most if self.open_most else value <= self.most
+        )
+
+    def rule(self, name: str) -> str:
+        """What must hold of the number of that name."""
+        return (
+            f"{self.least:g} {'<' if self.open_least else '<='} {name} {'<' if self.open_most else '<='} {self.most:g}"
+        )
+
+
+MOST_REPEATED = 10_000
+"""Rollouts, graphs, minibatches, epochs and elites at most. Time and memory grow with them: that is more than any run
+can use, so that a mistake in a file ends in a line and not in a machine without memory."""
+
+_COUNT, _MANY = _Range(1, MOST_REPEATED), _Range(0, 1_000_000)
+
+_WEIGHT = _Range(0, 1_000)
+"""Of a term of the loss."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +56,8 @@ class LearningSettings:
     """The learned partitioner; the defaults are ours, :data:`PAPER` has the paper's values.
 
     Attributes:
-        layers, width: of the GraphSAGE stack. Paper: 8 × 128. Ours: 4 × 64, about a sixth of the time.
+        layers, width: of the GraphSAGE stack. Paper: 8 × 128. Ours: 4 × 64, about a sixth of the time. At most 64 ×
+            4,096, which has 3 × 10⁹ weights.
         attention: over each graph's operators, behind that stack: ``none``, ``full`` (softmax, O(N²)) or ``linear``
             (O(N)). With 10,000 operators, 8 × 128 and one thread a step forward and back took 1.7 s without,
             1.5 s with linear and 10 s with full attention, in 1.1 GB: beyond some thousand operators take linear.
@@ -47,6 +71,9 @@ class LearningSettings:
         anchor_visits: groups of rollouts of a graph after which its best partition is forgotten, so that a policy that
             is trained over many graphs sees good and bad ones; 0: never.
         focus: share of the rollouts that change operators of one stretch of the work only, or a few scattered ones.
+            Once the bottleneck is measured, it is the share of the rest: 80 % of the rollouts change what is at the
+            bottleneck, however large ``focus`` is (:func:`dse.partition.search.proposals.focused`). 0: none does
+            either, and every rollout may change every operator.
         passes: T of equation (7): each pass after the first sees the assignment that the one before has drawn.
         warmup: groups that the solver draws with equal weights before any that a policy draws which knows nothing, no
             weights and no prior: its own first draws are no better, and less different from each other.
@@ -66,60 +93,53 @@ class LearningSettings:
         imitation_weight: of the cross-entropy on the elite; 0: no imitation.
         elites: how many best distinct repaired partitions of a graph are imitated.
         entropy_weight: of the entropy bonus.
-        clip: of PPO's ratio.
-        learning_rate: Adam's.
+        clip: of PPO's ratio: at most 1, from where on it does not clip below.
+        learning_rate: Adam's, about how far a weight goes in a step: at most 1.
         gradient_clip: the largest norm of a gradient.
         correlation: of two operators' draws at the same work position; 0: every operator for itself.
         temperature: by which the log-probabilities of every other rollout's draw are divided: a narrow distribution
             would hardly ever show what lies beyond it. Likelihoods are those of the undivided one.
-        correlation_width: how far along the work (0 … 1) draws stay alike.
+        correlation_width: how far along the work (0 … 1) draws stay alike. A graph's operators each keep about 3 over
+            it numbers: at 0.001, the least, 10,000 operators 120 MB.
+
+    Raises:
+        ValueError: a value is not of its type or outside its range.
     """
 
-    layers: int = 4
-    width: int = 64
+    layers: Annotated[int, _Range(1, 64)] = 4
+    width: Annotated[int, _Range(1, 4_096)] = 64
     attention: AttentionName = "none"
-    heads: int = 4
+    heads: Annotated[int, _Range(1, 4_096)] = 4
     head: HeadName = "ordinal"
     prior: PriorName = "diagonal"
     anchor: AnchorName = "prior"
-    anchor_visits: int = 0
-    focus: float = 0.0
-    passes: int = 1
-    warmup: int = 2
-    rollouts: int = 10
-    graphs: int = 1
-    minibatches: int = 1
-    epochs: int = 8
+    anchor_visits: Annotated[int, _MANY] = 0
+    focus: Annotated[float, _Range(0, 1)] = 0.0
+    passes: Annotated[int, _Range(1, 100)] = 1
+    warmup: Annotated[int, _MANY] = 2
+    rollouts: Annotated[int, _COUNT] = 10
+    graphs: Annotated[int, _COUNT] = 1
+    minibatches: Annotated[int, _COUNT] = 1
+    epochs: Annotated[int, _COUNT] = 8
     solver: SolverName = "fix"
     order: OrderName = "mixed"
     ratio: RatioName = "node"
     credit: CreditName = "repaired"
     advantage: AdvantageName = "rank"
-    policy_weight: float = 0.3
-    imitation_weight: float = 1.0
-    elites: int = 5
-    entropy_weight: float = 0.003
-    clip: float = 0.2
-    learning_rate: float = 2e-3
-    gradient_clip: float = 1.0
-    correlation: float = 0.8
-    correlation_width: float = 0.07
-    temperature: float = 1.0
+    policy_weight: Annotated[float, _WEIGHT] = 0.3
+    imitation_weight: Annotated[float, _WEIGHT] = 1.0
+    elites: Annotated[int, _COUNT] = 5
+    entropy_weight: Annotated[float, _WEIGHT] = 0.003
+    clip: Annotated[float, _Range(0, 1, open_least=True)] = 0.2
+    learning_rate: Annotated[float, _Range(0, 1, open_least=True)] = 2e-3
+    gradient_clip: Annotated[float, _Range(0, 1e6, open_least=True)] = 1.0
+    correlation: Annotated[float, _Range(0, 1, open_most=True)] = 0.8
+    correlation_width: Annotated[float, _Range(1e-3, 100)] = 0.07
+    temperature: Annotated[float, _Range(0.01, 1e6)] = 1.0
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {getattr(self, name)!r}")
-        for name in ("layers", "width", "heads", "passes", "rollouts", "graphs", "minibatches", "epochs", "elites"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name} >= 1` must hold, but got {getattr(self, name)}")
-        if not 0 <= self.correlation < 1:
-            raise ValueError(f"`0 <= correlation < 1` must hold, but got {self.correlation}")
-        if not 0 <= self.focus <= 1:
-            raise ValueError(f"`0 <= focus <= 1` must hold, but got {self.focus}")
-        for name in ("correlation_width", "temperature"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"`{name} > 0` must hold, but got {getattr(self, name)}")
+        for field in fields(self):
+            _check(field.name, field.type, getattr(self, field.name))
         if self.advantage == "better" and self.anchor != "best":
             raise ValueError(f"`advantage: better` needs `anchor: best`, but got {self.anchor}")
         if self.attention != "none" and self.width % self.heads:
@@ -138,7 +158,7 @@ class LearningSettings:
         """
         unknown = set(document) - {field.name for field in fields(cls)}
         if unknown:
-            raise ValueError(f"settings must be known, but got {', '.join(sorted(unknown))}")
+            raise ValueError(f"settings must be known, but got {', '.join(sorted(map(shown, unknown)))}")
         return cls(**document)
 
     def on_one_graph(self) -> "LearningSettings":
@@ -148,6 +168,20 @@ class LearningSettings:
     def same_network(self, other: "LearningSettings") -> bool:
         """Whether weights that were learned under these settings fit a network of the other ones."""
         return all(getattr(self, name) == getattr(other, name) for name in _NETWORK)
+
+
+def _check(name: str, kind: Any, value: Any) -> None:
+    """Refuse a value that is not of its annotation: one of some names, or a number of a type in a range."""
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError(f"`{name}` must be one of {', '.join(get_args(kind))}, but got {shown(value)}")
+        return
+    number, limits = get_args(kind)
+    # True counts as 1 in Python, and a whole number as a float.
+    if isinstance(value, bool) or not isinstance(value, int if number is int else (int, float)):
+        raise ValueError(f"`{name}` must be a {'whole ' if number is int else ''}number, but got {shown(value)}")
+    if value not in limits:
+        raise ValueError(f"`{limits.rule(name)}` must hold, but got {shown(value)}")
 
 
 PAPER = LearningSettings(

@@ -2,8 +2,8 @@
 
 Every choice is tried with every seed: a *trial* is a short pretraining run of its own, in ``trials/NAME/`` of the
 sweep's directory (:mod:`policies.partition.pretraining_run`), so that it resumes, keeps its checkpoints, and has its
-curves in TensorBoard. All trials have the same number of samples; how many steps of the optimiser they make of them,
-and so what they cost, is told beside their scores.
+curves in TensorBoard. All trials have the same number of samples, up to whole groups of rollouts; how many steps of the
+optimiser they make of them, and so what they cost, is told beside their scores.
 """
 
 import math
@@ -97,6 +97,11 @@ class SweepPlan:
         """The plan as JSON types."""
         choices = [list(astuple(choice)) for choice in self.choices]
         return self.plan.document() | {"sweep": choices, "seeds": self.seeds}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides all trials (:attr:`PretrainingPlan.identity`)."""
+        return self.plan.identity | self.document()
 
     @property
     def trials(self) -> tuple[Trial, ...]:

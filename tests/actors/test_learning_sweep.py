@@ -9,7 +9,7 @@ from actors import learning_sweep
 from dse.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies.partition.sweep import SweepPlan, SweepRun, sweep
-from tests.policies.test_pretraining import After
+from tests.policies.test_pretraining import Once
 from tests.policies.test_sweep import BUDGET, found
 
 ASKED = SweepPlan.over(BUDGET, {"rollouts": (4, 8)}, seeds=1)
@@ -39,8 +39,8 @@ class StopsAfter:
 def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, undisturbed, ray_executor, capfd):
     run, stops, told = SweepRun(tmp_path, ASKED), StopsAfter(2), []
     with pytest.raises(StoppedError, match="interrupted"):
-        # In this process, between the two updates of the first checkpoint and its score.
-        sweep(run, silent, After(2))
+        # In this process, between the first checkpoint and its score.
+        sweep(run, silent, Once(run.folder / "trials" / ASKED.trials[0].name / "training.pickle"))
     with run.opened(ASKED.trials[0]) as own:
         assert own.unscored() == [1]
     with pytest.raises(StoppedError, match="time limit"):

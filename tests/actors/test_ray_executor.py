@@ -51,6 +51,34 @@ def test_an_exception_of_the_function_reaches_the_caller(ray_executor):
         list(ray_executor.map(Square(), range(20)))
 
 
+class Adds:
+    """Adds a number, and says in which process."""
+
+    def __init__(self, number):
+        self._number = number
+
+    def __call__(self, item):
+        return item + self._number, os.getpid()
+
+
+def test_workers_stay_where_the_function_changes(ray_executor):
+    ray_executor.release()
+    processes = set()
+    for number in (1, 10, 100):
+        found = list(ray_executor.map(Adds(number), range(20)))
+        assert [value for value, _ in found] == [item + number for item in range(20)]
+        processes |= {process for _, process in found}
+    assert len(processes) <= ray_executor.workers
+
+
+def test_a_map_that_was_left_does_not_reach_the_next(ray_executor):
+    ray_executor.release()
+    first = ray_executor.map(Adds(1), range(50))
+    assert next(iter(first))[0] == 1
+    first.close()
+    assert [value for value, _ in ray_executor.map(Adds(5), range(9))] == list(range(5, 14))
+
+
 def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):
     function = DieOnce(str(tmp_path / "died"))
     assert list(ray_executor.map(function, range(10))) == [-item for item in range(10)]

@@ -1,6 +1,8 @@
 """Pretraining: the same checkpoints and scores in one process, on Ray, and after an interruption."""
 
 import json
+import pickle
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,7 @@ from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
 from dse.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
+from policies.partition import pretraining
 from policies.partition.checkpoint import load_checkpoint, save_checkpoint
 from policies.partition.methods import PLAIN, REFINE
 from policies.partition.pretraining import (
@@ -49,6 +52,16 @@ class After:
     def __call__(self):
         self._left -= 1
         return "interrupted" if self._left < 0 else None
+
+
+class Once:
+    """A stop signal from the moment that a file or folder is there."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __call__(self):
+        return "interrupted" if self._path.exists() else None
 
 
 def pretrained(folder, stop=never_stop, drive=pretrain):
@@ -106,13 +119,13 @@ def test_a_score_that_arrives_early_waits_for_its_turn(tmp_path):
 
 def test_events_that_a_crash_has_taken_come_back_from_the_journal(tmp_path, undisturbed):
     with pytest.raises(StoppedError):
-        pretrained(tmp_path, After(4))
+        pretrained(tmp_path, Once(tmp_path / "checkpoints" / "0002"))
     (file,) = (tmp_path / "tensorboard").iterdir()
     file.write_bytes(file.read_bytes()[:-3])
     same(pretrained(tmp_path), undisturbed)
 
 
-@pytest.mark.parametrize("passes", range(6))
+@pytest.mark.parametrize("passes", [0, 2, 3, 4, 6, 9, 11])
 def test_an_interrupted_run_goes_on_to_the_same_checkpoints(tmp_path, undisturbed, passes):
     with pytest.raises(StoppedError, match="interrupted"):
         pretrained(tmp_path, After(passes))
@@ -122,7 +135,7 @@ def test_an_interrupted_run_goes_on_to_the_same_checkpoints(tmp_path, undisturbe
 def test_a_checkpoint_without_the_state_that_leads_on_is_made_again(tmp_path, undisturbed):
     # As a crash between the two leaves it.
     with pytest.raises(StoppedError):
-        pretrained(tmp_path, After(3))
+        pretrained(tmp_path, Once(tmp_path / "training.pickle"))
     (tmp_path / "training.pickle").unlink()
     same(pretrained(tmp_path), undisturbed)
 
@@ -140,12 +153,75 @@ def test_a_trainer_that_was_started_anew_goes_on_from_the_state_it_is_given(undi
         np.testing.assert_array_equal(third.checkpoint.tensors[name], tensor)
 
 
-def test_a_damaged_state_is_told(tmp_path):
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """The directory of a run that stopped behind its first checkpoint."""
+    folder = tmp_path_factory.mktemp("runs") / "stopped"
     with pytest.raises(StoppedError):
-        pretrained(tmp_path, After(3))
-    (tmp_path / "training.pickle").write_bytes(b"\x80\x05nonsense")
-    with pytest.raises(InputError, match="is no state of a training"):
-        pretrained(tmp_path)
+        pretrained(folder, Once(folder / "training.pickle"))
+    return folder
+
+
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0x40]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda content: b"",
+        lambda content: b"cno.such.module\nThing\n.",
+        lambda content: pickle.dumps((3, 24, b"x")),
+        lambda content: content[:32] + pickle.dumps(("a", 24, b"x")),
+        lambda content: content[:-1],
+        flipped,
+    ],
+    ids=["empty", "nonsense", "without a digest", "another's digest", "truncated", "flipped"],
+)
+def test_a_damaged_state_is_told(tmp_path, stopped, damaged):
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder)
+    (folder / "training.pickle").write_bytes(damaged((folder / "training.pickle").read_bytes()))
+    with pytest.raises(InputError, match=r"training\.pickle: is no state of a training") as error:
+        pretrained(folder)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
+    known = pretraining._runs
+    monkeypatch.setattr(pretraining, "_runs", lambda graph, chips: "dcgan" not in graph.name and known(graph, chips))
+    pretraining._shared_graph.cache_clear()
+    plan = replace(PLAN, samples=4, checkpoints=1, validation=("dcgan-discriminator", "pointnet"))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        kept = PretrainingRun(tmp_path, journal, plan)
+        assert kept.left_out() == []
+        pretrain(kept, silent, never_stop)
+        assert list(kept.scores()[0].zero_shot) == ["pointnet on mcm-4"]
+        assert kept.left_out() == ["dcgan-discriminator on mcm-4"]
+        assert kept.checkpoint(1).checkpoint.told["graphs"] == 1
+    with pytest.raises(InputError, match="nothing can run of dcgan-generator"):
+        Trainer(replace(plan, training=("dcgan-generator",))).advance(Progressed())
+    pretraining._shared_graph.cache_clear()
+
+
+def test_training_tells_how_far_it_prepares_graphs_and_stops_there():
+    told = []
+    pretraining._shared_graph.cache_clear()
+    with pytest.raises(StoppedError):
+        Trainer(PLAN).advance(Progressed(), After(1), lambda *done: told.append(done))
+    assert told == [("graphs prepared", 1, 2)]
+
+
+def test_what_a_package_is_now_decides_a_run(tmp_path):
+    spec = tmp_path / "own.yaml"
+    spec.write_text("name: own\nlike: mcm-36\nchips: {value: 4, source: made up for a test}\n")
+    plan = replace(PLAN, packages=(str(spec),))
+    before = plan.identity
+    assert before == plan.identity
+    spec.write_text("name: own\nlike: mcm-36\nchips: {value: 8, source: made up for a test}\n")
+    assert plan.identity != before
+    assert plan.identity.keys() - plan.document().keys() == {"package_constants"}
 
 
 def test_the_best_is_chosen_by_either_score_and_of_equals_the_first():
@@ -224,11 +300,11 @@ def test_a_budget_that_updates_cannot_have_is_refused(dse, small_plan, tmp_path,
 def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
     settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=1)
     trainer = Trainer(replace(PLAN, settings=settings, training=("alexnet",)))
-    (graph,) = trainer._training.runner.store.graphs
+    (graph,) = trainer._made(never_stop, silent).runner.store.graphs
     assert graph.start is not None
     least_s = min(graph.evaluator.costs(starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))))
     assert graph.evaluator.costs(np.array([graph.start], dtype=np.int8))[0] == least_s
-    runner = trainer._training.runner
+    runner = trainer._made(never_stop, silent).runner
     first = [tuple(runner._first_anchor(graph).tolist()) for _ in range(40)]
     assert 8 < first.count(graph.start) < 32
     # Partitioning a graph, what simple methods find is known anyway.
@@ -245,7 +321,7 @@ def small_plan(monkeypatch):
     monkeypatch.setattr("policies.partition.settings.FORMS", forms)
 
 
-ASKED = ("--samples", 8, "--checkpoints", 2, "--validation-samples", 4, "--package", "mcm-4", "--workers", 0)
+ASKED = ("--samples", 8, "--checkpoints", 2, "--validation-samples", 24, "--package", "mcm-4", "--workers", 0)
 
 
 def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
@@ -266,3 +342,14 @@ def test_the_command_needs_a_directory(dse):
     answer = dse("pretrain", "partition", *ASKED)
     assert answer.code == 2
     assert answer.error_lines == ["error: dse pretrain: --out: needs the directory of the run: --out DIR"]
+
+
+def test_a_checkpoint_that_does_not_say_its_samples_is_told(tmp_path):
+    with pytest.raises(StoppedError):
+        pretrained(tmp_path, Once(tmp_path / "training.pickle"))
+    card = tmp_path / "checkpoints" / "0001" / "card.json"
+    document = json.loads(card.read_text())
+    document["told"]["samples"] = "8"
+    card.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"card\.json: told\.samples: 8: must be a whole number"):
+        pretrained(tmp_path)

@@ -108,7 +108,7 @@ def small(monkeypatch):
     monkeypatch.setattr("policies.partition.settings.FORMS", forms)
 
 
-SHORT = ("--samples", 8, "--checkpoints", 1, "--validation-samples", 4, "--package", "mcm-4", "--workers", 0)
+SHORT = ("--samples", 24, "--checkpoints", 1, "--validation-samples", 24, "--package", "mcm-4", "--workers", 0)
 
 
 def test_the_command_prints_the_papers_choice_beside_ours(dse, tmp_path, small):
@@ -143,6 +143,7 @@ def test_what_a_sweep_found_can_be_asked_for(dse, tmp_path, small):
         ("--epochs", "0", "must be positive whole numbers"),
         ("--epochs", "1.5", "must be positive whole numbers"),
         ("--learning-rate", "nan", "must be positive numbers"),
+        ("--learning-rate", "1e30", "must be positive numbers with commas between them, at most 1"),
         ("--learning-rate", "-1", "must be positive numbers"),
         ("--minibatches", "", "must be positive whole numbers"),
         ("--sweep", "0", "0"),
@@ -153,4 +154,20 @@ def test_what_cannot_be_tried_is_one_line(dse, tmp_path, option, text, rule):
     assert answer.code == 2
     assert len(answer.error_lines) == 1
     assert rule in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        (("--validation-samples", 4), "with fewer than 5, plain learns nothing on a validation graph"),
+        (("--sweep", 1, "--rollouts", 30), "a trial of 30 rollouts learns from 30 samples at a time"),
+        (("--sweep", 1, "--validation-samples", 20), "with fewer than 21, a trial of 20 rollouts learns nothing"),
+        (("--package", "mcm36"), "mcm-36"),
+    ],
+)
+def test_what_would_say_nothing_is_refused_before_the_directory_is_taken(dse, tmp_path, small, asked, rule):
+    answer = dse("pretrain", "partition", *SHORT, "--form", "plain", *asked, "--out", tmp_path / "run")
+    assert answer.code == 2
+    assert rule in " ".join(answer.err.split())
     assert not (tmp_path / "run").exists()

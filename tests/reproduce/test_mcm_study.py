@@ -11,7 +11,8 @@ from dse.journal import Journal
 from dse.partition.search.context import Found
 from dse.progress import never_stop, silent
 from dse.reproduce import mcm_study
-from dse.reproduce.mcm_study import Study, StudyBudget, Trial, Trials, at, samples_to
+from dse.reproduce.mcm_study import Study, StudyBudget, Trials
+from dse.reproduce.mcm_tables import Trial, at, running, samples_to, section_of
 from tests.partition.small import random_graph
 
 
@@ -25,7 +26,7 @@ def graph(tmp_path):
 def test_a_curve_is_the_best_so_far():
     curve = ((2, 3.0), (5, 1.0))
     assert [at(curve, samples) for samples in (1, 2, 4, 5, 9)] == [np.inf, 3.0, 3.0, 1.0, 1.0]
-    assert mcm_study._running(curve, 6) == [np.inf, 3.0, 3.0, 3.0, 1.0, 1.0]
+    assert running(curve, 6) == [np.inf, 3.0, 3.0, 3.0, 1.0, 1.0]
     assert samples_to([0.2, 0.8, 0.9], 0.8) == 2
     assert samples_to([0.2, 0.8, 0.9], 0.95) is None
 
@@ -102,7 +103,7 @@ def test_where_a_method_finds_nothing_a_second_table_has_the_other_graphs():
             ("full", "blind", ()),
         )
     }
-    section = mcm_study._section("simulator", curves, (), ("small", "large", "full"), ("greedy", "blind"), "asked", 10)
+    section = section_of("simulator", curves, (), ("small", "large", "full"), ("greedy", "blind"), "asked", 10)
     both, second = section.tables
     assert [row[0] for row in both.rows] == [row[0] for row in second.rows] == ["greedy", "blind"]
     assert set(both.rows[1][1:]) == {"–"}

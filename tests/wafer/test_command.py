@@ -105,7 +105,8 @@ def test_nothing_is_told_that_is_worse_than_what_is_known(case):
 def test_the_search_may_end_before_the_bound(case):
     asked, path = [], str(case(adapter=3))
     result = answer(WaferOptions(path, moves=10**9), search_stop=lambda: asked.append(1) or "time limit")
-    assert len(asked) == 1
+    # Once by the search, and once whether it has ended.
+    assert len(asked) == 2
     assert result.bound == answer(WaferOptions(path, moves=0)).bound
 
 
@@ -208,6 +209,17 @@ def test_bad_input_is_one_line_for_each_fault(dse, tmp_path, text, words):
     assert any(word in refused.err for word in words.split("|"))
     assert "Traceback" not in refused.err
     assert not out.exists()
+
+
+def test_a_header_is_blamed_by_its_line_and_an_option_by_its_name(dse, case):
+    path = case(distance="1_0")
+    assert dse("wafer", path, *FEW).error_lines == [
+        f"error: {path}: line 6: header.wlength: 1_0: must be a number from 0 to 1e+12, not negative"
+    ]
+    assert dse("wafer", path, "--wlength", 2, *FEW).code == 0
+    assert dse("wafer", path, "--wlength", "inf", *FEW).error_lines == [
+        "error: dse wafer: --wlength: inf: must be a number from 0 to 1e+12, not negative"
+    ]
 
 
 def test_unknown_options_are_refused(case):

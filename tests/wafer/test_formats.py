@@ -7,7 +7,7 @@ import pytest
 
 from dse.wafer.formats import placement_document, placement_from_document, problem_of, read_problem
 from dse.wafer.kernels import contest_library
-from dse.wafer.kgraph import Style, parse_kgraph, write_kgraph
+from dse.wafer.kgraph import Style, parse_kgraph, read_kgraph, write_kgraph
 from dse.wafer.paint import paint_of, parse_paint, placement_of, write_paint
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError
@@ -129,7 +129,21 @@ BROKEN = {
     "width zero": (lambda text: text.replace("width=20", "width=0"), "header.width: 0: must be a whole number"),
     "width of many digits": (lambda text: text.replace("width=20", "width=" + "9" * 5000), "header.width"),
     "header no pair": (lambda text: text.replace("test=small", "small"), "line 2: small: .*KEY=VALUE"),
-    "comment open": (lambda text: text.replace("(* Connectivity *)", "(* Connectivity"), "has no end"),
+    "comment open": (lambda text: text.replace("(* Connectivity *)", "(* Connectivity"), "line 16: .*Conn.*has no end"),
+    "first comment open": (lambda text: text.replace("*)", "", 1), r"line 1: the comment `\(\*` has no end"),
+    "no comment ends": (lambda text: text.replace("*)", ""), r"line 1: the comment `\(\*` has no end"),
+    "empty": (lambda _text: "", "line 1: the file must begin with a comment"),
+    "zeros": (lambda text: text + "\0\0", r"line 19: \\x00\\x00: must be a node"),
+    "width of Python": (
+        lambda text: text.replace("width=20", "width=2_0"),
+        "line 3: header.width: 2_0: .*whole number",
+    ),
+    "weight of Python": (lambda text: text.replace("wlength=1", "wlength=1_0"), "line 6: header.wlength: 1_0: must be"),
+    "weight in other digits": (lambda text: text.replace("wlength=1", "wlength=٣"), "line 6: header.wlength: ٣"),
+    "width in other digits": (lambda text: text.replace("width=20", "width=٣"), "line 3: header.width: ٣"),
+    "parameter of Python": (lambda text: text.replace(" C=4", " C=1_6"), "line 12: C=1_6: must be KEY=VALUE"),
+    "parameter in other digits": (lambda text: text.replace(" C=4", " C=٣"), "line 12: C=٣: must be KEY=VALUE"),
+    "number of Python": (lambda text: text.replace("conv[1] W", "conv[1_0] W"), "line 12: .*must be a node"),
     "comment shut": (lambda text: text.replace("(* Connectivity *)", "Connectivity *)"), "has not begun"),
     "line malformed": (lambda text: text.replace("conv[1] W=4", "conv 1 W=4"), "line 12: .*must be a node"),
     "kind unknown": (lambda text: text.replace("dblock[2] f", "dblok[2] f"), "dblok: unknown kernel type.*dblock"),
@@ -155,7 +169,10 @@ BROKEN = {
         lambda text: text.replace("-> dblock[2]", "-> dblock[9]"),
         r"line 17: dblock\[9\]: an edge must join two nodes.*dblock\[2\]",
     ),
-    "cycle": (lambda text: text.replace("dblock[2]:y -> cblock[3]", "dblock[2]:y -> conv[1]"), "in a cycle"),
+    "cycle": (
+        lambda text: text.replace("dblock[2]:y -> cblock[3]", "dblock[2]:y -> conv[1]"),
+        r"line 1[78]: .*in a cycle",
+    ),
     "no kernels": (lambda text: text[: text.index("conv[1]")], "at least one kernel"),
     "input without sizes": (lambda text: text.replace("conv[1] W", "input[0] name='i'\nconv[1] W"), "have its sizes"),
     "into an input": (
@@ -180,6 +197,59 @@ def test_each_broken_graph_is_refused_with_file_and_rule(name):
     assert all(fault.file == "small.kgraph" for fault in raised.value.faults)
 
 
+ALONE = ("first comment open", "no comment ends", "empty", "comment open", "parameter of Python", "parameter text")
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_fault_that_explains_others_stands_alone(name):
+    with pytest.raises(InputError) as raised:
+        problem_from(BROKEN[name][0](GOOD))
+    assert len(raised.value.faults) == 1
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.replace("\n", "\r").encode(),
+        lambda text: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
+    ],
+)
+def test_a_mark_and_other_ends_of_lines_change_nothing(tmp_path, encoded):
+    path = tmp_path / "small.kgraph"
+    path.write_bytes(encoded(GOOD))
+    assert read_problem(path) == problem_from(GOOD)
+    assert read_kgraph(path, contest_library()).header_lines["wlength"] == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (GOOD.encode("utf-16"), "line 1: is not UTF-8 text"),
+        (GOOD.replace("Node", "Nöde").encode("latin-1"), "line 11: is not UTF-8 text"),
+        (bytes(range(256)), "line 2: is not UTF-8 text"),
+    ],
+)
+def test_what_is_no_text_is_one_line_with_file_and_line(tmp_path, content, words):
+    path = tmp_path / "small.kgraph"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words) as raised:
+        read_problem(path)
+    assert len(raised.value.faults) == 1
+    assert raised.value.faults[0].file == str(path)
+
+
+def test_a_folder_is_no_graph(tmp_path):
+    with pytest.raises(InputError, match=f"{tmp_path}: cannot be read: Is a directory"):
+        read_problem(tmp_path)
+
+
+def test_lines_are_counted_as_editors_do():
+    with pytest.raises(InputError, match="line 13: conv 9"):
+        problem_from(GOOD.replace("name='k1'", "name='k1'\x0c").replace("dblock[2] f", "conv 9 f"))
+
+
 def test_every_fault_is_reported_at_once():
     with pytest.raises(InputError) as raised:
         problem_from(GOOD.replace(" C=4", "").replace("name='k3'", "").replace("wlength", "wlen"))
@@ -192,6 +262,8 @@ def test_a_missing_file_is_said(tmp_path):
 
 
 BROKEN_PAINT = {
+    "number of many digits": (lambda text: text.replace("conv( 4", f"conv( {'9' * 5000}"), "line 2: .*each once"),
+    "number in other digits": (lambda text: text.replace("place(0", "place(٣"), "line 4: .*each once"),
     "no union": (lambda text: text[: text.index("kmap")], "kmap = union"),
     "not in the union": (lambda text: text.replace("union( k1", "union("), "k1: must have a call"),
     "no place": (lambda text: text.replace("k1 : place(0 0 R0)\n", ""), "k1: must have a call"),

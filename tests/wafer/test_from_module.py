@@ -111,6 +111,11 @@ def test_a_small_network_is_its_convolutions(traced):
         ("ConvTranspose2d(6, 4, 2, 2)", "1, 6, 8, 8", "W=8 H=8 R=2 S=2 C=6 K=4 T=1 U=1"),
         ("ConvTranspose2d(6, 4, 3, 2, groups=2)", "1, 6, 8, 8", "W=8 H=8 R=3 S=3 C=3 K=4 T=1 U=1"),
         ("Conv1d(3, 4, 5)", "1, 3, 20", "W=16 H=1 R=1 S=5 C=3 K=4 T=1 U=1"),
+        ("Conv1d(3, 4, 5, 4)", "1, 3, 21", "W=20 H=1 R=1 S=5 C=3 K=4 T=2 U=2"),
+        ("Conv1d(4, 4, 3, dilation=2, groups=4)", "1, 4, 20", "W=8 H=2 R=1 S=3 C=1 K=4 T=1 U=1"),
+        ("Conv2d(3, 4, 3, (1, 4), 1)", "1, 3, 8, 8", "W=8 H=8 R=3 S=3 C=3 K=4 T=2 U=2"),
+        ("Conv2d(3, 4, 3, 2, 2, 2)", "1, 3, 8, 8", "W=4 H=4 R=3 S=3 C=3 K=4 T=1 U=1"),
+        ("Conv2d(3, 4, (3, 1), dilation=(2, 3))", "1, 3, 8, 5", "W=10 H=2 R=3 S=1 C=3 K=4 T=1 U=1"),
         ("Linear(8, 4)", "1, 8", "W=1 H=1 R=1 S=1 C=8 K=4 T=1 U=1"),
         ("Linear(8, 4)", "1, 7, 8", "W=7 H=1 R=1 S=1 C=8 K=4 T=1 U=1"),
         ("Linear(8, 4)", "1, 5, 7, 8", "W=7 H=5 R=1 S=1 C=8 K=4 T=1 U=1"),
@@ -203,8 +208,10 @@ def test_a_weight_that_two_layers_share_is_two_kernels(traced):
     ("layer", "forward", "shape", "words"),
     [
         ("Conv2d(3, 4, 3, dilation=2)", "return self.a(x)", "1, 3, 8, 8", r"convolution \(a\.weight\).*dilated.*2 × 2"),
-        ("Conv2d(3, 4, 3, (1, 2))", "return self.a(x)", "1, 3, 8, 8", "strides must be equal, but are 1 × 2"),
-        ("Conv1d(3, 4, 3, 2)", "return self.a(x)", "1, 3, 8", "in one dimension the stride must be 1, but is 2"),
+        ("Conv2d(3, 4, 3, (1, 2))", "return self.a(x)", "1, 3, 8, 8", "multiply to a square, T², but are 1 × 2"),
+        ("Conv1d(3, 4, 3, 2)", "return self.a(x)", "1, 3, 8", "multiply to a square, T², but are 1 × 2"),
+        ("Conv1d(3, 4, 3, dilation=3)", "return self.a(x)", "1, 3, 16", "must divide the length that is made.* is 10"),
+        ("ConvTranspose2d(3, 4, 3, dilation=2)", "return self.a(x)", "1, 3, 8, 8", "must not be dilated.*2 × 2"),
         ("Conv3d(3, 4, 3)", "return self.a(x)", "1, 3, 8, 8, 8", "one or two dimensions, but is in three"),
         ("Conv2d(3, 4, 3)", "return self.a(x.flatten(0, 1))", "1, 2, 3, 8, 8", "one image at a time, but this reads 2"),
         ("Linear(8, 8)", "y = self.a(x); return y @ y.mT", "1, 4, 8", "multiplies two activations"),
@@ -256,6 +263,8 @@ CATALOGUE = (
     "shufflenet-v2",
     "unet",
     "vae",
+    "m5-sound",
+    "wavenet",
 )
 
 

@@ -76,6 +76,8 @@ def test_a_type_without_convolutions_is_refused():
         ("schema: dse.kernels/1", "schema: dse.kernels/2", "schema"),
         ("C: f,", "C: g,", "kernels.pair.convolutions.0.C: g: no parameter"),
         ("2 * f}", "2 ** f}", "kernels.pair.convolutions.0.K: .*must be an expression"),
+        ("2 * f}", "1_0 * f}", "must be an expression"),
+        ("2 * f}", "0x10 * f}", "must be an expression"),
         ("2 * f}", "__import__('os')}", "must be an expression"),
         ("2 * f}", "(2 *}", "must be an expression"),
         ("2 * f}", "2 * f" + " + 0" * 3000 + "}", "200 characters at most"),

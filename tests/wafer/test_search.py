@@ -227,6 +227,7 @@ def test_annealing_stops_between_two_slices_with_the_best_so_far(monkeypatch):
     task = AnnealTask(start, 1, 10**9, 0.01)
     found = Annealing(ladder, stop)(task)
     assert len(asked) == 3
+    assert found.moves == 3000
     assert found.cost < start.cost
     # Elsewhere there is nobody to ask.
     assert through_pickle(Annealing(ladder, stop)).stop is never_stop
@@ -262,12 +263,17 @@ SMALL = {
 """Kernels, wafer and weights, height and width of the images."""
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_small_problems_against_all_placements(name):
+def small_problem(name):
+    """One of :data:`SMALL`."""
     count, header, side = SMALL[name]
     nodes = [conv_line(number, height=side, width=side, inputs=2, outputs=2) for number in range(1, count + 1)]
     edges = [(f"conv[{number}]", f"conv[{number + 1}]") for number in range(1, count)]
-    problem = problem_from(graph_text(nodes, edges, **header))
+    return problem_from(graph_text(nodes, edges, **header))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_problems_against_all_placements(name):
+    problem = small_problem(name)
     best = least_cost(problem)
     search = Search(problem, InProcessExecutor(), moves=20_000)
     found = search.run()

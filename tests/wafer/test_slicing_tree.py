@@ -15,15 +15,14 @@ from dse.wafer.check import cost, size_tiles, violations
 from dse.wafer.options import WaferOptions
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.portfolio import Search
-from dse.wafer.search.slicing_tree import (
+from dse.wafer.search.slicing_annealing import (
     SlicingAnnealing,
     SlicingCandidate,
     SlicingTask,
-    one_row,
     placement_of,
-    slicing_tree,
     tree_of,
 )
+from dse.wafer.search.slicing_tree import one_row, slicing_tree
 from dse.wafer.search.slicing_tree_kernels import ABOVE, BESIDE, exchange, exchange_kernels, measured, turn_chain
 from dse.wafer.shapes import NEVER, shape_table, staircases
 from tests.wafer.brute_force import least_cost

@@ -68,6 +68,8 @@ def test_axes_are_lists_ranges_and_what_is_around_the_header():
         ("width=9:5:1", "must be KEY"),
         ("width=5:9:0", "must be KEY"),
         ("width=nan", "must be KEY"),
+        ("width=1_0", "must be KEY"),
+        ("width=٣", "must be KEY"),
         ("width=1e400", "must be KEY"),
         ("width=5.5", "whole number"),
         ("width=0", "whole number"),

@@ -12,6 +12,7 @@ from dse.reproduce.gigaplacer.study import (
     SLICING_TREE,
     WITH_ANNEALING,
     WITH_PROTOCOLS,
+    WITH_TREES,
     CostPart,
     Found,
     Study,
@@ -28,7 +29,7 @@ from dse.reproduce.section import (
     shown,
 )
 
-_STEPS = (ROWS, WITH_PROTOCOLS, WITH_ANNEALING, FULL)
+_STEPS = (ROWS, WITH_PROTOCOLS, WITH_ANNEALING, WITH_TREES, FULL)
 _ALL, _MEAN = "all steps", "geometric mean"
 
 

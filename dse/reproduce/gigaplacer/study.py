@@ -22,7 +22,7 @@ from dse.wafer.formats import placement_document, placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import MOVES
 from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights
-from dse.wafer.search.portfolio import COLUMNS, COMPACTION, PROTOCOLS, Search
+from dse.wafer.search.portfolio import COLUMNS, COMPACTION, PROTOCOLS, TREES, Search
 
 CostPart = Literal["total", "time", "distance", "adapter"]
 """What a placement is judged by."""
@@ -42,19 +42,20 @@ class Variant:
     """
 
     method: str = "portfolio"
-    steps: tuple[str, ...] = (COLUMNS, COMPACTION, PROTOCOLS)
+    steps: tuple[str, ...] = (COLUMNS, COMPACTION, PROTOCOLS, TREES)
     share: float = 1.0
     bounded: bool = False
 
 
 FULL, SLICING_TREE = "+ compaction", "slicing-tree annealing"
-ROWS, WITH_PROTOCOLS, WITH_ANNEALING = "rows only", "+ protocols", "+ annealing"
+ROWS, WITH_PROTOCOLS, WITH_ANNEALING, WITH_TREES = "rows only", "+ protocols", "+ annealing", "+ slicing trees"
 
 VARIANTS: Mapping[str, Variant] = MappingProxyType(
     {
         ROWS: Variant(steps=(), share=0.0),
         WITH_PROTOCOLS: Variant(steps=(PROTOCOLS,), share=0.0),
         WITH_ANNEALING: Variant(steps=(COLUMNS, PROTOCOLS)),
+        WITH_TREES: Variant(steps=(COLUMNS, PROTOCOLS, TREES)),
         FULL: Variant(bounded=True),
         SLICING_TREE: Variant(method="slicing-tree"),
     }

@@ -1,6 +1,6 @@
 """One run of simulated annealing from a layout."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,13 +23,15 @@ _SLICE = 50_000
 class Candidate:
     """A layout, the limit in ticks for which its kernels are sized, the ticks that it takes, and its cost.
 
-    The cost of what is not legal is infinite.
+    The cost of what is not legal is infinite. ``moves`` are those that a run of annealing made until it ended; a run
+    that is stopped makes fewer than it was given.
     """
 
     layout: Layout
     limit: int
     ticks: int
     cost: float
+    moves: int = 0
 
 
 def candidate_of(ladder: Ladder, layout: Layout, level: int) -> Candidate | None:
@@ -83,19 +85,20 @@ def annealed(ladder: Ladder, task: AnnealTask, stop: StopSignal = never_stop) ->
     now, tried, met = copied(start.layout), copied(start.layout), copied(start.layout)
     cost, ticks, _ = measured(ladder, now, level)
     if not np.isfinite(cost):
-        return start
+        return replace(start, moves=0)
     hot = max(task.warmth * cost, 1e-9)
     # While annealing, a layout costs what its level allows.
     cost += ladder.weights[0] * (ladder.limits[level] - ticks)
     seed = np.array([task.seed], dtype=np.uint64)
-    best, best_cost, best_level = met, np.inf, level
+    best, best_cost, best_level, made = met, np.inf, level, 0
     for begin in range(0, task.steps, _SLICE):
         end = min(task.steps, begin + _SLICE)
         warm, cold = (hot * _COOLED ** (step / task.steps) for step in (begin, end))
         least, least_level, cost, level = anneal(ladder, now, tried, met, level, cost, seed, end - begin, warm, cold)
+        made = end
         if least < best_cost:
             best, best_cost, best_level = copied(met), least, least_level
         if stop() is not None:
             break
     found = candidate_of(ladder, best, best_level) if np.isfinite(best_cost) else None
-    return found if found is not None and found.cost < start.cost else start
+    return replace(found if found is not None and found.cost < start.cost else start, moves=made)

@@ -88,6 +88,16 @@ def ladder_of(problem: WaferProblem, table: ShapeTable, limits: Sequence[int]) -
     )
 
 
+def rungs(low: int, high: int, count: int) -> list[int]:
+    """About ``count`` time limits from ``low`` to ``high``, each by the same factor above the one before."""
+    return sorted({int(each) for each in np.round(np.geomspace(low, max(low + 1, high), count))})
+
+
+def turned(ladder: Ladder) -> Ladder:
+    """The ladder of the wafer turned by a right angle: every kernel may be turned, so its sizes are the same."""
+    return ladder._replace(size=ladder.size[[1, 0, 2]])
+
+
 def own(ladder: Ladder) -> Ladder:
     """The ladder with arrays that can be written.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.wafer.problem import PlacedKernel, Rotation, WaferPlacement, WaferProblem
 from dse.wafer.search.ladder import Ladder
-from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, measured
+from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED, measured
 from dse.wafer.shapes import Ints, ShapeTable
 
 
@@ -55,6 +55,28 @@ def layout_of(order: Sequence[int], rows: Sequence[int], heights: Sequence[int])
 def copied(layout: Layout) -> Layout:
     """The same in arrays of its own."""
     return Layout(*(array.copy() for array in layout))
+
+
+def as_columns(rows: Layout, height: int) -> Layout:
+    """Rows without stacks, turned by a right angle: one row of ``height`` tiles in which each of them is a stack."""
+    found = copied(rows)
+    found.mark[:] = np.where(rows.mark == NEW_ROW, BESIDE, STACKED)
+    found.mark[0] = NEW_ROW
+    found.flip[:] = np.where(found.mark == STACKED, 0, (np.cumsum(rows.mark == NEW_ROW) - 1) % 2)
+    found.height[:] = 0
+    found.height[0] = height
+    return found
+
+
+def as_rows(columns: Layout) -> Layout:
+    """One row of stacks, measured before, turned by a right angle: rows as high as the stacks were wide."""
+    found = copied(columns)
+    begins = np.flatnonzero(columns.mark != STACKED)
+    found.mark[:] = BESIDE
+    found.mark[begins] = NEW_ROW
+    found.height[: len(begins)] = columns.column[begins]
+    found.flip[:] = 0
+    return found
 
 
 def measure(ladder: Ladder, layout: Layout, level: int) -> tuple[float, int]:

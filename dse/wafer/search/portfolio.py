@@ -7,7 +7,7 @@
    many, so that all rounds cost the same. This is done with distance and adapters counting fully, and with a share of
    their weight only: then kernels are packed tightly first, for times that would not be met otherwise. What is left
    of all these goes through the rounds again with the true weights.
-3. *Close to the best*: annealing with a fine ladder of times.
+3. *Close to the best*: annealing with a fine ladder of times; then slicing trees, found at once for sequences.
 
 Every piece is deterministic by its seed and ends after a number of moves, not seconds, and the pieces of a round are
 independent: an executor may run them anywhere. What a round keeps is moved to its best places by a linear program.
@@ -26,12 +26,14 @@ from dse.wafer.check import cost, violations
 from dse.wafer.problem import Cost, WaferPlacement, WaferProblem
 from dse.wafer.search.annealing import Annealing, AnnealTask, Candidate, candidate_of, level_of
 from dse.wafer.search.column_dp import column_layouts
-from dse.wafer.search.ladder import Ladder, ladder_of
-from dse.wafer.search.layout import copied, measure, placement
+from dse.wafer.search.interval_search import IntervalSearch
+from dse.wafer.search.ladder import Ladder, ladder_of, rungs, turned
+from dse.wafer.search.layout import Layout, as_columns, as_rows, copied, measure, placement
+from dse.wafer.search.layout_kernels import NEW_ROW, STACKED
 from dse.wafer.search.positions import compacted
 from dse.wafer.search.protocol_dp import with_protocols
 from dse.wafer.search.row_dp import depth_first_order, even_layouts, row_layouts, strip_layouts
-from dse.wafer.shapes import ShapeTable, classes_of, shape_table
+from dse.wafer.shapes import Ints, ShapeTable, classes_of, shape_table
 
 _LEVELS = 64
 """Time limits of a ladder."""
@@ -51,11 +53,14 @@ _FIRST, _KEPT, _ROUNDS = 96, 3, 4
 _LENSES = (1.0, 0.3, 0.1)
 """Shares of their weight with which distance and adapters count in the first rounds: tight layouts come first."""
 
-_QUICK = 8
-"""All rounds are done twice: first with this part of the moves, so that a good answer is there soon."""
+_QUICK, _FIRST_PASS = 8, 1_000_000
+"""The first pass gets this part of the moves, or this many: a good answer is there soon."""
 
-_FIRST_PHASE, _LAST_PHASE = 1000, 1001
-"""For seeds: of annealing before the rounds and after them."""
+_TREES, _ORDERS = 0.4, 3
+"""Share of the moves of a pass that slicing trees get, and orders of layouts that they begin with."""
+
+_FIRST_PHASE, _LAST_PHASE, _TREE_PHASE = 1000, 1001, 2000
+"""For seeds: of annealing before the rounds and after them, and of slicing trees."""
 
 _FINE = 3
 """Candidates that are annealed with a fine ladder in the end."""
@@ -69,8 +74,8 @@ _TIMES = 3
 _MOST_MOVES = 400_000
 """Of one run of annealing: a second or two, after which a search can be stopped."""
 
-COLUMNS, PROTOCOLS, COMPACTION = "columns", "protocols", "compaction"
-STEPS = frozenset({COLUMNS, PROTOCOLS, COMPACTION})
+COLUMNS, PROTOCOLS, COMPACTION, TREES = "columns", "protocols", "compaction", "trees"
+STEPS = frozenset({COLUMNS, PROTOCOLS, COMPACTION, TREES})
 """Steps beside rows and annealing that a search can be made without, to see what they are worth."""
 
 _WARMTHS = (3e-4, 1e-3, 3e-3)
@@ -145,16 +150,43 @@ class Search:
         if not candidates and self.moves:
             candidates = self._cramped(table, ladder, self.moves // _QUICK)
         survivors: list[Candidate] = []
-        for number, moves in enumerate((self.moves // _QUICK, self.moves - self.moves // _QUICK)):
-            share = moves // ((len(_LENSES) + 1) * _ROUNDS + 1)
-            if not candidates or not share:
+        free, bound = IntervalSearch(self, table, floor), IntervalSearch(self, table, floor)
+        for number, moves in enumerate(passes(self.moves)):
+            for_trees = int(moves * _TREES)
+            survivors += self._lenses(table, floor, ladder, candidates, survivors, number, moves - for_trees)
+            if TREES not in self.steps:
                 continue
-            for view, weight in enumerate((*_LENSES, 1.0)):
-                starts = survivors if view == len(_LENSES) else candidates
-                phase = (number * (len(_LENSES) + 1) + view) * _ROUNDS
-                lens = ladder if weight == 1.0 else through(ladder, weight)
-                survivors += self._halved(table, lens, ladder, starts, phase, share)
-            self._finely(table, floor, repriced(ladder, survivors), _LAST_PHASE + number, share)
+            best = distinct(sorted(repriced(ladder, survivors), key=_cost))[:_ORDERS]
+            orders = [depth_first_order(self.problem), *(each.layout.order.tolist() for each in best)]
+            phase = _TREE_PHASE + 2 * number
+            if self.problem.weights.adapter > 0 and best:
+                for_trees //= 2
+                bound.protocols = np.unique(np.concatenate([each.layout.used for each in best]))
+                bound.improve(orders, for_trees, phase + 1)
+            free.improve(orders, for_trees, phase)
+
+    def _lenses(
+        self,
+        table: ShapeTable,
+        floor: int,
+        ladder: Ladder,
+        candidates: Sequence[Candidate],
+        before: Sequence[Candidate],
+        number: int,
+        moves: int,
+    ) -> list[Candidate]:
+        """What pass ``number`` of annealing makes of the candidates; with true weights also of what was left before."""
+        share = moves // ((len(_LENSES) + 1) * _ROUNDS + 1)
+        survivors: list[Candidate] = []
+        if not candidates or not share:
+            return survivors
+        for view, weight in enumerate((*_LENSES, 1.0)):
+            starts = [*before, *survivors] if view == len(_LENSES) else candidates
+            phase = (number * (len(_LENSES) + 1) + view) * _ROUNDS
+            lens = ladder if weight == 1.0 else through(ladder, weight)
+            survivors += self._halved(table, lens, ladder, starts, phase, share)
+        self._finely(table, floor, repriced(ladder, [*before, *survivors]), _LAST_PHASE + number, share)
+        return survivors
 
     def _finely(self, table: ShapeTable, floor: int, candidates: Sequence[Candidate], phase: int, moves: int) -> None:
         """Anneal the best few candidates with ladders of times close to theirs."""
@@ -198,7 +230,7 @@ class Search:
 
     def _tasks(self, candidates: Sequence[Candidate], phase: int, moves: int) -> list[AnnealTask]:
         """Runs from all candidates of so many moves in all; several from each where one would be long."""
-        repeats = -(-moves // (len(candidates) * _MOST_MOVES))
+        repeats = max(1, -(-moves // (len(candidates) * _MOST_MOVES)))
         starts = list(candidates) * repeats
         steps = max(1, moves // len(starts))
         return [
@@ -222,7 +254,10 @@ class Search:
         order, found = depth_first_order(self.problem), list[Candidate]()
         for level in range(len(ladder.limits)):
             columns = column_layouts(ladder, level, order) if COLUMNS in self.steps else ()
-            rows = (*row_layouts(ladder, level, order), *strip_layouts(ladder, level, order), *columns)
+            rows = [*row_layouts(ladder, level, order), *strip_layouts(ladder, level, order), *columns]
+            if ladder.size[0] != ladder.size[1]:
+                high = int(ladder.size[1])
+                rows += [as_columns(each, high) for each in row_layouts(turned(ladder), level, order)]
             legal = [each for each in (candidate_of(ladder, layout, level) for layout in rows) if each is not None]
             self._take(table, legal, len(rows))
             found += legal
@@ -248,7 +283,7 @@ class Search:
             if least >= self.found.total:
                 break
             level = level_of[plain[place].limit]
-            layout = with_protocols(ladder, level, plain[place].layout, classes)
+            layout = _with_protocols(ladder, level, plain[place].layout, classes)
             candidate = None if layout is None else candidate_of(ladder, layout, level)
             if candidate is not None:
                 found.append(candidate)
@@ -263,21 +298,19 @@ class Search:
         """The best of every run with the weights of ``lens``; what is better by the ladder's own is kept."""
         candidates: list[Candidate] = []
         runs = self.executor.map(Annealing(lens, self.stop), tasks, self.stop)
-        for task, candidate in zip(tasks, runs, strict=True):
+        for candidate in runs:
             # What a worker sends can be read only.
             candidate = replace(candidate, layout=copied(candidate.layout))
             candidates.append(candidate)
-            self._take(table, repriced(ladder, [candidate]), task.steps)
+            self._take(table, repriced(ladder, [candidate]), candidate.moves)
             self.progress(phase, len(candidates), len(tasks))
         return sorted(candidates, key=_cost)
 
     def _compact(self, table: ShapeTable, candidates: Sequence[Candidate]) -> None:
         """Move the rectangles of the first candidates to their best places."""
-        for each in candidates[:_COMPACTED] if COMPACTION in self.steps else ():
+        for each in candidates[:_COMPACTED]:
             ask(self.stop)
-            placed = self._placement(table, each)
-            if not violations(self.problem, placed):
-                self.keep(compacted(self.problem, placed))
+            self.keep_compacted(self._placement(table, each))
 
     def _placement(self, table: ShapeTable, candidate: Candidate) -> WaferPlacement:
         ladder = ladder_of(self.problem, table, [candidate.limit])
@@ -290,12 +323,40 @@ class Search:
         if best is not None and best.cost < self.found.total:
             self.keep(self._placement(table, best))
 
+    def keep_compacted(self, placed: WaferPlacement) -> None:
+        """Note a placement, its rectangles moved to their best places, if it is legal."""
+        if not violations(self.problem, placed):
+            self.keep(compacted(self.problem, placed) if COMPACTION in self.steps else placed)
+
+    def priced(self, count: int) -> None:
+        """Note that so many layouts or trees have been priced."""
+        self.found = replace(self.found, evaluations=self.found.evaluations + count)
+
     def keep(self, placed: WaferPlacement) -> None:
         """Note a placement that is legal and better than what is known."""
         priced = cost(self.problem, placed)
         if priced.total < self.found.total and not violations(self.problem, placed):
             self.found = Found(placed, priced, self.found.evaluations)
             self.improved(self.found)
+
+
+def _with_protocols(ladder: Ladder, level: int, layout: Layout, classes: Ints) -> Layout | None:
+    """The layout with the cheapest protocols found; stacks in a single row are rows of the turned wafer."""
+    if (layout.mark == NEW_ROW).sum() > 1 or not (layout.mark == STACKED).any():
+        return with_protocols(ladder, level, layout, classes)
+    found = with_protocols(turned(ladder), level, as_rows(layout), classes)
+    return None if found is None else as_columns(found, int(ladder.size[1]))
+
+
+def passes(moves: int) -> list[int]:
+    """The moves of each pass: few, then seven times as many, then always twice as many as all before; at least half."""
+    found, left = list[int](), moves
+    while left > 0:
+        size = (7, 2)[len(found) > 1] * sum(found) or min(max(1, moves // _QUICK), _FIRST_PASS)
+        # What would be left for a short pass goes to this one.
+        found.append(left if found and left < 2 * size else min(size, left))
+        left -= found[-1]
+    return found
 
 
 def through(ladder: Ladder, share: float) -> Ladder:
@@ -307,11 +368,6 @@ def repriced(ladder: Ladder, candidates: Sequence[Candidate]) -> list[Candidate]
     """Candidates at a ladder's weights and limits; those that are not legal there are left out."""
     found = (candidate_of(ladder, each.layout, level_of(ladder, each)) for each in candidates)
     return [each for each in found if each is not None]
-
-
-def rungs(low: int, high: int, count: int) -> list[int]:
-    """About ``count`` time limits from ``low`` to ``high``, each by the same factor above the one before."""
-    return sorted({int(each) for each in np.round(np.geomspace(low, max(low + 1, high), count))})
 
 
 def kept(candidates: Sequence[Candidate], count: int) -> list[Candidate]:

@@ -1,4 +1,4 @@
-"""Slicing trees of kernels as normalised Polish expressions: shape curves, places and annealing. The kernels.
+"""Slicing trees of kernels as normalised Polish expressions, for annealing: shape curves, places, moves. The kernels.
 
 Wong and Liu, "A new algorithm for floorplan design", DAC 1986: an expression lists a tree of cuts in postorder, kernels
 as their numbers, and :data:`BESIDE` or :data:`ABOVE` for what joins the two subtrees before it. It is normalised where

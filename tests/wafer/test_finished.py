@@ -1,0 +1,173 @@
+"""What of a run is finished: it is not made again, and a count says what was done, not what was planned."""
+
+import json
+
+import pytest
+
+from dse.cli import wafer
+from dse.cli.run import RunSettings
+from dse.executor import InProcessExecutor, LateExecutor
+from dse.journal import Journal
+from dse.progress import never_stop
+from dse.wafer import answer as module
+from dse.wafer.answer import answer
+from dse.wafer.check_answer import answer_faults
+from dse.wafer.formats import placement_from_document
+from dse.wafer.options import WaferOptions
+from hardware.inputs import InputError
+from tests.wafer.small import blocks_text, conv_line, graph_text
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A case whose answer is not proven."""
+    found = tmp_path / "blocks.kgraph"
+    found.write_text(blocks_text(adapter=5))
+    return found
+
+
+def stopped():
+    return "time limit"
+
+
+def forbidden(*_arguments):
+    raise AssertionError("must not be made again")
+
+
+def same(one, other):
+    return one == other.model_copy(update={"seconds": one.seconds})
+
+
+def test_a_finished_run_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
+    asked = ("wafer", path, "--workers", 0, "--moves", 5000, "--out", tmp_path / "run")
+    first = dse(*asked, "--json")
+    assert (first.code, "is finished" in first.err) == (0, False)
+    assert json.loads(first.out)["status"] == "feasible"
+    assert json.loads(first.out)["metrics"]["unfinished"] == []
+    monkeypatch.setattr("dse.cli.wafer.answer", forbidden)
+    again = dse(*asked, "--resume", "--json")
+    assert (again.code, again.out) == (0, first.out)
+    assert f"dse: {tmp_path / 'run'} holds this run, which is finished: this is its answer" in again.err
+    assert "finished" not in dse(*asked, "--resume", "--quiet").err
+
+
+def test_a_finished_sweep_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
+    asked = ("wafer", path, "--workers", 0, "--moves", 500, "--sweep", "width=50,60", "--out", tmp_path / "run")
+    first = dse(*asked, "--json")
+    assert json.loads(first.out)["status"] == "feasible"
+    monkeypatch.setattr("dse.cli.wafer.sweep", forbidden)
+    assert dse(*asked, "--resume", "--json").out == first.out
+
+
+def test_a_stopped_run_is_not_finished(dse, path, tmp_path):
+    asked = ("wafer", path, "--workers", 0, "--moves", 10**10, "--time-limit", 0.5, "--out", tmp_path / "run")
+    for more in ((), ("--resume",)):
+        found = dse(*asked, *more, "--json")
+        assert "search" in json.loads(found.out)["metrics"]["unfinished"]
+        assert "is finished" not in found.err
+    assert "stopped before its end: search" in dse(*asked, "--resume").out
+    assert dse("check", tmp_path / "run" / "result.json").out.strip() == "ok"
+
+
+def test_a_search_that_has_ended_is_not_made_again(path, tmp_path, monkeypatch):
+    options = WaferOptions(str(path), moves=5000)
+    whole = answer(options)
+    with Journal(tmp_path / "j") as journal:
+        cut = answer(options, stop=stopped, search_stop=never_stop, journal=journal)
+        assert cut.metrics["unfinished"] == ["bound"]
+        assert (cut.solution, cut.bound <= whole.bound) == (whole.solution, True)
+        assert answer_faults(cut, tmp_path / "r", None) == []
+        monkeypatch.setattr(module, "METHODS", {"portfolio": forbidden})
+        assert same(whole, answer(options, journal=journal))
+
+
+def test_a_bound_that_is_computed_is_not_computed_again(path, tmp_path, monkeypatch):
+    options, problem = WaferOptions(str(path), moves=5000), WaferOptions(str(path)).problem()
+    best = answer(options)
+    before = placement_from_document(problem, best.solution, "r")
+    with Journal(tmp_path / "j") as journal:
+        cut = answer(options, search_stop=stopped, journal=journal, before=before)
+        assert cut.metrics["unfinished"] == ["search"]
+        assert cut.bound == best.bound
+        monkeypatch.setattr(module, "cost_bound", forbidden)
+        assert same(best, answer(options, journal=journal, before=before))
+
+
+def test_a_search_that_has_ended_without_a_placement_is_kept_as_well(dse, tmp_path, monkeypatch):
+    # Four kernels of 3 × 2 and up on 5 × 5 tiles, on which the area does not show that they do not fit.
+    found = tmp_path / "tight.kgraph"
+    found.write_text(graph_text([conv_line(number) for number in range(1, 5)], [], width=5, height=5))
+    options = WaferOptions(str(found), method="rows")
+    shown = dse("wafer", found, "--method", "rows", "--workers", 0)
+    assert (shown.code, "No legal placement was found, nor a proof" in shown.out) == (3, True)
+    stopped_at_once = dse("wafer", found, "--method", "rows", "--workers", 0, "--time-limit", 1e-9)
+    assert (stopped_at_once.code, "Stopped before any" in stopped_at_once.out) == (3, True)
+    with Journal(tmp_path / "j") as journal:
+        first = answer(options, journal=journal)
+        assert (first.status, first.metrics["unfinished"]) == ("unknown", [])
+        assert answer_faults(first, tmp_path / "r", None) == []
+        monkeypatch.setattr(module, "METHODS", {"rows": forbidden})
+        assert same(first, answer(options, journal=journal))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("search", {"placement": None}),
+        ("search", {"placement": {"kernels": {}}, "evaluations": 1}),
+        ("bound", -1.0),
+        ("bound", 1e300),
+        ("bound", "1"),
+    ],
+)
+def test_a_damaged_entry_is_refused(path, tmp_path, key, value):
+    options = WaferOptions(str(path), moves=0)
+    total = answer(options).objective.value
+    with Journal(tmp_path / "j") as journal:
+        journal.append(key if key == "search" else f"bound below {total!r}", value)
+        with pytest.raises(InputError):
+            answer(options, journal=journal)
+
+
+@pytest.mark.parametrize("method", ["portfolio", "slicing-tree"])
+def test_a_stopped_search_counts_what_it_has_done(path, method):
+    planned, asked = 10**10, []
+
+    def stop():
+        asked.append(1)
+        return "time limit" if len(asked) > 60 else None
+
+    found = answer(WaferOptions(str(path), method=method, moves=planned), search_stop=stop)
+    # At each question no more than a slice of moves has been made since the one before.
+    assert 0 < found.evaluations <= len(asked) * 50_000
+
+
+def test_a_short_time_limit_starts_no_workers(dse, path, monkeypatch):
+    monkeypatch.setattr("actors.ray_executor.RayExecutor.__enter__", forbidden)
+    found = dse("wafer", path, "--workers", 2, "--moves", 10**10, "--time-limit", 1, "--json")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["evaluations"] > 50_000
+
+
+class Workers(InProcessExecutor):
+    """Counts how often it is started."""
+
+    begun = 0
+
+    def __enter__(self):
+        self.begun += 1
+        return self
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "item_timeout_s", "seconds", "begun"),
+    [(None, None, 9, 0), (None, None, 11, 1), (60, None, 11, 1), (39, None, 11, 0), (60, None, 55, 0), (5, 1, 0, 1)],
+)
+def test_workers_are_started_where_there_is_time_for_them(monkeypatch, limit_s, item_timeout_s, seconds, begun):
+    clock, workers = [100.0], Workers()
+    monkeypatch.setattr("dse.cli.wafer.time.monotonic", lambda: clock[0])
+    settings = RunSettings(False, None, False, 0, 2, None, limit_s, True, False, None, item_timeout_s)
+    with LateExecutor(wafer._late(settings, workers)) as executor:
+        clock[0] += seconds
+        assert list(executor.map(abs, [-1])) == [1]
+    assert workers.begun == begun
