@@ -114,6 +114,25 @@ def test_items_that_only_waited_are_not_charged(executor, monkeypatch):
     assert [isinstance(value, Failed) for value in found] == [True] + 5 * [False]
 
 
+def test_an_item_that_has_cost_a_worker_has_the_next_to_itself(executor, monkeypatch, tmp_path):
+    # A process that dies could take the answer of the call before along, whose item then would be charged again.
+    sent, send = [], windowed_map.WindowedMap._send
+
+    def watched(self, seat, remaining):
+        given = send(self, seat, remaining)
+        sent.append([[(entry.item, entry.deaths) for entry in entries] for entries in seat.calls.values()])
+        return given
+
+    monkeypatch.setattr(windowed_map.WindowedMap, "_send", watched)
+    monkeypatch.setattr(windowed_map, "MOST_ITEMS", 1)
+    ours, _ = executor(deaths=2)
+    found = list(ours.outcomes(Once(tmp_path / "died", 13, die), ITEMS))
+    assert found == [-item for item in ITEMS]
+    again = [calls for calls in sent if any(deaths for entries in calls for _, deaths in entries)]
+    assert [[(13, 1)]] in again
+    assert all(len(calls) == 1 for calls in again)
+
+
 def test_an_item_that_takes_too_long_is_given_up(executor):
     ours, heard = executor(timeout_s=3.0, compiles_s=0.0)
     found = list(ours.outcomes(Always(13, sleep), ITEMS))
