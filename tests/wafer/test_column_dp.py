@@ -7,12 +7,11 @@ import pytest
 
 from dse.wafer.check import cost, violations
 from dse.wafer.formats import read_problem
-from dse.wafer.search.annealing import candidate_of
+from dse.wafer.search.candidates import candidate_of, repriced, through
 from dse.wafer.search.column_dp import column_layouts, column_row_heights, columns_of, stack_widths
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import layout_of, measure, placement
 from dse.wafer.search.layout_kernels import NEW_ROW, STACKED
-from dse.wafer.search.portfolio import repriced, through
 from dse.wafer.search.positions import needed
 from dse.wafer.search.row_dp import depth_first_order, row_layouts, strip_layouts
 from dse.wafer.shapes import NEVER, shape_table, staircases

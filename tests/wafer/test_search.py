@@ -13,7 +13,8 @@ from dse.wafer.check import cost, violations
 from dse.wafer.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from dse.wafer.search import annealing
-from dse.wafer.search.annealing import Annealing, AnnealTask, annealed, candidate_of
+from dse.wafer.search.annealing import Annealing, AnnealTask, annealed
+from dse.wafer.search.candidates import candidate_of
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import copied, layout_of, measure, placement
 from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED

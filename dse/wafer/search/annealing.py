@@ -8,8 +8,9 @@ import numpy as np
 
 from dse.progress import StopSignal, never_stop
 from dse.wafer.search.anneal_kernels import anneal
+from dse.wafer.search.candidates import Candidate, candidate_of, level_of
 from dse.wafer.search.ladder import Ladder, own
-from dse.wafer.search.layout import Layout, copied, measure
+from dse.wafer.search.layout import copied
 from dse.wafer.search.layout_kernels import measured
 
 _COOLED = 1e-3
@@ -17,32 +18,6 @@ _COOLED = 1e-3
 
 _SLICE = 50_000
 """Moves between two questions whether to stop: a tenth of a second or two."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A layout, the limit in ticks for which its kernels are sized, the ticks that it takes, and its cost.
-
-    The cost of what is not legal is infinite. ``moves`` are those that a run of annealing made until it ended; a run
-    that is stopped makes fewer than it was given.
-    """
-
-    layout: Layout
-    limit: int
-    ticks: int
-    cost: float
-    moves: int = 0
-
-
-def candidate_of(ladder: Ladder, layout: Layout, level: int) -> Candidate | None:
-    """The candidate that a layout is at a level; None where it is not legal."""
-    cost, ticks = measure(ladder, layout, level)
-    return Candidate(layout, int(ladder.limits[level]), ticks, cost) if np.isfinite(cost) else None
-
-
-def level_of(ladder: Ladder, candidate: Candidate) -> int:
-    """The first level of a ladder at which a candidate's kernels can be as they are; the last where there is none."""
-    return min(int(np.searchsorted(ladder.limits, candidate.ticks)), len(ladder.limits) - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@
 
 Every piece is deterministic by its seed and ends after a number of moves, not seconds, and the pieces of a round are
 independent: an executor may run them anywhere. What a round keeps is moved to its best places by a linear program.
+After the first pass the bound is computed, and what reaches it ends the search.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +22,12 @@ import numpy as np
 
 from dse.executor import Executor
 from dse.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
-from dse.wafer.bound import area_bound_ticks
+from dse.result import proven_status
+from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, violations
 from dse.wafer.problem import Cost, WaferPlacement, WaferProblem
-from dse.wafer.search.annealing import Annealing, AnnealTask, Candidate, candidate_of, level_of
+from dse.wafer.search.annealing import Annealing, AnnealTask
+from dse.wafer.search.candidates import Candidate, candidate_of, cost_of, distinct, kept, repriced, through
 from dse.wafer.search.column_dp import column_layouts
 from dse.wafer.search.interval_search import IntervalSearch
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs, turned
@@ -67,9 +70,6 @@ _FINE = 3
 
 _COMPACTED = 4
 """Candidates of a round that compaction is tried on."""
-
-_TIMES = 3
-"""Different times among the candidates that go on, where there are so many."""
 
 _MOST_MOVES = 400_000
 """Of one run of annealing: a second or two, after which a search can be stopped."""
@@ -145,18 +145,23 @@ class Search:
         taken = [each.ticks for each in candidates[:_LEVELS]]
         ladder = ladder_of(self.problem, table, sorted({*rungs(floor, most, _LEVELS), *taken}))
         candidates += self._rows("rows of better times", table, ladder)
-        taken = [each.ticks for each in sorted(candidates, key=_cost)[:_LEVELS]]
+        taken = [each.ticks for each in sorted(candidates, key=cost_of)[:_LEVELS]]
         ladder = ladder_of(self.problem, table, sorted({*rungs(floor, most, _LEVELS), *taken}))
         if not candidates and self.moves:
             candidates = self._cramped(table, ladder, self.moves // _QUICK)
         survivors: list[Candidate] = []
         free, bound = IntervalSearch(self, table, floor), IntervalSearch(self, table, floor)
+        least = None
         for number, moves in enumerate(passes(self.moves)):
+            if number == 1 and self.found.placement is not None:
+                least = CostBound(self.problem, table).total(floor, self.found.total, self.stop)
+            if proven_status(self.found.total, least) == "optimal":
+                return
             for_trees = int(moves * _TREES)
             survivors += self._lenses(table, floor, ladder, candidates, survivors, number, moves - for_trees)
             if TREES not in self.steps:
                 continue
-            best = distinct(sorted(repriced(ladder, survivors), key=_cost))[:_ORDERS]
+            best = distinct(sorted(repriced(ladder, survivors), key=cost_of))[:_ORDERS]
             orders = [depth_first_order(self.problem), *(each.layout.order.tolist() for each in best)]
             phase = _TREE_PHASE + 2 * number
             if self.problem.weights.adapter > 0 and best:
@@ -190,7 +195,7 @@ class Search:
 
     def _finely(self, table: ShapeTable, floor: int, candidates: Sequence[Candidate], phase: int, moves: int) -> None:
         """Anneal the best few candidates with ladders of times close to theirs."""
-        for best in distinct(sorted(candidates, key=_cost))[:_FINE]:
+        for best in distinct(sorted(candidates, key=cost_of))[:_FINE]:
             limits = rungs(max(floor, best.ticks * 24 // 25), best.ticks * 51 // 50, _LEVELS)
             fine = ladder_of(self.problem, table, sorted({*limits, best.ticks}))
             name = f"annealing, from {best.cost:,.10g}"
@@ -204,7 +209,7 @@ class Search:
 
         ``lens``: the ladder with the weights that count here.
         """
-        candidates = distinct(sorted(repriced(lens, starts), key=_cost))[:_FIRST]
+        candidates = distinct(sorted(repriced(lens, starts), key=cost_of))[:_FIRST]
         survivors: list[Candidate] = []
         for number in range(_ROUNDS):
             if not candidates:
@@ -265,7 +270,7 @@ class Search:
             ask(self.stop)
         if self.problem.weights.adapter > 0 and PROTOCOLS in self.steps:
             found += self._protocols(f"protocols of {phase}", table, ladder, found)
-        return sorted(found, key=_cost)
+        return sorted(found, key=cost_of)
 
     def _protocols(self, phase: str, table: ShapeTable, ladder: Ladder, plain: Sequence[Candidate]) -> list[Candidate]:
         """Layouts with protocols, made of those that would be cheapest if adapters did not count.
@@ -304,7 +309,7 @@ class Search:
             candidates.append(candidate)
             self._take(table, repriced(ladder, [candidate]), candidate.moves)
             self.progress(phase, len(candidates), len(tasks))
-        return sorted(candidates, key=_cost)
+        return sorted(candidates, key=cost_of)
 
     def _compact(self, table: ShapeTable, candidates: Sequence[Candidate]) -> None:
         """Move the rectangles of the first candidates to their best places."""
@@ -318,7 +323,7 @@ class Search:
 
     def _take(self, table: ShapeTable, candidates: Sequence[Candidate], evaluations: int) -> None:
         """Keep the cheapest candidate if it is better than what is known, by the checker's count."""
-        best = min(candidates, key=_cost, default=None)
+        best = min(candidates, key=cost_of, default=None)
         self.found = replace(self.found, evaluations=self.found.evaluations + evaluations)
         if best is not None and best.cost < self.found.total:
             self.keep(self._placement(table, best))
@@ -357,43 +362,3 @@ def passes(moves: int) -> list[int]:
         found.append(left if found and left < 2 * size else min(size, left))
         left -= found[-1]
     return found
-
-
-def through(ladder: Ladder, share: float) -> Ladder:
-    """The ladder where distance and adapters count only a share of what they do."""
-    return ladder._replace(weights=ladder.weights * np.array([1.0, share, share, 1.0]))
-
-
-def repriced(ladder: Ladder, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates at a ladder's weights and limits; those that are not legal there are left out."""
-    found = (candidate_of(ladder, each.layout, level_of(ladder, each)) for each in candidates)
-    return [each for each in found if each is not None]
-
-
-def kept(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    """The cheapest candidates, so many, but of those that take the same time only a share."""
-    most = -(-count // _TIMES)
-    taken: dict[int, int] = {}
-    found = []
-    for each in candidates:
-        taken[each.ticks] = taken.get(each.ticks, 0) + 1
-        if taken[each.ticks] <= most:
-            found.append(each)
-    return found[:count]
-
-
-def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Candidates without those that are the same as an earlier one."""
-    seen: set[bytes] = set()
-    found = []
-    for each in candidates:
-        layout = each.layout
-        key = b"".join(array.tobytes() for array in (layout.order, layout.mark, layout.height, layout.protocol))
-        if key not in seen:
-            seen.add(key)
-            found.append(each)
-    return found
-
-
-def _cost(candidate: Candidate) -> float:
-    return candidate.cost
