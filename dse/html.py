@@ -17,8 +17,8 @@ td.number, th.number { text-align: right; white-space: nowrap; } p.small, footer
 footer { margin-top: 3rem; }
 """
 
-_NUMBER = re.compile(r"[+−-]?\d[\d.,]*( ?[^\s\d]+)?")
-"""A figure with or without a unit."""
+_FIGURE = re.compile(r"–|[+−-]?\d[\d.,]*( ± [\d.,]+)?( ?[^\s\d]+)?( \(.*\))?")
+"""A figure with or without its deviation, a unit and a remark; or that there is none."""
 
 
 def document(title: str, parts: Iterable[str], footer: str) -> str:
@@ -33,17 +33,21 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain-text cells; under a header (but the first), cells that are a number and a unit stand right."""
+    """A table of plain-text cells; columns of figures under a header (but the first) stand right."""
+    lines = [*rows]
 
-    def cell(tag: str, text: str, column: int) -> str:
-        number = column > 0 and bool(headers[column]) and _NUMBER.fullmatch(text) is not None
-        return f"<{tag}{' class=number' if number else ''}>{html.escape(text)}</{tag}>"
+    def figures(column: int) -> bool:
+        cells = [row[column] for row in lines if column < len(row) and row[column]]
+        return column > 0 and bool(headers[column]) and bool(cells) and all(map(_FIGURE.fullmatch, cells))
 
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in headers) if any(headers) else ""
-    body = "".join(
-        "<tr>" + "".join(cell("td", text, column) for column, text in enumerate(row)) + "</tr>\n" for row in rows
-    )
-    return f"<table>{f'<tr>{head}</tr>' if head else ''}\n{body}</table>"
+    kinds = [" class=number" if figures(column) else "" for column in range(len(headers))]
+
+    def row_of(tag: str, row: Sequence[str]) -> str:
+        cells = (f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, row, strict=False))
+        return f"<tr>{''.join(cells)}</tr>\n"
+
+    head = row_of("th", headers) if any(headers) else ""
+    return f"<table>{head}{''.join(row_of('td', row) for row in lines)}</table>"
 
 
 def figure(chart: go.Figure) -> str:

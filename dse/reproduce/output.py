@@ -20,6 +20,9 @@ COMPARISONS_TABLE = "tables/comparisons"
 
 _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#3d3d3d", "#a9bccb", "#8d5b9f", "#b07d48")
 
+_STROKES = (("solid", "circle"), ("dash", "diamond"), ("dot", "x"))
+"""Dash and marker of the first lines of all colours, of the next ones, and of those after."""
+
 
 def to_json(reproduction: Reproduction) -> str:
     """The reproduction as indented JSON text."""
@@ -116,7 +119,11 @@ def _drawn(chart: Chart) -> go.Figure:
             case "bars" | "stacked bars":
                 drawing.add_trace(go.Bar(name=series.name, x=x, y=y, marker_color=colour))
             case "lines":
-                drawing.add_trace(go.Scatter(name=series.name, x=x, y=y, mode="lines+markers", line={"color": colour}))
+                dash, symbol = _STROKES[position // len(_COLOURS) % len(_STROKES)]
+                line, marker = {"color": colour, "dash": dash}, {"symbol": symbol, "size": 7}
+                drawing.add_trace(
+                    go.Scatter(name=series.name, x=x, y=y, mode="lines+markers", line=line, marker=marker)
+                )
             case "dots":
                 marker = {
                     "color": colour,
