@@ -87,7 +87,7 @@ class PaddedModule(TorchRLModule, ValueFunctionAPI):
         moved = edges + most * torch.arange(rows, device=edges.device)[:, None, None]
         ends = moved.transpose(0, 1)[:, edges[:, 0] != NOWHERE]
         empty = features.new_empty(0)
-        return GraphTensors(features.flatten(0, 1), ends, empty, empty, None, self.model_config["chips"])
+        return GraphTensors(features.flatten(0, 1), ends, empty, empty, empty, None, self.model_config["chips"])
 
     def _embedded(self, observations):
         union = self._union(observations)
