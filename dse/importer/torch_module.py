@@ -3,7 +3,7 @@
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Mode = Literal["training", "inference"]
 """What a forward pass is for. In ``inference`` dropout is the identity, and batch norms use what they have learned."""
+
+_PROBE = 97
+"""Samples of a pass that only shows where they go: unlike the sizes of a model."""
 
 
 def trace_module(
@@ -56,11 +59,44 @@ def trace_module(
     trained = {key: item for key, item in module.named_parameters() if item.requires_grad}
     frozen = {key: item for key, item in module.named_parameters() if not item.requires_grad}
     _check_dtypes(source, {**trained, **tensors})
+    if microbatch not in (None, batch):
+        _check_time_first(torch, module, (positional, named), source)
     recorder = Recorder(trained, frozen, dict(module.named_buffers()), tensors)
     with _operators_as_written(torch):
         answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
     return Trace(name, microbatch or batch, tuple(recorder.values), tuple(recorder.steps), outputs)
+
+
+def _check_time_first(torch: Any, module: Any, inputs: tuple[tuple[Any, ...], dict[str, Any]], source: str) -> None:
+    """Refuse recurrent layers whose time is what was taken for samples: of as many steps as samples little is left."""
+    layers = {
+        name: layer
+        for name, layer in module.named_modules()
+        if isinstance(layer, torch.nn.RNNBase) and not layer.batch_first
+    }
+    if not layers:
+        return
+    positional, named = _resized(torch, inputs, _PROBE)
+
+    def judged(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
+        def hook(_layer: Any, arguments: tuple[Any, ...]) -> None:
+            shape = tuple(getattr(arguments[0], "shape", ())) if arguments else ()
+            if shape[:1] == (_PROBE,) and shape[1:2] != (_PROBE,):
+                rule = (
+                    "has time first, but the leading dimension of the example inputs is that of the samples;"
+                    " make the layer with batch_first=True, or transpose its input"
+                )
+                raise fail(source, name or type(module).__name__, "", rule)
+
+        return hook
+
+    hooks = [layer.register_forward_pre_hook(judged(name)) for name, layer in layers.items()]
+    try:
+        guarded(source, lambda: _run(torch, module, positional, named, nullcontext()))
+    finally:
+        for each in hooks:
+            each.remove()
 
 
 def guarded(name: str, action: Callable[[], Any]) -> Any:

@@ -1,7 +1,8 @@
 """The check of a whole result of ``dse wafer``: all that follows from its settings and its placement, made anew.
 
-No search is asked. Where a result says that nothing fits, that is proven again. A bound is not: only what value, bound,
-gap and status say of each other.
+No search is asked. Where a result says that nothing fits, that is proven again, and the bound of a placement is
+computed again: a run that was stopped may state less. Of a sweep's bounds only what they, costs and statuses say of
+each other.
 """
 
 import math
@@ -12,13 +13,15 @@ from dse.claims import count_faults, status_faults
 from dse.differences import differences
 from dse.result import PROOF_TOLERANCE, Objective, Result, digest, document_of
 from dse.run_directory import RESULT_FILE, RUN_FILE
-from dse.wafer.answer import BOUND, OBJECTIVE, SEARCH, UNFINISHED, metrics
+from dse.wafer.answer import BOUND, OBJECTIVE, SEARCH, UNFINISHED, cost_bound, metrics
 from dse.wafer.check import cost, violations
 from dse.wafer.check_sweep import sweep_faults
 from dse.wafer.formats import placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
+from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.search.portfolio import Found
 from hardware.inputs import choose, read_document
 
 
@@ -68,7 +71,7 @@ def answer_faults(result: Result, path: Path, given: str | None) -> list[str]:
     found += [f"metrics.{key} is no figure of a placement" for key in unknown]
     for key, figure in expected.items():
         found += differences(f"metrics.{key}", result.metrics.get(key), figure)
-    return found
+    return found + _proof_faults(result, problem, placement)
 
 
 def _asked_faults(result: Result, options: WaferOptions, path: Path) -> list[str]:
@@ -92,6 +95,16 @@ def _bound_faults(result: Result) -> list[str]:
     if bound is not None and result.infeasibility is not None:
         return ["bound must not be given: there is nothing that it could bound"]
     return []
+
+
+def _proof_faults(result: Result, problem: WaferProblem, placement: WaferPlacement) -> list[str]:
+    """Whether the bound follows from the problem."""
+    if result.bound is None:
+        return []
+    proven = cost_bound(problem, Found(placement, cost(problem, placement)))
+    if proven is not None and result.bound <= proven * (1 + PROOF_TOLERANCE):
+        return []
+    return [f"bound must be at most {proven}, but got {result.bound}"]
 
 
 def _unfinished_faults(result: Result) -> list[str]:

@@ -30,6 +30,7 @@ from dse.importer.trace import Step, Trace
 from dse.wafer.convolution_sizes import InexactError, convolution_sizes
 from dse.wafer.kgraph import TITLE_KEY, GraphEdge, GraphNode, KernelGraph
 from dse.wafer.networks import HEADER
+from dse.wafer.paint import PLACEMENT
 from hardware.inputs import InputError, fail
 
 Parts = Mapping[int, Fraction]
@@ -231,7 +232,7 @@ class _Mapper:
         return found
 
     def _unique(self, name: str) -> str:
-        taken = {known for known, _ in self.kernels}
+        taken = {PLACEMENT, *(known for known, _ in self.kernels)}
         number, found = 2, name
         while found in taken:
             number, found = number + 1, f"{name}_{number}"

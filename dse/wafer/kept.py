@@ -1,7 +1,5 @@
 """What a run directory gets beside ``result.json``: placements, pictures, tables and the page."""
 
-from contextlib import suppress
-
 from dse.result import Result
 from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory, write_bytes
 from dse.tables import write_table
@@ -15,12 +13,16 @@ from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.report import report
 from dse.wafer.sweep import point_problems
 from dse.wafer.sweep_axes import name_of
-from hardware.inputs import InputError
+from hardware.inputs import Fault, InputError
 
 POINTS_TABLE = "tables/points.parquet"
 
 POINTS_FOLDER = "points"
 """Holds the placement of every point of a sweep's front."""
+
+_NOT_OVERWRITTEN = (
+    "is not overwritten, as it may have been edited: put it right, or move it away and --resume makes it anew"
+)
 
 
 def keep_paint(directory: RunDirectory, name: str, problem: WaferProblem, placement: WaferPlacement) -> None:
@@ -29,16 +31,24 @@ def keep_paint(directory: RunDirectory, name: str, problem: WaferProblem, placem
 
 
 def kept_placement(directory: RunDirectory, problem: WaferProblem) -> WaferPlacement | None:
-    """The legal placement that an earlier part of a run has kept; None where there is none."""
+    """The legal placement that an earlier part of a run has kept; None where there is none.
+
+    Raises:
+        InputError: the file cannot be read or is no legal placement of the problem: one fault for each thing that is
+            wrong, and what to do.
+    """
     path = directory.path / f"{problem.name}.paint"
     if not path.exists():
         return None
-    # What is no longer a placement is written anew.
-    with suppress(InputError):
+    advice = Fault(str(path), "", "", _NOT_OVERWRITTEN)
+    try:
         placement = placement_of(problem, read_paint(path), path)
-        if not violations(problem, placement):
-            return placement
-    return None
+    except InputError as error:
+        raise InputError((*error.faults, advice)) from error
+    broken = violations(problem, placement)
+    if broken:
+        raise InputError((*(Fault(str(path), "", "", rule) for rule in broken), advice))
+    return placement
 
 
 def keep(directory: RunDirectory, options: WaferOptions, problem: WaferProblem, result: Result) -> None:

@@ -8,8 +8,9 @@ In YAML as :file:`kernels.yaml`, which holds the contest's own types.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.wafer.problem import Convolution
-from hardware.inputs import choose, fail, read_document, validate
+from hardware.inputs import choose, fail, read_document, shown, validate
 
 RESERVED = ("input", "output")
 """Nodes of a graph that are no kernels."""
@@ -25,10 +26,13 @@ RESERVED = ("input", "output")
 _BUILT_IN = Path(__file__).with_name("kernels.yaml")
 
 _LARGEST = 2**20
-"""Of a formal parameter."""
+"""Of a convolution's sizes."""
 
 _MOST_CHARACTERS = 200
 """Of an expression."""
+
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_WORD_RULE = "a word of ASCII letters, digits and underscores that begins with no digit"
 
 
 class KernelRuleError(ValueError):
@@ -42,7 +46,7 @@ class KernelType:
     Attributes:
         name: as in ``.kgraph``.
         parameters: names of its formal parameters.
-        convolutions: what a kernel with these parameters consists of.
+        convolutions: what a kernel with these parameters consists of; may raise :class:`KernelRuleError`.
         written: the order of the formal parameters in ``.paint``; None for that of ``parameters``.
     """
 
@@ -55,12 +59,29 @@ class KernelType:
         """(formal parameters as they are written, convolutions) of a kernel with ``values`` of all parameters.
 
         Raises:
-            KernelRuleError: the type cannot have these values.
+            KernelRuleError: the type cannot have these values, or the function of a type in Python gives anything but
+                convolutions of whole numbers from 1 to :data:`_LARGEST`.
         """
-        found = tuple(self.convolutions(values))
-        if not found:
-            raise KernelRuleError("must consist of at least one convolution")
+        found = _judged(self.convolutions(values))
         return tuple(values[name] for name in self.written or self.parameters), found
+
+
+def _judged(found: object) -> tuple[Convolution, ...]:
+    """What the function of a kernel type gave, where it is convolutions."""
+    if not isinstance(found, Iterable):
+        raise KernelRuleError(f"must consist of a sequence of Convolution, but got {shown(repr(found))}")
+    convolutions = tuple(found)
+    if not convolutions:
+        raise KernelRuleError("must consist of at least one convolution")
+    for number, each in enumerate(convolutions, 1):
+        if not isinstance(each, Convolution):
+            raise KernelRuleError(f"convolution {number} must be a Convolution, but got {shown(repr(each))}")
+        for letter, field in zip("HWRSCKT", fields(Convolution), strict=True):
+            value = getattr(each, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST:
+                rule = f"{letter} of convolution {number} must be a whole number from 1 to {_LARGEST}"
+                raise KernelRuleError(f"{rule}, but got {shown(repr(value))}")
+    return convolutions
 
 
 class KernelLibrary:
@@ -113,7 +134,12 @@ class _ConvolutionDocument(_Document):
     inputs: Annotated[_Expression, Field(alias="C")]
     outputs: Annotated[_Expression, Field(alias="K")]
     stride: Annotated[_Expression, Field(alias="T")] = "1"
-    other_stride: Annotated[_Expression, Field(alias="U")] = "1"
+    other_stride: Annotated[_Expression | None, Field(alias="U")] = None
+    """That of ``stride`` where it is left out."""
+
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """(field, expression) of what is given."""
+        return ((field, text) for field, text in self if text is not None)
 
 
 class _TypeDocument(_Document):
@@ -154,14 +180,20 @@ def read_types(path: str | Path) -> tuple[KernelType, ...]:
 
 
 def _type(name: str, entry: _TypeDocument, path: str | Path) -> KernelType:
-    if name in RESERVED or not name.isidentifier():
+    if name in RESERVED:
         raise fail(path, f"kernels.{name}", "", f"must be a word other than {' and '.join(RESERVED)}")
+    if not _WORD.fullmatch(name):
+        raise fail(path, f"kernels.{name}", "", f"must be {_WORD_RULE}")
+    for number, parameter in enumerate(entry.parameters):
+        if not _WORD.fullmatch(parameter):
+            rule = f"must be {_WORD_RULE}: .kgraph gives it as KEY=VALUE"
+            raise fail(path, f"kernels.{name}.parameters.{number}", parameter, rule)
     if len(set(entry.parameters)) < len(entry.parameters):
         raise fail(path, f"kernels.{name}.parameters", entry.parameters, "must name each parameter once")
     if entry.written is not None and sorted(entry.written) != sorted(entry.parameters):
         raise fail(path, f"kernels.{name}.written", entry.written, "must be the parameters in another order")
     for number, convolution in enumerate(entry.convolutions):
-        for field, text in convolution:
+        for field, text in convolution.expressions():
             alias = _ConvolutionDocument.model_fields[field].alias
             _check_expression(text, entry.parameters, path, f"kernels.{name}.convolutions.{number}.{alias}")
     written = None if entry.written is None else tuple(entry.written)
@@ -177,8 +209,8 @@ class _Expanded:
     def __call__(self, values: Mapping[str, int]) -> list[Convolution]:
         found = []
         for document in self.documents:
-            sizes = {field: _value(text, values) for field, text in document}
-            if sizes.pop("other_stride") != sizes["stride"]:
+            sizes = {field: _value(text, values) for field, text in document.expressions()}
+            if sizes.pop("other_stride", sizes["stride"]) != sizes["stride"]:
                 raise KernelRuleError("the strides T and U must be equal: time is divided by T²")
             found.append(Convolution(**sizes))
         return found

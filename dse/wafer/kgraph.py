@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dse.graph.named_edges import find_cycle
 from dse.wafer.kernels import RESERVED, KernelLibrary
+from dse.wafer.paint import PLACEMENT
 from hardware.inputs import Fault, InputError, nearest, shown, text_of
 
 TITLE_KEY = "test"
@@ -20,12 +21,13 @@ _MOST_DIGITS = 15
 
 _NUMBER = rf"[0-9]{{1,{_MOST_DIGITS}}}"
 _NODE = re.compile(rf"(\w+)\[( *)({_NUMBER})\]\s+(.*)")
+_LOOSE_NODE = re.compile(rf"(\w+)\W*({_NUMBER})")
 _END = rf"(\w+)\[ *({_NUMBER})\]:(\w+)"
 _EDGE = re.compile(rf"{_END}(\s*->\s*){_END}\s*,\s*shape:\s*((?:\[\s*{_NUMBER}\s*\])+)")
 _LOOSE_EDGE = re.compile(r"\w+\s*\[.*->")
 _DIMENSIONS = re.compile(rf"n=\[( *)({_NUMBER}(?: +{_NUMBER})*) *\]\s*")
 _NAME = re.compile(r"name='([^']*)'")
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w+", re.ASCII)
 _VALUE = re.compile(r"(\w+)=(-?[0-9]+)")
 
 
@@ -180,6 +182,9 @@ class _Reader:
         self.faults: list[Fault] = []
         self.widths: list[int] = []
         self.header_lines: dict[str, int] = {}
+        self.kinds = (*library.names, *RESERVED)
+        self.unread: set[str] = set()
+        self.excused: set[str] = set()
         self.padded, self.arrow = False, Style().arrow
 
     def fault(self, line: int, value: object, rule: str, suggestion: str | None = None) -> None:
@@ -222,31 +227,48 @@ class _Reader:
         if match is None:
             rule = "must be a node `KIND[NUMBER] KEY=VALUE … name='NAME'` or an edge `A[i]:y -> B[j]:x, shape:[n]…`"
             self.fault(number, line, rule)
+            loose = _LOOSE_NODE.match(line)
+            if loose is not None:
+                self._excuse(loose[1], int(loose[2]))
             return
         kind, padding, index, rest = match.groups()
         name = _NAME.search(rest)
         if name is None or not name[1]:
             self.fault(number, line, "the name is missing: name='NAME'")
+            self._excuse(kind, int(index))
             return
-        if not _WORD.fullmatch(name[1]):
-            self.fault(number, name[1], "a name must be of letters, digits and underscores: it is a word of .paint")
+        self._judge_name(number, kind, name[1])
         values = (rest[: name.start()] + rest[name.end() :]).strip()
         if padding:
             self.widths.append(len(padding) + len(index))
         if kind in RESERVED:
             self._end_node(number, kind, int(index), name[1], values)
         elif kind not in self.library:
-            known = (*self.library.names, *RESERVED)
-            self.fault(number, kind, f"unknown kernel type; known: {', '.join(known)}", nearest(kind, known))
-            # Edges to it are no further fault.
+            rule = f"unknown kernel type; known: {', '.join(self.kinds)}"
+            self.fault(number, kind, rule, nearest(kind, self.kinds))
+            self._excuse(kind, int(index))
             self.nodes.append(GraphNode(kind, int(index), name[1], line=number))
         else:
             self._kernel(number, kind, int(index), name[1], values)
+
+    def _excuse(self, kind: str, index: int) -> None:
+        """Edges to a node that is at fault itself are no further fault, also where they spell an unknown kind right."""
+        self.unread.add(f"{kind}[{index}]")
+        if kind not in self.kinds:
+            self.excused.update(f"{each}[{index}]" for each in self.kinds)
+
+    def _judge_name(self, number: int, kind: str, name: str) -> None:
+        if not _WORD.fullmatch(name):
+            rule = "a name must be of ASCII letters, digits and underscores: it is a word of .paint"
+            self.fault(number, name, rule)
+        elif name == PLACEMENT and kind not in RESERVED:
+            self.fault(number, name, "must not be the name of a kernel: the placement is called so in its .paint")
 
     def _end_node(self, number: int, kind: str, index: int, name: str, values: str) -> None:
         sizes = _DIMENSIONS.fullmatch(values)
         if sizes is None:
             self.fault(number, values, f"an {kind} must have its sizes: n=[ 112 112 128 ]")
+            self._excuse(kind, index)
             return
         self.padded = self.padded or bool(sizes[1])
         self.nodes.append(GraphNode(kind, index, name, sizes=tuple(map(int, sizes[2].split())), line=number))
@@ -295,12 +317,14 @@ class _Reader:
                 if what in seen:
                     self.fault(node.line, what, f"line {self.nodes[seen[what]].line} has it already: it must be unique")
                 seen.setdefault(what, position)
+        offered = [label for label in (*labels, *self.unread) if label.partition("[")[0] in self.kinds]
+        known = labels.keys() | self.unread | self.excused
         joined = []
         for edge in self.edges:
             ends = [labels.get(label) for label in edge.labels]
-            for label, end in zip(edge.labels, ends, strict=True):
-                if end is None:
-                    self.fault(edge.line, label, "an edge must join two nodes of the graph", nearest(label, labels))
+            for label in edge.labels:
+                if label not in known:
+                    self.fault(edge.line, label, "an edge must join two nodes of the graph", nearest(label, offered))
             if edge.target[0] == "input" or edge.source[0] == "output":
                 self.fault(edge.line, " -> ".join(edge.labels), "nothing goes into an input or out of an output")
             if ends[0] is not None and ends[1] is not None:

@@ -12,12 +12,16 @@ from hardware.inputs import Fault, InputError, nearest, shown, text_of
 
 INCLUDE = 'include "common.paint"'
 
+PLACEMENT = "kmap"
+"""What a placement is called in its own file; no kernel can be."""
+
 _LINE_CHARACTERS = 78
 _NUMBER = r"-?[0-9]{1,15}"
 _CALL = re.compile(rf"(\w+) = (\w+)\(((?: {_NUMBER})+) \)")
 _NAME = re.compile(r"(\w+) : name\('(\w+)\)")
 _PLACE = re.compile(rf"(\w+) : place\(({_NUMBER}) ({_NUMBER}) (\w+)\)")
-_UNION = re.compile(r"kmap = union\( (.*?) \)", re.DOTALL)
+_UNION = re.compile(rf"{PLACEMENT} = union\(\s+([^()]*)\)")
+_UNION_BEGINS = re.compile(rf"^[ \t]*{PLACEMENT} = union\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ def write_paint(kernels: Sequence[PaintKernel]) -> str:
         lines.append(f"{each.name} = {each.kind}( {' '.join(map(str, each.numbers))} )")
         lines.append(f"{each.name} : name('{each.name})")
         lines.append(f"{each.name} : place({each.x} {each.y} {each.rotation})")
-    union = f"kmap = union( {' '.join(each.name for each in kernels)} )"
+    union = f"{PLACEMENT} = union( {' '.join(each.name for each in kernels)} )"
     lines += textwrap.wrap(union, _LINE_CHARACTERS, break_long_words=False)
     return "\n".join(lines) + "\n"
 
@@ -62,7 +66,8 @@ def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
     faults: list[Fault] = []
     calls: dict[str, tuple[str, tuple[int, ...]]] = {}
     places: dict[str, tuple[int, int, Rotation]] = {}
-    body, union, _ = text.partition("kmap = ")
+    unions = [match.start() for match in _UNION_BEGINS.finditer(text)]
+    body = text[: unions[-1]] if unions else text
     for number, line in enumerate(body.split("\n"), 1):
         where, line = f"line {number}", line.strip()
         call, place = _CALL.fullmatch(line), _PLACE.fullmatch(line)
@@ -75,10 +80,11 @@ def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
         else:
             rule = "must be `NAME = KIND( … )`, `NAME : name('NAME)` or `NAME : place(X Y R0|R90)`, each once"
             faults.append(Fault(str(path), where, shown(line), rule))
-    listed = _UNION.fullmatch(text[len(body) :].strip()) if union else None
+    listed = _UNION.fullmatch(text[len(body) :].strip())
     if listed is None:
-        faults.append(Fault(str(path), "", "", "must end in `kmap = union( NAME … )`"))
-    names = [] if listed is None else listed[1].split()
+        faults.append(Fault(str(path), "", "", f"must end in `{PLACEMENT} = union( NAME … )`"))
+    # That no kernel is in a union which is missing is no further fault.
+    names = [*calls, *places] if listed is None else listed[1].split()
     for name in dict.fromkeys((*calls, *places, *names)):
         if not (name in calls and name in places and name in names):
             faults.append(Fault(str(path), name, "", "must have a call, a place, and be in the union"))

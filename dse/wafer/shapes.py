@@ -16,6 +16,7 @@ are multiples of 1 / T².
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,13 @@ class ShapeTable:
     outputs: Ints
     inputs: Ints
     ticks_per_time: int
+
+    @cached_property
+    def longest(self) -> int:
+        """Ticks in which every kernel can be as small as memory allows: more time changes no size."""
+        used = (self.outputs[:, None, :] > 0) & (self.least_k < NEVER)
+        rounds = -(-self.outputs[:, None, :] // np.where(used, self.least_k, 1))
+        return int(np.where(used, self.ticks * rounds, 1).max())
 
     def ticks_of(self, time: float) -> int:
         """The whole ticks in ``time``."""

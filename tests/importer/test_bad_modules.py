@@ -39,6 +39,11 @@ SOURCES = {
         "leading dimension",
     ),
     "number": (net("return x", inputs="torch.tensor(1.0)"), "example inputs", "leading dimension"),
+    "time first": (
+        net("return self.layer(x)[0]", inputs="torch.randn(5, 1, 8)", layer="nn.LSTM(8, 8)"),
+        "layer",
+        "has time first",
+    ),
     "empty": (net("return x", inputs="torch.randn(0, 8)"), "example inputs", "at least 1"),
     "only a module": (HEADER + "def model():\n    return nn.Linear(8, 8)\n", "model", "(module, example inputs)"),
     "no module": (
@@ -132,3 +137,10 @@ def test_sizes_that_a_model_has_not(tmp_path):
 def test_a_file_that_is_missing_is_said_to_be_that_alone(tmp_path):
     with pytest.raises(InputError, match=r"^\S+none.py: cannot be read: No such file or directory$"):
         parameters_of(tmp_path / "none.py", "f")
+
+
+def test_time_first_inside_a_module_is_no_fault(tmp_path):
+    forward = "return self.layer(x.transpose(0, 1))[0]"
+    (tmp_path / "source.py").write_text(net(forward, inputs="torch.randn(3, 5, 8)", layer="nn.LSTM(8, 8)"))
+    graph = workload(f"{tmp_path / 'source.py'}:model").graph(2, 1, TrainingRecipe())
+    assert graph.layers

@@ -5,10 +5,12 @@ import json
 import pytest
 from rich.console import Console
 
+from dse.run_directory import RunDirectory
 from dse.wafer.answer import answer
 from dse.wafer.check import cost, violations
 from dse.wafer.check_answer import answer_faults
 from dse.wafer.formats import placement_from_document, read_problem
+from dse.wafer.kept import keep_paint, kept_placement
 from dse.wafer.options import WaferOptions
 from dse.wafer.paint import placement_of, read_paint
 from dse.wafer.shortfall import infeasibility
@@ -81,15 +83,43 @@ def test_a_run_that_goes_on_is_never_worse_than_what_it_has_kept(dse, tmp_path):
     assert cost(problem, placement_of(problem, read_paint(out / "blocks.paint"), "p")).total == first
 
 
-@pytest.mark.parametrize("damage", [lambda text: text[:100], lambda text: text.replace("place(", "place(9")])
-def test_a_kept_placement_that_is_damaged_is_made_anew(dse, case, tmp_path, damage):
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text[:100], "must end in `kmap = union"),
+        (lambda text: text.replace("place(", "place(9"), "outside the grid of 20 × 20"),
+        (lambda text: text.replace("k1", "k7"), "k7: is no kernel of the graph"),
+    ],
+)
+def test_a_kept_placement_that_is_damaged_is_not_overwritten(dse, case, tmp_path, damage, words):
     out = tmp_path / "run"
+    paint = out / "case.paint"
     assert dse("wafer", case(), *FEW, "--out", out).code == 0
-    whole = (out / "case.paint").read_text()
-    (out / "case.paint").write_text(damage(whole))
+    whole = paint.read_text()
+    paint.write_text(damage(whole))
     (out / "result.json").unlink()
+    refused = dse("wafer", case(), *FEW, "--out", out, "--resume")
+    assert refused.code == 2
+    assert words in refused.err
+    assert all(line.startswith(f"error: {paint}: ") for line in refused.error_lines)
+    assert refused.error_lines[-1].endswith("move it away and --resume makes it anew")
+    assert paint.read_text() == damage(whole)
+    assert not (out / "result.json").exists()
+    paint.unlink()
     assert dse("wafer", case(), *FEW, "--out", out, "--resume").code == 0
-    assert (out / "case.paint").read_text() == whole
+    assert paint.read_text() == whole
+
+
+def test_a_run_goes_on_whatever_its_kernels_are_called(case, tmp_path):
+    path = case(nodes=[conv_line(number).replace("'k", "'xkmap") for number in (1, 2)])
+    path.write_text(path.read_text().replace("'xkmap1'", "'xkmap'"))
+    problem = read_problem(path)
+    found = answer(WaferOptions(str(path), moves=2000), problem=problem).solution
+    placement = placement_from_document(problem, found, "r")
+    directory = RunDirectory(tmp_path / "run", "wafer", {}, "sha256:0", False)
+    assert kept_placement(directory, problem) is None
+    keep_paint(directory, problem.name, problem, placement)
+    assert kept_placement(directory, problem) == placement
 
 
 def test_nothing_is_told_that_is_worse_than_what_is_known(case):

@@ -8,7 +8,7 @@ import pytest
 from dse.wafer.formats import placement_document, placement_from_document, problem_of, read_problem
 from dse.wafer.kernels import contest_library
 from dse.wafer.kgraph import Style, parse_kgraph, read_kgraph, write_kgraph
-from dse.wafer.paint import paint_of, parse_paint, placement_of, write_paint
+from dse.wafer.paint import PaintKernel, paint_of, parse_paint, placement_of, write_paint
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError
 from tests.shared_data import shared_data
@@ -155,6 +155,14 @@ BROKEN = {
     "strides differ": (lambda text: text.replace("U=1", "U=2"), "T and U must be equal"),
     "no division": (lambda text: text.replace("dblock[2] f=8", "dblock[2] f=6"), "f / 4 must be a whole number"),
     "name missing": (lambda text: text.replace(" name='k2'", ""), "name is missing"),
+    "name of other letters": (
+        lambda text: text.replace("name='k2'", "name='é'"),
+        "line 13: é: a name must be of ASCII letters, digits and underscores",
+    ),
+    "name of the placement": (
+        lambda text: text.replace("name='k2'", "name='kmap'"),
+        "line 13: kmap: must not be the name of a kernel",
+    ),
     "name of two words": (lambda text: text.replace("name='k2'", "name='k 2'"), "line 13: k 2: a name must be of"),
     "number of many digits": (lambda text: text.replace("conv[1] W", f"conv[{'9' * 5000}] W"), "line 12: .*a node"),
     "shape of many digits": (lambda text: text.replace("[4]", f"[{'9' * 5000}]", 1), "line 17: .*an edge must be"),
@@ -197,7 +205,18 @@ def test_each_broken_graph_is_refused_with_file_and_rule(name):
     assert all(fault.file == "small.kgraph" for fault in raised.value.faults)
 
 
-ALONE = ("first comment open", "no comment ends", "empty", "comment open", "parameter of Python", "parameter text")
+ALONE = (
+    "first comment open",
+    "no comment ends",
+    "empty",
+    "comment open",
+    "parameter of Python",
+    "parameter text",
+    "line malformed",
+    "number of Python",
+    "kind unknown",
+    "name missing",
+)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -205,6 +224,45 @@ def test_a_fault_that_explains_others_stands_alone(name):
     with pytest.raises(InputError) as raised:
         problem_from(BROKEN[name][0](GOOD))
     assert len(raised.value.faults) == 1
+
+
+def faults_of(text):
+    with pytest.raises(InputError) as raised:
+        problem_from(text)
+    return raised.value.faults
+
+
+def test_the_edges_of_an_input_without_sizes_are_no_further_fault():
+    text = GOOD.replace("conv[1] W", "input[0] name='i'\nconv[1] W") + "input[0]:_ -> conv[1]:x, shape:[1]\n"
+    assert [fault.value for fault in faults_of(text)] == [""]
+
+
+@pytest.mark.parametrize("spelt", ["dblock[2]", "dblok[2]"])
+def test_the_edges_of_an_unknown_kind_are_no_further_fault_however_they_spell_it(spelt):
+    text = GOOD.replace("dblock[2] f", "dblok[2] f")
+    text = text.replace("dblock[2]:", f"{spelt}:")
+    assert [(fault.value, fault.suggestion) for fault in faults_of(text)] == [("dblok", "dblock")]
+
+
+def test_no_hint_leads_to_an_unknown_kind():
+    text = GOOD.replace("dblock[2] f", "dblok[2] f").replace("-> dblock[2]", "-> dblok[4]")
+    hints = {fault.value: fault.suggestion for fault in faults_of(text)}
+    assert hints.keys() == {"dblok", "dblok[4]"}
+    assert hints["dblok[4]"] != "dblok[2]"
+
+
+def test_a_hint_leads_to_a_node_that_is_at_fault_itself():
+    text = GOOD.replace(" name='k2'", "").replace("-> dblock[2]", "-> dblok[2]")
+    assert [(fault.value, fault.suggestion) for fault in faults_of(text)][1:] == [("dblok[2]", "dblock[2]")]
+
+
+def test_an_edge_to_nowhere_is_a_fault_beside_a_node_without_a_name():
+    text = GOOD.replace(" name='k1'", "").replace("-> cblock[3]", "-> cblock[9]")
+    assert [fault.value for fault in faults_of(text)][1:] == ["cblock[9]"]
+
+
+def test_inputs_may_be_called_as_the_placement_is():
+    assert problem_from(GOOD.replace("conv[1] W", "input[0] n=[ 1 1 1 ] name='kmap'\nconv[1] W"))
 
 
 @pytest.mark.parametrize(
@@ -261,6 +319,19 @@ def test_a_missing_file_is_said(tmp_path):
         read_problem(tmp_path / "none.kgraph")
 
 
+@pytest.mark.parametrize("names", [("xkmap", "k1"), ("kmap", "xkmap"), ("union", "kmap2")])
+def test_a_layout_of_kernels_called_like_the_placement_survives(names):
+    painted = tuple(PaintKernel(name, "union", (1, 2), 0, 0, "R0") for name in names)
+    assert parse_paint(write_paint(painted), "p") == painted
+
+
+@pytest.mark.parametrize("length", range(1, 90))
+def test_a_union_survives_wherever_its_lines_are_broken(length):
+    painted = tuple(PaintKernel(name, "conv", (1, 2), 0, 0, "R0") for name in ("a" * length, "b"))
+    assert parse_paint(write_paint(painted), "p") == painted
+    assert parse_paint(write_paint(painted[:1]), "p") == painted[:1]
+
+
 BROKEN_PAINT = {
     "number of many digits": (lambda text: text.replace("conv( 4", f"conv( {'9' * 5000}"), "line 2: .*each once"),
     "number in other digits": (lambda text: text.replace("place(0", "place(٣"), "line 4: .*each once"),
@@ -283,6 +354,14 @@ def test_each_broken_layout_is_refused(name):
     change, words = BROKEN_PAINT[name]
     with pytest.raises(InputError, match=words):
         placement_of(problem, parse_paint(change(good), "p.paint"), "p.paint")
+
+
+def test_a_layout_without_its_end_is_one_fault():
+    painted = tuple(PaintKernel(f"k{number}", "conv", (1, 2), 0, 0, "R0") for number in range(9))
+    text = write_paint(painted)
+    with pytest.raises(InputError, match="must end in") as raised:
+        parse_paint(text[: text.index("kmap")], "p.paint")
+    assert len(raised.value.faults) == 1
 
 
 def test_a_layout_of_another_graph_is_refused():

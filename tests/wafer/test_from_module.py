@@ -204,6 +204,11 @@ def test_a_weight_that_two_layers_share_is_two_kernels(traced):
     assert joined(graph) >= {("a", "c"), ("b", "c_2"), ("c", "output0"), ("c_2", "output1")}
 
 
+def test_a_module_of_the_name_that_a_placement_has_in_its_file_gets_another(traced):
+    graph = read(traced({"kmap": "Conv2d(3, 4, 3, padding=1)"}, "return self.kmap(x)"))
+    assert convolutions(graph).keys() == {"kmap_2"}
+
+
 @pytest.mark.parametrize(
     ("layer", "forward", "shape", "words"),
     [

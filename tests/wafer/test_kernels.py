@@ -70,6 +70,41 @@ def test_a_type_without_convolutions_is_refused():
         KernelType("nothing", ("h",), lambda _p: []).build({"h": 1})
 
 
+SIZES = (4, 4, 1, 1, 4, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (None, "must consist of a sequence of Convolution, but got None"),
+        (Convolution(*SIZES), r"must consist of a sequence of Convolution, but got Convolution\(height=4"),
+        ([SIZES], r"convolution 1 must be a Convolution, but got \(4, 4"),
+        ([Convolution(*SIZES), None], "convolution 2 must be a Convolution, but got None"),
+        ([Convolution(*SIZES[:-1], 0)], "T of convolution 1 must be a whole number from 1 to 1048576, but got 0"),
+        ([Convolution(*SIZES), Convolution(-4, *SIZES[1:])], "H of convolution 2 must be .*, but got -4"),
+        ([Convolution(4, 4, 1, 1, 4.0, 4)], r"C of convolution 1 must be .*, but got 4\.0"),
+        ([Convolution(4, 4, 1, 1, 4, True)], "K of convolution 1 must be .*, but got True"),
+        ([Convolution(4, 4, "3", 1, 4, 4)], "R of convolution 1 must be .*, but got '3'"),
+        ([Convolution(4, 2**20 + 1, 1, 1, 4, 4)], "W of convolution 1 must be .*, but got 1048577"),
+    ],
+)
+def test_a_function_that_gives_no_convolutions_is_refused_with_file_and_line(found, words):
+    library = contest_library().with_types([KernelType("own", ("h",), lambda _p: found)])
+    with pytest.raises(InputError, match=rf"small\.kgraph: line 12: own\[1\]: {words}"):
+        problem_from(graph_text(["own[1] h=1 name='p'"], []), library)
+
+
+def test_the_largest_sizes_are_allowed():
+    largest = [Convolution(2**20, 1, 1, 1, 1, 2**20)]
+    assert KernelType("own", ("h",), lambda _p: largest).build({"h": 1}) == ((1,), tuple(largest))
+
+
+def test_one_stride_is_both(tmp_path):
+    path = tmp_path / "kernels.yaml"
+    path.write_text(YAML.replace("K: 2 * f}", "K: 2 * f, T: f}"))
+    assert [each.stride for each in read_library(path)["pair"].build({"h": 8, "f": 3})[1]] == [3, 1]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -84,6 +119,12 @@ def test_a_type_without_convolutions_is_refused():
         ("H: h, W: h, R: 3", "H: h, R: 3", "W: the key is missing"),
         ("[h, f]", "[h, h]", "each parameter once"),
         ("  pair:", "  input:", "must be a word other than"),
+        ("  pair:", "  é:", "kernels.é: must be a word of ASCII letters"),
+        ("  pair:", "  my-pair:", "kernels.my-pair: must be a word of ASCII letters"),
+        ("[h, f]", "[h, f, n-x]", "kernels.pair.parameters.2: n-x: must be a word of .* KEY=VALUE"),
+        ("[h, f]", "[h, f, 2n]", "kernels.pair.parameters.2: 2n: must be a word of"),
+        ("[h, f]", "[h, f, é]", "kernels.pair.parameters.2: é: must be a word of"),
+        ("T: 1, U: 1", "T: 1, U: 1.5", "convolutions.1.U: 1.5: must be a whole number or an expression"),
         ("    convolutions", "    written: [h]\n    convolutions", "in another order"),
         ("{H: h, W: h, R: 3", "{H: 1.5, W: h, R: 3", "whole number or an expression"),
     ],

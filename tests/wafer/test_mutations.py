@@ -142,3 +142,13 @@ def test_a_result_elsewhere_is_checked_by_itself(results, tmp_path):
     alone = tmp_path / "result.json"
     alone.write_text(results["answer"].read_text())
     assert check_result(alone, None) == []
+
+
+def test_a_forged_proof_is_found(results):
+    path = results["answer"]
+    document = json.loads(path.read_text())
+    value, bound = document["objective"]["value"], document["bound"]
+    assert bound < value
+    assert refused(path, document | {"status": "optimal", "bound": value, "gap": 0.0})
+    higher = bound + (value - bound) / 2
+    assert refused(path, document | {"bound": higher, "gap": 1 - higher / value})

@@ -289,6 +289,17 @@ def test_small_problems_against_all_placements(name):
     assert bound.total(floor, np.inf) > 0
 
 
+@pytest.mark.parametrize("weights", [{"time": 0}, {"distance": 10**9}])
+def test_where_time_counts_little_kernels_are_as_small_as_memory_allows(weights):
+    nodes = [conv_line(1, height=32, width=32, window=3, inputs=16, outputs=64), "dblock[2] f=64 h=32 w=32 name='k2'"]
+    edges = [("conv[1]", "dblock[2]")]
+    problem = problem_from(graph_text(nodes, edges, **{"width": 200, "height": 200, **weights}))
+    found = Search(problem, InProcessExecutor(), moves=20_000).run()
+    # With the least sizes, 2 × 3 and 2 × 9, the one lies on the other.
+    assert found.cost.distance == 2
+    assert CostBound(problem, shape_table(problem)).total(1, found.total) == pytest.approx(found.total)
+
+
 def test_everything_else_being_equal_the_cost_never_rises_and_every_step_is_legal():
     problem, told = blocks(adapter=5), []
     search = Search(problem, InProcessExecutor(), moves=20_000, improved=told.append)

@@ -45,7 +45,7 @@ _COARSE = 24
 """Of the ladder that is tried first, to see which times are worth a look."""
 
 _FURTHEST = 64
-"""The longest time that is looked at, in times of the area bound."""
+"""The longest time that is looked at before a placement is known, in times of the area bound."""
 
 _WITH_PROTOCOLS = 64
 """Layouts of a ladder that get protocols."""
@@ -250,9 +250,10 @@ class Search:
     def most_ticks(self, table: ShapeTable, floor: int) -> int:
         """The longest time that can be part of a better cost."""
         weight = self.problem.weights.time
-        if weight <= 0 or self.found.cost is None:
+        if self.found.cost is None:
             return floor * _FURTHEST
-        return max(floor + 1, min(floor * _FURTHEST, table.ticks_of(self.found.total / weight)))
+        affordable = table.longest if weight <= 0 else table.ticks_of(min(table.longest, self.found.total / weight))
+        return max(floor + 1, min(table.longest, affordable))
 
     def _rows(self, phase: str, table: ShapeTable, ladder: Ladder) -> list[Candidate]:
         """Legal layouts of rows for all time limits, with protocols where adapters count; the cheapest first."""

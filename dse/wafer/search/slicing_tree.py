@@ -32,7 +32,7 @@ from dse.wafer.search.slicing_tree_kernels import BESIDE, measured
 from dse.wafer.shapes import ShapeTable, shape_table
 
 _FURTHEST = 64
-"""The longest time that is looked at, in times of the area bound."""
+"""The longest time that is looked at at first, in times of the area bound."""
 
 _RUNS = 6
 """Runs with each ladder."""
