@@ -11,7 +11,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2b36; background: #fff; margin: 2rem auto; max-width: 68rem;
        padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.verdict { font-size: 1.1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+p.verdict { font-size: 1.1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums;
+       margin-bottom: 1.2rem; }
 td, th { padding: .3rem .9rem .3rem 0; text-align: left; border-bottom: 1px solid #d9e1e7; vertical-align: top; }
 td.number, th.number { text-align: right; white-space: nowrap; } p.small, footer { color: #5a6b78; font-size: .88rem; }
 footer { margin-top: 3rem; }
