@@ -65,3 +65,12 @@ def test_a_weight_of_any_size_has_a_bound_that_holds(weight):
     for known in (np.inf, best):
         bound = CostBound(problem, table).total(area_bound_ticks(problem, table), known)
         assert 0 < bound <= best * (1 + 1e-9)
+
+
+def test_a_bound_that_is_left_early_is_no_higher():
+    problem = blocks(adapter=5)
+    table = shape_table(problem)
+    floor, known = area_bound_ticks(problem, table), Search(problem, InProcessExecutor(), moves=2000).run().total
+    bounds = CostBound(problem, table)
+    whole, left = bounds.total(floor, known), bounds.total(floor, known, least_share=1.0)
+    assert 0 < left < whole == bounds.total(floor, known, least_share=0.1)

@@ -312,6 +312,22 @@ def test_everything_else_being_equal_the_cost_never_rises_and_every_step_is_lega
     assert (again.placement, again.evaluations) == (found.placement, found.evaluations)
 
 
+def test_a_search_ends_after_the_pass_that_found_what_is_proven(monkeypatch):
+    def evaluations(share):
+        asked = []
+
+        def total(self, floor, known, stop, least_share):
+            asked.append(known)
+            return share * known
+
+        monkeypatch.setattr(CostBound, "total", total)
+        found = Search(blocks(), InProcessExecutor(), moves=80_000).run()
+        assert len(asked) == 1
+        return found.evaluations
+
+    assert evaluations(1.0) < 0.6 * evaluations(0.5)
+
+
 def test_a_search_that_is_stopped_has_a_legal_placement():
     problem, asked = blocks(), []
 

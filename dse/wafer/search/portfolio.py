@@ -59,6 +59,9 @@ _LENSES = (1.0, 0.3, 0.1)
 _QUICK, _FIRST_PASS = 8, 1_000_000
 """The first pass gets this part of the moves, or this many: a good answer is there soon."""
 
+_HOPEFUL = 0.9
+"""Share of the cost that the bound after the first pass soon comes to, where it goes on."""
+
 _TREES, _ORDERS = 0.4, 3
 """Share of the moves of a pass that slicing trees get, and orders of layouts that they begin with."""
 
@@ -154,7 +157,8 @@ class Search:
         least = None
         for number, moves in enumerate(passes(self.moves)):
             if number == 1 and self.found.placement is not None:
-                least = CostBound(self.problem, table).total(floor, self.found.total, self.stop)
+                bounds = CostBound(self.problem, table)
+                least = bounds.total(floor, self.found.total, self.stop, least_share=_HOPEFUL)
             if proven_status(self.found.total, least) == "optimal":
                 return
             for_trees = int(moves * _TREES)
