@@ -11,7 +11,7 @@ exponentially with N at worst, so what is not decided in time is left open.
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -57,8 +57,8 @@ def packed(search: Search) -> Found:
     if floor is None or stop() is not None:
         return search.found
 
-    def tried(how: Packer, limit: int, deterministic_time: float) -> WaferPlacement | None:
-        found = how(problem, table, limit, deterministic_time, search.seed, stop).placement
+    def tried(limit: int, deterministic_time: float, *, near: bool = False) -> WaferPlacement | None:
+        found = packing(problem, table, limit, deterministic_time, search.seed, stop, near=near).placement
         search.found = replace(search.found, evaluations=search.found.evaluations + 1)
         if found is not None:
             search.keep(compacted(problem, found))
@@ -66,15 +66,15 @@ def packed(search: Search) -> Found:
         return found
 
     with suppress(StoppedError):
-        slowest = tried(packing, MOST_TICKS, _PROOF_TIME)
+        slowest = tried(MOST_TICKS, _PROOF_TIME)
         if slowest is not None:
             limits = rungs(floor, table.ticks_of(cost(problem, slowest).time), _LEVELS)
             low, high = 0, len(limits) - 1
             while low < high and problem.weights.time > 0:
                 middle = (low + high) // 2
-                fits = tried(packing, limits[middle], _PACKING_TIME) is not None
+                fits = tried(limits[middle], _PACKING_TIME) is not None
                 low, high = (low, middle) if fits else (middle + 1, high)
-            tried(near_packing, limits[high], _PACKING_TIME)
+            tried(limits[high], _PACKING_TIME, near=True)
     return search.found
 
 
@@ -105,8 +105,17 @@ def proof_like(stated: Any, problem: WaferProblem) -> dict[str, Any] | None:
     return infeasibility(problem) or (unpackable(problem) if arranged else None)
 
 
-class Packer(Protocol):
-    """A way to an arrangement of all kernels.
+def packing(
+    problem: WaferProblem,
+    table: ShapeTable,
+    limit: int,
+    deterministic_time: float,
+    seed: int = 0,
+    stop: StopSignal = never_stop,
+    *,
+    near: bool = False,
+) -> Packing:
+    """An arrangement of all kernels, if one is found in time.
 
     Args:
         problem: what is placed.
@@ -115,46 +124,17 @@ class Packer(Protocol):
         deterministic_time: CP-SAT's deterministic seconds.
         seed: of CP-SAT.
         stop: asked meanwhile.
+        near: whether one of little distance is sought, not any.
     """
-
-    def __call__(
-        self,
-        problem: WaferProblem,
-        table: ShapeTable,
-        limit: int,
-        deterministic_time: float,
-        seed: int = 0,
-        stop: StopSignal = never_stop,
-    ) -> Packing:
-        """The arrangement, if one is found in time."""
-        ...
-
-
-def packing(
-    problem: WaferProblem,
-    table: ShapeTable,
-    limit: int,
-    deterministic_time: float,
-    seed: int = 0,
-    stop: StopSignal = never_stop,
-) -> Packing:
-    """Any arrangement (:class:`Packer`)."""
-    built = _model(problem, table, limit)
-    return Packing(None, impossible=True) if built is None else _solved(built, deterministic_time, seed, stop)
-
-
-def near_packing(
-    problem: WaferProblem,
-    table: ShapeTable,
-    limit: int,
-    deterministic_time: float,
-    seed: int = 0,
-    stop: StopSignal = never_stop,
-) -> Packing:
-    """One of little distance (:class:`Packer`)."""
     built = _model(problem, table, limit)
     if built is None:
         return Packing(None, impossible=True)
+    if near:
+        _minimise_distance(built, problem)
+    return _solved(built, deterministic_time, seed, stop)
+
+
+def _minimise_distance(built: "_Model", problem: WaferProblem) -> None:
     model, gaps = built.model, []
     for one, two in problem.edges:
         for axis, span in enumerate(built.spans):
@@ -163,7 +143,6 @@ def near_packing(
             model.add_abs_equality(gap, next(middles) - next(middles))
             gaps.append(gap)
     model.minimize(sum(gaps))
-    return _solved(built, deterministic_time, seed, stop)
 
 
 Variables = list[list[cp_model.IntVar]]
