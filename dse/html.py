@@ -34,17 +34,17 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain-text cells; columns of figures under a header (but the first) stand right."""
+    """A table of plain-text cells, as many in each row; columns of figures under headers (but the first) stand right."""
     lines = [*rows]
 
     def figures(column: int) -> bool:
-        cells = [row[column] for row in lines if column < len(row) and row[column]]
+        cells = [row[column] for row in lines if row[column]]
         return column > 0 and bool(headers[column]) and bool(cells) and all(map(_FIGURE.fullmatch, cells))
 
     kinds = [" class=number" if figures(column) else "" for column in range(len(headers))]
 
     def row_of(tag: str, row: Sequence[str]) -> str:
-        cells = (f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, row, strict=False))
+        cells = (f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, row, strict=True))
         return f"<tr>{''.join(cells)}</tr>\n"
 
     head = row_of("th", headers) if any(headers) else ""
