@@ -34,7 +34,7 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain-text cells, as many in each row; columns of figures under headers (but the first) stand right."""
+    """A table of plain-text cells, as many in each row; columns of figures, but the first, stand right."""
     lines = [*rows]
 
     def figures(column: int) -> bool:
