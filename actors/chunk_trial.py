@@ -13,7 +13,7 @@ from actors.limits import Limits
 from actors.worker import sendable
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.search.sweep import architectures_of
-from dse.executor import applied
+from dse.run.executor import applied
 
 NO_LIMITS = Limits()
 """For sweeps of which nobody has said what an architecture may take."""

@@ -17,8 +17,8 @@ from ray import tune
 from actors.quiet_tune import quiet_tune
 from actors.ray_executor import RayExecutor
 from actors.windowed_map import PATIENCE_S
-from dse.owned_folder import OwnedFolder
-from dse.progress import ProgressCallback, StoppedError, StopSignal
+from dse.run.owned_folder import OwnedFolder
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import fail
 from policies.partition.pretraining import PretrainingPlan, Progressed, Score, Trainer, Validator
 from policies.partition.sweep import SWEPT, SweepRun, Trial

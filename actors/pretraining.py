@@ -12,7 +12,7 @@ import ray
 
 from actors.ray_executor import RayExecutor
 from actors.windowed_map import PATIENCE_S
-from dse.progress import ProgressCallback, StopSignal, ask
+from dse.run.progress import ProgressCallback, StopSignal, ask
 from policies.partition.pretraining import Trainer, Validator
 from policies.partition.pretraining_run import TRAINED, VALIDATED, PretrainingRun
 

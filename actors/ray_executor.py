@@ -23,9 +23,9 @@ from actors.limits import Limits
 from actors.metrics import MapMetrics, Watched
 from actors.windowed_map import WindowedMap, WorkersBrokenError
 from actors.worker import Worker
-from dse.executor import Arrived, Executor, Failed, ignore
-from dse.owned_folder import OwnedFolder
-from dse.progress import StoppedError, StopSignal, never_stop
+from dse.run.executor import Arrived, Executor, Failed, ignore
+from dse.run.owned_folder import OwnedFolder
+from dse.run.progress import StoppedError, StopSignal, never_stop
 from hardware.inputs import InputError, fail, shown
 
 Item = TypeVar("Item")
@@ -67,7 +67,7 @@ def _unheard(_text: str) -> None:
 
 
 class RayExecutor(Executor):
-    """:class:`dse.executor.Executor` on Ray actors.
+    """:class:`dse.run.executor.Executor` on Ray actors.
 
     Args:
         workers: the number of actors, one CPU each, or their kinds: faster ones take more of the work. None: one for

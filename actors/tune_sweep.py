@@ -37,9 +37,9 @@ from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.search import sweep
 from dse.codesign.search.sweep import Proposer, Sweep, architectures_of
-from dse.executor import Failed
-from dse.owned_folder import OwnedFolder
-from dse.progress import StopSignal
+from dse.run.executor import Failed
+from dse.run.owned_folder import OwnedFolder
+from dse.run.progress import StopSignal
 
 MOST_WORKERS = 50
 """Workers that Tune is given work for, at most: with trials of 6 s less than half of the 20 trials a second that it can

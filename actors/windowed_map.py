@@ -15,10 +15,10 @@ there is some. While no actor runs, at the start or after the last one was lost,
 
 *Deaths.* When a process or its node dies, Ray starts the actor anew, elsewhere if need be; its calls are made again.
 The items of the call that ran are made again one by one, so that a poison item is found: an item alone in its call is
-charged with the death, and becomes :class:`~dse.executor.Failed` after as many as its :class:`~actors.limits.Limits`
-say. Calls that only waited are not charged; but a process that dies can take the last answer along that it has not sent
-yet, so that what was charged once has an actor to itself from then on. An item that runs for longer than they allow
-fails; its process is ended.
+charged with the death, and becomes :class:`~dse.run.executor.Failed` after as many as its
+:class:`~actors.limits.Limits` say. Calls that only waited are not charged; but a process that dies can take the last
+answer along that it has not sent yet, so that what was charged once has an actor to itself from then on. An item that
+runs for longer than they allow fails; its process is ended.
 
 State of an actor is lost with its process: functions must be rebuildable from their pickle and repeatable.
 """
@@ -36,8 +36,8 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 import dse
 from actors.limits import Limits
 from actors.metrics import MapMetrics
-from dse.executor import Arrived, Failed
-from dse.progress import StopSignal, ask
+from dse.run.executor import Arrived, Failed
+from dse.run.progress import StopSignal, ask
 
 WINDOW = 2
 """Calls that an actor has at the same time."""
@@ -155,7 +155,7 @@ class WindowedMap:
         return sum(len(entries) for seat in self._seats for entries in seat.calls.values())
 
     def outcomes(self, items: Iterable[Any], stop: StopSignal, arrived: Arrived) -> Iterator[Any]:
-        """What becomes of every item, in order (:meth:`dse.executor.Executor.outcomes`).
+        """What becomes of every item, in order (:meth:`dse.run.executor.Executor.outcomes`).
 
         Raises:
             WorkersBrokenError: no worker can do this work.

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 
 import dse
-from dse.executor import Failed, applied
+from dse.run.executor import Failed, applied
 
 
 class Worker:

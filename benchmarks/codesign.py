@@ -44,7 +44,7 @@ def measure(model: str, cost_model: str, baseline: bool) -> dict:
     from dse.codesign.answer import solve
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
-    from dse.executor import InProcessExecutor
+    from dse.run.executor import InProcessExecutor
 
     options = CodesignOptions((model,), cost_model=cost_model)
     problem = options.problem()

@@ -25,9 +25,9 @@ SUNSTONE_SECONDS = (0.1, 4.0)
 
 def operators(cost_model_name: str) -> list:
     """Every distinct operator of the model's layers at all microbatch sizes."""
-    from dse.models.library import model
     from dse.models.recipe import recipe_for
     from dse.models.transformer import build
+    from dse.sources.workloads import model
     from hardware.cost_model import cost_model
 
     recipe = recipe_for(cost_model(cost_model_name))

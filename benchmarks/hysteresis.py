@@ -27,8 +27,8 @@ from dse.codesign.search import exhaustive, hysteresis, sweep
 from dse.codesign.search.bayesian import ArchitectureStudy
 from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule
 from dse.codesign.search.sweep import Sweep
-from dse.executor import InProcessExecutor
-from dse.progress import never_stop, silent
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import never_stop, silent
 
 MODEL = "bert-large"
 COST_MODELS = ("consistent", "phaze-2024")

@@ -32,12 +32,13 @@ MICROBATCH = 4
 
 def imported(name: str, path: str) -> dict[str, object]:
     """One import in this process, compared with the builder."""
-    from dse.models.library import workload
     from dse.models.recipe import TrainingRecipe
+    from dse.sources.workloads import workload
 
     graph = workload(path).graph(MICROBATCH, 1, TrainingRecipe())
     seconds = time.perf_counter() - float(os.environ["BEGUN"])
-    from dse.models import build, model
+    from dse.models import build
+    from dse.sources.workloads import model
 
     built = build(model(name), MICROBATCH, 1)
     pairs = list(zip(graph.layers, built.layers, strict=True))

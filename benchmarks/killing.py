@@ -259,7 +259,7 @@ class Slow:
 
 def told(outcome):
     """An outcome of :class:`Slow` as JSON types: the value, or the reason why there is none."""
-    from dse.executor import Failed
+    from dse.run.executor import Failed
 
     return outcome.reason if isinstance(outcome, Failed) else outcome[0]
 
@@ -368,8 +368,8 @@ def trials_killed(options, level, each_s, period_s, seed):
     from dse.codesign.options import CodesignOptions
     from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule, search
     from dse.codesign.search.sweep import Sweep
-    from dse.executor import InProcessExecutor
-    from dse.progress import never_stop
+    from dse.run.executor import InProcessExecutor
+    from dse.run.progress import never_stop
 
     problem = CodesignOptions.from_document(options, "options", "").problem()
     machines, known, store = problem.machines(), {}, {}

@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from actors.ray_executor import RayExecutor
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
-from dse.progress import never_stop
-from dse.reproduce.mcm_study import SAMPLED, Study, StudyBudget
-from dse.reproduce.mcm_tables import GREEDY, Curve, Trial, all_shares, at
+from dse.reproduce.mcm.study import SAMPLED, Study, StudyBudget
+from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, all_shares, at
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import never_stop
 from policies.partition.contenders import ablations, contenders
 from policies.partition.methods import ask_for_extra
 

@@ -21,17 +21,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.executor import InProcessExecutor
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import read_graph
-from dse.partition.graphs import catalogue
 from dse.partition.graphs.prepare import prepare
 from dse.partition.methods import METHODS
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import SearchContext
-from dse.partition.simulator import SimulatorEvaluator
+from dse.run.executor import InProcessExecutor
+from dse.sources import catalogue
 from hardware.packages import package
 
 LINK_BYTES_PER_S = 20e9

@@ -40,8 +40,8 @@ def draw(context, found, path) -> None:
 
 def speed(problem, package, chips) -> bool:
     """Partitions a second of each evaluator, warm, best of some; whether both are as fast as they should be."""
-    from dse.partition.analytical import AnalyticalEvaluator
-    from dse.partition.simulator import SimulatorEvaluator
+    from dse.partition.evaluators.analytical import AnalyticalEvaluator
+    from dse.partition.evaluators.simulator import SimulatorEvaluator
 
     evaluators = {"analytical": AnalyticalEvaluator(problem), "simulator": SimulatorEvaluator(problem, package)}
     print(f"\n{'evaluator':<12} {'partitions/s':>13} {'target':>8}")
@@ -73,7 +73,7 @@ def main() -> int:
         return 2
 
     from dse.partition.formats import read_graph
-    from dse.reproduce.mcm import Context, calibrate, figure7, problem_of, random_partitions
+    from dse.reproduce.mcm.parts import Context, calibrate, figure7, problem_of, random_partitions
     from hardware.packages import package
 
     chosen = package(arguments.package)

@@ -22,8 +22,8 @@ def faults(entry, trace, prepared) -> list[str]:
     """What does not hold of a graph that should."""
     import rustworkx
 
-    from dse.partition.graphs import catalogue
     from dse.partition.graphs.check import differences
+    from dse.sources import catalogue
 
     graph = prepared.graph
     joined = rustworkx.PyGraph()
@@ -42,9 +42,10 @@ def faults(entry, trace, prepared) -> list[str]:
 
 
 def main(names) -> int:
-    from dse.partition.graphs import catalogue, prepare
+    from dse.partition.graphs import prepare
     from dse.partition.graphs.from_trace import weight_bytes
     from dse.partition.graphs.usable import linear_partition
+    from dse.sources import catalogue
 
     print(ROW.format(*HEAD))
     wrong, seconds, sizes = [], 0.0, {}

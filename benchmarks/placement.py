@@ -213,9 +213,9 @@ def print_bound_rates(problems):
 def main() -> int:
     """Prints the table; 1 if a value is wrong or a target missed."""
     begun = time.perf_counter()
-    from dse.placement.chain_dp import optimum
-    from dse.placement.chain_structure import chain_structure
     from dse.placement.formats import read_problem
+    from dse.placement.search.chain_dp import optimum
+    from dse.placement.search.chain_structure import chain_structure
     from dse.placement.solve import layer_latencies, solve
 
     paths = sorted(path for path in data_folder().glob("*.json") if not path.name.endswith(".expected.json"))

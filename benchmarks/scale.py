@@ -45,7 +45,7 @@ from actors import windowed_map
 from actors.ray_executor import RayExecutor
 from benchmarks.scale_costs import DOCUMENT, Nap, map_over, measured_costs, nap_overrun, start_times, started_workers
 from benchmarks.scale_model import Costs, Policy, SimulatedMap, Usage
-from dse.journal import Journal
+from dse.run.journal import Journal
 
 REPEATS = 3
 ERROR_LIMIT = 0.10

@@ -14,7 +14,7 @@ from actors.metrics import MapMetrics
 from actors.windowed_map import WindowedMap, _Seat
 from actors.worker import Worker
 from benchmarks.scale_model import Costs
-from dse.journal import Journal
+from dse.run.journal import Journal
 
 PLAN = {"stages": [[list(range(26)), 1, []], [list(range(26, 52)), 1, []]], "batch_s": 0.3194066509621428, "data": 512}
 DOCUMENT = json.dumps({"architecture": 11400, "bound_s": [0.3194066509621428] * 3, "plans": [PLAN] * 3})

@@ -30,9 +30,9 @@ from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.options import CodesignOptions
 from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule
 from dse.codesign.search.sweep import _CHUNK, Sweep
-from dse.executor import InProcessExecutor, applied
-from dse.journal import Journal
-from dse.progress import never_stop
+from dse.run.executor import InProcessExecutor, applied
+from dse.run.journal import Journal
+from dse.run.progress import never_stop
 
 MODEL, LEVEL = "bert-large", 8
 EACH_S = 0.002

@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 
 from dse.schedule.bound import makespan_lower_bound
-from dse.schedule.cp_sat import solve_cp_sat
 from dse.schedule.formats import read_problem
-from dse.schedule.layer import solve_many
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
-from dse.schedule.scip import solve_scip
+from dse.schedule.search.cp_sat import solve_cp_sat
+from dse.schedule.search.layer import solve_many
+from dse.schedule.search.scip import solve_scip
 from dse.schedule.solve import solve
 from hardware.inputs import InputError
 from tests.schedule.layers import backward_layer, heads_layer

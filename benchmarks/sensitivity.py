@@ -19,7 +19,7 @@ def measure(model: str, cost_model: str, workers: int) -> None:
     from dse.codesign.search.exhaustive import search
     from dse.codesign.sensitivity.analysis import analyse
     from dse.codesign.sensitivity.table import sensitivity_rows, summary, takeover_rows
-    from dse.executor import InProcessExecutor
+    from dse.run.executor import InProcessExecutor
 
     problem = CodesignOptions((model,), cost_model=cost_model).problem()
     machines = problem.machines()

@@ -13,11 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-from dse.executor import InProcessExecutor
 from dse.reproduce.gigaplacer.published import read_published
+from dse.run.executor import InProcessExecutor
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import violations
-from dse.wafer.formats import read_problem
+from dse.wafer.files.formats import read_problem
 from dse.wafer.options import MOVES
 from dse.wafer.search.portfolio import Search
 

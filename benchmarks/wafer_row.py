@@ -12,9 +12,9 @@ import sys
 import numpy as np
 
 from benchmarks.wafer import folder
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import area_bound_ticks
-from dse.wafer.formats import read_problem
+from dse.wafer.files.formats import read_problem
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import measure
 from dse.wafer.search.portfolio import Search

@@ -32,7 +32,7 @@ def test_the_wheel_imports_outside_the_checkout_and_answers(wheel, tmp_path):
     code = (
         f"import sys; site = {str(tmp_path / 'site')!r}; sys.path.insert(0, site)\n"
         "import actors.ray_executor, dse, dse.codesign.answer, hardware, policies\n"
-        "from dse.models import list_models, model; from hardware.specs import accelerator\n"
+        "from dse.sources.workloads import list_models, model; from hardware.specs import accelerator\n"
         "assert all(m.__file__.startswith(site) for m in (actors, dse, hardware, policies))\n"
         "print(len([model(name) for name in list_models()]), accelerator('tpuv4').title)"
     )

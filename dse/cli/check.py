@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from dse.checking import check_result
+from dse.results.check import check_result
 
 
 @click.command("check")

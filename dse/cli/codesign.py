@@ -19,10 +19,10 @@ from dse.codesign.report.report import further_sentences, keep
 from dse.codesign.report.table import answer_rows, comparison, verdict
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
-from dse.executor import Executor, InProcessExecutor
 from dse.placement.problem import PipelineSchedule
-from dse.result import Result, digest
-from dse.run_directory import REPORT_FILE, TUNE_FOLDER, RunDirectory, journal_of
+from dse.results.result import Result, digest
+from dse.run.directory import REPORT_FILE, TUNE_FOLDER, RunDirectory, journal_of
+from dse.run.executor import Executor, InProcessExecutor
 from hardware.inputs import fail
 from hardware.machines import Machines
 

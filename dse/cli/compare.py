@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from dse.cli.terminal import console, print_table
-from dse.compare import asked_rows, compare, comparison_document, found_rows, read_run, verdict
+from dse.results.compare import asked_rows, compare, comparison_document, found_rows, read_run, verdict
 
 
 @click.command("compare")

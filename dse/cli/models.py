@@ -6,7 +6,8 @@ from dataclasses import asdict
 import click
 
 from dse.cli.terminal import console, print_table
-from dse.models import describe, library
+from dse.sources import describe
+from dse.sources import workloads as library
 
 
 @click.command("models")

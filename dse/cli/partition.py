@@ -13,6 +13,7 @@ from dse.cli.run import executor_for, progress, run, run_options, settings_from,
 from dse.cli.terminal import console, print_table
 from dse.partition.answer import answer
 from dse.partition.constraints.sampler import SolverMode
+from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import partition_from_document
 from dse.partition.graphs.from_trace import Granularity
 from dse.partition.methods import ALL, METHODS, SOLVER_MODES, Method, methods_of
@@ -20,7 +21,6 @@ from dse.partition.options import DEFAULT_PACKAGE, EvaluatorName, PartitionOptio
 from dse.partition.problem import ObjectiveName
 from dse.partition.report import report
 from dse.partition.samples import sample_log
-from dse.partition.simulator import SimulatorEvaluator
 from dse.partition.tables import (
     CHIP_HEADERS,
     METHOD_HEADERS,
@@ -31,8 +31,8 @@ from dse.partition.tables import (
     nothing_found,
     verdict,
 )
-from dse.result import Result, digest
-from dse.run_directory import REPORT_FILE, RESULT_FILE, RunDirectory, journal_of
+from dse.results.result import Result, digest
+from dse.run.directory import REPORT_FILE, RESULT_FILE, RunDirectory, journal_of
 from hardware.inputs import fail
 from policies.partition.methods import is_installed, learned_methods, weights_digest
 

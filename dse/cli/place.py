@@ -12,9 +12,9 @@ from dse.placement.answer import answer
 from dse.placement.formats import placement_from_document, read_problem
 from dse.placement.problem import PlacementProblem
 from dse.placement.timeline import has_timeline, timeline
-from dse.result import Result, digest, document_of
-from dse.run_directory import RESULT_FILE, RunDirectory
-from dse.trace_events import pipeline_trace
+from dse.report.trace_events import pipeline_trace
+from dse.results.result import Result, digest, document_of
+from dse.run.directory import RESULT_FILE, RunDirectory
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 

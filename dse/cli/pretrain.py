@@ -22,12 +22,12 @@ from dse.cli.run import (
     stop_signal,
 )
 from dse.cli.terminal import console, print_table
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
 from dse.partition.options import EvaluatorName
-from dse.progress import ProgressCallback, StoppedError, StopSignal
-from dse.result import digest
-from dse.run_directory import JOURNAL_FILE, RunDirectory, write_text
+from dse.results.result import digest
+from dse.run.directory import JOURNAL_FILE, RunDirectory, write_text
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import fail
 from policies.partition.methods import ask_for_extra
 from policies.partition.settings import MOST_REPEATED

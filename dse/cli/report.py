@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dse.result import Result, digest, document_of, read_result
-from dse.run_directory import REPORT_FILE, RESULT_FILE, write_text
+from dse.results.result import Result, digest, document_of, read_result
+from dse.run.directory import REPORT_FILE, RESULT_FILE, write_text
 from hardware.inputs import choose, fail
 
 
@@ -40,7 +40,7 @@ def _partition(result: Result, directory: Path) -> str:
 
 
 def _wafer(result: Result, directory: Path) -> str:
-    from dse.wafer.kept import page
+    from dse.wafer.files.kept import page
     from dse.wafer.options import WaferOptions
 
     options = WaferOptions.from_document(*_settings(result, directory))

@@ -12,20 +12,20 @@ import click
 from dse.cli import EXIT_INTERRUPTED
 from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop_signal, unmirrored_options
 from dse.cli.terminal import console, print_table
-from dse.journal import Journal
-from dse.owned_folder import OwnedFolder
-from dse.reproduce import mcm
-from dse.reproduce.context import DEFAULT_BUDGET, Context
 from dse.reproduce.gigaplacer import parts as gigaplacer
 from dse.reproduce.gigaplacer.cases import chosen_problems
 from dse.reproduce.gigaplacer.study import Study as PlacementStudy
-from dse.reproduce.mcm_study import Study, StudyBudget
+from dse.reproduce.mcm import parts as mcm
+from dse.reproduce.mcm.study import Study, StudyBudget
 from dse.reproduce.output import budget, to_json, write
-from dse.reproduce.phaze import WITHOUT_SEARCH, chosen_models, chosen_parts, reproduce
-from dse.reproduce.published import read_paper
+from dse.reproduce.phaze.context import DEFAULT_BUDGET, Context
+from dse.reproduce.phaze.parts import WITHOUT_SEARCH, chosen_models, chosen_parts, reproduce
+from dse.reproduce.phaze.published import read_paper
 from dse.reproduce.section import Reproduction
-from dse.result import digest, document_of
-from dse.run_directory import JOURNAL_FILE, REPORT_FILE, RunDirectory
+from dse.results.result import digest, document_of
+from dse.run.directory import JOURNAL_FILE, REPORT_FILE, RunDirectory
+from dse.run.journal import Journal
+from dse.run.owned_folder import OwnedFolder
 from dse.wafer.options import MOVES
 from hardware.inputs import fail
 from policies.partition.contenders import ablations, contenders, identity

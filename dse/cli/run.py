@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dse.cli import EXIT_INTERRUPTED
-from dse.executor import Executor, InProcessExecutor
-from dse.journal import Journal
-from dse.mirror import Mirror, check, copy, fetch
-from dse.progress import ProgressCallback, StopSignal
-from dse.result import Result
-from dse.run_directory import RunDirectory, is_proven
+from dse.results.result import Result
+from dse.run.directory import RunDirectory, is_proven
+from dse.run.executor import Executor, InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.mirror import Mirror, check, copy, fetch
+from dse.run.progress import ProgressCallback, StopSignal
 from hardware.inputs import fail
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

@@ -7,7 +7,7 @@ import click
 
 from dse.cli.run import ending_at_once, in_process_options, run, settings_from
 from dse.cli.terminal import console, print_table
-from dse.result import Result, digest, document_of
+from dse.results.result import Result, digest, document_of
 from dse.schedule.answer import answer
 from dse.schedule.formats import read_problem
 

@@ -10,23 +10,23 @@ from rich.markup import escape
 
 from dse.cli.run import RunSettings, executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
-from dse.executor import Executor, LateExecutor
-from dse.progress import StopSignal
-from dse.result import Result, digest, document_of
-from dse.run_directory import REPORT_FILE, RunDirectory, journal_of
-from dse.wafer import sweep_report
+from dse.results.result import Result, digest, document_of
+from dse.run.directory import REPORT_FILE, RunDirectory, journal_of
+from dse.run.executor import Executor, LateExecutor
+from dse.run.progress import StopSignal
 from dse.wafer.answer import UNFINISHED, answer
-from dse.wafer.formats import MOST_TILES
-from dse.wafer.kept import POINTS_FOLDER, keep, keep_paint, kept_placement
-from dse.wafer.kgraph import write_kgraph
+from dse.wafer.files.formats import MOST_TILES
+from dse.wafer.files.kept import POINTS_FOLDER, keep, keep_paint, kept_placement
+from dse.wafer.files.kgraph import write_kgraph
 from dse.wafer.methods import METHODS
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import MOVES, SWEEP_MOVES, WaferOptions
 from dse.wafer.problem import WaferProblem
 from dse.wafer.report import COST_HEADERS, about, cost_rows, nothing_found, verdict
 from dse.wafer.search.portfolio import Found
-from dse.wafer.sweep import point_problems, sweep
-from dse.wafer.sweep_axes import KEYS
+from dse.wafer.sweep import report as sweep_report
+from dse.wafer.sweep.axes import KEYS
+from dse.wafer.sweep.sweep import point_problems, sweep
 
 _MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
 """What a move of annealing takes, about: of itself, and for each kernel; and what a run takes before the first."""

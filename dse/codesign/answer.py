@@ -24,12 +24,10 @@ from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome,
 from dse.codesign.proven import Judged, ProvenOptima, judged
 from dse.codesign.search import exhaustive
 from dse.codesign.sensitivity.analysis import ProbeStore
-from dse.executor import Executor, InProcessExecutor
 from dse.placement.answer import shortfall_document
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
-from dse.result import (
+from dse.results.result import (
     FailedCheckError,
     Objective,
     ProblemReference,
@@ -39,7 +37,9 @@ from dse.result import (
     proven_status,
     relative_gap,
 )
-from dse.schedule.segment_search import SearchLimits
+from dse.run.executor import Executor, InProcessExecutor
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import solve_search
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes

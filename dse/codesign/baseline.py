@@ -15,7 +15,7 @@ from dse.codesign.problem import HBM_TOLERANCE, TrainingJob, TrainingPlan
 from dse.models.hyperparameters import ExpertPlacement
 from dse.placement.check import batch_s, violations
 from dse.placement.problem import Placement, PlacementProblem, Stage
-from dse.schedule.layer import DEFAULT_LIMITS
+from dse.schedule.search.layer import DEFAULT_LIMITS
 from hardware.specs import accelerator
 
 REFERENCE = "tpuv4"

@@ -7,8 +7,8 @@ from typing import Any
 from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
 from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobTask
 from dse.codesign.problem import CodesignProblem
-from dse.executor import Executor, Failed
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.executor import Executor, Failed
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.machines import Machines
 
 

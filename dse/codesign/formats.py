@@ -8,9 +8,9 @@ from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.problem import CodesignProblem, Evaluation, LayerSchedules, TrainingJob, TrainingPlan
-from dse.journal import Journal
 from dse.placement.problem import Placement, Stage
-from dse.result import digest
+from dse.results.result import digest
+from dse.run.journal import Journal
 from dse.schedule.formats import schedule_document
 from hardware.area import area_model
 from hardware.cost_model import vector_cycles

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
-from dse.kept_options import STRICT, options_of
-from dse.models.library import workload
 from dse.models.workload import Workload
 from dse.placement.problem import PipelineSchedule
+from dse.results.settings import STRICT, options_of
+from dse.sources.workloads import workload
 from hardware.cost_model import CostModel, cost_model
 from hardware.inputs import fail
 from hardware.machines import Machines

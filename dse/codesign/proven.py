@@ -13,15 +13,15 @@ from pathlib import Path
 
 import dse
 import hardware
-from dse.cache import cache_directory, source_digest
 from dse.codesign.context import SearchContext
 from dse.codesign.formats import problem_document
 from dse.codesign.options import predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import chosen_size
-from dse.result import PROOF_TOLERANCE, digest
-from dse.run_directory import write_text
+from dse.results.result import PROOF_TOLERANCE, digest
+from dse.run.cache import cache_directory, source_digest
+from dse.run.directory import write_text
 from hardware.inputs import InputError
 
 SCHEMA = "dse.proven/1"
@@ -37,7 +37,7 @@ class ProvenOptima:
     """Proven optima that earlier runs found, in files: one a problem and version of this program.
 
     Args:
-        directory: where they lie; by default in the user's cache (:func:`dse.cache.cache_directory`).
+        directory: where they lie; by default in the user's cache (:func:`dse.run.cache.cache_directory`).
     """
 
     def __init__(self, directory: Path | None = None) -> None:

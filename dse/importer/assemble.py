@@ -1,9 +1,9 @@
 """From a canonical trace to a :class:`~dse.graph.operator_graph.ModelGraph`: layers, edges, and what has no cost."""
 
 from dse.graph.operator_graph import Layer, ModelGraph, Unpriced
+from dse.graph.trace import Step, Trace
 from dse.importer.record import Boundary, record_layer
 from dse.importer.segment import Section, sections
-from dse.importer.trace import Step, Trace
 from dse.importer.work import tensor_flops
 from dse.models.recipe import TrainingRecipe
 

@@ -12,10 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import dse.graph
 import dse.importer
-from dse.cache import cache_directory, source_digest
-from dse.importer.trace import Step, Trace, Value
-from dse.run_directory import write_text
+from dse.graph.trace import Step, Trace, Value
+from dse.run.cache import cache_directory, source_digest
+from dse.run.directory import write_text
 from hardware.inputs import InputError
 
 _SCHEMA = "dse.trace/1"
@@ -97,7 +98,9 @@ def _row(value: Value) -> list[Any]:
 
 def _entry(request: Mapping[str, Any]) -> Path:
     # A changed rule of the importer makes other traces of the same module.
-    versions = {library: _version(library) for library in _LIBRARIES} | {"importer": source_digest(dse.importer)}
+    versions = {library: _version(library) for library in _LIBRARIES} | {
+        "importer": source_digest(dse.importer, dse.graph)
+    }
     asked = {**request, "versions": versions}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     return cache_directory("traces") / f"{digest[:40]}.json"

@@ -5,9 +5,9 @@ depends on neither an input nor a weight is a buffer: a machine makes it once, n
 frozen weights alone is made in every iteration, as PyTorch does: the weights are in memory either way.
 """
 
+from dse.graph.trace import Step, Trace
 from dse.importer.composites import RULES
 from dse.importer.program import Program
-from dse.importer.trace import Step, Trace
 
 
 def canonical(trace: Trace) -> Trace:

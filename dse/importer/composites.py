@@ -6,8 +6,8 @@ composite's inner steps computed is then dead, unless something else reads it.
 
 from collections.abc import Callable, Iterator
 
+from dse.graph.trace import WEIGHTS, Attribute, Step, StepKind
 from dse.importer.program import Program
-from dse.importer.trace import WEIGHTS, Attribute, Step, StepKind
 
 Rule = Callable[[Program, Step], Step | None]
 

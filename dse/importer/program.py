@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dse.importer.trace import Step, Trace, Value
+from dse.graph.trace import Step, Trace, Value
 
 
 class Program:

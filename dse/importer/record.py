@@ -14,8 +14,8 @@ from dse.graph import differentiable as nn
 from dse.graph import tensor_operators as tensors
 from dse.graph.operator_graph import Layer
 from dse.graph.tape import Tape, Tensor
+from dse.graph.trace import Step, Trace, Value
 from dse.importer.elementwise import CHOICE, NONLINEARITIES, PASS_THROUGH, PRODUCT, RULES
-from dse.importer.trace import Step, Trace, Value
 from dse.importer.work import convolution_shape, matmul_shape
 from dse.models.layer import finished_layer
 from dse.models.recipe import TrainingRecipe

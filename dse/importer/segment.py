@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from dse.graph.trace import Step, Trace
 from dse.importer.repeats import Integers, longest_run, possible_starts
-from dse.importer.trace import Step, Trace
 from dse.importer.work import tensor_flops
 
 _MAX_REPEATS = 128

@@ -3,7 +3,7 @@
 from math import prod
 
 from dse.graph.tensor_operators import ConvolutionShape
-from dse.importer.trace import Step, Trace
+from dse.graph.trace import Step, Trace
 from hardware.operations import Convolution, Gemm
 
 

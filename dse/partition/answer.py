@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dse.executor import Executor, InProcessExecutor
-from dse.journal import Journal
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, partition_metrics, violations
 from dse.partition.constraints.structure import structure_of
@@ -20,8 +18,18 @@ from dse.partition.options import PartitionOptions, Question, question_of
 from dse.partition.problem import PartitionProblem
 from dse.partition.samples import Recorder, RecordingExecutor, SampleLog
 from dse.partition.search.context import Evaluator, Found, SearchContext
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
-from dse.result import FailedCheckError, Objective, ProblemReference, Result, digest, proven_status, relative_gap
+from dse.results.result import (
+    FailedCheckError,
+    Objective,
+    ProblemReference,
+    Result,
+    digest,
+    proven_status,
+    relative_gap,
+)
+from dse.run.executor import Executor, InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 
 THROUGHPUT, LATENCY = "throughput_per_s", "latency_s"
 

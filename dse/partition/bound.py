@@ -10,7 +10,7 @@ import rustworkx
 from dse.partition.constraints.structure import Structure, structure_of
 from dse.partition.downset_kernels import UNREACHED, chain, lattice, link_times, sides, valid_chain
 from dse.partition.problem import Chips, Floats, Ints, PartitionProblem, Words
-from dse.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal, never_stop
 
 _MOST_DOWNSETS, _MOST_OF_SOME = 20_000, 12_000
 """Downsets of all operators, or else of some, that the bound is found for."""

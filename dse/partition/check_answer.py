@@ -11,17 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from dse.claims import count_faults, status_faults
-from dse.differences import differences
 from dse.partition.answer import BALANCED, metrics, objective_of
 from dse.partition.check import cost_s, violations
+from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.formats import partition_from_document
 from dse.partition.memory import impossible, proven_by_model
 from dse.partition.methods import ALL, METHODS
 from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import ObjectiveName, PartitionProblem
-from dse.partition.simulator_reference import simulate
-from dse.result import PROOF_TOLERANCE, Result, digest, relative_gap
+from dse.results.claims import count_faults, status_faults
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Result, digest, relative_gap
 from hardware.inputs import InputError, choose, fail
 
 _LEARNED = "rl"

@@ -21,9 +21,9 @@ import numpy as np
 from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import Structure, structure_of
+from dse.partition.evaluators.simulator import Overflow, SimulatorEvaluator
 from dse.partition.options import EvaluatorName, Question
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from dse.partition.simulator import Overflow, SimulatorEvaluator
 
 _SHOWN = 5
 """Operators that a sentence names."""

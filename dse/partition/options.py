@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dse.kept_options import STRICT, options_of
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.constraints.sampler import SolverMode
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.graphs.from_trace import Granularity
 from dse.partition.graphs.source import prepared_graph_of
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder
 from dse.partition.search.context import Evaluator
-from dse.partition.simulator import SimulatorEvaluator
+from dse.results.settings import STRICT, options_of
 from hardware.inputs import fail
 from hardware.packages import ELEMENT_BYTES, MOST_CHIPS, Package, package
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from dse.html import document, figure, table
 from dse.partition.problem import Ints, PartitionProblem
 from dse.partition.tables import (
     CHIP_HEADERS,
@@ -20,7 +19,8 @@ from dse.partition.tables import (
     slowest_decides,
     verdict,
 )
-from dse.result import Result
+from dse.report.page import document, figure, table
+from dse.results.result import Result
 
 _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
 """Neighbouring chips differ; chips eight apart share one, and differ in shape."""

@@ -15,14 +15,14 @@ from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 
-from dse.executor import Arrived, Executor, Failed, ignore
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import violations
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import partition_document
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from dse.partition.simulator import SimulatorEvaluator
-from dse.progress import StopSignal, never_stop
-from dse.result import FailedCheckError
+from dse.results.result import FailedCheckError
+from dse.run.executor import Arrived, Executor, Failed, ignore
+from dse.run.progress import StopSignal, never_stop
 from hardware.inputs import fail
 from hardware.packages import Package
 

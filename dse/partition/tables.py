@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dse.result import Result, percent
+from dse.results.result import Result, percent
 
 Row = tuple[str, ...]
 

@@ -7,7 +7,7 @@ from dse.placement.formats import placement_document
 from dse.placement.problem import MemoryShortfall, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
-from dse.result import (
+from dse.results.result import (
     FailedCheckError,
     Objective,
     ProblemReference,

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.placement.chain_bound import chain_bounds
-from dse.placement.chain_structure import ChainStructure, chain_structures, is_totally_ordered
 from dse.placement.problem import PlacementProblem
+from dse.placement.search.chain_structure import ChainStructure, chain_structures, is_totally_ordered
 from dse.placement.uniform_bound import uniform_optimum
 from dse.placement.uniform_tables import UniformTables, uniform_run, uniform_tables
 

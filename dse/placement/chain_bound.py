@@ -19,7 +19,7 @@ Only s and j are taken for which some split fits memory.
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.placement.chain_structure import ChainStructure
+from dse.placement.search.chain_structure import ChainStructure
 from hardware.compiled import compiled
 
 

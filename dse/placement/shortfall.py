@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.placement.chain_structure import edge_tables, plain_ends
 from dse.placement.check import stage_memory_bytes
-from dse.placement.downset_dp import downset_placement
-from dse.placement.pipelines import PipelineRange, pipeline_ranges
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem
+from dse.placement.search.chain_structure import edge_tables, plain_ends
+from dse.placement.search.downset_dp import downset_placement
+from dse.placement.search.pipelines import PipelineRange, pipeline_ranges
 from hardware.compiled import compiled
 from hardware.units import gib_from_bytes
 

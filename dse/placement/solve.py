@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from dse.placement.chain_dp import ChainLatencies, optimum
-from dse.placement.chain_structure import chain_structures, is_totally_ordered
-from dse.placement.downset_dp import DownsetAnswer, downset_placement
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem, PlacementSolution, Stage
+from dse.placement.search.chain_dp import ChainLatencies, optimum
+from dse.placement.search.chain_structure import chain_structures, is_totally_ordered
+from dse.placement.search.downset_dp import DownsetAnswer, downset_placement
 from dse.placement.shortfall import (
     MemoryNeed,
     branching_memory_needs,
@@ -26,13 +26,13 @@ _PROVEN = 1e-9
 def solve(problem: PlacementProblem, cutoff_s: float = math.inf) -> PlacementSolution:
     """The placement of least ``batch_s`` over all widths; the exact optimum, with a fixed choice among equal ones.
 
-    Totally ordered layers go through :mod:`dse.placement.chain_dp`, graphs that branch through
-    :mod:`dse.placement.downset_dp`. With ``cutoff_s`` only a placement that is faster is looked for; where there is
-    none, neither a placement nor a shortfall is returned.
+    Totally ordered layers go through :mod:`dse.placement.search.chain_dp`, graphs that branch through
+    :mod:`dse.placement.search.downset_dp`. With ``cutoff_s`` only a placement that is faster is looked for; where there
+    is none, neither a placement nor a shortfall is returned.
 
     Raises:
         InputError: no width can be placed on so few accelerators, or a graph branches beyond the limits of
-            :mod:`dse.placement.downset_dp`.
+            :mod:`dse.placement.search.downset_dp`.
     """
     least_accelerators = min(map(_group_size, problem.tensor_parallel.items()))
     if least_accelerators > problem.accelerators:

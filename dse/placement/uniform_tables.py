@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.placement.chain_structure import ChainStructure
-from dse.placement.pipelines import gradient_sync, pipeline_choices
 from dse.placement.problem import LayerGraph, PlacementProblem
+from dse.placement.search.chain_structure import ChainStructure
+from dse.placement.search.pipelines import gradient_sync, pipeline_choices
 
 _SHARES, _OWN = 0, 1
 """Whether an end layer shares a stage with the run, or has its own."""
@@ -33,7 +33,7 @@ class UniformTables:
     ``held[depth, c]`` is the sum, over depths 1 to ``depth``, of the layers of a stage that holds c or as many as fit.
     ``transfer_s`` are the transfers from prefix to run, inside the run, from run to suffix, and the least of all edges.
     ``weight_bytes`` are those of the prefix, an equal layer and the suffix. ``recompute`` and ``last_recomputes`` are
-    those of :class:`dse.placement.chain_structure.ChainStructure`.
+    those of :class:`dse.placement.search.chain_structure.ChainStructure`.
     """
 
     run: tuple[int, int]

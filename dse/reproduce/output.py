@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from dse.html import document, figure, table
+from dse.report.page import document, figure, table
 from dse.reproduce.section import Chart, Reproduction, Section, ratio
-from dse.result import versions
-from dse.run_directory import REPORT_FILE, write_text
+from dse.results.result import versions
+from dse.run.directory import REPORT_FILE, write_text
 
 DOCUMENT_FILE = "reproduction.json"
 COMPARISONS_TABLE = "tables/comparisons"

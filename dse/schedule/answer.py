@@ -2,7 +2,7 @@
 
 import time
 
-from dse.result import Objective, ProblemReference, Result, digest, document_of, proven_status, relative_gap
+from dse.results.result import Objective, ProblemReference, Result, digest, document_of, proven_status, relative_gap
 from dse.schedule.formats import schedule_document
 from dse.schedule.problem import ScheduleProblem
 from dse.schedule.solve import solve

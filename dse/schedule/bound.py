@@ -15,7 +15,7 @@ from dse.schedule import dual_bound
 from dse.schedule.dual_bound import MULTIPLIER_GRID, core_shares, core_users, cover_by_chains, dual_value, lines_beside
 from dse.schedule.precedence import Edges, precedence
 from dse.schedule.problem import ScheduleProblem
-from dse.schedule.reduce import Bools, Floats, Ints
+from dse.schedule.search.reduce import Bools, Floats, Ints
 from hardware.compiled import compiled
 
 KIND_CODES: dict[str, int] = {"tensor": 0, "vector": 1, "fused": 2}

@@ -21,7 +21,7 @@ How many operators of a set can run at once is bounded by the number of chains t
 import numpy as np
 import numpy.typing as npt
 
-from dse.schedule.reduce import Bools, Floats, Ints
+from dse.schedule.search.reduce import Bools, Floats, Ints
 from hardware.compiled import compiled
 
 MULTIPLIER_GRID = (

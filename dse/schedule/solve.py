@@ -5,12 +5,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dse.result import FailedCheckError
+from dse.results.result import FailedCheckError
 from dse.schedule.bound import lower_bound
 from dse.schedule.check import violations
-from dse.schedule.layer import Layer, schedule_column, solve_many
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
-from dse.schedule.segment_search import SearchLimits
+from dse.schedule.search.layer import Layer, schedule_column, solve_many
+from dse.schedule.search.segment_search import SearchLimits
 from hardware.inputs import choose
 
 __all__ = ["METHODS", "Method", "schedule_column", "solve", "solve_many", "solve_search"]
@@ -37,7 +37,7 @@ def solve(problem: ScheduleProblem, method: str = "auto") -> ScheduleSolution:
 
 
 def solve_search(problem: ScheduleProblem, limits: SearchLimits = THOROUGH) -> ScheduleSolution:
-    """Segments in series, each by bounds and exact search (:mod:`dse.schedule.event_search`)."""
+    """Segments in series, each by bounds and exact search (:mod:`dse.schedule.search.event_search`)."""
     single_s = np.array([operator.single_s for operator in problem.operators], dtype=np.float64)
     all_cores_s = np.array([operator.all_cores_s for operator in problem.operators], dtype=np.float64)
     layer = Layer([operator.kind for operator in problem.operators], problem.edges)
@@ -48,13 +48,13 @@ def solve_search(problem: ScheduleProblem, limits: SearchLimits = THOROUGH) -> S
 
 
 def _cp_sat(problem: ScheduleProblem) -> ScheduleSolution:
-    from dse.schedule.cp_sat import solve_cp_sat
+    from dse.schedule.search.cp_sat import solve_cp_sat
 
     return solve_cp_sat(problem)
 
 
 def _scip(problem: ScheduleProblem) -> ScheduleSolution:
-    from dse.schedule.scip import solve_scip
+    from dse.schedule.search.scip import solve_scip
 
     return solve_scip(problem)
 

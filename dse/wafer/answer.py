@@ -5,10 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dse.executor import Executor, InProcessExecutor, LateExecutor
-from dse.journal import Journal
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
-from dse.result import (
+from dse.results.result import (
     FailedCheckError,
     Objective,
     ProblemReference,
@@ -18,10 +15,13 @@ from dse.result import (
     proven_status,
     relative_gap,
 )
+from dse.run.executor import Executor, InProcessExecutor, LateExecutor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, kernel_time, size_tiles, violations
+from dse.wafer.files.formats import placement_document
 from dse.wafer.finished import finish_bound, finish_search, finished_bound, finished_search
-from dse.wafer.formats import placement_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import unpackable

@@ -33,7 +33,7 @@ from math import isqrt
 import numpy as np
 import numpy.typing as npt
 
-from dse.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal, never_stop
 from dse.wafer import shapes, spread_kernel
 from dse.wafer.problem import WaferProblem
 from dse.wafer.shapes import MOST_TICKS, NEVER, Ints, ShapeTable, Staircases, classes_of, staircases

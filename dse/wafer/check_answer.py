@@ -9,19 +9,19 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from dse.claims import count_faults, status_faults
-from dse.differences import differences
-from dse.result import PROOF_TOLERANCE, Objective, Result, digest, document_of
-from dse.run_directory import RESULT_FILE, RUN_FILE
+from dse.results.claims import count_faults, status_faults
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Objective, Result, digest, document_of
+from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.wafer.answer import BOUND, OBJECTIVE, SEARCH, UNFINISHED, cost_bound, metrics
 from dse.wafer.check import cost, violations
-from dse.wafer.check_sweep import sweep_faults
-from dse.wafer.formats import placement_from_document
+from dse.wafer.files.formats import placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.search.portfolio import Found
+from dse.wafer.sweep.check import sweep_faults
 from hardware.inputs import choose, read_document
 
 

@@ -1,7 +1,7 @@
 """What of a run is finished, in its journal: the search once it has ended, and the bound that goes with a cost.
 
 A run that is continued makes neither again. What a stopped search has found is no part of this: it is the placement in
-the run directory (:mod:`dse.wafer.kept`).
+the run directory (:mod:`dse.wafer.files.kept`).
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dse.journal import Journal
-from dse.kept_options import STRICT
+from dse.results.settings import STRICT
+from dse.run.journal import Journal
 from dse.wafer.check import cost, violations
-from dse.wafer.formats import placement_document, placement_from_document
+from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.problem import WaferProblem
 from dse.wafer.search.portfolio import Found
 

@@ -26,11 +26,11 @@ from math import prod
 from types import MappingProxyType
 
 from dse.graph.named_edges import topological_order
-from dse.importer.trace import Step, Trace
+from dse.graph.trace import Step, Trace
 from dse.wafer.convolution_sizes import InexactError, convolution_sizes
-from dse.wafer.kgraph import TITLE_KEY, GraphEdge, GraphNode, KernelGraph
+from dse.wafer.files.kgraph import TITLE_KEY, GraphEdge, GraphNode, KernelGraph
+from dse.wafer.files.paint import PLACEMENT
 from dse.wafer.networks import HEADER
-from dse.wafer.paint import PLACEMENT
 from hardware.inputs import InputError, fail
 
 Parts = Mapping[int, Fraction]

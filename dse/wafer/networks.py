@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from dse.wafer.files.kgraph import TITLE_KEY, GraphEdge, GraphNode, KernelGraph
 from dse.wafer.kernels import contest_library
-from dse.wafer.kgraph import TITLE_KEY, GraphEdge, GraphNode, KernelGraph
 from dse.wafer.problem import Convolution
 
 HEADER: Mapping[str, str] = MappingProxyType(

@@ -4,10 +4,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse.kept_options import STRICT, options_of
-from dse.wafer.formats import problem_of
+from dse.results.settings import STRICT, options_of
+from dse.wafer.files.formats import problem_of
+from dse.wafer.files.kgraph import HEADER_KEYS, TITLE_KEY, KernelGraph
 from dse.wafer.kernels import read_library
-from dse.wafer.kgraph import HEADER_KEYS, TITLE_KEY, KernelGraph
 from dse.wafer.problem import WaferProblem
 from dse.wafer.sources import graph_of, name_of
 from hardware.inputs import InputError
@@ -28,7 +28,7 @@ class WaferOptions:
         kernels: a file of more kernel types (``dse.kernels/1``), or None.
         method: which of :data:`dse.wafer.methods.METHODS`.
         moves: of annealing, in all; of a sweep at each point.
-        sweep: what is swept (:func:`dse.wafer.sweep_axes.axes_of`); nothing for a single placement.
+        sweep: what is swept (:func:`dse.wafer.sweep.axes.axes_of`); nothing for a single placement.
         width, height, memlimit, wdeltat, wlength, wadapter: what stands in the header of the case; None leaves it.
     """
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from dse.cp_solver import solved
-from dse.progress import StoppedError, StopSignal, ask, never_stop
+from dse.algorithms.cp_sat import solved
+from dse.run.progress import StoppedError, StopSignal, ask, never_stop
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost
 from dse.wafer.problem import WaferPlacement, WaferProblem

@@ -3,10 +3,10 @@
 import html
 from collections.abc import Sequence
 
-from dse.html import document, table
-from dse.result import Result, percent
+from dse.report.page import document, table
+from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
-from dse.wafer.drawing import drawing
+from dse.wafer.files.drawing import drawing
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
 Row = tuple[str, ...]

@@ -4,13 +4,13 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from dse.importer.trace import Trace
-from dse.models.library import list_models
-from dse.partition.graphs import catalogue
+from dse.graph.trace import Trace
 from dse.partition.graphs.source import trace_of
+from dse.sources import catalogue
+from dse.sources.workloads import list_models
+from dse.wafer.files.kgraph import TITLE_KEY, KernelGraph, parse_kgraph, read_kgraph, write_kgraph
 from dse.wafer.from_trace import kernel_graph
 from dse.wafer.kernels import KernelLibrary
-from dse.wafer.kgraph import TITLE_KEY, KernelGraph, parse_kgraph, read_kgraph, write_kgraph
 from dse.wafer.networks import NETWORKS
 from hardware.inputs import InputError, fail, nearest, read_document
 

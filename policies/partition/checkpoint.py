@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from dse.run_directory import write_bytes, write_text
+from dse.run.directory import write_bytes, write_text
 from hardware.inputs import fail, read_document, shown
 from policies.partition.features import FEATURES
 from policies.partition.network import PartitionNetwork

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.bound import simple_bound_s
 from dse.partition.constraints.sampler import Sampler
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import graph_from_document
 from dse.partition.problem import Floats, PartitionProblem
 from dse.partition.search.context import Evaluator
 from dse.partition.search.proposals import Float32s, field_basis
-from dse.partition.simulator import SimulatorEvaluator
 from hardware.inputs import fail, read_document
 from hardware.packages import package
 from policies.partition.features import Sequence, node_features, sequence_of

@@ -7,7 +7,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from dse.partition.problem import Chips, Floats
-from dse.progress import StopSignal, ask, never_stop
+from dse.run.progress import StopSignal, ask, never_stop
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.config import config_of
 from policies.partition.graph_store import GraphStore

@@ -20,14 +20,14 @@ from typing import Any, Literal
 import numpy as np
 
 import dse
-from dse.executor import InProcessExecutor
 from dse.partition.constraints.sampler import seeds_of
-from dse.partition.graphs.catalogue import split
 from dse.partition.options import EvaluatorName, PartitionOptions, question_of
 from dse.partition.problem import Chips
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
-from dse.progress import ProgressCallback, StopSignal, ask, never_stop, silent
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
+from dse.sources.catalogue import split
 from hardware.inputs import fail
 from hardware.packages import Package, package
 from policies.partition.checkpoint import Checkpoint

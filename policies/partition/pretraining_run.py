@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dse.journal import Journal
-from dse.progress import ProgressCallback, StopSignal, ask
-from dse.run_directory import write_bytes
+from dse.run.directory import write_bytes
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, ask
 from hardware.inputs import fail
 from policies.partition import event_file
 from policies.partition.checkpoint import CARD_FILE, Checkpoint, load_checkpoint, save_checkpoint

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from dse.partition.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.search.order_search import order_search
 from dse.partition.search.refining import starts_of
-from dse.progress import silent
+from dse.run.progress import silent
 from policies.partition.checkpoint import Checkpoint
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining

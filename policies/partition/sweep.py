@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dse.journal import Journal
-from dse.progress import ProgressCallback, StopSignal
-from dse.run_directory import JOURNAL_FILE
+from dse.run.directory import JOURNAL_FILE
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal
 from policies.partition.pretraining import PretrainingPlan, Score, ScoreName
 from policies.partition.pretraining_run import VALIDATED, PretrainingRun, pretrain
 from policies.partition.settings import PAPER, LearningSettings

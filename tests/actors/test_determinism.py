@@ -13,7 +13,7 @@ from dse.codesign.proven import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.hysteresis import RULES, AreaWalk
 from dse.codesign.search.sweep import SWEEP_NODES
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from tests.actors.inside import Inside
 from tests.codesign.tiny import tiny_options
 

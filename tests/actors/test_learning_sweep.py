@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from actors import learning_sweep
-from dse.progress import StoppedError, never_stop, silent
+from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies.partition.sweep import SweepPlan, SweepRun, sweep
 from tests.policies.test_pretraining import Once

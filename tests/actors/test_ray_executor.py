@@ -12,8 +12,8 @@ import pytest
 import ray
 
 from actors.ray_executor import RayExecutor, _greet
-from dse.executor import InProcessExecutor
-from dse.owned_folder import OWNER_FILE
+from dse.run.executor import InProcessExecutor
+from dse.run.owned_folder import OWNER_FILE
 from hardware.inputs import InputError
 
 

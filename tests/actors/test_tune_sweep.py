@@ -15,8 +15,8 @@ from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.search.bayesian import ArchitectureStudy
 from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule, search
 from dse.codesign.search.sweep import SWEEP_NODES, Sweep
-from dse.executor import InProcessExecutor
-from dse.progress import never_stop
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import never_stop
 from hardware.inputs import Fault, InputError
 from tests.codesign.test_exhaustive import TINY_MODEL, small
 

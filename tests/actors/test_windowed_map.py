@@ -11,7 +11,7 @@ import ray
 from actors import windowed_map
 from actors.limits import Limits
 from actors.ray_executor import RayExecutor, WorkerKind
-from dse.executor import Failed, InProcessExecutor, ItemFailedError
+from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
 from hardware.inputs import InputError
 
 

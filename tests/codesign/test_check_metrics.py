@@ -21,8 +21,8 @@ from dse.codesign.pareto.front import pareto_front
 from dse.codesign.sensitivity.analysis import takeover_tasks
 from dse.codesign.sensitivity.probe import Prober
 from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_from_document
-from dse.executor import InProcessExecutor
-from dse.result import Result
+from dse.results.result import Result
+from dse.run.executor import InProcessExecutor
 from tests.codesign.test_further import StopIn
 from tests.codesign.tiny import tiny_options
 

@@ -13,7 +13,7 @@ from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.objective import Objective
 from dse.codesign.search import exhaustive
 from dse.codesign.search.exhaustive import search
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from hardware.energy_model import energy_model
 from tests.codesign.tiny import tiny_options, tiny_problem
 

@@ -12,7 +12,7 @@ from dse.codesign.evaluation.job_placements import Choice
 from dse.codesign.evaluation.pricing import scheduled_latencies
 from dse.codesign.formats import evaluation_document
 from dse.placement.solve import solve
-from dse.schedule.segment_search import SearchLimits
+from dse.schedule.search.segment_search import SearchLimits
 from hardware.space import architecture_space
 from tests.codesign.tiny import tiny_problem
 

@@ -9,7 +9,7 @@ from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.search.exhaustive import search
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from hardware.space import architecture_space
 
 TINY_MODEL = """

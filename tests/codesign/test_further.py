@@ -7,7 +7,7 @@ import pytest
 from dse.codesign.answer import solve
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.sensitivity.analysis import analyse
-from dse.journal import Journal
+from dse.run.journal import Journal
 from tests.codesign.tiny import tiny_options
 
 

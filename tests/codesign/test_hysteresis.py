@@ -17,8 +17,8 @@ from dse.codesign.proven import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.bayesian import ArchitectureStudy
 from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule, area_groups, search
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
 from tests.codesign.test_exhaustive import TINY_MODEL, enumerate_all, small
 
 SCORES = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), max_size=30)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.algorithms.dominance import non_dominated
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.energy import plan_energy
 from dse.codesign.evaluation.evaluator import Evaluator
@@ -15,9 +16,8 @@ from dse.codesign.objective import Objective
 from dse.codesign.pareto.document import front_document, front_rows, front_table
 from dse.codesign.pareto.dominance import surely_dominated
 from dse.codesign.pareto.front import pareto_front
-from dse.dominance import non_dominated
-from dse.executor import InProcessExecutor
-from dse.result import PROOF_TOLERANCE
+from dse.results.result import PROOF_TOLERANCE
+from dse.run.executor import InProcessExecutor
 from hardware.energy_model import energy_model
 from tests.codesign.tiny import tiny_problem
 

@@ -31,7 +31,7 @@ from dse.codesign.sensitivity.table import (
     summary,
     takeover_rows,
 )
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from hardware.network import network
 from hardware.space import architecture_space, template_machines
 from tests.codesign.test_exhaustive import TINY_MODEL

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from dse.importer.sharding_rules import Split
-from dse.importer.slicing import Slicing
-from dse.importer.trace import Step, Trace
+from dse.graph.trace import Step, Trace
+from dse.sharding.rules import Split
+from dse.sharding.slicing import Slicing
 
 Tensors = Mapping[int, Any]
 

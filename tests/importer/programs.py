@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.importer.trace import Attribute, Step, StepKind, Trace, Value
+from dse.graph.trace import Attribute, Step, StepKind, Trace, Value
 from tests.importer.interpreter import evaluate, torch
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from dse.importer.torch_source import parameters_of
-from dse.models.library import workload
+from dse.importer.torch.source import parameters_of
 from dse.models.recipe import TrainingRecipe
+from dse.sources.workloads import workload
 from hardware.inputs import InputError
 
 HEADER = "import torch\nfrom torch import nn\n"

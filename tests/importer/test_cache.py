@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dse.importer.cache import decoded, encoded
-from dse.importer.model import ImportedModel
 from dse.models.recipe import TrainingRecipe
+from dse.sources.imported import ImportedModel
 
 ROOT = Path(__file__).parents[2]
 HELPER = "WIDTH = 16\n"
@@ -24,7 +24,7 @@ def model(microbatch):
 """
 SCRIPT = """
 import sys
-from dse.models.library import workload
+from dse.sources.workloads import workload
 from dse.models.recipe import TrainingRecipe
 graph = workload(sys.argv[1]).graph(2, 1, TrainingRecipe())
 print(graph.parameters, graph.flops_per_sample, "torch" in sys.modules)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dse.importer.canonical import canonical
-from dse.importer.torch_module import trace_module
+from dse.importer.torch.module import trace_module
 
 GAIN = "g = self.gain\n"
 WRITTEN = {

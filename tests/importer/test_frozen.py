@@ -9,10 +9,10 @@ import torch
 from dse.codesign.check import _placement_problem
 from dse.codesign.evaluation.job_placements import Choice, JobPlacements
 from dse.codesign.options import CodesignOptions
-from dse.importer.model import ImportedModel
 from dse.models.recipe import TrainingRecipe
 from dse.placement.check import group_memory_bytes
 from dse.placement.problem import Stage
+from dse.sources.imported import ImportedModel
 
 RECIPE = TrainingRecipe(fuse=False)
 M, WIDTH, INNER, CLASSES, RANK, BLOCKS = 2, 64, 256, 8, 4, 6

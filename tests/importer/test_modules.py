@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 import torch
 
-from dse.importer.model import ImportedModel
 from dse.models.recipe import TrainingRecipe
+from dse.sources.imported import ImportedModel
 from tests.importer.modules import MODULES
 
 UNFUSED = TrainingRecipe(fuse=False)
@@ -134,7 +134,7 @@ def test_a_users_own_slice_states_its_collectives(tmp_path):
     path = tmp_path / "m.py"
     path.write_text(
         "import torch\n"
-        "from dse.importer.collectives import all_reduce, copy_to_group\n"
+        "from dse.importer.torch.collectives import all_reduce, copy_to_group\n"
         "class Net(torch.nn.Module):\n"
         "    def __init__(self, t):\n"
         "        super().__init__()\n"

@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
+from dse.graph.trace import Trace
 from dse.importer.assemble import assemble
 from dse.importer.canonical import canonical
-from dse.importer.onnx_file import read_onnx
-from dse.importer.onnx_functions import captured_names, definition
-from dse.importer.slicing import slice_group, widths
-from dse.importer.trace import Trace
+from dse.importer.onnx.file import read_onnx
+from dse.importer.onnx.functions import captured_names, definition
 from dse.models.recipe import TrainingRecipe
+from dse.sharding.slicing import slice_group, widths
 from hardware.inputs import InputError
 
 helper, TensorProto = onnx.helper, onnx.TensorProto
@@ -246,7 +246,7 @@ def exported(tmp_path_factory):
 @pytest.mark.parametrize("microbatch", [1, 5])
 def test_two_importers_agree(exported, opset, microbatch):
     """torch's own export, composites written out or not, and the module itself are the same trace but for moves."""
-    from dse.importer.torch_module import trace_module
+    from dse.importer.torch.module import trace_module
 
     model, inputs, folder = exported
     read = canonical(read_onnx(folder / f"{opset}.onnx", microbatch))
@@ -261,7 +261,7 @@ def test_two_importers_agree(exported, opset, microbatch):
 @pytest.mark.parametrize("width", [1, 2])
 def test_two_importers_agree_on_layers(exported, width):
     """The same layers behind slicing, segmentation and recording."""
-    from dse.importer.torch_module import trace_module
+    from dse.importer.torch.module import trace_module
 
     model, inputs, folder = exported
     traces = (read_onnx(folder / "17.onnx", 4), trace_module(model, inputs, "model", 4))

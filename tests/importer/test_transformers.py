@@ -6,9 +6,9 @@ import pytest
 import torch
 import transformers
 
-from dse.models import build, model
-from dse.models.library import workload
+from dse.models import build
 from dse.models.recipe import TrainingRecipe
+from dse.sources.workloads import model, workload
 
 CONFIGS = {
     "bert-large": (

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.models import build, model
+from dse.models import build
 from dse.models.recipe import TrainingRecipe
+from dse.sources.workloads import model
 from tests.models.strategies import hyperparameters
 
 WITH_DROPOUT = ["bert-large", "gpt2-xl", "megatron-bert", "megatron-2.5b", "megatron-8.3b", "gpt3-175b"]

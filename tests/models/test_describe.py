@@ -1,7 +1,7 @@
 """The table of models."""
 
-from dse.models import list_models, model
-from dse.models.describe import HEADERS, describe, describe_model
+from dse.sources.describe import HEADERS, describe, describe_model
+from dse.sources.workloads import list_models, model
 
 
 def test_a_row_for_every_model():

@@ -7,7 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.models import Hyperparameters, build, list_models, model
+from dse.models import Hyperparameters, build
+from dse.sources.workloads import list_models, model
 from hardware.inputs import InputError
 from tests.models.strategies import hyperparameters
 

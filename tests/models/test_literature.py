@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 
-from dse.models import build, list_models, model
+from dse.models import build
 from dse.models.transformer import flops_per_sample, parameters
+from dse.sources.workloads import list_models, model
 from tests.models.strategies import UNFUSED, hyperparameters
 
 GPT_STYLE = ["gpt2-xl", "megatron-2.5b", "megatron-8.3b", "gpt3-175b"]

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.models import TrainingRecipe, build, model
+from dse.models import TrainingRecipe, build
+from dse.sources.workloads import model
 from hardware.operations import Collective, Gemm
 from tests.models.strategies import PHAZE_2024, UNFUSED, hyperparameters
 

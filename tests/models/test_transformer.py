@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.models import TrainingRecipe, build, list_models, model, recipe_for
+from dse.models import TrainingRecipe, build, recipe_for
+from dse.sources.workloads import list_models, model
 from hardware.cost_model import cost_model
 from hardware.operations import Fused, Gemm, Vector, core_kind
 from tests.models.strategies import PHAZE_2024, UNFUSED, hyperparameters, recipes

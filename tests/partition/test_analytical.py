@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import cost_s
 from dse.partition.constraints.sampler import Sampler, seeds_of
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.problem import PartitionProblem
 from tests.partition.small import LINK_BYTES_PER_S, random_graph
 

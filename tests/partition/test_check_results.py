@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from dse.checking import check_result
 from dse.partition.answer import BALANCED, answer
 from dse.partition.options import PartitionOptions
-from dse.result import relative_gap
+from dse.results.check import check_result
+from dse.results.result import relative_gap
 from hardware.inputs import InputError
 from tests.partition.small import random_graph
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from dse.graph.trace import WEIGHTS
 from dse.importer.canonical import canonical
-from dse.importer.torch_module import trace_module
-from dse.importer.trace import WEIGHTS
+from dse.importer.torch.module import trace_module
 from dse.importer.work import tensor_flops
-from dse.models import model
 from dse.partition.graphs import graph_of
-from dse.partition.graphs.built_in import inference_trace
 from dse.partition.graphs.from_trace import graph_from_trace, load_time_folded, weight_bytes
 from dse.partition.graphs.source import trace_of
 from dse.partition.options import PartitionOptions, question_of
+from dse.sources.built_in import inference_trace
+from dse.sources.workloads import model
 from hardware.inputs import InputError
 
 MODULES = """
@@ -126,10 +126,10 @@ def test_what_is_made_of_weights_is_made_when_the_model_is_loaded(modules):
 
 
 def test_the_trace_is_kept_and_read_again(modules, monkeypatch):
-    import dse.importer.torch_source
+    import dse.importer.torch.source
 
     first = graph_of(f"{modules}:net")
-    monkeypatch.setattr(dse.importer.torch_source, "trace_function", None)
+    monkeypatch.setattr(dse.importer.torch.source, "trace_function", None)
     again = graph_of(f"{modules}:net")
     assert again.names == first.names
     assert (again.flops == first.flops).all()
@@ -179,8 +179,8 @@ def test_graph_against_its_definition(kind):
 def test_flops_are_those_that_pytorch_counts():
     from torch.utils.flop_counter import FlopCounterMode
 
-    from dse.partition.graphs import catalogue
-    from dse.partition.graphs.zoo.network import module_of
+    from dse.sources import catalogue
+    from dse.sources.zoo.network import module_of
 
     for name in ("googlenet", "dcgan-generator", "tcn"):
         source = catalogue.entry(name).source

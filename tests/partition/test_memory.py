@@ -9,11 +9,11 @@ import pytest
 from dse.partition.answer import BALANCED, answer
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
+from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import Found
-from dse.partition.simulator import SimulatorEvaluator
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
 

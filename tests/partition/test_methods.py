@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.answer import answer
 from dse.partition.check import cost_s, violations
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
@@ -19,7 +17,9 @@ from dse.partition.report import report
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder, RecordingExecutor, sample_log
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.tables import method_rows, notes
-from dse.run_directory import RunDirectory
+from dse.run.directory import RunDirectory
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
 from hardware.inputs import InputError
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions

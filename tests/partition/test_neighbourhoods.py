@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.executor import InProcessExecutor
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import cost_s, stages, violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.methods import METHODS
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.context import SearchContext
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.window_model import Window, remade
-from dse.progress import never_stop
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import never_stop
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
 
 TOLERANCE = 1 + 1e-6

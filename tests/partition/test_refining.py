@@ -6,9 +6,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.sampler import seeds_of
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.search.proposals import bottleneck, field_basis, focused, mixed_orders, normals, shares_before
 from dse.partition.search.refining import refine, refine_from, starts_of
 from tests.partition.small import random_problem, valid_partitions

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.executor import InProcessExecutor
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.bound import DownsetLattice, simple_bound_s
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import structure_of
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.methods import METHODS
-from dse.partition.move_kernels import settle
-from dse.partition.order_kernels import parted, reorder
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.context import SearchContext
+from dse.partition.search.move_kernels import settle
+from dse.partition.search.order_kernels import parted, reorder
 from dse.partition.search.order_search import order_search
+from dse.run.executor import InProcessExecutor
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
 
 TOLERANCE = 1 + 1e-9

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.partition.constraints.sampler import Sampler, seeds_of
+from dse.partition.evaluators.simulator import SimulatorEvaluator
+from dse.partition.evaluators.simulator_operators import least_bytes, operators_of
+from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.problem import PartitionGraph, PartitionProblem
-from dse.partition.simulator import SimulatorEvaluator
-from dse.partition.simulator_operators import least_bytes, operators_of
-from dse.partition.simulator_reference import simulate
-from dse.reproduce.mcm import Calibration, Context, figure7
+from dse.reproduce.mcm.parts import Calibration, Context, figure7
 from hardware.packages import Package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.placement.chain_dp import ChainOptimum, optimum, width_optimum
-from dse.placement.chain_structure import chain_structure, is_totally_ordered
 from dse.placement.check import violations
 from dse.placement.problem import LayerGraph, Placement, Stage
+from dse.placement.search.chain_dp import ChainOptimum, optimum, width_optimum
+from dse.placement.search.chain_structure import chain_structure, is_totally_ordered
 from dse.placement.solve import layer_latencies, solve
 from tests.placement.brute_force import least_batch_s
 from tests.placement.strategies import chain_of, problems

@@ -8,7 +8,7 @@ from dse.placement.formats import problem_from_document
 from dse.placement.solve import solve
 from dse.placement.timeline import timeline
 from tests.placement.test_formats import document
-from tests.test_trace_events import assert_valid
+from tests.report.test_trace_events import assert_valid
 
 
 def test_the_pipeline_is_kept_as_a_trace_and_its_times_as_metrics(dse, tmp_path):

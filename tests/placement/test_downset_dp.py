@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from dse.placement.check import violations
-from dse.placement.downset_dp import downset_placement, downsets
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
+from dse.placement.search.downset_dp import downset_placement, downsets
 from dse.placement.solve import solve
 from hardware.inputs import InputError
 from tests.placement.brute_force import least_batch_s
@@ -97,7 +97,7 @@ def test_where_the_search_meets_its_limit_a_bound_is_given(monkeypatch):
     problem = towers(3, 2, hbm_bytes=12.0, microbatches=1, accelerators=2)
     exact = solve(problem)
     assert exact.bound_s is None
-    monkeypatch.setattr("dse.placement.downset_dp.SEARCH_LIMIT", 0)
+    monkeypatch.setattr("dse.placement.search.downset_dp.SEARCH_LIMIT", 0)
     found = solve(problem)
     assert violations(problem, found.placement) == []
     assert found.bound_s < exact.placement.batch_s < found.placement.batch_s

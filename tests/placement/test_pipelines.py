@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.placement.check import gradient_sync_s
-from dse.placement.pipelines import GradientSync, gradient_sync, pipeline_choices, pipeline_ranges
+from dse.placement.search.pipelines import GradientSync, gradient_sync, pipeline_choices, pipeline_ranges
 from tests.placement.strategies import NODES, chain_of
 
 

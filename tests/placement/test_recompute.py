@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dse.placement.bound import batch_lower_bound
 from dse.placement.check import batch_s, group_memory_bytes, violations
-from dse.placement.downset_dp import downset_placement
 from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem, Stage
+from dse.placement.search.downset_dp import downset_placement
 from dse.placement.solve import solve
 from dse.placement.timeline import timeline
 from dse.placement.timeline_check import timeline_violations

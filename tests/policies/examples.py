@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dse.executor import InProcessExecutor
-from dse.partition.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.context import SearchContext
+from dse.run.executor import InProcessExecutor
 from policies.partition.graph_store import StoredGraph
 
 

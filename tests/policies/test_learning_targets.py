@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import learning
-from dse.reproduce.mcm_tables import Trial
+from dse.reproduce.mcm.tables import Trial
 
 
 def trials(costs):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from actors import pretraining as on_ray
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
-from dse.progress import StoppedError, never_stop, silent
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies.partition import pretraining
 from policies.partition.checkpoint import load_checkpoint, save_checkpoint

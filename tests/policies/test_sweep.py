@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dse.progress import StoppedError, never_stop, silent
+from dse.run.progress import StoppedError, never_stop, silent
 from policies.partition.settings import PAPER
 from policies.partition.sweep import ChoiceSummary, LearningChoice, SweepPlan, SweepRun, sweep
 from tests.policies.events import scalars

@@ -5,10 +5,10 @@ import pytest
 from dse.codesign.context import SearchContext
 from dse.codesign.search import hysteresis
 from dse.codesign.search.hysteresis import DecreasingRule, NoNewBestRule
-from dse.executor import InProcessExecutor
-from dse.reproduce.context import Answered
-from dse.reproduce.convergence import BothRules, Walk
-from dse.reproduce.stopwatch import TimedExecutor, TimedWorker
+from dse.reproduce.phaze.context import Answered
+from dse.reproduce.phaze.convergence import BothRules, Walk
+from dse.reproduce.phaze.stopwatch import TimedExecutor, TimedWorker
+from dse.run.executor import InProcessExecutor
 from tests.codesign.test_exhaustive import TINY_MODEL, small
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
 from dse.partition.search.context import Found
-from dse.progress import never_stop, silent
-from dse.reproduce import mcm_study
-from dse.reproduce.mcm_study import Study, StudyBudget, Trials
-from dse.reproduce.mcm_tables import Trial, at, running, samples_to, section_of
+from dse.reproduce.mcm import study as mcm_study
+from dse.reproduce.mcm.study import Study, StudyBudget, Trials
+from dse.reproduce.mcm.tables import Trial, at, running, samples_to, section_of
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import never_stop, silent
 from tests.partition.small import random_graph
 
 

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from dse.models.library import list_models, model
-from dse.reproduce.context import position
-from dse.reproduce.published import Paper, list_papers, read_paper
+from dse.reproduce.phaze.context import position
+from dse.reproduce.phaze.published import Paper, list_papers, read_paper
+from dse.sources.workloads import list_models, model
 from hardware.inputs import InputError, validate
 from hardware.space import architecture_space
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
-from dse.reproduce.baselines import COMMON, EXPERT, OWN, SOLVER, strategies
-from dse.reproduce.context import Budget, Context
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
-from dse.reproduce.phaze import PARTS, reproduce
-from dse.reproduce.published import read_paper
+from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, strategies
+from dse.reproduce.phaze.context import Budget, Context
+from dse.reproduce.phaze.parts import PARTS, reproduce
+from dse.reproduce.phaze.published import read_paper
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
 
 SETTINGS = {"models": ["bert-large"], "cost_models": ["phaze-2024"], "workers": 0, "limits_s": {"walk": 1.0}}
 

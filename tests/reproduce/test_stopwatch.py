@@ -6,8 +6,8 @@ import pytest
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation import pricing
 from dse.codesign.search import exhaustive
-from dse.executor import InProcessExecutor
-from dse.reproduce.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker
+from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker
+from dse.run.executor import InProcessExecutor
 from tests.codesign.test_exhaustive import TINY_MODEL, small
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dse.schedule.formats import read_problem
-from dse.schedule.layer import solve_many
-from dse.schedule.reduce import interchangeable_chains
+from dse.schedule.search.layer import solve_many
+from dse.schedule.search.reduce import interchangeable_chains
+from dse.schedule.search.unit_problem import unit_problem
 from dse.schedule.solve import solve
-from dse.schedule.unit_problem import unit_problem
 from tests.schedule.layers import backward_layer, heads_layer
 from tests.shared_data import shared_data
 

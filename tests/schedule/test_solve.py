@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.result import FailedCheckError
+from dse.results.result import FailedCheckError
 from dse.schedule import solve as solve_module
 from dse.schedule.check import violations
-from dse.schedule.cp_sat import solve_cp_sat
 from dse.schedule.formats import read_problem
-from dse.schedule.layer import Layer, schedule_column, solve_many
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem, ScheduleSolution
-from dse.schedule.scip import solve_scip
-from dse.schedule.segment_search import SearchLimits
+from dse.schedule.search.cp_sat import solve_cp_sat
+from dse.schedule.search.layer import Layer, schedule_column, solve_many
+from dse.schedule.search.scip import solve_scip
+from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import METHODS, solve
 from hardware.inputs import InputError
 from tests.schedule.brute_force import optimum_s, problems, random_problem
@@ -65,8 +65,8 @@ def test_fused_pairs_are_not_only_counted():
 
 
 def _counting_is_too_short(problem: ScheduleProblem) -> bool:
-    from dse.schedule.cp_sat import _counting_model, _solve
-    from dse.schedule.unit_problem import unit_problem
+    from dse.schedule.search.cp_sat import _counting_model, _solve
+    from dse.schedule.search.unit_problem import unit_problem
 
     if problem.tensor_cores == 1 == problem.vector_cores or all(op.kind != "fused" for op in problem.operators):
         return False

@@ -1,8 +1,8 @@
 """Small wafer problems, written out."""
 
-from dse.wafer.formats import problem_of
+from dse.wafer.files.formats import problem_of
+from dse.wafer.files.kgraph import parse_kgraph
 from dse.wafer.kernels import contest_library
-from dse.wafer.kgraph import parse_kgraph
 
 HEADER = """(*
 test=small

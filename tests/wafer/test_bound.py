@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.search.portfolio import Search
 from dse.wafer.shapes import shape_table

@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 from dse.wafer.check import cost, kernel_time, memory_words, size_tiles, violations
-from dse.wafer.formats import read_problem
-from dse.wafer.paint import placement_of, read_paint
+from dse.wafer.files.formats import read_problem
+from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from tests.shared_data import shared_data
 from tests.wafer.small import chain, conv_line, graph_text, problem_from

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dse.wafer.check import cost, violations
-from dse.wafer.formats import read_problem
+from dse.wafer.files.formats import read_problem
 from dse.wafer.search.candidates import candidate_of, repriced, through
 from dse.wafer.search.column_dp import column_layouts, column_row_heights, columns_of, stack_widths
 from dse.wafer.search.ladder import ladder_of

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from dse.wafer.drawing import curves, drawing, rectangles
-from dse.wafer.picture import picture
+from dse.wafer.files.drawing import curves, drawing, rectangles
+from dse.wafer.files.picture import picture
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from tests.wafer.small import chain
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from dse.wafer.formats import placement_document, placement_from_document, problem_of, read_problem
+from dse.wafer.files.formats import placement_document, placement_from_document, problem_of, read_problem
+from dse.wafer.files.kgraph import Style, parse_kgraph, read_kgraph, write_kgraph
+from dse.wafer.files.paint import PaintKernel, paint_of, parse_paint, placement_of, write_paint
 from dse.wafer.kernels import contest_library
-from dse.wafer.kgraph import Style, parse_kgraph, read_kgraph, write_kgraph
-from dse.wafer.paint import PaintKernel, paint_of, parse_paint, placement_of, write_paint
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError
 from tests.shared_data import shared_data

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from dse.graph.named_edges import find_cycle
-from dse.importer.trace import Step, Trace, Value
+from dse.graph.trace import Step, Trace, Value
 from dse.importer.work import tensor_flops
-from dse.partition.graphs import catalogue
+from dse.sources import catalogue
 from dse.wafer.from_trace import kernel_graph
 from dse.wafer.kernels import contest_library
 from dse.wafer.options import WaferOptions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.executor import InProcessExecutor
+from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, violations
 from dse.wafer.search import interval_dp

@@ -5,10 +5,10 @@ from copy import deepcopy
 
 import pytest
 
-from dse.checking import check_result
+from dse.results.check import check_result
 from dse.wafer.answer import answer
 from dse.wafer.options import WaferOptions
-from dse.wafer.sweep import sweep
+from dse.wafer.sweep.sweep import sweep
 from hardware.inputs import InputError
 from tests.wafer.small import blocks_text, conv_line, graph_text
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dse.wafer.formats import problem_of, read_problem
+from dse.wafer.files.formats import problem_of, read_problem
+from dse.wafer.files.kgraph import parse_kgraph, read_kgraph, write_kgraph
 from dse.wafer.kernels import contest_library
-from dse.wafer.kgraph import parse_kgraph, read_kgraph, write_kgraph
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from hardware.inputs import InputError

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dse.executor import InProcessExecutor
-from dse.result import read_result
+from dse.results.result import read_result
+from dse.run.executor import InProcessExecutor
 from dse.wafer.answer import answer
 from dse.wafer.check import cost, violations
 from dse.wafer.check_answer import answer_faults
@@ -18,8 +18,8 @@ from dse.wafer.problem import Weights
 from dse.wafer.search.portfolio import Search
 from dse.wafer.shapes import MOST_TICKS, shape_table
 from dse.wafer.shortfall import infeasibility
-from dse.wafer.sweep import sweep
-from dse.wafer.sweep_report import rows
+from dse.wafer.sweep.report import rows
+from dse.wafer.sweep.sweep import sweep
 from tests.wafer.brute_force import all_shapes
 from tests.wafer.small import conv_line, graph_text, problem_from
 

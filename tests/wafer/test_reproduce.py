@@ -8,9 +8,6 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from dse.executor import InProcessExecutor
-from dse.journal import Journal
-from dse.progress import StoppedError
 from dse.reproduce.gigaplacer import study as studies
 from dse.reproduce.gigaplacer.cases import are_all, cases_of, chosen_problems
 from dse.reproduce.gigaplacer.figures import rows_of
@@ -28,10 +25,13 @@ from dse.reproduce.gigaplacer.study import (
 )
 from dse.reproduce.gigaplacer.table1 import TABLES
 from dse.reproduce.output import DOCUMENT_FILE, write
-from dse.reproduce.published import list_papers
-from dse.result import FailedCheckError
+from dse.reproduce.phaze.published import list_papers
+from dse.results.result import FailedCheckError
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import StoppedError
 from dse.wafer.check import cost, violations
-from dse.wafer.formats import read_problem
+from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError, validate
 from tests.shared_data import shared_data

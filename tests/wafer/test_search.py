@@ -6,11 +6,11 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from dse.executor import InProcessExecutor, ignore
-from dse.progress import never_stop
+from dse.run.executor import InProcessExecutor, ignore
+from dse.run.progress import never_stop
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, violations
-from dse.wafer.formats import read_problem
+from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from dse.wafer.search import annealing
 from dse.wafer.search.annealing import Annealing, AnnealTask, annealed

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dse.wafer.check import kernel_time, memory_words, size_tiles
-from dse.wafer.formats import read_problem
+from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel
 from dse.wafer.shapes import MOST_TICKS, NEVER, shape_table, staircases
 from hardware.inputs import InputError

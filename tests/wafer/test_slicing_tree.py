@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dse.executor import InProcessExecutor
-from dse.progress import never_stop
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import never_stop
 from dse.wafer.answer import answer
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, size_tiles, violations

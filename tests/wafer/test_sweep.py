@@ -7,19 +7,19 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from dse.executor import Failed, InProcessExecutor
-from dse.journal import Journal
-from dse.result import Result
+from dse.results.result import Result
+from dse.run.executor import Failed, InProcessExecutor
+from dse.run.journal import Journal
 from dse.wafer.check import cost, violations
 from dse.wafer.check_answer import answer_faults
-from dse.wafer.formats import placement_from_document
+from dse.wafer.files.formats import placement_from_document
+from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.options import WaferOptions
-from dse.wafer.paint import placement_of, read_paint
 from dse.wafer.problem import Cost
 from dse.wafer.search.portfolio import Search
-from dse.wafer.sweep import sweep
-from dse.wafer.sweep_axes import axes_of, posed, rounds_of, settings_of
-from dse.wafer.sweep_front import Found, Point, certain, front, settled, turned
+from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
+from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
+from dse.wafer.sweep.sweep import sweep
 from hardware.inputs import InputError
 from tests.actors.inside import Inside
 from tests.wafer.small import chain, conv_line, graph_text

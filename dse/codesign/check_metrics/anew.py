@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
-from dse.result import PROOF_TOLERANCE
+from dse.results.result import PROOF_TOLERANCE
 from hardware.machines import Machines
 
 Floats = npt.NDArray[np.float64]

@@ -13,8 +13,8 @@ from dse.codesign.check_metrics.optimum import count_faults, failed_faults, opti
 from dse.codesign.check_metrics.sensitivity import sensitivity_faults
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import CodesignProblem
-from dse.differences import differences
-from dse.result import PROOF_TOLERANCE, Result
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Result
 
 
 def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Result) -> list[str]:

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from dse.algorithms.dominance import non_dominated
 from dse.codesign.check import architecture_faults, choice_faults
 from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
 from dse.codesign.evaluation.energy import plan_energy
 from dse.codesign.formats import architecture_solution, plan_summary
 from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
-from dse.differences import differences
-from dse.dominance import non_dominated
-from dse.result import PROOF_TOLERANCE
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE
 from hardware.energy_model import energy_model
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes

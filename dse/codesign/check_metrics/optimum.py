@@ -10,8 +10,8 @@ from dse.codesign.problem import CodesignProblem
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import chosen_size
 from dse.codesign.search.sweep import SWEEP_NODES
-from dse.differences import differences
-from dse.result import PROOF_TOLERANCE, Result
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 

@@ -14,8 +14,8 @@ from dse.codesign.sensitivity.analysis import Sensitivity, point_tasks, takeover
 from dse.codesign.sensitivity.knobs import KNOBS
 from dse.codesign.sensitivity.probe import Architecture, PlanSummary, Point, Prober, Reached
 from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_from_document
-from dse.differences import differences
-from dse.result import PROOF_TOLERANCE, Result, Status
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Result, Status
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 

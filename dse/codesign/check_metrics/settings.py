@@ -17,8 +17,8 @@ from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.search.exhaustive import NODES
 from dse.codesign.sensitivity.probe import Architecture, PlanSummary, Point, summaries
-from dse.differences import differences
-from dse.result import PROOF_TOLERANCE, proven_status
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, proven_status
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 

@@ -13,8 +13,8 @@ from dse.codesign.check_metrics.settings import nothing_fits
 from dse.codesign.sensitivity import probe
 from dse.codesign.sensitivity.knobs import KNOBS, Knob
 from dse.codesign.sensitivity.probe import Architecture, Prober, Takeover, TakeoverTask
-from dse.differences import differences
-from dse.result import PROOF_TOLERANCE
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE
 
 
 def takeover_faults(prober: Prober, task: TakeoverTask, stated: Takeover) -> list[str]:

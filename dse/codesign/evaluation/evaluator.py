@@ -22,9 +22,9 @@ from dse.codesign.evaluation.pricing import LayerLatencies, price
 from dse.codesign.problem import Evaluation, TrainingJob, TrainingPlan
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.problem import PlacementProblem
-from dse.progress import StopSignal, never_stop
-from dse.schedule.layer import DEFAULT_LIMITS
-from dse.schedule.segment_search import SearchLimits
+from dse.run.progress import StopSignal, never_stop
+from dse.schedule.search.layer import DEFAULT_LIMITS
+from dse.schedule.search.segment_search import SearchLimits
 from hardware.machines import Machines
 
 Bounds = npt.NDArray[np.float64]
@@ -74,8 +74,8 @@ class Evaluator:
     """Bounds and evaluates the architectures ``machines`` for one training job.
 
     It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs. ``stop``
-    is asked between the graphs of an evaluation, which ends with a :class:`~dse.progress.StoppedError` where it gives a
-    reason; pickled evaluators are never stopped.
+    is asked between the graphs of an evaluation, which ends with a :class:`~dse.run.progress.StoppedError` where it
+    gives a reason; pickled evaluators are never stopped.
     """
 
     def __init__(self, job: TrainingJob, machines: Machines, stop: StopSignal = never_stop) -> None:

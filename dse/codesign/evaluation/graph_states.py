@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dse.codesign.evaluation.job_placements import Choice, GraphKey, JobPlacements
 from dse.codesign.evaluation.pricing import LayerLatencies, PricedGraph
 from dse.codesign.problem import TrainingJob, TrainingPlan
-from dse.progress import StopSignal, ask, never_stop
-from dse.schedule.segment_search import SearchLimits
+from dse.run.progress import StopSignal, ask, never_stop
+from dse.schedule.search.segment_search import SearchLimits
 
 Bounds = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dse.codesign.evaluation.energy import least_energy_j, plan_energy
 from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluate, Evaluator, Indices, Task
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
-from dse.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal, never_stop
 from hardware.energy import static_w
 from hardware.energy_model import EnergyModel, energy_model
 from hardware.machines import Machines

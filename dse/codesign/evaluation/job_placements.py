@@ -15,8 +15,8 @@ from dse.codesign.evaluation.pricing import LayerLatencies
 from dse.codesign.problem import TrainingJob
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.bound import BatchBound
-from dse.placement.chain_dp import ChainLatencies
 from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem
+from dse.placement.search.chain_dp import ChainLatencies
 from dse.placement.solve import ChainSolver
 
 Bounds = npt.NDArray[np.float64]

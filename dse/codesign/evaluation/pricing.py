@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.schedule.bound import makespan_lower_bound
-from dse.schedule.layer import solve_many
-from dse.schedule.segment_search import SearchLimits
+from dse.schedule.search.layer import solve_many
+from dse.schedule.search.segment_search import SearchLimits
 from hardware.estimator import estimate
 from hardware.machines import Machines
 from hardware.network import Network

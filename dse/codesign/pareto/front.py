@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dse.algorithms.dominance import non_dominated
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.energy import plan_energy
 from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
@@ -41,9 +42,8 @@ from dse.codesign.evaluation.job_evaluators import (
 )
 from dse.codesign.pareto.dominance import surely_dominated
 from dse.codesign.problem import Evaluation, TrainingPlan
-from dse.dominance import non_dominated
-from dse.progress import StoppedError
-from dse.result import PROOF_TOLERANCE
+from dse.results.result import PROOF_TOLERANCE
+from dse.run.progress import StoppedError
 from hardware.energy import static_w
 from hardware.energy_model import EnergyModel, energy_model
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from dse.codesign.report.table import architecture_text
-from dse.result import Result
+from dse.results.result import Result
 
 Numbers = npt.NDArray[Any]
 Columns = Mapping[str, Numbers]

@@ -15,10 +15,10 @@ from dse.codesign.report.table import answer_rows, comparison, layer_rows, verdi
 from dse.codesign.report.traces import FOLDER, keep_traces
 from dse.codesign.sensitivity.chart import tornado
 from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
-from dse.html import document, figure, table
-from dse.result import Result
-from dse.run_directory import REPORT_FILE, RunDirectory
-from dse.tables import write_table
+from dse.report.page import document, figure, table
+from dse.report.parquet import write_table
+from dse.results.result import Result
+from dse.run.directory import REPORT_FILE, RunDirectory
 from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "tables/architectures.parquet"

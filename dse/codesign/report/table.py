@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dse.result import PROOF_TOLERANCE, Result, percent
+from dse.results.result import PROOF_TOLERANCE, Result, percent
 from hardware.units import KIB, MIB
 
 Row = tuple[str, ...]

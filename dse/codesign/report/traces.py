@@ -16,10 +16,10 @@ from dse.codesign.problem import CodesignProblem
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.formats import placement_from_document
 from dse.placement.timeline import has_timeline, timeline
-from dse.result import Result
-from dse.run_directory import RESULT_FILE, RunDirectory
+from dse.report.trace_events import Trace, merged, pipeline_trace, schedule_trace
+from dse.results.result import Result
+from dse.run.directory import RESULT_FILE, RunDirectory
 from dse.schedule.formats import schedule_from_document
-from dse.trace_events import Trace, merged, pipeline_trace, schedule_trace
 from hardware.machines import Machines
 from hardware.units import bytes_from_gib
 

@@ -32,8 +32,8 @@ from dse.codesign.evaluation.job_evaluators import (
 )
 from dse.codesign.problem import Evaluation, SearchOutcome
 from dse.codesign.search.choice import TIE, best_architecture, chosen_size
-from dse.progress import StoppedError
-from dse.result import PROOF_TOLERANCE
+from dse.results.result import PROOF_TOLERANCE
+from dse.run.progress import StoppedError
 from hardware.units import gib_from_bytes
 
 _REFINE_ROUND = 64

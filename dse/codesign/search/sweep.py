@@ -19,8 +19,8 @@ from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
 from dse.codesign.search.choice import best_architecture, chosen_size
 from dse.codesign.search.exhaustive import NODES
-from dse.executor import Failed, InProcessExecutor
-from dse.progress import StoppedError, ask
+from dse.run.executor import Failed, InProcessExecutor
+from dse.run.progress import StoppedError, ask
 
 Floats = npt.NDArray[np.float64]
 

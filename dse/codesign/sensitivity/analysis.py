@@ -28,8 +28,8 @@ from dse.codesign.sensitivity.probe import (
     summaries,
     who_reaches,
 )
-from dse.progress import StoppedError, ask
-from dse.result import digest
+from dse.results.result import digest
+from dse.run.progress import StoppedError, ask
 
 FACTORS = (0.5, 0.9, 1.1, 2.0)
 """By what every knob is turned."""
@@ -41,7 +41,7 @@ Kind = TypeVar("Kind", Point, Takeover)
 
 
 class ProbeStore(Protocol):
-    """Where finished steps are kept: :class:`dse.journal.Journal` is one."""
+    """Where finished steps are kept: :class:`dse.run.journal.Journal` is one."""
 
     def __contains__(self, key: object) -> bool: ...
 

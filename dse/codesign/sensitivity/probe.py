@@ -20,10 +20,10 @@ from dse.codesign.reached import reached_by
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import TIE
 from dse.codesign.sensitivity.knobs import KNOBS, Knob
-from dse.executor import InProcessExecutor
-from dse.progress import StopSignal, never_stop, silent
-from dse.result import Status, proven_status
-from dse.schedule.layer import DEFAULT_LIMITS
+from dse.results.result import Status, proven_status
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import StopSignal, never_stop, silent
+from dse.schedule.search.layer import DEFAULT_LIMITS
 from hardware.machines import Machines
 
 TAKEOVER_RESOLUTION = 1.01

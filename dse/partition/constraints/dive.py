@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse import draws
-from dse.draws import draw
+from dse.algorithms import draws
+from dse.algorithms.draws import draw
 from dse.partition import bits
 from dse.partition.bits import bit, interval, leading, lowest, size
 from dse.partition.constraints import chip_graph

@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from dse.cp_solver import solved
+from dse.algorithms.cp_sat import solved
 from dse.partition.check import cost_s, violations
 from dse.partition.problem import Chips, Floats, PartitionGraph, PartitionProblem
-from dse.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal, never_stop
 
 DETERMINISTIC_TIME = 10.0
 """CP-SAT's deterministic seconds, of the order of real ones on one thread."""

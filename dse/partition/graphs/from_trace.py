@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from dse.graph.trace import WEIGHTS, Step, Trace, Value
 from dse.importer.program import Program
-from dse.importer.trace import WEIGHTS, Step, Trace, Value
 from dse.partition.graphs.pieces import Piece, pieces_of, unwritten
 from dse.partition.problem import PartitionGraph
 from hardware.packages import ELEMENT_BYTES

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from dse.importer.trace import Step, Trace
+from dse.graph.trace import Step, Trace
 from dse.importer.work import tensor_flops
 
 Source = int

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dse.graph.trace import Trace
 from dse.importer.cache import cached, keep
 from dse.importer.canonical import canonical
-from dse.importer.trace import Trace
 from dse.models.hyperparameters import SCHEMA as MODEL_SCHEMA
-from dse.models.library import list_models, model
 from dse.partition.formats import graph_from_document
-from dse.partition.graphs import catalogue
-from dse.partition.graphs.built_in import inference_trace
 from dse.partition.graphs.from_trace import Granularity, graph_from_trace
 from dse.partition.graphs.prepare import prepare
 from dse.partition.problem import PartitionGraph
+from dse.sources import catalogue
+from dse.sources.built_in import inference_trace
+from dse.sources.workloads import list_models, model
 from hardware.inputs import fail, nearest, read_document
 from hardware.packages import ELEMENT_BYTES
 
@@ -37,7 +37,7 @@ def graph_of(
     """The operators of the inference forward pass of ``source``.
 
     Args:
-        source: a built-in model or one of :mod:`~dse.partition.graphs.catalogue` by name; ``FILE.py:FUNCTION``, a
+        source: a built-in model or one of :mod:`~dse.sources.catalogue` by name; ``FILE.py:FUNCTION``, a
             function that returns a PyTorch module and example inputs; a ``.onnx`` file; a ``config.json`` of
             transformers; a file of hyper-parameters; or a graph (``dse.graph/1``), which is read as it is.
         microbatch: samples of one input; 1 when None. Not for a graph, which states its sizes.
@@ -132,7 +132,7 @@ def _no_sequence(source: str, sequence: int | None) -> None:
 
 
 def _of_function(path: Path, function: str, microbatch: int, sequence: int | None) -> Trace:
-    from dse.importer.torch_source import parameters_of, trace_function
+    from dse.importer.torch.source import parameters_of, trace_function
 
     if sequence is not None and "sequence" not in parameters_of(path, function):
         _no_sequence(f"{path}:{function}", sequence)
@@ -142,14 +142,14 @@ def _of_function(path: Path, function: str, microbatch: int, sequence: int | Non
 
 
 def _of_onnx(path: Path, microbatch: int) -> Trace:
-    from dse.importer.onnx_file import read_onnx
+    from dse.importer.onnx.file import read_onnx
 
     request = {"path": str(path), "microbatch": microbatch}
     return _kept(request, lambda: (read_onnx(path, microbatch), (path,)))
 
 
 def _of_config(path: Path, microbatch: int, sequence: int | None) -> Trace:
-    from dse.importer.transformers_config import trace_config
+    from dse.importer.torch.transformers_config import trace_config
 
     name = path.parent.name if path.stem == "config" and path.parent.name else path.stem
     request = {"path": str(path), "microbatch": microbatch, "sequence": sequence}

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from dse.executor import Executor
-from dse.partition.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from dse.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.executor import Executor
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 
 
 class Evaluator(Protocol):

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from dse.cp_solver import solved
-from dse.partition.analytical import AnalyticalEvaluator
+from dse.algorithms.cp_sat import solved
 from dse.partition.check import violations
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.problem import Chips, PartitionProblem
 from dse.partition.search.context import Found, SearchContext, on_one_chip, throughput_of

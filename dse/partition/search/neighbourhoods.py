@@ -19,8 +19,8 @@ from typing import get_args
 
 import numpy as np
 
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.check import Stages, stages, violations
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.search.context import Found, SearchContext, on_one_chip, throughput_of
 from dse.partition.search.order_search import order_search
 from dse.partition.search.sampling import greedy

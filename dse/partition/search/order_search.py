@@ -2,16 +2,16 @@
 
 Every valid partition is some topological order, cut: so the orders are what is searched. One step puts a window of the
 order in another one, at random, and asks whether the new order can be cut below the best cost so far. It mostly cannot,
-which the dynamic program finds in one pass (:mod:`dse.partition.order_kernels`); the order is kept if at least as much
-of it can be cut as before. Walks over orders for linear and for general cuts run beside each other, from different
-orders, because where a walk ends up depends much on where it began: general cuts take the best of many orders to begin
-with, and after each round the better half of each kind goes on, with twice the steps (successive halving; Karnin, Koren
-and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013).
+which the dynamic program finds in one pass (:mod:`dse.partition.search.order_kernels`); the order is kept if at least
+as much of it can be cut as before. Walks over orders for linear and for general cuts run beside each other, from
+different orders, because where a walk ends up depends much on where it began: general cuts take the best of many orders
+to begin with, and after each round the better half of each kind goes on, with twice the steps (successive halving;
+Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013).
 
 Orders to begin with are the graph's own, orders drawn operator by operator, and orders drawn part by part
-(:func:`dse.partition.order_kernels.parted`). Of the last are those that recurrent networks need: layer by layer, so
-that the chips are blocks of layers × steps, which lead to each other as the cells of a grid do. After each round,
-operators of the partition found are moved between neighbouring chips (:mod:`dse.partition.move_kernels`).
+(:func:`dse.partition.search.order_kernels.parted`). Of the last are those that recurrent networks need: layer by layer,
+so that the chips are blocks of layers × steps, which lead to each other as the cells of a grid do. After each round,
+operators of the partition found are moved between neighbouring chips (:mod:`dse.partition.search.move_kernels`).
 
 The dynamic program prices throughput under the reference evaluator. With another objective or evaluator the walks are
 still those of that problem, and what every walk has found after each round is priced by the context's evaluator. Cost:
@@ -27,11 +27,11 @@ import numpy.typing as npt
 
 from dse.partition.bound import simple_bound_s
 from dse.partition.constraints.structure import structure_of
-from dse.partition.move_kernels import settle
-from dse.partition.order_kernels import improve, parted, reorder
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import Found, SearchContext, begun, throughput_of
-from dse.progress import StoppedError
+from dse.partition.search.move_kernels import settle
+from dse.partition.search.order_kernels import improve, parted, reorder
+from dse.run.progress import StoppedError
 
 Order = npt.NDArray[np.int32]
 

@@ -24,7 +24,7 @@ from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import OrderSearch, order_of, order_search
 from dse.partition.search.refining import refine_from
 from dse.partition.search.sampling import anneal, climb_from, greedy, random_search
-from dse.progress import StoppedError
+from dse.run.progress import StoppedError
 
 _MORE_ROUNDS = 4
 """Rounds of walks after the one before the bound is sought."""

@@ -12,14 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from dse.partition.analytical import AnalyticalEvaluator
 from dse.partition.constraints.sampler import Sampler
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.problem import Chips, Ints, Words
 from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
 from dse.partition.search.order_search import order_search
 from dse.partition.search.proposals import bottleneck, field_basis, focused, normals, shares_before
 from dse.partition.search.sampling import climbed, greedy
-from dse.progress import silent
+from dse.run.progress import silent
 
 _SPREAD = 0.5
 """Of the normal distribution around an operator's chip, in chips: it stays with a probability of about two thirds."""

@@ -15,7 +15,7 @@ import numpy as np
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
 from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
-from dse.progress import StoppedError
+from dse.run.progress import StoppedError
 
 _PHASE = "partitions evaluated"
 

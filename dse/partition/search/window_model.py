@@ -34,10 +34,10 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from dse.cp_solver import solved
+from dse.algorithms.cp_sat import solved
 from dse.partition.check import Stages
 from dse.partition.problem import PartitionProblem
-from dse.progress import StopSignal
+from dse.run.progress import StopSignal
 
 _UNITS = 1e9
 """Units of time that the slowest stage of a window has."""

@@ -9,7 +9,7 @@ from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, ROWS, CostPart, Fou
 from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
 from dse.wafer.answer import metrics
 from dse.wafer.check import size_tiles
-from dse.wafer.drawing import drawing
+from dse.wafer.files.drawing import drawing
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
 _SHOWN = 4

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from dse.progress import StoppedError, ask
 from dse.reproduce.gigaplacer.figures import figure7, figure8
 from dse.reproduce.gigaplacer.published import read_published
 from dse.reproduce.gigaplacer.refinement import refinement, slicing_trees
 from dse.reproduce.gigaplacer.study import Study
 from dse.reproduce.gigaplacer.table1 import table1
 from dse.reproduce.section import Reproduction, Section
+from dse.run.progress import StoppedError, ask
 from hardware.inputs import choose
 
 NAME = "gigaplacer"

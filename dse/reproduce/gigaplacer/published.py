@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from dse.result import PROOF_TOLERANCE, digest, document_of
+from dse.results.result import PROOF_TOLERANCE, digest, document_of
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from dse.wafer.problem import WaferProblem, Weights
@@ -132,5 +132,5 @@ def _content_of(case: PublishedCase) -> str:
 @cache
 def read_published() -> PlacementPaper:
     """The published numbers."""
-    with resources.as_file(resources.files("dse.reproduce").joinpath("papers", "gigaplacer.yaml")) as path:
+    with resources.as_file(resources.files("dse.reproduce").joinpath("gigaplacer", "published.yaml")) as path:
         return validate(PlacementPaper, read_document(path), path)

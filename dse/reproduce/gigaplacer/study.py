@@ -11,14 +11,14 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Literal
 
-from dse.executor import Executor, Failed, InProcessExecutor
-from dse.journal import Journal
-from dse.progress import ProgressCallback, StopSignal, ask, never_stop, silent
-from dse.result import FailedCheckError, digest, document_of, relative_gap
-from dse.run_directory import JOURNAL_FILE
+from dse.results.result import FailedCheckError, digest, document_of, relative_gap
+from dse.run.directory import JOURNAL_FILE
+from dse.run.executor import Executor, Failed, InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import cost, violations
-from dse.wafer.formats import placement_document, placement_from_document
+from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import MOVES
 from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights

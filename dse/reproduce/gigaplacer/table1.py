@@ -6,7 +6,7 @@ from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reaso
 from dse.reproduce.gigaplacer.published import PublishedCase
 from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, Found, Study
 from dse.reproduce.section import Chart, Comparison, Section, Series, Table, geometric_mean, ratio, shown
-from dse.result import percent
+from dse.results.result import percent
 
 COSTS = ("case", "winner", "GigaPlacer", "ours", "ratio", "bound", "gap")
 PARTS = ("case", "kernels", "weights", "time", "distance", "adapter")

@@ -6,8 +6,8 @@
 
 import numpy as np
 
-from dse import draws
-from dse.draws import draw
+from dse.algorithms import draws
+from dse.algorithms.draws import draw
 from dse.wafer import shapes
 from dse.wafer.search import layout_kernels
 from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED, bound_width, cost_of

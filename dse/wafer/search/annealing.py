@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal, never_stop
 from dse.wafer.search.anneal_kernels import anneal
 from dse.wafer.search.candidates import Candidate, candidate_of, level_of
 from dse.wafer.search.ladder import Ladder, own

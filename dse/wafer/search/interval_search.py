@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StopSignal
+from dse.run.executor import Executor
+from dse.run.progress import ProgressCallback, StopSignal
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.search.interval_dp import IntervalTask, IntervalTrees, bounds_of
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs

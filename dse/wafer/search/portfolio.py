@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dse.executor import Executor
-from dse.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
-from dse.result import proven_status
+from dse.results.result import proven_status
+from dse.run.executor import Executor
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, violations
 from dse.wafer.problem import Cost, WaferPlacement, WaferProblem

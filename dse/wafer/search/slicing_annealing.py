@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal, never_stop
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.search.ladder import Ladder, Words, ladder_of, own
 from dse.wafer.search.layout import Measured, placed_kernels

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.progress import StoppedError
+from dse.run.progress import StoppedError
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.problem import WaferProblem
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs

@@ -17,8 +17,8 @@ best ones for a tree. Those of the kernels are their staircases.
 
 import numpy as np
 
-from dse import draws
-from dse.draws import draw
+from dse.algorithms import draws
+from dse.algorithms.draws import draw
 from dse.wafer import shapes
 from dse.wafer.search import anneal_kernels, layout_kernels
 from dse.wafer.search.anneal_kernels import below, change_level, change_protocol

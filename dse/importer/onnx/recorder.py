@@ -1,0 +1,327 @@
+"""Writes down an ONNX graph node by node: shapes are inferred, what depends on no input and no weight is computed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
+from dse.importer.onnx.functions import captured_names, definition
+from hardware.inputs import InputError, fail
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TypeProto
+
+_CONSTANT_ELEMENTS = 2**18
+"""Constants up to this size are computed."""
+
+_DTYPES: Mapping[str, str] = {"FLOAT": "float32"}
+_UNSUPPORTED = ("double", "complex", "float8", "float4")
+_FLOATS = frozenset({"float16", "bfloat16", "float32"})
+FIXED_BATCH = "if the batch was fixed at export, export with a dynamic leading axis"
+_NO_SHAPE = (
+    "the shape of what it computes cannot be inferred; shapes must not depend on the values of inputs, and operators"
+    " that ONNX does not define need their shapes in the file (value_info)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator: its kind as ONNX calls it, names of what it reads ("" where left out) and writes, attributes.
+
+    ``captured`` are the values that only the graphs inside it read.
+    """
+
+    kind: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    captured: tuple[str, ...] = ()
+
+    def input(self, position: int) -> str:
+        """The name of an input, or "" where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else ""
+
+
+class Recorder:
+    """The values and steps of a graph, written in its (topological) order.
+
+    Args:
+        path: the file, for messages.
+        model: the model; its inputs have shapes of numbers.
+        symbols: the numbers of symbolic dimensions, for shapes that the file states.
+
+    Raises:
+        InputError: a dtype that is not supported.
+    """
+
+    def __init__(self, path: Path, model: "ModelProto", symbols: Mapping[str, int]) -> None:
+        import onnx
+        import onnx.reference
+        import onnx.shape_inference
+
+        self.path = path
+        self.values: list[Value] = []
+        self.steps: list[Step] = []
+        self.opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+        self._onnx = onnx
+        self._opsets = list(model.opset_import)
+        self._symbols = symbols
+        self._index: dict[str, int] = {}
+        self._types: dict[str, TypeProto] = {}
+        self._constants: dict[str, np.ndarray[Any, Any]] = {}
+        self._where = ""
+        stated = (*model.graph.value_info, *model.graph.output)
+        self._stated = {entry.name: _numbered(entry.type, symbols) for entry in stated}
+        for tensor in model.graph.initializer:
+            self._initialise(tensor)
+        for entry in model.graph.input:
+            if entry.name not in self._types:
+                self._types[entry.name] = entry.type
+                self._bind(entry.name, "input")
+
+    def _initialise(self, tensor: Any) -> None:
+        onnx = self._onnx
+        self._types[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+        external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        trained = self.is_float(tensor.name) and self.elements(tensor.name) > 1
+        if not trained and not external and self.elements(tensor.name) <= _CONSTANT_ELEMENTS:
+            self._constants[tensor.name] = onnx.numpy_helper.to_array(tensor)
+        self._bind(tensor.name, "parameter" if trained else "buffer")
+
+    # What handlers use ------------------------------------------------------------------------------------------------
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of the value called ``name``."""
+        return tuple(dim.dim_value for dim in self._types[name].tensor_type.shape.dim)
+
+    def elements(self, name: str) -> int:
+        """The number of its elements."""
+        return int(np.prod(self.shape(name), dtype=np.int64))
+
+    def dtype(self, name: str) -> str:
+        """Its dtype as numpy calls it."""
+        stated = self._onnx.TensorProto.DataType.Name(self._types[name].tensor_type.elem_type)
+        return _DTYPES.get(stated, stated.lower())
+
+    def is_float(self, name: str) -> bool:
+        """Whether it is there and holds floating-point numbers."""
+        return name in self._types and self.dtype(name) in _FLOATS
+
+    def constant(self, name: str) -> "np.ndarray[Any, Any] | None":
+        """What it holds, where that is known; None otherwise, and for an input left out."""
+        return self._constants.get(name)
+
+    def number(self, name: str) -> float | None:
+        """The one number it holds, where that is known."""
+        held = self._constants.get(name)
+        return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
+
+    def integers(self, name: str) -> list[int] | None:
+        """The whole numbers it holds, where they are known."""
+        held = self._constants.get(name)
+        return None if held is None else [int(item) for item in held.reshape(-1)]
+
+    def value(self, name: str) -> int:
+        """Its position among the values of the trace."""
+        if name not in self._index:
+            self._index[name] = self._new(name, self.shape(name), self.dtype(name), "activation")
+            self.steps.append(Step("constant", (), (self._index[name],), {}, self._where))
+        return self._index[name]
+
+    def write(self, kind: StepKind, inputs: Sequence[int], output: str, **attributes: Attribute) -> None:
+        """A step that writes the value called ``output``."""
+        made = self.make(kind, inputs, self.shape(output), name=output, dtype=self.dtype(output), **attributes)
+        self._index[output] = made
+
+    def make(
+        self,
+        kind: StepKind,
+        inputs: Sequence[int],
+        shape: tuple[int, ...],
+        name: str = "",
+        dtype: str = "",
+        **attributes: Attribute,
+    ) -> int:
+        """A step that writes a new value; a view of a parameter or buffer becomes a value without a step."""
+        source = self.values[inputs[0]]
+        dtype = dtype or source.dtype
+        if kind in VIEWS and source.role in ("parameter", "buffer"):
+            return self._new(source.name, shape, dtype, source.role, inputs[0] if source.base is None else source.base)
+        result = self._new(name, shape, dtype, "activation")
+        self.steps.append(Step(kind, tuple(inputs), (result,), attributes, self._where))
+        return result
+
+    def write_all(self, kind: StepKind, inputs: Sequence[int], outputs: Sequence[str], **attributes: Attribute) -> None:
+        """One step that writes several values."""
+        written = [self._new(name, self.shape(name), self.dtype(name), "activation") for name in outputs]
+        self._index.update(zip(outputs, written, strict=True))
+        self.steps.append(Step(kind, tuple(inputs), tuple(written), attributes, self._where))
+
+    def alias(self, name: str, output: str) -> None:
+        """``output`` is the value called ``name``."""
+        self._index[output] = self.value(name)
+
+    def refusal(self, node: Node, value: object, rule: str) -> InputError:
+        """The error for a node that does not fit."""
+        return fail(self.path, f"nodes.{node.name}", value, rule)
+
+    # Graphs inside nodes ----------------------------------------------------------------------------------------------
+
+    def inside(self, graph: "GraphProto", given: "Mapping[str, TypeProto]") -> "Recorder":
+        """A recorder of its own for a graph inside a node: it knows the values here, and inputs of ``given`` types.
+
+        Values from here are constants there: what it records tells shapes and work, not what depends on what.
+        """
+        helper = self._onnx.helper
+        body = helper.make_graph(graph.node, "inside", [], graph.output, graph.initializer, value_info=graph.value_info)
+        made = Recorder(self.path, helper.make_model(body, opset_imports=self._opsets), self._symbols)
+        whole = {name: found for name, found in given.items() if _complete(_numbered(found, self._symbols))}
+        made._types = {**self._types, **made._types, **whole}
+        made._constants = {**self._constants, **made._constants}
+        return made
+
+    def weight(self, name: str, tensor: Any) -> int | None:
+        """The position of an initialiser of a graph inside a node, here called ``name``; None where it is no weight."""
+        proto = self._onnx.TensorProto
+        alone = proto(name=name, data_type=tensor.data_type, dims=tensor.dims, data_location=proto.EXTERNAL)
+        self._initialise(alone)
+        return self._index[name] if self.values[self._index[name]].role == "parameter" else None
+
+    def complete_type(self, name: str) -> "TypeProto | None":
+        """The type of a value whose shape is known; None otherwise."""
+        found = self._types.get(name)
+        return found if _complete(found) else None
+
+    def state(self, name: str, found: "TypeProto | None") -> None:
+        """Takes ``found`` for the type of a value for which the file states none, and nothing infers one."""
+        if found is not None and not _complete(self._stated.get(name)):
+            self._stated[name] = found
+
+    # Nodes ------------------------------------------------------------------------------------------------------------
+
+    def enter(self, position: int, proto: "NodeProto") -> Node | None:
+        """The node, its outputs' shapes known; None where it was computed.
+
+        Raises:
+            InputError: shapes that cannot be inferred, or do not fit; an unsupported dtype.
+        """
+        name = proto.name or f"{proto.op_type}.{position}"
+        attributes = {item.name: self._onnx.helper.get_attribute_value(item) for item in proto.attribute}
+        attributes = {key: item.decode() if isinstance(item, bytes) else item for key, item in attributes.items()}
+        outputs = tuple(output for output in proto.output if output)
+        node = Node(proto.op_type, proto.domain, name, tuple(proto.input), outputs, attributes, captured_names(proto))
+        self._where = f"{self.path}:{name}"
+        unknown = [name for name in (*node.inputs, *node.captured) if name and name not in self._types]
+        if unknown:
+            raise fail(self.path, f"nodes.{node.name}", unknown[0], "reads a value that nothing in the graph writes")
+        if self._computed(node, proto):
+            return None
+        inferred = self._inferred(node, proto)
+        for output in outputs:
+            found = inferred.get(output)
+            if not _complete(found):
+                found = self._stated.get(output)
+            if found is None or not _complete(found):
+                raise fail(self.path, f"nodes.{name}", proto.op_type, _NO_SHAPE)
+            self._types[output] = found
+            self._check_dtype(output)
+        return node
+
+    def definition(self, node: Node, proto: "NodeProto") -> "list[NodeProto] | None":
+        """The nodes that ONNX defines an operator of its own by, if it does."""
+        try:
+            return definition(proto, node.name, self.opset, self._types)
+        except self._onnx.defs.SchemaError:
+            return None
+
+    def _computed(self, node: Node, proto: "NodeProto") -> bool:
+        """Computes a node that reads nothing but constants, or the shape of a value."""
+        read = [name for name in node.inputs if name]
+        if node.kind in ("Shape", "Size"):
+            made = [_shape_of(node, self.shape(read[0]))]
+        elif node.kind.startswith("Random") or not self._constants.keys() >= {*read, *node.captured}:
+            return False
+        else:
+            try:
+                evaluator = self._onnx.reference.ReferenceEvaluator(self._alone(proto))
+                answer: Any = evaluator.run(None, {name: self._constants[name] for name in read})
+                made = list(answer)
+            except Exception:  # whatever the reference implementation lacks is left to the trace
+                return False
+        if any(not isinstance(item, np.ndarray | np.generic) or item.size > _CONSTANT_ELEMENTS for item in made):
+            return False
+        for name, item in zip(node.outputs, made, strict=False):
+            self._constants[name] = np.asarray(item)
+            element = self._onnx.helper.np_dtype_to_tensor_dtype(self._constants[name].dtype)
+            self._types[name] = self._onnx.helper.make_tensor_type_proto(element, self._constants[name].shape)
+        return True
+
+    def _alone(self, proto: "NodeProto") -> "ModelProto":
+        """A model of one node."""
+        helper = self._onnx.helper
+        inputs = [helper.make_value_info(name, self._types[name]) for name in dict.fromkeys(proto.input) if name]
+        outputs = [helper.make_value_info(name, self._onnx.TypeProto()) for name in proto.output if name]
+        graph = helper.make_graph([proto], "node", inputs, outputs)
+        model: ModelProto = helper.make_model(graph, opset_imports=self._opsets)
+        return model
+
+    def _inferred(self, node: Node, proto: "NodeProto") -> Mapping[str, "TypeProto"]:
+        onnx = self._onnx
+        try:
+            schema = onnx.defs.get_schema(node.kind, self.opset, "" if node.domain == "ai.onnx" else node.domain)
+        except onnx.defs.SchemaError:
+            return {}
+        read = [name for name in node.inputs if name]
+        known = {name: onnx.numpy_helper.from_array(self._constants[name]) for name in read if name in self._constants}
+        types = {name: self._types[name] for name in read}
+        try:
+            found: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
+                schema, proto, types, known, opset_imports=self._opsets
+            )
+        except onnx.shape_inference.InferenceError as error:
+            words = " ".join(str(error).split())[:160]
+            raise self.refusal(node, node.kind, f"shapes do not fit ({words}); {FIXED_BATCH}") from error
+        return found
+
+    def _check_dtype(self, name: str) -> None:
+        dtype = self.dtype(name)
+        if dtype.startswith(_UNSUPPORTED):
+            rule = "this dtype is not supported; use float32, float16 or bfloat16 (or whole numbers and bool)"
+            raise fail(self.path, f"values.{name}", dtype, rule)
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def _bind(self, name: str, role: Role) -> None:
+        self._check_dtype(name)
+        self._index[name] = self._new(name, self.shape(name), self.dtype(name), role)
+
+    def _new(self, name: str, shape: tuple[int, ...], dtype: str, role: Role, base: int | None = None) -> int:
+        self.values.append(Value(name or f"value{len(self.values)}", shape, dtype, role, base))
+        return len(self.values) - 1
+
+
+def _shape_of(node: Node, shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
+    """What ``Shape`` or ``Size`` gives."""
+    if node.kind == "Size":
+        return np.array(np.prod(shape, dtype=np.int64))
+    return np.array(shape[node.attributes.get("start", 0) : node.attributes.get("end", len(shape))], dtype=np.int64)
+
+
+def _complete(stated: "TypeProto | None") -> bool:
+    """Whether it is a tensor with a shape of numbers."""
+    if stated is None or not stated.HasField("tensor_type") or not stated.tensor_type.HasField("shape"):
+        return False
+    return all(dim.HasField("dim_value") for dim in stated.tensor_type.shape.dim)
+
+
+def _numbered(stated: "TypeProto", symbols: Mapping[str, int]) -> "TypeProto":
+    """A stated type with the numbers of its symbols."""
+    for dim in stated.tensor_type.shape.dim:
+        if dim.dim_param in symbols:
+            dim.dim_value = symbols[dim.dim_param]
+    return stated

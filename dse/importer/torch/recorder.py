@@ -1,0 +1,400 @@
+"""Writes down what PyTorch dispatches: every ATen operator of a run on the meta device becomes steps of a Trace.
+
+The run is in inference mode, where composite operators (linear, softmax, dropout, cross entropy) arrive whole. Those
+that the table of :mod:`dse.importer.torch.operators` does not know are taken apart by PyTorch's own decompositions;
+what cannot be taken apart either becomes a step ``other``. Tensors written in place get a new value; a view whose
+source changed is made again.
+
+Small tensors that depend on no input and no weight (position numbers, masks) are also computed for real, so that a
+module may branch on them.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
+from dse.importer.torch.arguments import by_name, replaced, tensors_in
+from hardware.inputs import fail
+
+if TYPE_CHECKING:
+    import torch
+
+_PACKAGE = str(Path(__file__).parents[2])
+_CONSTANT_ELEMENTS = 2**18
+"""Constants up to this size are computed."""
+
+_NEEDS_DATA = frozenset({"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"})
+_DATA_RULE = "needs the values of a tensor, but a trace has shapes only; compute it outside the module, or by shapes"
+_UNSUPPORTED = ("complex", "qint", "quint", "float8", "float4", "bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One dispatched operator: its name without namespace and overload, its arguments by name, what it returned."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    outputs: tuple["torch.Tensor", ...]
+
+    def __getitem__(self, argument: str) -> Any:
+        return self.arguments.get(argument)
+
+
+@dataclass(slots=True)
+class _View:
+    """How a tensor was read from another one, and which value this one had then."""
+
+    source: "torch.Tensor"
+    kind: StepKind
+    attributes: Mapping[str, Attribute]
+    version: int
+
+
+class Recorder:
+    """The values and steps of one run.
+
+    Args:
+        parameters: tensors that are trained, by name.
+        frozen: parameters that are not trained, by name.
+        buffers: all other tensors that the module keeps.
+        inputs: tensors that the user hands over.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, "torch.Tensor"],
+        frozen: Mapping[str, "torch.Tensor"],
+        buffers: Mapping[str, "torch.Tensor"],
+        inputs: Mapping[str, "torch.Tensor"],
+    ) -> None:
+        import torch
+        from torch._decomp import core_aten_decompositions
+
+        self.torch = torch
+        self._decompositions = core_aten_decompositions()
+        self.values: list[Value] = []
+        self.steps: list[Step] = []
+        self.mode: Any = None
+        self._index: dict[int, int] = {}
+        self._views: dict[int, _View] = {}
+        self._computed: dict[int, torch.Tensor] = {}
+        self._twins: dict[int, torch.Tensor] = {}
+        self._alive: list[torch.Tensor] = []
+        self._user_file: dict[str, bool] = {}
+        self._library = str(Path(torch.__file__).parent)
+        roles: tuple[tuple[Role, Mapping[str, torch.Tensor]], ...] = (
+            ("parameter", parameters),
+            ("frozen", frozen),
+            ("buffer", buffers),
+            ("input", inputs),
+        )
+        for role, tensors in roles:
+            for name, tensor in tensors.items():
+                self._bind(tensor, self._value(name, tensor, role))
+
+    # What handlers use ------------------------------------------------------------------------------------------------
+
+    def index(self, tensor: "torch.Tensor") -> int:
+        """The value that ``tensor`` has now."""
+        if id(tensor) not in self._index:  # made outside the run, by numpy for instance
+            self.emit("constant", [], [tensor])
+        view = self._views.get(id(tensor))
+        if view is not None:
+            now = self.index(view.source)
+            if now != view.version:
+                view.version = now
+                self._bind(tensor, self._step(view.kind, [now], tensor, view.attributes))
+        return self._index[id(tensor)]
+
+    def emit(
+        self,
+        kind: StepKind,
+        inputs: Sequence["torch.Tensor"],
+        outputs: Sequence["torch.Tensor"],
+        **attributes: Attribute,
+    ) -> None:
+        """One step that reads and writes tensors. A view of a parameter becomes a value instead of a step."""
+        read = [self.index(tensor) for tensor in inputs]
+        if len(outputs) == 1:
+            (output,) = outputs
+            if kind in VIEWS:
+                self._views[id(output)] = _View(inputs[0], kind, attributes, read[0])
+            self._bind(output, self._step(kind, read, output, attributes))
+            return
+        first = len(self.values)
+        for output in outputs:
+            self._bind(output, self._value("", output, "activation"))
+        self.steps.append(Step(kind, tuple(read), tuple(range(first, len(self.values))), attributes, self.where()))
+
+    def same(self, source: "torch.Tensor", output: "torch.Tensor") -> None:
+        """``output`` is ``source`` (an alias)."""
+        self._bind(output, self.index(source))
+
+    def alias(self, source: "torch.Tensor", output: "torch.Tensor") -> None:
+        """``output`` shares the memory of ``source``, at the same shape."""
+        if output is not source:
+            self._views[id(output)] = _View(source, "reshape", {}, self.index(source))
+            self.same(source, output)
+
+    def where(self) -> str:
+        """``file:line`` of the innermost frame that belongs to neither PyTorch nor this package.
+
+        Where a module of PyTorch is all there is, that of its ``forward``.
+        """
+        frame, line = self._user_frame()
+        return f"{frame}:{line}"
+
+    # Dispatch ---------------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operator on the meta device and write it down."""
+        from dse.importer.torch.operators import HANDLERS
+        from dse.importer.torch.rewrites import REWRITTEN
+
+        namespace, _, name = function._schema.name.partition("::")
+        args, kwargs = self._on_meta(args), self._on_meta(kwargs)
+        if "device" in kwargs:  # where none is named, the device is still the meta device's to choose
+            kwargs["device"] = self.torch.device("meta")
+        if name in _NEEDS_DATA:
+            return self._constant_answer(function, name, args, kwargs)
+        arguments = by_name(function, args, kwargs)
+        if name == "index" and any(
+            item.dtype is self.torch.bool for item in tensors_in(self.torch, arguments["indices"])
+        ):
+            raise self.refusal("indexing with a bool mask", "has a shape that depends on values; use torch.where")
+        if name in REWRITTEN:
+            with self.mode:
+                answer = REWRITTEN[name](self.torch, arguments)
+            if answer is not NotImplemented:
+                return answer
+        if name in HANDLERS and (namespace == "aten" or name == "convert_element_type"):
+            return self._run(function, name, args, kwargs, arguments, HANDLERS[name])
+        if function._schema.is_mutable:
+            return self._in_place(function, name, args, kwargs)
+        taken_apart = self._decomposed(function, args, kwargs)
+        if taken_apart is not NotImplemented:
+            return taken_apart
+        return self._run(function, name, args, kwargs, arguments, other_operator)
+
+    def collective(self, kind: StepKind, source: "torch.Tensor", participants: int) -> "torch.Tensor":
+        """A collective that a user's module states."""
+        output = self.torch.empty_like(source)
+        self.emit(kind, [source], [output], participants=participants)
+        return output
+
+    def _run(
+        self,
+        function: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        arguments: Mapping[str, Any],
+        handler: Callable[["Recorder", Call], None],
+    ) -> Any:
+        answer = function(*args, **kwargs)
+        outputs = tuple(tensors_in(self.torch, answer))
+        for tensor in outputs:
+            self._check_dtype(name, tensor)
+        if outputs:
+            self._compute(function, args, kwargs, outputs)
+            handler(self, Call(name, arguments, outputs))
+        return answer
+
+    def _in_place(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operator without its side effect; then its first argument has the result's value."""
+        target = kwargs.pop("out", args[0] if args else None)
+        base = name.removesuffix("_")
+        overloads = getattr(self.torch.ops.aten, base, None)
+        if not isinstance(target, self.torch.Tensor) or overloads is None:
+            raise self.refusal(name, "writes in place in a way that cannot be followed")
+        if name in ("squeeze_", "unsqueeze_", "t_", "transpose_", "resize_", "set_"):
+            raise self.refusal(name, "changes a tensor's shape in place; use the operator without underscore")
+        with self.mode:
+            result = overloads(*args, **kwargs)
+        if not isinstance(result, self.torch.Tensor):
+            raise self.refusal(name, "writes in place in a way that cannot be followed")
+        self.write(target, result)
+        return target
+
+    def write(self, target: "torch.Tensor", result: "torch.Tensor") -> None:
+        """``target`` gets the value of ``result``; a view writes through to what it is a view of."""
+        value = self.index(result)
+        if self.values[value].shape != tuple(target.shape):
+            value = self._step("expand", [value], target, {})
+        computed = self._constant(result)
+        view = self._views.get(id(target))
+        self._bind(target, value)
+        self._computed.pop(id(target), None)
+        if view is None:
+            if computed is not None and computed.shape == target.shape:
+                self._computed[id(target)] = computed.to(target.dtype)
+            return
+        old = self.index(view.source)
+        if self.values[old].elements == self.values[value].elements:
+            whole = self._step("reshape", [value], view.source, {})
+        else:
+            whole = self._step("copy", [old, value], view.source, {})
+        self._write_value(view.source, whole)
+        view.version = self.index(view.source)
+
+    def _write_value(self, target: "torch.Tensor", value: int) -> None:
+        self._computed.pop(id(target), None)
+        view = self._views.get(id(target))
+        self._bind(target, value)
+        if view is not None:
+            old = self.index(view.source)
+            self._write_value(view.source, self._step("copy", [old, value], view.source, {}))
+            view.version = self.index(view.source)
+
+    def _decomposed(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self.mode:
+            answer = function.decompose(*args, **kwargs)
+            if answer is NotImplemented and function in self._decompositions:
+                answer = self._decompositions[function](*args, **kwargs)
+        return answer
+
+    # Constants --------------------------------------------------------------------------------------------------------
+
+    def _on_meta(self, tree: Any) -> Any:
+        """``tree`` with every device, and every tensor on another one, replaced by the meta device and one on it."""
+        if isinstance(tree, self.torch.Tensor):
+            if tree.device.type == "meta":
+                return tree
+            if id(tree) not in self._twins:
+                twin = self.torch.empty_strided(tree.shape, tree.stride(), dtype=tree.dtype, device="meta")
+                self._twins[id(tree)] = twin
+                self._alive.append(tree)
+                if id(tree) in self._index:
+                    self._bind(twin, self._index[id(tree)])
+                else:
+                    self.emit("constant", [], [twin])
+                    if tree.numel() <= _CONSTANT_ELEMENTS:
+                        self._computed[id(twin)] = tree.detach().cpu()
+            return self._twins[id(tree)]
+        if isinstance(tree, self.torch.device):
+            return self.torch.device("meta")
+        if type(tree) in (list, tuple):
+            return type(tree)(self._on_meta(item) for item in tree)
+        if isinstance(tree, dict):
+            return {key: self._on_meta(item) for key, item in tree.items()}
+        return tree
+
+    def _constant(self, tensor: "torch.Tensor") -> "torch.Tensor | None":
+        """What ``tensor`` holds, where it was computed and nothing wrote to it since."""
+        view = self._views.get(id(tensor))
+        if view is not None and self.index(view.source) != view.version:
+            return None
+        return self._computed.get(id(tensor))
+
+    def _compute(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: tuple["torch.Tensor", ...]
+    ) -> None:
+        if sum(tensor.numel() for tensor in outputs) > _CONSTANT_ELEMENTS:
+            return
+        if self.torch.Tag.nondeterministic_seeded in function.tags:
+            return
+        read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
+        if any(constant is None for constant in read):
+            return
+        constants = iter(read)
+        real_args, real_kwargs = replaced(self.torch, args, constants), replaced(self.torch, kwargs, constants)
+        if "device" in real_kwargs:
+            real_kwargs["device"] = self.torch.device("cpu")
+        elif not read:
+            return
+        try:
+            answer = function(*real_args, **real_kwargs)
+        except (RuntimeError, NotImplementedError):  # not all that has a shape can be computed on every device
+            return
+        for output, real in zip(outputs, tensors_in(self.torch, answer), strict=True):
+            self._computed[id(output)] = real
+
+    def _constant_answer(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
+        if any(constant is None for constant in read):
+            shown = {"_local_scalar_dense": "Tensor.item() or a branch on a tensor"}.get(name, name)
+            raise self.refusal(shown, _DATA_RULE)
+        constants = iter(read)
+        answer = function(*replaced(self.torch, args, constants), **replaced(self.torch, kwargs, constants))
+        return self._on_meta(answer)
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def _step(
+        self, kind: StepKind, read: Sequence[int], like: "torch.Tensor", attributes: Mapping[str, Attribute]
+    ) -> int:
+        source = self.values[read[0]] if read else None
+        if kind in VIEWS and source is not None and source.role != "activation" and source.role != "input":
+            base = read[0] if source.base is None else source.base
+            return self._value(source.name, like, source.role, base)
+        index = self._value("", like, "activation")
+        self.steps.append(Step(kind, tuple(read), (index,), attributes, self.where()))
+        return index
+
+    def _value(self, name: str, tensor: "torch.Tensor", role: Role, base: int | None = None) -> int:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        self.values.append(Value(name or f"value{len(self.values)}", tuple(tensor.shape), dtype, role, base))
+        return len(self.values) - 1
+
+    def _bind(self, tensor: "torch.Tensor", value: int) -> None:
+        self._index[id(tensor)] = value
+        self._alive.append(tensor)  # ids are reused once a tensor is gone
+
+    def _check_dtype(self, name: str, tensor: "torch.Tensor") -> None:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype.startswith(_UNSUPPORTED):
+            raise self.refusal(name, f"gives {dtype}, a dtype that is not supported (real floats, integers, bool are)")
+
+    def refusal(self, operator: str, rule: str) -> Exception:
+        """The error for an operator that cannot be traced, at the user's file and line."""
+        file, line = self._user_frame()
+        return fail(file, f"line {line}", operator, rule)
+
+    def _user_frame(self) -> tuple[str, int]:
+        frame: FrameType | None = sys._getframe(1)
+        forward = "", 0
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file not in self._user_file:
+                self._user_file[file] = not file.startswith((self._library, _PACKAGE, "<"))
+            if self._user_file[file]:
+                return file, frame.f_lineno
+            if file.startswith(self._library) and frame.f_code.co_name == "forward":
+                forward = forward if forward[0] else (file, frame.f_lineno)
+            elif file.startswith(_PACKAGE) and forward[0]:
+                return forward  # the importer has called the module: what lies outside is the program, not the model
+            frame = frame.f_back
+        return forward
+
+
+def dispatch_mode(recorder: Recorder) -> Any:
+    """The context manager under which ``recorder`` sees every operator."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.recorder = recorder
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return recorder.call(func, args, dict(kwargs or {}))
+
+    recorder.mode = Recording()
+    return recorder.mode
+
+
+def other_operator(recorder: Recorder, call: Call) -> None:
+    """An operator without a rule of its own."""
+    from torch.utils.flop_counter import flop_registry
+
+    torch = recorder.torch
+    packet = getattr(torch.ops.aten, call.name, None)
+    attributes: dict[str, Attribute] = {"name": call.name}
+    if packet in flop_registry:
+        formula = flop_registry[packet]
+        attributes["flops"] = int(formula(*call.arguments.values(), out_val=call.outputs[0]))
+    recorder.emit("other", list(tensors_in(torch, call.arguments)), call.outputs, **attributes)

@@ -1,0 +1,155 @@
+"""Calling a user's ``FILE.py:FUNCTION`` for a module and its inputs."""
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dse.graph.trace import Trace
+from dse.importer.torch.module import Mode, guarded, trace_module
+from hardware.inputs import fail, nearest, text_of
+
+_OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
+
+
+@dataclass
+class LoadedFile:
+    """A user's Python file, run; ``local_files`` are it and the user's own files that it imported so far."""
+
+    path: Path
+    module: ModuleType
+    local_files: list[Path] = field(default_factory=list)
+
+
+def trace_function(
+    path: Path, name: str, model: str, sizes: dict[str, int], mode: Mode = "training"
+) -> tuple[Trace, tuple[Path, ...]]:
+    """The trace of the module that function ``name`` of the file returns, and the user's files it was made of.
+
+    The function returns ``(module, example_inputs)``. It is given those of ``sizes`` (``microbatch``,
+    ``tensor_parallel``, ``sequence``) that it has parameters for; without a parameter ``microbatch``, the leading
+    dimension of its example inputs is replaced.
+
+    Raises:
+        InputError: no such file or function, a function that fails or returns something else, and all that
+            :func:`~dse.importer.torch.module.trace_module` refuses.
+    """
+    parameters_of(path, name)  # a file that is not Python is refused with its line
+    with loaded(path) as file:
+        function = _function(file, name)
+        taken = takes(function)
+        given = {key: size for key, size in sizes.items() if key in taken}
+        for key in sorted(set(taken) - set(sizes)):
+            if taken[key]:
+                raise fail(path, name, key, "the function may ask for microbatch, tensor_parallel and sequence only")
+        module, inputs = _called(function, given, path, name)
+        resized = None if "microbatch" in given else sizes["microbatch"]
+        trace = trace_module(module, inputs, model, resized, str(path), mode)
+        if trace.microbatch != sizes["microbatch"]:
+            rule = f"must be the leading dimension of the example inputs, which is {trace.microbatch}"
+            raise fail(path, f"{name}(microbatch)", sizes["microbatch"], rule)
+    return trace, tuple(file.local_files)
+
+
+def parameters_of(path: Path, name: str) -> tuple[str, ...]:
+    """The sizes that function ``name`` of the file asks for, read from its text: the file is not run.
+
+    Raises:
+        InputError: the file cannot be read, is not Python, or defines no such function at its top level.
+    """
+    text = text_of(path)  # outside: its InputError is a ValueError
+    try:
+        tree = ast.parse(text, str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f"line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise fail(path, line, "", f"is not Python: {error.args[0]}") from error
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if name in functions:
+        arguments = functions[name].args
+        return tuple(argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    return ()
+
+
+def takes(function: Callable[..., Any]) -> dict[str, bool]:
+    """The parameters of ``function``, and whether each must be given."""
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    return {item.name: item.default is inspect.Parameter.empty for item in parameters if item.kind in plain}
+
+
+@contextmanager
+def loaded(path: Path) -> Iterator[LoadedFile]:
+    """The file, run as a module; the user's modules that it imported are forgotten again at the end."""
+    if not path.is_file():
+        raise fail(path, "", "", "cannot be read: no such file")
+    spec = importlib.util.spec_from_file_location(f"_dse_import_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = set(sys.modules)
+    keeps_no_bytecode = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # compiled files are stale when a source changes twice in a second
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(path.parent))
+    file = LoadedFile(path, module, [path])
+    loader = spec.loader
+    try:
+        guarded(str(path), lambda: loader.exec_module(module))
+        yield file
+    finally:
+        sys.path.remove(str(path.parent))
+        sys.dont_write_bytecode = keeps_no_bytecode
+        for name in set(sys.modules) - before:
+            imported = _local_file(name)
+            if imported is not None:
+                file.local_files.append(imported)
+                del sys.modules[name]
+        file.local_files.sort()
+
+
+def _local_file(name: str) -> Path | None:
+    """The file of module ``name``, if it is neither Python's, nor installed, nor this program's."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if file is None or name.partition(".")[0] in _OUR_PACKAGES:
+        return None
+    path = Path(file).resolve()
+    installed = [Path(folder).resolve() for folder in sysconfig.get_paths().values()]
+    outside = path.is_file() and not any(path.is_relative_to(folder) for folder in installed)
+    return path if outside else None  # libraries give some of their modules files that are not there
+
+
+def _function(file: LoadedFile, name: str) -> Callable[..., Any]:
+    found = getattr(file.module, name, None)
+    if not callable(found):
+        known = sorted(key for key, item in vars(file.module).items() if inspect.isfunction(item))
+        rule = f"the file has no function of this name; it has {', '.join(known) or 'none'}"
+        raise fail(file.path, "", name, rule, nearest(name, known))
+    return found  # type: ignore[no-any-return]
+
+
+def _called(function: Callable[..., Any], given: dict[str, int], path: Path, name: str) -> tuple[Any, Any]:
+    """(module, example inputs) on the meta device where the function allows, else moved there."""
+    import torch
+
+    def on_meta() -> Any:
+        with torch.device("meta"):
+            return function(**given)
+
+    try:
+        answer = on_meta()
+    except Exception:  # whatever the function cannot do without data, it may do with it
+        answer = guarded(str(path), lambda: function(**given))
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], torch.nn.Module)):
+        shown = type(answer).__name__
+        if isinstance(answer, tuple):
+            shown = f"({', '.join(type(item).__name__ for item in answer)})"
+        raise fail(path, name, shown, "the function must return (module, example inputs)")
+    return answer

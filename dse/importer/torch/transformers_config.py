@@ -1,0 +1,132 @@
+"""Hugging Face ``transformers``: from a ``config.json`` to a module on the meta device, without weights or network."""
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dse.graph.trace import Trace
+from dse.importer.torch.module import Mode, guarded, trace_module
+from hardware.inputs import fail, nearest, read_document
+
+if TYPE_CHECKING:
+    import torch
+
+_EXTRA = "reading this file needs transformers: pip install 'dse[learn,models]'"
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+_HEADS = ("PRETRAINING", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
+_LABELS = ("labels", "next_sentence_label", "sentence_order_label", "start_positions", "end_positions")
+_PER_SAMPLE = ("ForSequenceClassification", "ForImageClassification", "ForMultipleChoice")
+
+
+def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, mode: Mode = "training") -> Trace:
+    """The graph of the class that a ``config.json`` describes; in training with its loss.
+
+    The class is the one that ``architectures`` names, otherwise the one that this ``model_type`` is pre-trained with.
+    Attention is written out (``attn_implementation="eager"``) and nothing is cached between steps.
+
+    Args:
+        path: the file.
+        model: what the model is called.
+        microbatch: samples.
+        sequence: tokens of a sample; the most that the config allows when None.
+        mode: in ``inference`` the class gets no labels, and has no loss then.
+
+    Raises:
+        InputError: transformers is missing, the config names no class of it, a sequence that it does not allow, or a
+            module that does not trace.
+    """
+    document = read_document(path)
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise fail(path, "", "", _EXTRA) from error
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    known = sorted(transformers.CONFIG_MAPPING.keys())
+    kind = str(document["model_type"])
+    if kind not in known:
+        raise fail(path, "model_type", kind, "transformers has no model of this type", nearest(kind, known))
+    config = guarded(str(path), lambda: transformers.CONFIG_MAPPING[kind].from_dict(document))
+    config.use_cache = False
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0  # which one is of no matter here
+    cls = _model_class(path, config, document)
+
+    # kernels for mixtures of experts accept 16 bits only, some other classes 32 bits only
+    dtype = torch.bfloat16 if any("experts" in key for key in config.to_dict()) else torch.float32
+
+    def build() -> "torch.nn.Module":
+        with torch.device("meta"):
+            return cls._from_config(config, attn_implementation="eager", dtype=dtype)  # type: ignore[no-any-return]
+
+    module = guarded(str(path), build)
+    for part in module.modules():
+        if hasattr(part, "warn_if_padding_and_no_attention_mask"):
+            part.warn_if_padding_and_no_attention_mask = lambda *_: None  # looks at the tokens themselves
+    with torch.device("meta"):
+        inputs = _inputs(path, config, cls, sequence, _LABELS if mode == "training" else ())
+    return trace_module(module, inputs, model, microbatch, str(path), mode)
+
+
+def _model_class(path: Path, config: Any, document: dict[str, Any]) -> Any:
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    named = document.get("architectures")
+    if named:
+        name = str(named[0] if isinstance(named, list) else named)
+        found = getattr(transformers, name, None)
+        if not hasattr(found, "_from_config"):
+            raise fail(path, "architectures", name, "transformers has no model class of this name")
+        return found
+    for head in _HEADS:
+        names = getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", {})
+        if config.model_type in names:
+            name = names[config.model_type]
+            return getattr(transformers, name if isinstance(name, str) else name[0])
+    rule = "transformers trains this type with no language or image head; name a class in architectures"
+    raise fail(path, "model_type", config.model_type, rule)
+
+
+def _inputs(
+    path: Path, config: Any, cls: Any, sequence: int | None, labels: tuple[str, ...]
+) -> dict[str, "torch.Tensor"]:
+    """One sample of every input that the class needs, and of those of ``labels`` that it takes."""
+    import torch
+
+    accepted = inspect.signature(cls.forward).parameters
+    whole: dict[str, Any] = {"dtype": torch.long}
+    found: dict[str, torch.Tensor] = {}
+    length = 0
+    if "pixel_values" in accepted:
+        if sequence is not None:
+            raise fail(path, "sequence", sequence, "a model of images has no sequence length")
+        side = getattr(config, "image_size", 224)
+        height, width = side if isinstance(side, list | tuple) else (side, side)
+        channels = getattr(config, "num_channels", 3)
+        found["pixel_values"] = torch.empty(1, channels, height, width)
+    elif "input_ids" in accepted:
+        length = _length(path, config, sequence)
+        found["input_ids"] = torch.empty(1, length, **whole)
+    else:
+        raise fail(path, "architectures", cls.__name__, "must be a model of tokens or images; give FILE.py:FUNCTION")
+    if "labels" in accepted and "labels" in labels:
+        per_sample = not length or any(cls.__name__.endswith(ending) for ending in _PER_SAMPLE)
+        found["labels"] = torch.empty((1,) if per_sample else (1, length), **whole)
+    for key in labels:
+        if key in accepted and key not in found:
+            found[key] = torch.empty(1, **whole)
+    if getattr(config, "is_encoder_decoder", False) and "labels" not in found and "decoder_input_ids" in accepted:
+        found["decoder_input_ids"] = torch.empty(1, length, **whole)
+    return found
+
+
+def _length(path: Path, config: Any, sequence: int | None) -> int:
+    """Tokens of a sample."""
+    stated = (getattr(config, key, None) for key in _POSITIONS)
+    most = next((value for value in stated if isinstance(value, int) and value > 0), None)
+    if sequence is None and most is None:
+        raise fail(path, "sequence", "", "the config names no longest sequence; state one")
+    if sequence is not None and (sequence < 1 or (most is not None and sequence > most)):
+        raise fail(path, "sequence", sequence, f"must be from 1 to {most or '…'}")
+    return sequence or most or 1

@@ -1,0 +1,1 @@
+"""What partitions are priced by: the reference evaluator and the simulator."""

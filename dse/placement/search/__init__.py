@@ -1,0 +1,1 @@
+"""The dynamic programs over chains and downsets."""

@@ -1,0 +1,177 @@
+"""Numba kernels of :mod:`dse.placement.search.downset_dp`.
+
+A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of D are at ``offset[D] : offset[D + 1]``,
+``target`` is E and ``least`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
+(recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth): ``recompute`` says whether the stages but the
+last repeat their forward pass, ``last_recomputes`` whether that one does; the s-th stage from the end stashes
+``stashes + growth · (s − 1)`` microbatches. Accelerators are counted in the unit of the caller.
+"""
+
+import numpy as np
+from numba import njit
+
+from dse.placement.search import stage_groups
+from dse.placement.search.stage_groups import layer_needs, least_load, load_bounds
+from hardware.compiled import compiled
+
+# Kernels carry no annotations: numba infers the types of every call.
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+
+@njit
+def _stage_of(member, small, large, local):
+    """The layers of ``large`` that are not in ``small``; fills ``local``. Empty where ``small`` is no subset."""
+    count = 0
+    for layer in range(member.shape[1]):
+        local[layer] = -1
+        if member[small, layer]:
+            if not member[large, layer]:
+                return np.empty(0, dtype=np.int64)
+        elif member[large, layer]:
+            local[layer] = count
+            count += 1
+    stage = np.empty(count, dtype=np.int64)
+    for layer in range(member.shape[1]):
+        if local[layer] >= 0:
+            stage[local[layer]] = layer
+    return stage
+
+
+@compiled(stage_groups, error_model="numpy")
+def stage_pairs(member, graph, rules, width, limit_s):
+    """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
+    downsets = len(member)
+    recompute, last_recomputes, state_factor, hbm_bytes, stashes, _ = rules
+    offset = np.zeros(downsets + 1, dtype=np.int64)
+    target, least = np.empty(1024, dtype=np.int64), np.empty(1024)
+    local = np.empty(member.shape[1], dtype=np.int64)
+    found = 0
+    for small in range(downsets):
+        for large in range(small + 1, downsets):
+            stage = _stage_of(member, small, large, local)
+            if len(stage) == 0:
+                continue
+            needs = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashes))
+            if needs.max() > hbm_bytes or needs.sum() > width * hbm_bytes:
+                continue
+            repeats = recompute if large < downsets - 1 else last_recomputes
+            forward, behind = load_bounds(stage, local, graph, width, repeats)
+            if forward + behind >= limit_s:
+                continue
+            if found == len(target):
+                target, least = np.append(target, target), np.append(least, least)
+            target[found], least[found] = large, forward + behind
+            found += 1
+        offset[small + 1] = found
+    return offset, target[:found], least[:found]
+
+
+@njit
+def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
+    """A number of stages from the end up to which this assignment fits memory."""
+    recompute, _, state_factor, hbm_bytes, stashes, growth = rules
+    stashed = stashes + growth * (from_end - 1)
+    now = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed))
+    then = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed + growth))
+    depth = stage_limit
+    for group in range(group_of.max() + 1):
+        need, more = 0.0, 0.0
+        for place in range(len(stage)):
+            if group_of[place] == group:
+                need += now[place]
+                more += then[place] - now[place]
+        if more > 0.0:
+            # one less than what division gives, as it rounds: then the stage is searched again, no more
+            depth = min(depth, from_end + max(0, int((hbm_bytes - need) / more) - 1))
+    return depth
+
+
+@compiled(stage_groups, error_model="numpy")
+def solve_downsets(
+    member, graph, rules, width, slots, pairs, first_costs, choices, passes, incumbent_s, slack, steps, optimistic,
+    value, cut,
+):  # fmt: skip
+    """Fills ``value[s, D, k]`` and ``cut[s, D, k] = (pair, groups)``; returns the best first stage.
+
+    The answer is (batch_s, largest load, stages, accelerators, choice, pair, groups), with 0 stages where nothing is
+    faster than the incumbent, and whether every stage was searched to its end. With ``optimistic``, a stage that was
+    not counts with its lower bound. ``steps`` is (most of one search, most of all); ``passes[s]`` the fewest passes of
+    s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
+    """
+    offset, target, least = pairs
+    recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth = rules
+    stage_limit = value.shape[0] - 1
+    known = np.full((len(target), width + 1), np.inf)  # loads found so far, and up to which depth they hold
+    known_to = np.zeros((len(target), width + 1), dtype=np.int64)
+    local = np.empty(member.shape[1], dtype=np.int64)
+    best = (incumbent_s, 0.0, 0, 0, 0, 0, 0)
+    complete, left = True, steps[1]
+    value[0, len(member) - 1, :] = 0.0
+    for stages in range(1, stage_limit + 1):
+        stashed = stashes + growth * (stages - 1)
+        stage_rules = (recompute if stages > 1 else last_recomputes, recompute, state_factor, hbm_bytes, stashed)
+        for small in range(len(member) - 1):
+            for pair in range(offset[small], offset[small + 1]):
+                rest = value[stages - 1, target[pair]]
+                limit_s = best[0] / passes[stages if small == 0 else stages + 1] * (1.0 + slack)
+                if least[pair] >= limit_s or rest[-1] >= limit_s:
+                    continue
+                stage = _stage_of(member, small, target[pair], local)
+                size = slots[stage].max()
+                for groups in range(1, min(width, len(stage)) + 1):
+                    if groups * size >= len(rest):
+                        break
+                    if known_to[pair, groups] < stages:
+                        load, lower, group_of, used = least_load(
+                            stage, local, graph, groups, stage_rules, limit_s, slack, min(steps[0], left)
+                        )
+                        left -= min(used, left)
+                        complete = complete and lower == load
+                        load = lower if optimistic else load
+                        known[pair, groups] = load
+                        known_to[pair, groups] = stage_limit
+                        if load < np.inf:
+                            known_to[pair, groups] = _fits_to(stage, local, group_of, graph, rules, stages, stage_limit)
+                    load = known[pair, groups]
+                    if load == np.inf:
+                        continue
+                    if small == 0:
+                        front = (stages, pair, groups, target[pair])
+                        best = _first(best, load, rest, groups * size, front, first_costs, choices)
+                    else:
+                        place = (pair, groups)
+                        _relax(load, rest, groups * size, limit_s, place, value[stages, small], cut[stages, small])
+                    if load <= least[pair] * (1.0 + slack):
+                        break  # more groups cannot shorten the stage
+    return best, complete
+
+
+@njit
+def _relax(load, rest, used, limit_s, place, value, cut):
+    """Improves the values of one downset by a stage in front of ``rest``."""
+    for accelerators in range(used, len(rest)):
+        candidate = max(load, rest[accelerators - used])
+        if candidate < value[accelerators] and candidate < limit_s:
+            value[accelerators] = candidate
+            cut[accelerators, 0], cut[accelerators, 1] = place
+
+
+@njit
+def _first(best, load, rest, used, place, first_costs, choices):
+    """The better of ``best`` and the placements that begin with this stage."""
+    stages, pair, groups, end = place
+    first_bytes, first_update_s = first_costs
+    offset, rounds, sync_s_per_byte = choices
+    lowest = np.inf
+    for accelerators in range(used, len(rest)):
+        largest = max(load, rest[accelerators - used])
+        if largest >= lowest:
+            continue
+        lowest = largest
+        for choice in range(offset[accelerators], offset[accelerators + 1]):
+            batch_s = largest * (rounds[choice] + stages - 1)
+            batch_s += sync_s_per_byte[choice] * first_bytes[end] + first_update_s[end]
+            if batch_s < best[0]:
+                best = (batch_s, largest, stages, accelerators, choice, pair, groups)
+    return best

@@ -1,0 +1,1 @@
+"""Pages, tables and traces: what every report is made of."""

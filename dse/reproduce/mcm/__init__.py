@@ -1,0 +1,1 @@
+"""Xie et al. (MLSys 2022): its tables and figures beside ours."""

@@ -1,0 +1,192 @@
+"""Tables 2 and 3, Figures 5 and 6 of the multi-chip partitioning paper: how many samples each method needs.
+
+Every method partitions every graph with several seeds, and what it has found after each evaluation is kept. The paper
+counts samples until the geometric mean over 16 unseen graphs (Table 2, Figure 5: analytical model) or the throughput of
+BERT (Table 3, Figure 6: hardware, here the simulator) reaches some multiple of a greedy heuristic's. Its multiples
+depend on its heuristic, so ours are shares of the best throughput that any method has found for a graph; the
+improvement over our greedy heuristic is beside them. Two parts are not in the paper: the simulator on the test graphs
+and BERT together, and what the learned policy is worth without its parts.
+
+Methods that do not sample (dynamic programming, portfolio) count as one evaluation; what they compute is not counted in
+samples. Learned methods come from outside (the command line), by name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dse.partition.methods import METHODS, Method
+from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
+from dse.partition.problem import Chips, Floats
+from dse.partition.search.context import Evaluator, SearchContext
+from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, section_of
+from dse.reproduce.section import Section
+from dse.results.result import digest
+from dse.run.executor import Executor, Failed, InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal
+from dse.sources.catalogue import split
+
+STUDIES = ("table2", "table3", "simulator", "ablation")
+"""The parts that are made here."""
+
+UNSAMPLED = ("dp", "portfolio")
+"""Methods whose answer counts as one evaluation of the reference evaluator, which they know by heart.
+
+What they ask of a simulator counts as everyone's.
+"""
+
+SAMPLED: Mapping[str, Method] = {
+    name: METHODS[name] for name in (GREEDY, "random", "anneal", "hill-climb", "refine", *UNSAMPLED)
+}
+"""What the learned methods are compared with."""
+
+_PRICED: Mapping[EvaluatorName, str] = {"analytical": "reference evaluator", "simulator": "simulator"}
+
+PACKAGE, BERT = "mcm-36", "bert-large-primitive"
+
+
+@dataclass(frozen=True)
+class StudyBudget:
+    """How much is tried: evaluations of each method, and seeds."""
+
+    samples: int = 300
+    seeds: int = 5
+
+
+class _Tracked:
+    """An evaluator that keeps what its cheapest partition cost after each evaluation."""
+
+    def __init__(self, evaluator: Evaluator, most: int) -> None:
+        self._evaluator, self._most = evaluator, most
+        self._asked = 0
+        self.points: list[tuple[int, float]] = []
+
+    def costs(self, chips: Chips) -> Floats:
+        """As the evaluator's own."""
+        costs = self._evaluator.costs(chips)
+        for cost_s in costs.tolist():
+            self._asked += 1
+            best_s = self.points[-1][1] if self.points else np.inf
+            if self._asked <= self._most and cost_s < best_s:
+                self.points.append((self._asked, cost_s))
+        return costs
+
+    def busy_s(self, chips: Chips) -> Floats:
+        """As the evaluator's own."""
+        return self._evaluator.busy_s(chips)
+
+
+@cache
+def _question(graph: str) -> Question:
+    return question_of(PartitionOptions(graph, package=PACKAGE))
+
+
+class Trials:
+    """Makes trials, wherever it is sent.
+
+    Args:
+        methods: by name.
+    """
+
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = dict(methods)
+
+    def describe(self, trial: Trial) -> str:
+        """A trial for people."""
+        return f"{trial.method} on {trial.graph}, seed {trial.seed}"
+
+    def __call__(self, trial: Trial) -> Curve:
+        """What the method had found after each evaluation."""
+        question = _question(trial.graph)
+        tracked = _Tracked(question.evaluator(trial.evaluator), trial.samples)
+        context = SearchContext(question.problem, tracked, InProcessExecutor(), trial.seed, trial.samples)
+        found = self._methods[trial.method](context)
+        if trial.method in UNSAMPLED and trial.evaluator == "analytical":
+            return ((1, found.cost_s),) if found.chip is not None else ()
+        return tuple(tracked.points)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is run, and where.
+
+    Attributes:
+        methods: the learned ones by name; the others are :data:`SAMPLED`.
+        variants: of one learned method, for the ablation.
+        executor, journal, progress, stop: of the run.
+        budget: evaluations and seeds.
+        first_seed: of the first trial of each.
+        graphs: of Table 2; the test graphs of the split as a rule.
+        large: the graph of Table 3.
+    """
+
+    methods: Mapping[str, Method]
+    variants: Mapping[str, Method]
+    executor: Executor
+    journal: Journal
+    progress: ProgressCallback
+    stop: StopSignal
+    budget: StudyBudget = StudyBudget()
+    first_seed: int = 0
+    graphs: tuple[str, ...] = ()
+    large: str = BERT
+
+    def section(self, part: str) -> Section:
+        """One of :data:`STUDIES`, with its figure.
+
+        Raises:
+            StoppedError: the stop signal gave a reason; finished trials are in the journal.
+        """
+        graphs, evaluator, known = self._asked(part)
+        curves, failed = self.curves(part)
+        samples = self.budget.samples
+        asked = (
+            f"{PACKAGE}, {_PRICED[evaluator]}; mean ± deviation over {self.budget.seeds} seeds, at most {samples} "
+            "evaluations; levels are shares of the best throughput that any method here has found"
+        )
+        return section_of(part, curves, failed, graphs, list(known), asked, samples)
+
+    def curves(self, part: str) -> tuple[dict[Trial, Curve], list[str]]:
+        """(what every trial of a part had found after each evaluation, reasons of those that failed).
+
+        Raises:
+            StoppedError: as :meth:`section`.
+        """
+        graphs, evaluator, known = self._asked(part)
+        seeds = range(self.first_seed, self.first_seed + self.budget.seeds)
+        trials = [
+            Trial(graph, evaluator, method, seed, self.budget.samples)
+            for graph in graphs
+            for method in known
+            for seed in (seeds if method not in (GREEDY, "portfolio") else seeds[:1])
+        ]
+        work = Trials(known)
+        keys = {trial: digest(asdict(trial)) for trial in trials}
+        missing = [trial for trial in trials if keys[trial] not in self.journal]
+        failed: list[str] = []
+
+        def keep(arrived: Sequence[tuple[Any, Any]]) -> None:
+            done = {keys[trial]: outcome for trial, outcome in arrived if not isinstance(outcome, Failed)}
+            self.journal.append_all(done)
+
+        for number, outcome in enumerate(self.executor.outcomes(work, missing, self.stop, keep)):
+            if isinstance(outcome, Failed):
+                failed.append(f"{work.describe(missing[number])}: {outcome.reason}")
+            self.progress(f"trials of {part}", number + 1, len(missing))
+        found = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
+        return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in found.items()}, failed
+
+    def _asked(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
+        """(graphs, what prices them, methods by name) of a part."""
+        graphs = self.graphs or split()["test"]
+        if part == "table3":
+            return (self.large,), "simulator", {**SAMPLED, **self.methods}
+        if part == "simulator":
+            return graphs if self.graphs else (*graphs, self.large), "simulator", {**SAMPLED, **self.methods}
+        if part == "ablation":
+            return graphs, "analytical", {GREEDY: SAMPLED[GREEDY], **self.variants}
+        return graphs, "analytical", {**SAMPLED, **self.methods}

@@ -1,0 +1,1 @@
+"""PHAZE (2024): its tables and figures beside ours."""

@@ -1,0 +1,243 @@
+"""What all sections of a reproduction share: the job, its budget, and searches that are made once."""
+
+import time
+from collections.abc import MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.answer import SearchFunction, solve
+from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.evaluator import Evaluate
+from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
+from dse.codesign.formats import JournalledEvaluations
+from dse.codesign.objective import Mean
+from dse.codesign.options import CodesignOptions
+from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
+from dse.codesign.search import exhaustive, sweep
+from dse.reproduce.phaze.published import Cores, Paper
+from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker, Work
+from dse.results.result import Result
+from dse.run.executor import Executor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.schedule.search.layer import DEFAULT_LIMITS
+from hardware.machines import Machines
+from hardware.units import MIB
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long one search may take; what it has not proven by then is printed with its gap.
+
+    ``model_s`` is for one model over the whole space, ``common_s`` for all models, ``walk_s`` for an area walk,
+    ``bayesian_s`` for a Bayesian search of ``samples`` architectures.
+    """
+
+    model_s: float = 150.0
+    common_s: float = 300.0
+    walk_s: float = 30.0
+    bayesian_s: float = 20.0
+    samples: int = 60
+
+    @property
+    def limits_s(self) -> dict[str, float]:
+        """The limits by the name of the search."""
+        named = {"one model": self.model_s, "common": self.common_s, "area walk": self.walk_s}
+        return {**named, f"Bayesian ({self.samples} samples)": self.bayesian_s}
+
+
+DEFAULT_BUDGET = Budget()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One search: its checked result, what it saw, and the work that it took (without what the journal had)."""
+
+    result: Result
+    outcome: SearchOutcome
+    machines: Machines
+    work: tuple[Work, ...]
+    seconds: float
+
+    @property
+    def spent(self) -> PhaseSeconds:
+        """The work by phase."""
+        return sum((work.seconds for work in self.work), PhaseSeconds())
+
+    @property
+    def value(self) -> float | None:
+        """The score of the answer; None where the search was stopped before any."""
+        return self.result.objective.value
+
+    def plan(self, model: str) -> dict[str, Any] | None:
+        """The plan of one model; None without an answer."""
+        found: dict[str, Any] | None = self.result.solution.get("models", {}).get(model)
+        return found
+
+    @property
+    def proof(self) -> str:
+        """``proven``, or the gap that is left."""
+        if self.value is None:
+            return f"no answer ({self.outcome.stopped or self.result.status})"
+        if self.result.status == "optimal":
+            return "proven"
+        return "not proven" if self.result.gap is None else f"gap {100 * self.result.gap:.2f} %"
+
+
+class Context:
+    """The searches of one reproduction, each made when it is first asked for.
+
+    Args:
+        paper: the published numbers.
+        models: the models asked for, in the paper's order.
+        cost_models: the cost models asked for.
+        budget: limits of single searches.
+        executor: where the work runs; it is started and ended by the caller.
+        journal: finished evaluations of all searches.
+        progress: told how far each search is.
+        stop: asked between pieces of work.
+        seed: of searches that draw.
+    """
+
+    def __init__(
+        self,
+        paper: Paper,
+        models: tuple[str, ...],
+        cost_models: tuple[str, ...],
+        executor: Executor,
+        journal: Journal,
+        budget: Budget = DEFAULT_BUDGET,
+        progress: ProgressCallback = silent,
+        stop: StopSignal = never_stop,
+        seed: int = 0,
+    ) -> None:
+        self.paper, self.models, self.cost_models, self.budget = paper, models, cost_models, budget
+        self._executor, self._journal, self._worker = executor, journal, TimedWorker()
+        self._progress, self._stop, self._seed = progress, stop, seed
+        self._answers: dict[tuple[CodesignOptions, str], Answered] = {}
+        self._evaluations: dict[tuple[str, str, int], Evaluation] = {}
+
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing more may begin; None to go on."""
+        return self._stop()
+
+    def options(self, models: tuple[str, ...], cost_model: str, mean: Mean = "arithmetic") -> CodesignOptions:
+        """The paper's job for ``models``."""
+        setup = self.paper.setup
+        return CodesignOptions(
+            models=models,
+            accelerators=setup.accelerators,
+            global_batch=setup.global_batch,
+            microbatch=setup.microbatch,
+            hbm_gb=setup.hbm_gb,
+            mean=mean,
+            cost_model=cost_model,
+        )
+
+    def model_search(self, model: str, cost_model: str) -> Answered:
+        """The best architecture for one model, over the whole space."""
+        name = f"{model}, {cost_model}"
+        return self.search(self.options((model,), cost_model), name, self.budget.model_s)
+
+    def common_search(self, cost_model: str, mean: Mean = "arithmetic") -> Answered:
+        """The best common architecture of all models asked for; the searches of the single models come first.
+
+        Their evaluations are in the journal by then, so that they are not made twice.
+        """
+        for model in self.models:
+            self.model_search(model, cost_model)
+        if len(self.models) == 1:
+            return self.model_search(self.models[0], cost_model)
+        name = f"common ({mean} mean), {cost_model}"
+        return self.search(self.options(self.models, cost_model, mean), name, self.budget.common_s)
+
+    def bayesian_search(self, model: str, cost_model: str) -> Answered:
+        """A black-box search for one model; what it proposes depends on the number of workers."""
+        from dse.codesign.search.bayesian import ArchitectureStudy  # Optuna takes a second to import
+
+        samples, parallel = self.budget.samples, max(1, self._executor.workers)
+        options = replace(self.options((model,), cost_model), search="bayesian", samples=samples)
+
+        def function(context: SearchContext) -> SearchOutcome:
+            return sweep.search(context, proposer=ArchitectureStudy(context.machines, samples, self._seed, parallel))
+
+        return self.search(options, f"{model}, {cost_model}, Bayesian", self.budget.bayesian_s, function)
+
+    def search(
+        self,
+        options: CodesignOptions,
+        name: str,
+        limit_s: float,
+        function: SearchFunction = exhaustive.search,
+        journalled: bool = True,
+    ) -> Answered:
+        """The answer of a search over the space of ``options``.
+
+        Args:
+            options: what is asked.
+            name: what the progress display calls it.
+            limit_s: when the search has to end with what it has.
+            function: how the space is searched.
+            journalled: whether evaluations are taken from the journal and put there; without, all work is timed.
+        """
+        key = (options, name)
+        if key not in self._answers:
+            problem = options.problem()
+            machines = problem.machines()
+            store = self._store(problem, machines) if journalled else {}
+            timed = TimedExecutor(self._executor, self._worker)
+            started = time.monotonic()
+            result, outcome = solve(
+                options,
+                timed,
+                store,
+                lambda _phase, done, total: self._progress(name, done, total),
+                self._until(started + limit_s),
+                self._seed,
+                function,
+            )
+            self._progress(name, len(machines), len(machines))
+            seconds = time.monotonic() - started
+            self._answers[key] = Answered(result, outcome, machines, tuple(timed.work), seconds)
+        return self._answers[key]
+
+    def evaluate(self, model: str, cost_model: str, architecture: int) -> Evaluation:
+        """The exact evaluation of one architecture of the space for one model, in this process."""
+        key = (model, cost_model, architecture)
+        if key not in self._evaluations:
+            problem = self.options((model,), cost_model).problem()
+            machines = problem.machines()
+            store = self._store(problem, machines)
+            task = JobTask(0, Evaluate(architecture, DEFAULT_LIMITS.nodes))
+            if task not in store:
+                store[task] = JobEvaluators(problem, machines)(task)
+            self._evaluations[key] = store[task]
+        return self._evaluations[key]
+
+    def _store(self, problem: CodesignProblem, machines: Machines) -> MutableMapping[JobTask, Evaluation]:
+        return JournalledEvaluations(self._journal, problem, machines)
+
+    def _until(self, deadline_s: float) -> StopSignal:
+        """The caller's signal, or the limit of one search."""
+        return lambda: self._stop() or ("time limit" if time.monotonic() > deadline_s else None)
+
+
+def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | None:
+    """Where an architecture stands in the space; None where it is no point of it."""
+    found = np.flatnonzero(
+        (machines.tensor_cores == wanted.tensor_cores)
+        & (machines.vector_cores == wanted.vector_cores)
+        & (machines.core_width == wanted.width)
+        & (machines.core_depth == wanted.depth)
+        & (machines.vector_lanes == wanted.lanes)
+        & (machines.global_buffer_bytes == global_buffer_mb * MIB)
+    )
+    return int(found[0]) if len(found) else None
+
+
+def plan_at(evaluation: Evaluation, hbm_bytes: int) -> TrainingPlan | None:
+    """The plan of an evaluation at one HBM size."""
+    return next((plan for plan in evaluation.plans if plan is not None and plan.hbm_bytes == hbm_bytes), None)

@@ -1,0 +1,268 @@
+"""Figures 8 and 9: time and answer of the area walk by hysteresis level.
+
+One walk at the highest level visits the groups of every lower level first, so what a level costs and finds is read off
+its prefix: with the same evaluations the rules are asked again for each level.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
+from dse.codesign.formats import architecture_solution
+from dse.codesign.options import CodesignOptions
+from dse.codesign.search import hysteresis
+from dse.codesign.search.hysteresis import DecreasingRule, NoNewBestRule, StoppingRule, area_groups
+from dse.reproduce.phaze.context import Answered, Context
+from dse.reproduce.phaze.published import Convergence
+from dse.reproduce.phaze.table2 import cores_text, our_cores
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, ratio, shown, times
+
+NO_NEW_BEST, PRINTED = "no new best", "decreasing"
+
+_RULES: dict[str, type[NoNewBestRule] | type[DecreasingRule]] = {NO_NEW_BEST: NoNewBestRule, PRINTED: DecreasingRule}
+
+_RULE_NOTE = (
+    f"Two readings of a level: “{NO_NEW_BEST}” stops after so many areas without a new best; “{PRINTED}”, Algorithm 1 "
+    "as printed, once the last so many areas only decrease. –: not reached in the budget."
+)
+
+
+class BothRules:
+    """Stops when every rule would have."""
+
+    def __init__(self, level: int) -> None:
+        self._rules: list[StoppingRule] = [rule(level) for rule in _RULES.values()]
+
+    def tell(self, score: float) -> None:
+        """The score of the next group, 0 where nothing fits."""
+        for rule in self._rules:
+            rule.tell(score)
+
+    @property
+    def finished(self) -> bool:
+        """Whether to stop."""
+        return all(rule.finished for rule in self._rules)
+
+    @property
+    def least_more(self) -> int:
+        """Groups that will be looked at in any case before it stops."""
+        return max(rule.least_more for rule in self._rules if not rule.finished or self.finished)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where a rule stops at one level: architectures walked, the work for them, the best of them and its score."""
+
+    architectures: int
+    seconds: float
+    best: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A finished walk, from which every level's stop is read."""
+
+    answered: Answered
+
+    @cached_property
+    def seconds(self) -> dict[int, float]:
+        """Work of each architecture; those that were evaluated together share it equally."""
+        found: dict[int, float] = {}
+        for work in self.answered.work:
+            match work.item.task:
+                case EvaluateMany(indices=indices):
+                    found |= dict.fromkeys(indices, work.seconds.total_s / len(indices))
+                case Evaluate(index=index):
+                    found[index] = work.seconds.total_s
+        return found
+
+    def stop(self, rule: StoppingRule) -> Stop | None:
+        """Where ``rule`` stops, at the latest at the end of the space; None where the walk ended before."""
+        scores = self.answered.outcome.evaluated
+        walked, seconds, best, best_score = 0, 0.0, -1, 0.0
+        for group in area_groups(self.answered.machines.area_mm2):
+            if not all(index in scores for index in group):
+                return None
+            for index in group:
+                walked += 1
+                seconds += self.seconds.get(index, 0.0)
+                # The walk goes towards smaller areas, so that a tie is the smaller one.
+                if scores[index] > 0 and scores[index] >= best_score:
+                    best, best_score = index, scores[index]
+            rule.tell(max(scores[index] for index in group))
+            if rule.finished:
+                break
+        return Stop(walked, seconds, best, best_score)
+
+
+def figure8(context: Context) -> Section:
+    """Seconds of work by level for every model asked for."""
+    published = context.paper.convergence
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    series: dict[str, list[Series]] = {cost_model: [] for cost_model in context.cost_models}
+    faster = published.faster_than_level_8
+    for model in context.models:
+        for cost_model in context.cost_models:
+            walk = _walk(context, model, cost_model)
+            for name, rule in _RULES.items():
+                stops = {level: walk.stop(rule(level)) for level in published.levels}
+                seconds = {level: None if stop is None else stop.seconds for level, stop in stops.items()}
+                last = seconds[max(published.levels)]
+                gains = {level: ratio(last, seconds[level]) for level in faster}
+                rows.append((model, cost_model, name, *map(shown, seconds.values()), *map(times, gains.values())))
+                comparisons += [
+                    Comparison(model, cost_model, f"level {level} against 8, {name}", "×", gain, faster[level])
+                    for level, gain in gains.items()
+                ]
+                values = tuple(seconds.values())
+                series[cost_model].append(Series(f"{model}, {name}", tuple(map(float, published.levels)), values))
+    headers = ("model", "cost model", "rule", *(f"H = {level}" for level in published.levels))
+    headers = (*headers, *(f"8 / {level}" for level in faster))
+    paper = ", ".join(f"{gain:g}× at level {level}" for level, gain in faster.items())
+    notes = (
+        f"Seconds of work, microbatch {published.microbatch}, HBM of {published.hbm_gb} GB. Ours chooses between "
+        "stashing and recomputing; the paper recomputes.",
+        _RULE_NOTE,
+        f"Paper: less time than level 8 by {paper}.",
+    )
+    charts = tuple(
+        Chart("lines", f"Work by level ({name})", "hysteresis level", "seconds", tuple(lines), logarithmic=True)
+        for name, lines in series.items()
+    )
+    title = "Figure 8: time by hysteresis level"
+    return Section("fig8", title, (Table(headers, tuple(rows)),), notes, tuple(comparisons), charts)
+
+
+def figure9(context: Context) -> Section:
+    """What each level chooses for the paper's model, and how far that is from the proven optimum."""
+    published = context.paper.convergence
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    charts: list[Chart] = []
+    for cost_model in context.cost_models:
+        walk = _walk(context, published.model, cost_model)
+        best = _proven(context, published.model, cost_model)
+        chosen: dict[str, list[Stop]] = {name: [] for name in _RULES}
+        for name, rule in _RULES.items():
+            for level in published.levels:
+                stop = walk.stop(rule(level))
+                rows.append(_level_row(cost_model, name, level, walk, stop, best.value, published))
+                reached = None if stop is None else ratio(stop.score, best.value)
+                comparisons.append(
+                    Comparison(
+                        published.model,
+                        cost_model,
+                        f"share of the proven optimum, level {level}, {name}",
+                        "%",
+                        None if reached is None else 100 * reached,
+                        100.0 if level >= published.optimal_from_level else None,
+                    )
+                )
+                if stop is not None:
+                    chosen[name].append(stop)
+        charts.append(_scatter(cost_model, walk, chosen))
+    title = f"Figure 9: architectures walked for {published.model}"
+    notes = (_RULE_NOTE, *_figure9_notes(context))
+    return Section("fig9", title, (Table(_LEVEL_HEADERS, tuple(rows)),), notes, tuple(comparisons), tuple(charts))
+
+
+_LEVEL_HEADERS = (
+    "cost model",
+    "rule",
+    "H",
+    "architectures",
+    "{tc, vc, x, y, vc lanes}",
+    "area, mm²",
+    "PEs a core",
+    "samples/s",
+    "of the optimum",
+    "paper",
+)
+
+
+def _level_row(
+    cost_model: str, name: str, level: int, walk: Walk, stop: Stop | None, optimum: float | None, published: Convergence
+) -> Row:
+    """One level under one rule."""
+    paper = "better"
+    if level <= published.tpuv4_up_to_level:
+        paper = "TPUv4"
+    elif level >= published.optimal_from_level:
+        paper = "optimum"
+    if stop is None:
+        return (cost_model, name, f"{level}", "–", "", "", "", "", "", paper)
+    machine = architecture_solution(walk.answered.machines, stop.best)
+    share = ratio(stop.score, optimum)
+    return (
+        cost_model,
+        name,
+        f"{level}",
+        f"{stop.architectures:,}",
+        cores_text(our_cores(machine)),
+        f"{machine['area_mm2']:.1f}",
+        f"{machine['core_width'] * machine['core_depth']:,}",
+        shown(stop.score),
+        "–" if share is None else f"{100 * share:.1f} %",
+        paper,
+    )
+
+
+def _figure9_notes(context: Context) -> Iterator[str]:
+    """What the paper says of areas, beside the proven optimum's."""
+    published = context.paper.convergence
+    yield (
+        f"Paper: from level {published.optimal_from_level} on the answer is {cores_text(published.converged)}, "
+        f"optimal, and it lies within {published.largest_areas_percent:g} % of the largest areas."
+    )
+    for cost_model in context.cost_models:
+        best = _proven(context, published.model, cost_model)
+        if best.value is not None:
+            area_mm2 = best.result.solution["architecture"]["area_mm2"]
+            larger = int((best.machines.area_mm2 > area_mm2).sum())
+            share = 100 * larger / len(best.machines)
+            yield (
+                f"{cost_model}: the best of the whole space ({best.proof}) has {shown(best.value)} samples/s at "
+                f"{area_mm2:.1f} mm²; {larger:,} architectures ({share:.1f} %) are larger."
+            )
+
+
+def _proven(context: Context, model: str, cost_model: str) -> Answered:
+    """The best of the whole space for the job of the walk."""
+    name = f"{model}, {cost_model}, walk's optimum"
+    return context.search(_walk_options(context, model, cost_model), name, context.budget.model_s)
+
+
+def _scatter(cost_model: str, walk: Walk, chosen: dict[str, list[Stop]]) -> Chart:
+    """Throughput over area of everything walked, and what each level chooses."""
+    machines, scores = walk.answered.machines, walk.answered.outcome.evaluated
+    areas = tuple(float(machines.area_mm2[index]) for index in scores)
+    dots = Series("walked", areas, tuple(scores.values()), tuple(machines.describe(index) for index in scores))
+    marks = [
+        Series(
+            f"chosen, {name}",
+            tuple(float(machines.area_mm2[stop.best]) for stop in stops),
+            tuple(stop.score for stop in stops),
+            tuple(machines.describe(stop.best) for stop in stops),
+        )
+        for name, stops in chosen.items()
+    ]
+    title = f"Architectures walked ({cost_model})"
+    return Chart("dots", title, "area [mm²]", "samples/s", (dots, *marks))
+
+
+def _walk(context: Context, model: str, cost_model: str) -> Walk:
+    """The walk of one model at the highest level, with one microbatch and one HBM size."""
+    level = max(context.paper.convergence.levels)
+    function = partial(hysteresis.search, level=level, rule=BothRules)
+    name = f"{model}, {cost_model}, walk"
+    options = replace(_walk_options(context, model, cost_model), search="hysteresis", hysteresis=level)
+    return Walk(context.search(options, name, context.budget.walk_s, function, journalled=False))
+
+
+def _walk_options(context: Context, model: str, cost_model: str) -> CodesignOptions:
+    published = context.paper.convergence
+    options = context.options((model,), cost_model)
+    return replace(options, microbatch=published.microbatch, hbm_gb=published.hbm_gb)

@@ -1,0 +1,99 @@
+"""Figure 4: throughput over TPUv4 with expert placement."""
+
+from collections.abc import Iterator
+
+from dse.reproduce.phaze.baselines import BLACK_BOX, COMMON, EXPERT, OWN, SOLVER, strategies
+from dse.reproduce.phaze.context import Context
+from dse.reproduce.phaze.published import Table5
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, geometric_mean, ratio, times
+
+_BARS = (SOLVER, BLACK_BOX, COMMON, OWN)
+
+_PRINTED = (SOLVER, COMMON)
+"""The bars that follow from what the paper prints."""
+
+HEADERS = ("model", "cost model", SOLVER, "paper*", BLACK_BOX, COMMON, "paper*", OWN)
+
+MEAN_HEADERS = ("cost model", "geometric mean of", "ours", "paper", "ours / paper")
+
+_NOTES = (
+    "Throughput over TPUv4 with expert placement, of the same cost model. Means are geometric, as the paper's.",
+    "paper*: the bars of single models are not printed in the paper. These follow from its Table 5: its common "
+    "architecture has TPUv4's peak FLOPs, so utilisations of one model relate as throughputs.",
+    "Bayesian (Optuna's TPE over the same space) stands where the paper has Spotlight, whose accelerators lie outside "
+    "the space that is priced here; the paper's figure for it is of Spotlight with the paper's placement.",
+)
+
+Ratios = dict[tuple[str, str], dict[str, float | None]]
+"""Throughput over the expert's by (model, cost model) and strategy."""
+
+
+def figure4(context: Context) -> Section:
+    """Ours under every cost model, and the means beside the paper's."""
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    found: Ratios = {}
+    for model in context.models:
+        paper = _paper(context.paper.models[model].table_5)
+        for cost_model in context.cost_models:
+            over = _over_expert(context, model, cost_model)
+            found[model, cost_model] = over
+            first = model if cost_model == context.cost_models[0] else ""
+            shown = (over[SOLVER], paper.get(SOLVER), over[BLACK_BOX], over[COMMON], paper.get(COMMON), over[OWN])
+            rows.append((first, cost_model, *map(times, shown)))
+            comparisons += [
+                Comparison(model, cost_model, f"{name} / {EXPERT}", "", over[name], paper.get(name)) for name in _BARS
+            ]
+    means = list(_means(context, found))
+    of_means = [
+        (mean.cost_model, mean.quantity, times(mean.ours), times(mean.paper), times(ratio(mean.ours, mean.paper)))
+        for mean in means
+    ]
+    tables = (Table(HEADERS, tuple(rows)), Table(MEAN_HEADERS, tuple(of_means)))
+    charts = tuple(_chart(context, cost_model, found) for cost_model in context.cost_models)
+    title = "Figure 4: throughput over TPUv4 with expert placement"
+    return Section("fig4", title, tables, _NOTES, (*comparisons, *means), charts)
+
+
+def _over_expert(context: Context, model: str, cost_model: str) -> dict[str, float | None]:
+    found = strategies(context, model, cost_model)
+    plan = context.bayesian_search(model, cost_model).plan(model)
+    per_s = {name: throughput for name, (throughput, _) in found.items()}
+    per_s[BLACK_BOX] = None if plan is None else plan["throughput_per_s"]
+    return {name: ratio(per_s[name], per_s[EXPERT]) for name in _BARS}
+
+
+def _paper(published: Table5 | None) -> dict[str, float]:
+    """The paper's ratios by strategy, from its utilisations."""
+    if published is None:
+        return {}
+    expert = published.tpuv4_expert
+    return {SOLVER: published.tpuv4_solver / expert, COMMON: published.common / expert}
+
+
+def _means(context: Context, found: Ratios) -> Iterator[Comparison]:
+    """The geometric means that the text of the paper gives, over the models for which both figures are known."""
+    printed = context.paper.speedups
+    for cost_model in context.cost_models:
+        of_models = [found[model, cost_model] for model in context.models]
+        for quantity, above, below, paper in (
+            (f"{OWN} / {EXPERT}", OWN, None, printed.per_model_over_expert),
+            (f"{COMMON} / {EXPERT}", COMMON, None, printed.common_over_expert),
+            (f"{COMMON} / {SOLVER}", COMMON, SOLVER, printed.common_over_tpuv4_solver),
+            (f"{COMMON} / {BLACK_BOX}", COMMON, BLACK_BOX, printed.common_over_spotlight_solver),
+        ):
+            known = [ratio(over[above], 1.0 if below is None else over[below]) for over in of_models]
+            mean = geometric_mean([value for value in known if value is not None])
+            yield Comparison("geometric mean", cost_model, quantity, "", mean, paper)
+
+
+def _chart(context: Context, cost_model: str, found: Ratios) -> Chart:
+    series = [
+        Series(name, context.models, tuple(found[model, cost_model][name] for model in context.models))
+        for name in _BARS
+    ]
+    for name in _PRINTED:
+        paper = tuple(_paper(context.paper.models[model].table_5).get(name) for model in context.models)
+        series.append(Series(f"paper*: {name}", context.models, paper))
+    title = f"Throughput over TPUv4 + expert placement ({cost_model})"
+    return Chart("bars", title, "", f"× {EXPERT}", tuple(series))

@@ -1,0 +1,109 @@
+"""Figures 6 and 7: where the time of a search goes."""
+
+from dataclasses import replace
+from functools import partial
+
+from dse.codesign.search import hysteresis
+from dse.reproduce.phaze.context import Answered, Context
+from dse.reproduce.phaze.stopwatch import Phase
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, shown
+
+_PHASES: dict[Phase, str] = {
+    "estimation": "estimation",
+    "scheduling": "operator scheduling",
+    "placement": "placement",
+}
+
+_SHARES = tuple(f"{name}, %" for name in _PHASES.values())
+
+HEADERS = ("model", "cost model", "search", "architectures", "waited, s", "work, s", *_SHARES)
+
+_NOTES = (
+    "Work is summed over workers, without what a continued run took from its journal; the rest of each row is graphs "
+    "and bookkeeping. Exhaustive: all 29,360 architectures bounded, the promising ones scheduled and placed.",
+    "Estimation prices operators (the paper: Sunstone; here: arrays of architectures), operator scheduling bounds or "
+    "solves layers (the paper: ILP), placement bounds or solves pipelines (the paper: dynamic program).",
+)
+
+
+def figure6(context: Context) -> Section:
+    """Total work of each model's search, and the parts of estimation, scheduling and placement."""
+    published = context.paper.search_time
+    searches = _searches(context)
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    for (model, cost_model, kind), answered in searches.items():
+        spent = answered.spent
+        shares = [spent.percent(phase) for phase in _PHASES]
+        looked_at = len(answered.machines) if kind == "exhaustive" else len(answered.outcome.evaluated)
+        counted = f"{looked_at:,}" + (f" ({answered.outcome.stopped})" if answered.outcome.stopped else "")
+        seconds = (shown(answered.seconds), shown(spent.total_s))
+        rows.append((model, cost_model, kind, counted, *seconds, *(f"{share:.0f}" for share in shares)))
+        comparisons.append(Comparison(model, cost_model, f"work, {kind}", "s", spent.total_s, None))
+        for phase, share in zip(_PHASES, shares, strict=True):
+            paper = _paper_share(context, model, phase) if kind != "exhaustive" else None
+            comparisons.append(Comparison(model, cost_model, f"{phase}, {kind}", "%", share, paper))
+    notes = (f"Paper (hysteresis {published.hysteresis}): {published.statement}.", *_NOTES)
+    charts = tuple(
+        _chart(context, searches, cost_model, f"hysteresis {published.hysteresis}")
+        for cost_model in context.cost_models
+    )
+    title = "Figure 6: work of a search"
+    return Section("fig6", title, (Table(HEADERS, tuple(rows)),), notes, tuple(comparisons), charts)
+
+
+def figure7(context: Context) -> Section:
+    """The solver alone: operator scheduling against placement."""
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    for (model, cost_model, kind), answered in _searches(context).items():
+        spent = answered.spent
+        solver_s = spent.scheduling_s + spent.placement_s
+        share = 100 * spent.placement_s / solver_s if solver_s else 0.0
+        seconds = (shown(spent.scheduling_s), shown(spent.placement_s))
+        rows.append((model, cost_model, kind, *seconds, f"{share:.0f}"))
+        comparisons.append(Comparison(model, cost_model, f"placement of the solver, {kind}", "%", share, None))
+    headers = ("model", "cost model", "search", "scheduling, s", "placement, s", "placement, % of both")
+    notes = (
+        "Paper: placement (the dynamic program) takes most of the solver's time, except for OPT, where the ILP does.",
+    )
+    title = "Figure 7: operator scheduling against placement"
+    return Section("fig7", title, (Table(headers, tuple(rows)),), notes, tuple(comparisons))
+
+
+def _searches(context: Context) -> dict[tuple[str, str, str], Answered]:
+    """The exhaustive search of Table 2 and the walk of the paper, by (model, cost model, name)."""
+    level = context.paper.search_time.hysteresis
+    found = {}
+    for model in context.models:
+        for cost_model in context.cost_models:
+            found[model, cost_model, "exhaustive"] = context.model_search(model, cost_model)
+            found[model, cost_model, f"hysteresis {level}"] = context.search(
+                replace(context.options((model,), cost_model), search="hysteresis", hysteresis=level),
+                f"{model}, {cost_model}, hysteresis {level}",
+                context.budget.walk_s,
+                partial(hysteresis.search, level=level),
+                journalled=False,
+            )
+    return found
+
+
+def _paper_share(context: Context, model: str, phase: Phase) -> float | None:
+    """The share that the text gives, where it gives one."""
+    published = context.paper.search_time
+    if phase == "estimation":
+        return published.estimation_percent
+    return published.scheduling_percent_gpt3 if phase == "scheduling" and model == "gpt3-175b" else None
+
+
+def _chart(context: Context, searches: dict[tuple[str, str, str], Answered], cost_model: str, walk: str) -> Chart:
+    """Stacked bars, the exhaustive search beside the walk for each model."""
+    kinds = {"exhaustive": "ex.", walk: "walk"}
+    keys = [(model, kind) for model in context.models for kind in kinds]
+    spent = [searches[model, cost_model, kind].spent for model, kind in keys]
+    x = tuple(f"{model}, {kinds[kind]}" for model, kind in keys)
+    series = [Series(name, x, tuple(getattr(each, f"{phase}_s") for each in spent)) for phase, name in _PHASES.items()]
+    rest = tuple(each.total_s - each.estimation_s - each.scheduling_s - each.placement_s for each in spent)
+    series.append(Series("rest", x, rest))
+    title = f"Work of the exhaustive search and of {walk} ({cost_model})"
+    return Chart("stacked bars", title, "", "seconds of work", tuple(series))

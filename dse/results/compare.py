@@ -1,0 +1,222 @@
+"""Runs beside each other: what was asked differently, and what came out differently."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dse.results.result import PROOF_TOLERANCE, Result, percent, read_result
+from dse.run.directory import RESULT_FILE, RUN_FILE
+from hardware.inputs import fail, read_document
+from hardware.units import MIB
+
+Values = tuple[Any, ...]
+"""One value a run, JSON types; None where a run has none."""
+
+_COUNTED = ("layers", "operators", "stages")
+"""Parts of solutions that are too long to stand in a table: their number is shown."""
+
+_LEFT_OUT = ("settings", "score", "value", "baselines", "sensitivity", "pareto", "batch_s")
+"""Parts that stand elsewhere in the table, or have a report of their own."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: where it is, what was asked (options by name), what was found."""
+
+    path: Path
+    asked: Mapping[str, Any]
+    result: Result
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one command and objective.
+
+    ``asked`` holds the options that differ; ``found`` status, value, ratio to the first run's value, bound, gap,
+    evaluations and seconds of every run, and whatever else differs.
+    """
+
+    runs: tuple[Run, ...]
+    asked: dict[str, Values]
+    found: dict[str, Values]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The runs as they are called in a table: by the last part of their path, where that tells them apart."""
+        paths = [run.path.parent if run.path.name == RESULT_FILE else run.path for run in self.runs]
+        short = [path.name for path in paths]
+        return tuple(short if len(set(short)) == len(short) else [str(run.path) for run in self.runs])
+
+    @property
+    def same_problem(self) -> bool:
+        """Whether all runs answer one problem."""
+        return len({run.result.problem.digest for run in self.runs}) == 1
+
+
+def read_run(path: Path) -> Run:
+    """The run in a directory, or of a ``result.json``.
+
+    Raises:
+        InputError: nothing is there, the run is not finished, or it ended without an answer.
+    """
+    if not path.exists():
+        raise fail(path, "", "", "no such run directory or result file")
+    file = path / RESULT_FILE if path.is_dir() else path
+    run_file = file.parent / RUN_FILE
+    if not file.exists():
+        if run_file.exists():
+            raise fail(path, "", "", f"the run is not finished: it has no {RESULT_FILE} yet")
+        raise fail(path, "", "", f"is no run directory: it holds no {RESULT_FILE}")
+    result = read_result(file)
+    if result.objective.value is None and result.status != "infeasible":
+        raise fail(file, "status", result.status, "the run ended without an answer; there is nothing to compare")
+    return Run(path, _asked(result, run_file), result)
+
+
+def _asked(result: Result, run_file: Path) -> dict[str, Any]:
+    """The options of a run, from its result or from its ``run.yaml``; its seed and versions."""
+    settings = result.solution.get("settings")
+    if not isinstance(settings, dict) and run_file.exists():
+        document = read_document(run_file)
+        settings = document.get("arguments") if isinstance(document, dict) else None
+    options = settings if isinstance(settings, dict) else {}
+    versions = {f"{name} version": version for name, version in result.versions.items()}
+    return {**options, "seed": result.seed, "method": result.method, **versions}
+
+
+def compare(runs: Sequence[Run]) -> Comparison:
+    """The runs beside the first of them.
+
+    Raises:
+        InputError: fewer than two, or runs whose commands or objectives differ in kind.
+    """
+    if len(runs) < 2:
+        raise fail("dse compare", "RUN", "", "name at least two runs")
+    first = runs[0]
+    for run in runs[1:]:
+        _require_same(run, "command", first, first.result.command, run.result.command)
+        for key in ("name", "unit", "sense"):
+            values = (getattr(each.result.objective, key) for each in (first, run))
+            _require_same(run, f"objective.{key}", first, *values)
+    return Comparison(tuple(runs), _differing([run.asked for run in runs]), _found([run.result for run in runs]))
+
+
+def _require_same(run: Run, key: str, first: Run, wanted: str, found: str) -> None:
+    if wanted != found:
+        raise fail(run.path, key, found, f"must be that of {first.path}, which is {wanted}")
+
+
+def _found(results: Sequence[Result]) -> dict[str, Values]:
+    objective = results[0].objective
+    reference = objective.value
+    values = [result.objective.value for result in results]
+    ratios = [None if value is None or not reference else value / reference for value in values]
+    always = {
+        "status": tuple(result.status for result in results),
+        f"{objective.name} [{objective.unit}]": tuple(values),
+        "× the first": tuple(ratios),
+        "bound": tuple(result.bound for result in results),
+        "gap": tuple(result.gap for result in results),
+        "evaluations": tuple(result.evaluations for result in results),
+        "seconds": tuple(result.seconds for result in results),
+    }
+    return always | _differing([dict(_details(result)) for result in results])
+
+
+def _details(result: Result) -> Iterator[tuple[str, Any]]:
+    """Everything else in a result that is a number or a word, by the words of its path."""
+    yield from _leaves(result.solution, ())
+    yield from _leaves(result.metrics, ())
+    if result.infeasibility is not None:
+        yield from _leaves(result.infeasibility, ("infeasibility",))
+
+
+def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        here = path if key in ("models", "architecture") else (*path, str(key))
+        if key in _LEFT_OUT:
+            continue
+        if isinstance(value, Mapping) and key not in _COUNTED:
+            yield from _leaves(value, here)
+        else:
+            yield " ".join(here), len(value) if isinstance(value, Mapping | list | tuple) else value
+
+
+def _differing(columns: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
+    """The keys under which the columns do not all hold the same."""
+    keys = dict.fromkeys(key for column in columns for key in column)
+    rows = {key: tuple(column.get(key) for column in columns) for key in keys}
+    return {key: values for key, values in rows.items() if any(not _equal(values[0], value) for value in values)}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=PROOF_TOLERANCE)
+    return bool(one == other)
+
+
+def verdict(comparison: Comparison) -> list[str]:
+    """Sentences: whether it is one problem, and what to make of answers that differ."""
+    results = [run.result for run in comparison.runs]
+    if not comparison.same_problem:
+        text = "Different problems"
+        if not comparison.asked:
+            text += ", although the same was asked: an input file has changed"
+        return [f"{text}."]
+    proven = [result for result in results if result.status == "optimal"]
+    values = [result.objective.value for result in proven]
+    if any(not _equal(values[0], value) for value in values):
+        return ["Same problem, but two answers that both claim a proof differ: dse check tells which is wrong."]
+    return ["Same problem."]
+
+
+def asked_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """One row for every option that differs."""
+    return [(key.replace("_", " "), *map(_text, values)) for key, values in comparison.asked.items()]
+
+
+def found_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """One row for every outcome."""
+    return [_row(key, values) for key, values in comparison.found.items()]
+
+
+def _row(key: str, values: Values) -> tuple[str, ...]:
+    if key == "gap":
+        return (key, *("" if value is None else percent(value) for value in values))
+    if key == "× the first":
+        return (key, *("" if value is None else f"{value:.4f}" for value in values))
+    label = key.replace("_", " ")
+    if key.endswith("_bytes") and all(isinstance(value, int | float | None) for value in values):
+        sizes = (None if value is None else value / MIB for value in values)
+        return (f"{label.removesuffix(' bytes')} [MB]", *map(_text, sizes))
+    return (label, *map(_text, values))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.5g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as JSON types; every list has one entry a run, in their order."""
+    return {
+        "schema": "dse.comparison/1",
+        "runs": [str(run.path) for run in comparison.runs],
+        "command": comparison.runs[0].result.command,
+        "problems": [run.result.problem.model_dump() for run in comparison.runs],
+        "same_problem": comparison.same_problem,
+        "verdict": verdict(comparison),
+        "asked": {key: list(values) for key, values in comparison.asked.items()},
+        "found": {key: list(values) for key, values in comparison.found.items()},
+    }

@@ -1,0 +1,30 @@
+"""Whether two documents of JSON types say the same."""
+
+import math
+from typing import Any
+
+from dse.results.result import PROOF_TOLERANCE
+
+
+def differences(where: str, stated: Any, expected: Any) -> list[str]:
+    """What of ``stated``, found at ``where``, differs from ``expected``, to any depth.
+
+    Numbers of the same type are the same within :data:`~dse.results.result.PROOF_TOLERANCE`; anything else, and every
+    key, must be equal.
+    """
+    if isinstance(expected, dict):
+        if not isinstance(stated, dict) or set(stated) != set(expected):
+            return [f"{where} must have the keys {sorted(expected)}"]
+        return [fault for key, value in expected.items() for fault in differences(f"{where}.{key}", stated[key], value)]
+    if isinstance(expected, list | tuple):
+        if not isinstance(stated, list | tuple) or len(stated) != len(expected):
+            return [f"{where} must have {len(expected)} entries"]
+        pairs = enumerate(zip(stated, expected, strict=True))
+        return [fault for number, pair in pairs for fault in differences(f"{where}[{number}]", *pair)]
+    if type(stated) is type(expected) and (stated == expected or _close(stated, expected)):
+        return []
+    return [f"{where} must be {expected}, but got {stated}"]
+
+
+def _close(stated: Any, expected: Any) -> bool:
+    return type(expected) is float and math.isclose(stated, expected, rel_tol=PROOF_TOLERANCE)

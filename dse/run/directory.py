@@ -1,0 +1,224 @@
+"""The run directory of ``--out DIR``: what was asked (``run.yaml``), what is finished, what was found.
+
+``result.json``, ``report.html`` and the tables are written whole or not at all (to a temporary name, then renamed).
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import dse
+from dse.results.result import Result, read_result, versions
+from dse.run.journal import Journal
+from hardware.inputs import fail, read_document
+
+RUN_FILE = "run.yaml"
+RESULT_FILE = "result.json"
+JOURNAL_FILE = "journal.jsonl"
+REPORT_FILE = "report.html"
+TUNE_FOLDER = "tune"
+
+
+def _unasked() -> None:
+    """Nothing else has a say in whether a run may begin or continue."""
+
+
+def is_proven(result: Result) -> bool:
+    """Whether a result is proven, and nothing that was asked besides is missing.
+
+    ``metrics.unfinished`` of a result names what was asked besides the answer and is missing.
+    """
+    return result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
+
+
+class RunDirectory:
+    """A directory that belongs to one run: one command with one set of arguments.
+
+    Args:
+        path: the directory; made when it does not exist.
+        command: the command's name.
+        arguments: what was asked (not ``--workers``, ``--quiet``, …), as JSON types.
+        problem_digest: the digest of the problem that they pose.
+        resume: whether a run that was begun here may be continued (where none was, a new one begins).
+        accept: called when nothing here speaks against the run and before anything is written; raises where something
+            else does.
+
+    Raises:
+        InputError: the directory holds a run of other arguments, of an input that has changed since, or of another
+            version of the program, or a run that ``resume`` does not ask to continue, or one of which nobody knows
+            what was asked, or files that are no run.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        command: str,
+        arguments: Mapping[str, Any],
+        problem_digest: str,
+        resume: bool,
+        accept: Callable[[], None] = _unasked,
+    ) -> None:
+        self.path = path
+        self._wanted = {
+            "command": command,
+            "arguments": dict(arguments),
+            "problem": problem_digest,
+            "version": dse.__version__,
+        }
+        if path.exists() and not path.is_dir():
+            raise fail(path, "", "", "must be a directory")
+        new = is_unused(path)
+        if not new:
+            self._match(resume)
+        accept()
+        if new:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise fail(path, "", "", f"cannot be written: {error.strerror or error}") from error
+            self._write_run_file()
+
+    def _match(self, resume: bool) -> None:
+        if not (self.path / RUN_FILE).exists():
+            raise fail(self.path, "", "", "is not empty and holds no run; name a new or an empty directory")
+        if _is_blank(self.path / RUN_FILE):
+            rule = (
+                "is empty, as a power cut may leave it: nobody knows what this run was asked; name a new directory, or "
+                "put the file back where there is a copy (--mirror)"
+            )
+            raise fail(self.path / RUN_FILE, "", "", rule)
+        document = read_document(self.path / RUN_FILE)
+        found = {key: document.get(key) for key in self._wanted} if isinstance(document, dict) else {}
+        if found != self._wanted:
+            key, rule = _first_difference(found, self._wanted)
+            raise fail(self.path / RUN_FILE, key, "", rule)
+        if not resume:
+            raise fail(self.path, "", "", "already holds this run; --resume continues it")
+
+    def _write_run_file(self) -> None:
+        content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}
+        self.write_text(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+    def finished(self, ended: Callable[[Result], bool] = is_proven) -> Result | None:
+        """The result of a run that ended with all that was asked; None when some of it is still to be found.
+
+        Args:
+            ended: whether a result is that of a run that ended.
+        """
+        path = self.path / RESULT_FILE
+        if not path.exists():
+            return None
+        result = read_result(path)
+        return result if ended(result) else None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What libraries raise while they write here (tables) as InputError that names the directory."""
+        try:
+            yield
+        except OSError as error:
+            rule = f"cannot be written: {error.strerror or error}; what is finished is kept"
+            raise fail(self.path, "", "", rule) from error
+
+    def write_result(self, result: Result) -> None:
+        """Write ``result.json``."""
+        self.write_text(RESULT_FILE, result.to_json())
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write the file ``name`` (sub-folders allowed) of this directory, as :func:`write_text`."""
+        return write_text(self.path / name, text)
+
+
+@contextmanager
+def journal_of(directory: RunDirectory | None) -> Iterator[Journal | None]:
+    """The journal of a run, open and locked; None where nothing is kept."""
+    if directory is None:
+        yield None
+        return
+    with Journal(directory.path / JOURNAL_FILE) as journal:
+        yield journal
+
+
+def write_text(target: Path, text: str) -> Path:
+    """Write ``text`` as :func:`write_bytes` does, in UTF-8."""
+    return write_bytes(target, text.encode())
+
+
+def write_bytes(target: Path, content: bytes) -> Path:
+    """Write ``target`` whole or not at all, also if the power fails: to a temporary name beside it, then renamed.
+
+    Raises:
+        InputError: it cannot be written, as when the disk is full.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise fail(target, "", "", f"cannot be written: {error.strerror or error}; what is finished is kept") from error
+    return target
+
+
+def is_unused(path: Path) -> bool:
+    """Whether the directory ``path`` is missing, or empty but for what a run leaves that ends before it has begun."""
+    return not path.exists() or all(map(_left_over, path.iterdir()))
+
+
+def remove_unused(path: Path) -> None:
+    """Remove the directory ``path`` if :func:`is_unused`; an OSError where it is not."""
+    for entry in path.iterdir():
+        if _left_over(entry):
+            entry.unlink()
+    path.rmdir()
+
+
+def _left_over(entry: Path) -> bool:
+    """Whether a run that was killed before it had begun left this: its first files, empty or by a temporary name."""
+    return entry.name.startswith(f".{RUN_FILE}.") or (entry.name in (RUN_FILE, JOURNAL_FILE) and _is_blank(entry))
+
+
+def _is_blank(file: Path) -> bool:
+    """Whether nothing stands in ``file``: a power cut may leave what was not yet on the disk as zeros."""
+    return file.is_file() and not file.read_bytes().strip(b"\0")
+
+
+def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str]:
+    """The first key whose value differs, as a path, and the rule it breaks."""
+    other = "the directory holds a run of other arguments"
+    if found.get("command") != wanted["command"]:
+        return "command", other
+    stored, there = found.get("arguments"), wanted["arguments"]
+    here = stored if isinstance(stored, dict) else {}
+    for key in [*there, *here]:
+        if here.get(key) != there.get(key):
+            return f"arguments.{key}", other
+    if found.get("version") != wanted["version"]:
+        return "version", f"the directory holds a run of dse {found.get('version')}, but this is {wanted['version']}"
+    return "problem", "an input has changed since this run began; name a new directory"
+
+
+def _git_revision() -> str | None:
+    """The commit of the checkout that the code runs from, if it is one."""
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

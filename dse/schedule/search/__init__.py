@@ -1,0 +1,1 @@
+"""The schedulers: event search, CP-SAT and the ILP of the paper."""

@@ -1,0 +1,188 @@
+"""The exact schedule of one segment: reductions, search in both directions, cores, and what to do when none fit."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dse.schedule.search.core_assignment import assign_cores
+from dse.schedule.search.event_search import ON_ALL_CORES, SearchResult, search
+from dse.schedule.search.reduce import NO_MODE, Bools, Floats, Ints, unit_latencies
+from dse.schedule.search.segment import Codes, Segment, build_segment, fix_modes
+
+_FIXING_ROUNDS = 3
+
+_FULL_OPERATORS = 128
+"""Segments of up to so many operators are searched to the full limit."""
+
+
+class SearchLimits(NamedTuple):
+    """Deterministic limits on the search of a segment, in states generated.
+
+    Searches of ``first_nodes``, ``nodes`` / 8 and ``nodes`` states are made forwards and backwards until one proves
+    the best schedule found; ``width`` states a level are expanded in each cycle. ``assignment_steps`` limits the
+    assignment of cores.
+
+    A state costs in proportion to the operators of its segment, so segments of more than 128 operators get
+    proportionally fewer of them (:meth:`scaled`): the limits bound the work, not only the count.
+    """
+
+    first_nodes: int = 1_000
+    nodes: int = 100_000
+    width: int = 8
+    assignment_steps: int = 20_000
+
+    def scaled(self, operators: int) -> "SearchLimits":
+        """The limits for a segment of so many operators."""
+        if operators <= _FULL_OPERATORS:
+            return self
+        nodes = max(self.first_nodes, self.nodes * _FULL_OPERATORS // operators)
+        return self._replace(nodes=nodes)
+
+
+class SegmentSchedule(NamedTuple):
+    """``start`` and ``finish`` [O] in units of ``unit_s``, ``core`` as in :class:`SearchResult`, and a lower ``bound``.
+
+    The bound may be too high by ``rounding`` units. ``nodes`` counts the states generated.
+    """
+
+    start: Ints
+    finish: Ints
+    core: Ints
+    makespan: int
+    bound: int
+    unit_s: float
+    rounding: int
+    nodes: int
+
+
+def solve_segment(
+    kind: Codes,
+    single_s: Floats,
+    all_cores_s: Floats,
+    covers: Bools,
+    ancestor: Bools,
+    tensor_cores: int,
+    vector_cores: int,
+    multipliers: Floats,
+    limits: SearchLimits,
+) -> SegmentSchedule:
+    """The best schedule of a segment within ``limits``; operators in topological order, latencies in seconds.
+
+    Cores are counted first. Where the schedule found has no assignment of cores, which fused operators can bring about,
+    the search is repeated with the cores of each operator in its states; the first result stays a lower bound.
+    """
+    limits = limits.scaled(len(kind))
+    cores = np.array([tensor_cores, vector_cores, min(tensor_cores, vector_cores)])
+    units = unit_latencies(kind, single_s, all_cores_s, cores)
+    # More cores of a kind than operators are never needed: with them every operator can have its own core or pair.
+    capacity = np.minimum(cores[:2], len(kind))
+
+    def directions(paired: bool) -> tuple[Segment, Segment]:
+        return (
+            build_segment(kind, units.single, units.all_cores, covers, ancestor, capacity, multipliers, paired),
+            build_segment(
+                kind[::-1].copy(),
+                units.single[::-1].copy(),
+                units.all_cores[::-1].copy(),
+                np.ascontiguousarray(covers[::-1, ::-1].T),
+                np.ascontiguousarray(ancestor[::-1, ::-1].T),
+                capacity,
+                multipliers,
+                paired,
+            ),
+        )
+
+    serial = serial_schedule(units.single, units.all_cores)
+    best = _search_both_ways(serial, directions(paired=False), multipliers, limits)
+    core = best.core.copy()
+    finish = finish_times(best.start, core, units.single, units.all_cores)
+    if not assign_cores(kind, best.start, finish, core, capacity, limits.assignment_steps):
+        counted = serial._replace(bound=best.bound, nodes=best.nodes)
+        best = _search_both_ways(counted, directions(paired=True), multipliers, limits)
+        core = best.core
+        finish = finish_times(best.start, core, units.single, units.all_cores)
+    return SegmentSchedule(
+        best.start, finish, core, best.makespan, best.bound, units.unit_s, units.rounding, best.nodes
+    )
+
+
+def finish_times(start: Ints, core: Ints, single: Ints, all_cores: Ints) -> Ints:
+    """When operators finish that start at ``start`` and run where ``core`` says."""
+    return np.asarray(start + np.where(core == ON_ALL_CORES, all_cores, single))
+
+
+def serial_schedule(single: Ints, all_cores: Ints) -> SearchResult:
+    """One operator after the other, each in its shorter mode (on core 0 where that is a single one)."""
+    duration = np.minimum(single, all_cores)
+    start = np.cumsum(duration) - duration
+    core = np.where(all_cores < single, ON_ALL_CORES, 0)
+    return SearchResult(True, int(duration.sum()), 0, start, core, 0)
+
+
+def _search_both_ways(
+    known: SearchResult, directions: tuple[Segment, Segment], multipliers: Floats, limits: SearchLimits
+) -> SearchResult:
+    """Improves ``known`` by searching the segment and, as that keeps the optimum, the segment with reversed edges."""
+    best = known
+    for node_limit in (limits.first_nodes, limits.nodes // 8, limits.nodes):
+        for backwards, segment in enumerate(directions):
+            if best.bound >= best.makespan:
+                return best
+            reduced = segment if node_limit == limits.first_nodes else _reduced(segment, best.makespan, multipliers)
+            found = search(reduced, best.makespan, best.bound, node_limit, limits.width)
+            best = _improved(best, found, segment, bool(backwards))
+        if node_limit == limits.first_nodes and best.bound < best.makespan:
+            best = _without_all_cores(best, directions[0], multipliers, limits)
+    return best
+
+
+def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats, limits: SearchLimits) -> SearchResult:
+    """Improves ``best`` by schedules that use all cores only for operators without another mode.
+
+    Where many cores make both modes useful the search goes back and forth between them; this finds what one alone
+    can do. Its bound holds for such schedules only and is not kept.
+    """
+    singles = np.where(segment.single < NO_MODE, NO_MODE, segment.all_cores)
+    restricted = build_segment(
+        segment.kind,
+        segment.single,
+        singles,
+        segment.covers,
+        segment.ancestor,
+        segment.capacity,
+        multipliers,
+        segment.paired,
+    )
+    found = search(restricted, best.makespan, best.bound, limits.nodes // 8, limits.width)
+    return _improved(best, found._replace(bound=0), segment, False)
+
+
+def _reduced(segment: Segment, limit: int, multipliers: Floats) -> Segment:
+    """``segment`` without the modes that no schedule shorter than ``limit`` uses."""
+    for _ in range(_FIXING_ROUNDS):
+        single, all_cores, dropped = fix_modes(segment, limit)
+        if dropped == 0:
+            break
+        segment = build_segment(
+            segment.kind,
+            single,
+            all_cores,
+            segment.covers,
+            segment.ancestor,
+            segment.capacity,
+            multipliers,
+            segment.paired,
+        )
+    return segment
+
+
+def _improved(best: SearchResult, found: SearchResult, segment: Segment, backwards: bool) -> SearchResult:
+    """The better schedule with the better bound; a schedule of the reversed segment is turned round."""
+    bound, nodes = max(best.bound, found.bound), best.nodes + found.nodes
+    if not found.found or found.makespan >= best.makespan:
+        return best._replace(bound=min(bound, best.makespan), nodes=nodes)
+    start, core = found.start, found.core
+    if backwards:
+        finish = finish_times(start, core, segment.single, segment.all_cores)
+        start, core = (found.makespan - finish)[::-1].copy(), core[::-1].copy()
+    return SearchResult(True, found.makespan, min(bound, found.makespan), start, core, nodes)

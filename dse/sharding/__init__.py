@@ -1,0 +1,1 @@
+"""How tensors are cut over a mesh of devices."""

@@ -1,0 +1,1 @@
+"""Everything that a user may name as input, and the zoo of networks."""

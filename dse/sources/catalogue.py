@@ -1,0 +1,182 @@
+"""The catalogue: 87 computation graphs without attention, split for learning, and transformers to partition then.
+
+The paper trains on 66 graphs, chooses a checkpoint on 5 and reports 16 (section 5.1). ``split.yaml`` states which are
+which. It was drawn once by :func:`drawn_split`, before any search result was seen.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Protocol
+
+from dse.graph.trace import VIEWS, WEIGHTS, Trace
+from dse.importer.cache import cached, keep
+from dse.importer.canonical import canonical
+from dse.partition.graphs.from_trace import Granularity, graph_from_trace
+from dse.partition.problem import PartitionGraph
+from dse.run.cache import source_digest
+from dse.sources import zoo
+from dse.sources.zoo import (
+    detection,
+    inception,
+    mobile,
+    pictures,
+    plain,
+    residual,
+    series,
+    tables,
+    transformers,
+    transformers_classes,
+)
+from hardware.inputs import choose, parse_document
+
+SIZES: Mapping[str, int] = {"training": 66, "validation": 5, "test": 16}
+"""Graphs of each part of the split."""
+
+WITH_ATTENTION = "transformer"
+"""The family of the graphs outside the split."""
+
+
+class Source(Protocol):
+    """What makes a graph of the catalogue."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """What it is one of."""
+        ...
+
+    def trace(self) -> Trace:
+        """Its inference forward pass over one sample."""
+        ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One graph of the catalogue.
+
+    Attributes:
+        source: what makes it.
+        split: ``training``, ``validation`` or ``test``; empty outside the 87.
+        granularity: what one operator is: a framework's where there is no attention, the paper's otherwise.
+    """
+
+    source: Source
+    split: str
+    granularity: Granularity
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.source.name
+
+    @property
+    def family(self) -> str:
+        """What it is one of."""
+        return self.source.family
+
+    def trace(self) -> Trace:
+        """The canonical trace, made on the first call and then kept in the user's cache.
+
+        Raises:
+            InputError: a library that it needs is not installed.
+        """
+        request = {"catalogue": self.name, "definitions": source_digest(zoo)}
+        found = cached(request)
+        if found is None:
+            found = canonical(self.source.trace())
+            keep(request, (), found)
+        return found
+
+    def graph(self) -> PartitionGraph:
+        """The operators, as they are before preparation."""
+        return graph_from_trace(self.trace(), self.granularity)
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
+    """The catalogue by name, the 87 graphs of the split first."""
+    where = {name: part for part, names_ in split().items() for name in names_}
+    found = {
+        source.name: Entry(source, where[source.name], "operator")
+        for source in sorted(_without_attention(), key=lambda source: (source.family, source.name))
+    }
+    return found | {source.name: Entry(source, "", "primitive") for source in transformers.MODELS}
+
+
+def names() -> list[str]:
+    """Names of all graphs of the catalogue."""
+    return list(entries())
+
+
+def entry(name: str) -> Entry:
+    """The graph called ``name``.
+
+    Raises:
+        InputError: there is none of this name (the nearest one is offered).
+    """
+    return entries()[choose("", "graph", name, names(), "graph of the catalogue")]
+
+
+def split() -> Mapping[str, tuple[str, ...]]:
+    """The names in each part of the split, as ``split.yaml`` states them."""
+    file = resources.files("dse.sources").joinpath("split.yaml")
+    document = parse_document(file.read_text(encoding="utf-8"), "split.yaml")
+    return {part: tuple(document[part]) for part in SIZES}
+
+
+def drawn_split(families: Mapping[str, str], seed: int) -> Mapping[str, tuple[str, ...]]:
+    """A split of graphs (name → family), in parts of :data:`SIZES`, that takes from every family its share.
+
+    The graphs stand in a row, family by family in alphabetical order, within a family in the order of the SHA-256 of
+    ``seed/name``. Every 87 / 16th graph of the row is for testing; of the others every 71 / 5th for validation. A
+    family of n graphs so has ⌊16 n / 87⌋ or one more in the test set.
+    """
+    row = sorted(families, key=lambda name: (families[name], hashlib.sha256(f"{seed}/{name}".encode()).hexdigest()))
+    test = _every(row, SIZES["test"])
+    rest = [name for name in row if name not in test]
+    validation = _every(rest, SIZES["validation"])
+    training = tuple(name for name in rest if name not in validation)
+    return {"training": training, "validation": validation, "test": test}
+
+
+def _every(row: list[str], count: int) -> tuple[str, ...]:
+    """``count`` of a row, evenly."""
+    size = len(row)
+    return tuple(row[index] for index in range(size) if (index + 1) * count // size > index * count // size)
+
+
+def attends(trace: Trace) -> bool:
+    """Whether a softmax is taken of a product of two activations (scaled, masked, reshaped or not)."""
+    held = {index for index, value in enumerate(trace.values) if value.role in WEIGHTS}
+    for step in trace.steps:
+        left = list(step.inputs) if step.kind == "softmax" else []
+        seen: set[int] = set()
+        while left:
+            index = left.pop()
+            position = trace.producer.get(index)
+            if position is None or position in seen:
+                continue
+            seen.add(position)
+            writer = trace.steps[position]
+            if writer.kind == "matmul" and held.isdisjoint(writer.inputs):
+                return True
+            if writer.kind == "elementwise" or writer.kind in VIEWS:
+                left.extend(writer.inputs)
+    return False
+
+
+def families() -> Mapping[str, str]:
+    """The family of each graph without attention."""
+    return {source.name: source.family for source in _without_attention()}
+
+
+def _without_attention() -> Iterable[Source]:
+    modules = (detection, inception, mobile, pictures, plain, residual, series, tables, transformers_classes)
+    return (source for module in modules for source in module.MODELS)

@@ -1,0 +1,1 @@
+"""The formats of the contest, drawings, and what a run directory holds."""

@@ -1,0 +1,338 @@
+"""The contest's graph format, ``.kgraph``: a header in a comment, nodes, edges with shapes.
+
+The ten files at hand differ in spaces, tabs and the end of the last line; a graph keeps its file's :class:`Style`, so
+that what is read is written back byte for byte.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dse.graph.named_edges import find_cycle
+from dse.wafer.files.paint import PLACEMENT
+from dse.wafer.kernels import RESERVED, KernelLibrary
+from hardware.inputs import Fault, InputError, nearest, shown, text_of
+
+TITLE_KEY = "test"
+HEADER_KEYS = (TITLE_KEY, "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")
+
+_MOST_DIGITS = 15
+
+_NUMBER = rf"[0-9]{{1,{_MOST_DIGITS}}}"
+_NODE = re.compile(rf"(\w+)\[( *)({_NUMBER})\]\s+(.*)")
+_LOOSE_NODE = re.compile(rf"(\w+)\W*({_NUMBER})")
+_END = rf"(\w+)\[ *({_NUMBER})\]:(\w+)"
+_EDGE = re.compile(rf"{_END}(\s*->\s*){_END}\s*,\s*shape:\s*((?:\[\s*{_NUMBER}\s*\])+)")
+_LOOSE_EDGE = re.compile(r"\w+\s*\[.*->")
+_DIMENSIONS = re.compile(rf"n=\[( *)({_NUMBER}(?: +{_NUMBER})*) *\]\s*")
+_NAME = re.compile(r"name='([^']*)'")
+_WORD = re.compile(r"\w+", re.ASCII)
+_VALUE = re.compile(r"(\w+)=(-?[0-9]+)")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a file is spaced.
+
+    Attributes:
+        index_width: of the numbers in brackets, filled with spaces.
+        padded: whether the sizes of inputs and outputs stand between spaces.
+        arrow: between the two ends of an edge.
+        final_newline: whether the last line ends.
+    """
+
+    index_width: int = 1
+    padded: bool = True
+    arrow: str = "\t->\t"
+    final_newline: bool = True
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A kernel, or an input or output with its sizes; ``line`` in the file is no part of what it is."""
+
+    kind: str
+    index: int
+    name: str
+    values: tuple[tuple[str, int], ...] = ()
+    sizes: tuple[int, ...] = ()
+    line: int = field(default=0, compare=False)
+
+    @property
+    def label(self) -> str:
+        """As edges call it: ``conv[3]``."""
+        return f"{self.kind}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """From one port to another, with the shape of what is sent."""
+
+    source: tuple[str, int, str]
+    target: tuple[str, int, str]
+    shape: tuple[int, ...]
+    line: int = field(default=0, compare=False)
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Of the nodes that it joins."""
+        return f"{self.source[0]}[{self.source[1]}]", f"{self.target[0]}[{self.target[1]}]"
+
+
+@dataclass(frozen=True)
+class KernelGraph:
+    """A file: header entries as they stand, nodes, edges, spacing, and in which lines header entries stand."""
+
+    header: Mapping[str, str]
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    style: Style = Style()
+    header_lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+
+def write_kgraph(graph: KernelGraph) -> str:
+    """The graph as text; what :func:`parse_kgraph` read comes out as it was."""
+    style = graph.style
+    nodes, edges = (_node_text(node, style) for node in graph.nodes), (_edge_text(edge, style) for edge in graph.edges)
+    header = (f"{key}={value}" for key, value in graph.header.items())
+    lines = ["(*", *header, "*)", "", "(* Node Definitions *)", *nodes, "", "(* Connectivity *)", *edges]
+    return "\n".join(lines) + ("\n" if style.final_newline else "")
+
+
+def _index(number: int, style: Style) -> str:
+    return f"[{number:>{style.index_width}}]"
+
+
+def _node_text(node: GraphNode, style: Style) -> str:
+    words = [f"{key}={value}" for key, value in node.values]
+    if node.kind in RESERVED:
+        sizes = " ".join(map(str, node.sizes))
+        words = [f"n=[ {sizes} ]" if style.padded else f"n=[{sizes}]"]
+    return " ".join((node.kind + _index(node.index, style), *words, f"name='{node.name}'"))
+
+
+def _edge_text(edge: GraphEdge, style: Style) -> str:
+    source, target = (f"{kind}{_index(number, style)}:{port}" for kind, number, port in (edge.source, edge.target))
+    return f"{source}{style.arrow}{target}, shape:{''.join(f'[{size}]' for size in edge.shape)}"
+
+
+def read_kgraph(path: str | Path, library: KernelLibrary) -> KernelGraph:
+    """The graph in the file ``path``.
+
+    Raises:
+        InputError: the file cannot be read, or one fault for each line that is wrong.
+    """
+    return parse_kgraph(text_of(path), path, library)
+
+
+def parse_kgraph(text: str, path: str | Path, library: KernelLibrary) -> KernelGraph:
+    """The graph in ``text``; ``path`` names it in errors.
+
+    Raises:
+        InputError: one fault for each line that is wrong.
+    """
+    reader = _Reader(str(path), library)
+    header = reader.header(text)
+    if header is None:
+        # Where the first comment ends is not known, so nothing is that follows.
+        raise InputError(reader.faults)
+    for number, line in _lines(text, reader):
+        if "->" in line or _LOOSE_EDGE.match(line):
+            reader.edge(number, line)
+        else:
+            reader.node(number, line)
+    reader.judge()
+    if reader.faults:
+        raise InputError(reader.faults)
+    style = Style(max(reader.widths, default=1), reader.padded, reader.arrow, text.endswith("\n"))
+    return KernelGraph(header, tuple(reader.nodes), tuple(reader.edges), style, reader.header_lines)
+
+
+def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
+    """(number from 1, text) of the lines that hold more than comments."""
+    comments = list[tuple[int, str]]()
+    for number, line in enumerate(text.split("\n"), 1):
+        kept = ""
+        for part in re.split(r"(\(\*|\*\))", line):
+            if part == "(*":
+                comments.append((number, line))
+            elif part == "*)" and comments:
+                comments.pop()
+            elif part == "*)":
+                reader.fault(number, line, "a comment ends that has not begun")
+            elif not comments:
+                kept += part
+        if kept.strip():
+            yield number, kept.strip()
+    if comments:
+        reader.fault(*comments[0], _OPEN)
+
+
+_OPEN = "the comment `(*` has no end"
+
+
+class _Reader:
+    """Collects nodes, edges and faults, line by line."""
+
+    def __init__(self, path: str, library: KernelLibrary) -> None:
+        self.path, self.library = path, library
+        self.nodes: list[GraphNode] = []
+        self.edges: list[GraphEdge] = []
+        self.faults: list[Fault] = []
+        self.widths: list[int] = []
+        self.header_lines: dict[str, int] = {}
+        self.kinds = (*library.names, *RESERVED)
+        self.unread: set[str] = set()
+        self.excused: set[str] = set()
+        self.padded, self.arrow = False, Style().arrow
+
+    def fault(self, line: int, value: object, rule: str, suggestion: str | None = None) -> None:
+        """Note a fault in ``line``."""
+        self.faults.append(Fault(self.path, f"line {line}" if line else "", shown(value), rule, suggestion))
+
+    def header(self, text: str) -> dict[str, str] | None:
+        """The entries of the first comment, as text; None where there is none, or none that ends.
+
+        What they mean is for :mod:`dse.wafer.files.formats` to say.
+        """
+        begins = re.match(r"\s*\(\*(.*?)(\(\*|\*\)|$)", text, re.DOTALL)
+        if begins is None:
+            rule = f"the file must begin with a comment (* … *) of {', '.join(HEADER_KEYS)}"
+            self.fault(1, text.strip().partition("\n")[0], rule)
+            return None
+        found: dict[str, str] = {}
+        first = text[: begins.start(1)].count("\n") + 1
+        if begins[2] != "*)":
+            self.fault(first, "", _OPEN)
+            return None
+        for number, line in enumerate(begins[1].split("\n"), first):
+            key, equals, value = (part.strip() for part in line.partition("="))
+            if not line.strip():
+                continue
+            if not equals:
+                self.fault(number, line, "a line of the header must be KEY=VALUE")
+            elif key not in HEADER_KEYS:
+                self.fault(number, key, f"unknown key; known: {', '.join(HEADER_KEYS)}", nearest(key, HEADER_KEYS))
+            elif key in found:
+                before = f"= {found[key]}, and contradicts it" if found[key] != value else "too"
+                self.fault(number, line.strip(), f"{key} stands in an earlier line {before}: give it once")
+            else:
+                found[key], self.header_lines[key] = value, number
+        return found
+
+    def node(self, number: int, line: str) -> None:
+        """Read ``conv[1] W=14 … name='k1'`` or ``input[0] n=[ 112 112 128 ] name='k0'``."""
+        match = _NODE.fullmatch(line)
+        if match is None:
+            rule = "must be a node `KIND[NUMBER] KEY=VALUE … name='NAME'` or an edge `A[i]:y -> B[j]:x, shape:[n]…`"
+            self.fault(number, line, rule)
+            loose = _LOOSE_NODE.match(line)
+            if loose is not None:
+                self._excuse(loose[1], int(loose[2]))
+            return
+        kind, padding, index, rest = match.groups()
+        name = _NAME.search(rest)
+        if name is None or not name[1]:
+            self.fault(number, line, "the name is missing: name='NAME'")
+            self._excuse(kind, int(index))
+            return
+        self._judge_name(number, kind, name[1])
+        values = (rest[: name.start()] + rest[name.end() :]).strip()
+        if padding:
+            self.widths.append(len(padding) + len(index))
+        if kind in RESERVED:
+            self._end_node(number, kind, int(index), name[1], values)
+        elif kind not in self.library:
+            rule = f"unknown kernel type; known: {', '.join(self.kinds)}"
+            self.fault(number, kind, rule, nearest(kind, self.kinds))
+            self._excuse(kind, int(index))
+            self.nodes.append(GraphNode(kind, int(index), name[1], line=number))
+        else:
+            self._kernel(number, kind, int(index), name[1], values)
+
+    def _excuse(self, kind: str, index: int) -> None:
+        """Edges to a node that is at fault itself are no further fault, also where they spell an unknown kind right."""
+        self.unread.add(f"{kind}[{index}]")
+        if kind not in self.kinds:
+            self.excused.update(f"{each}[{index}]" for each in self.kinds)
+
+    def _judge_name(self, number: int, kind: str, name: str) -> None:
+        if not _WORD.fullmatch(name):
+            rule = "a name must be of ASCII letters, digits and underscores: it is a word of .paint"
+            self.fault(number, name, rule)
+        elif name == PLACEMENT and kind not in RESERVED:
+            self.fault(number, name, "must not be the name of a kernel: the placement is called so in its .paint")
+
+    def _end_node(self, number: int, kind: str, index: int, name: str, values: str) -> None:
+        sizes = _DIMENSIONS.fullmatch(values)
+        if sizes is None:
+            self.fault(number, values, f"an {kind} must have its sizes: n=[ 112 112 128 ]")
+            self._excuse(kind, index)
+            return
+        self.padded = self.padded or bool(sizes[1])
+        self.nodes.append(GraphNode(kind, index, name, sizes=tuple(map(int, sizes[2].split())), line=number))
+
+    def _kernel(self, number: int, kind: str, index: int, name: str, values: str) -> None:
+        wanted, found = self.library[kind].parameters, list[tuple[str, int]]()
+        for word in values.split():
+            match = _VALUE.fullmatch(word)
+            if match is None:
+                self.fault(number, word, "must be KEY=VALUE with a whole number")
+                # That it is missing is no further fault.
+                found += [(key, 1) for key in wanted if word.startswith(f"{key}=")]
+            elif match[1] not in wanted:
+                rule = f"a {kind} has no such parameter; it has {', '.join(wanted)}"
+                self.fault(number, match[1], rule, nearest(match[1], wanted))
+            elif match[1] in dict(found):
+                self.fault(number, word, f"{match[1]} stands twice")
+            elif int(match[2][:_MOST_DIGITS]) < 1 or len(match[2]) > _MOST_DIGITS:
+                self.fault(number, word, "must be a positive whole number")
+                found.append((match[1], 1))
+            else:
+                found.append((match[1], int(match[2])))
+        missing = [key for key in wanted if key not in dict(found)]
+        if missing:
+            self.fault(number, f"{kind}[{index}]", f"a {kind} needs {', '.join(wanted)}; missing: {', '.join(missing)}")
+        self.nodes.append(GraphNode(kind, index, name, tuple(found), line=number))
+
+    def edge(self, number: int, line: str) -> None:
+        """Read ``conv[1]:y -> conv[2]:x, shape:[14][14][512]``."""
+        match = _EDGE.fullmatch(line)
+        if match is None:
+            self.fault(number, line, "an edge must be `A[i]:y -> B[j]:x, shape:[n][n][n]`")
+            return
+        kind, index, port, arrow, other, other_index, other_port, shape = match.groups()
+        self.arrow = arrow
+        sizes = tuple(int(size) for size in re.findall(r"\d+", shape))
+        source, target = (kind, int(index), port), (other, int(other_index), other_port)
+        self.edges.append(GraphEdge(source, target, sizes, number))
+
+    def judge(self) -> None:
+        """Faults that only show in the whole: names, ends of edges, cycles, nothing to place."""
+        names: dict[str, int] = {}
+        labels: dict[str, int] = {}
+        for position, node in enumerate(self.nodes):
+            for what, seen in ((node.name, names), (node.label, labels)):
+                if what in seen:
+                    self.fault(node.line, what, f"line {self.nodes[seen[what]].line} has it already: it must be unique")
+                seen.setdefault(what, position)
+        offered = [label for label in (*labels, *self.unread) if label.partition("[")[0] in self.kinds]
+        known = labels.keys() | self.unread | self.excused
+        joined = []
+        for edge in self.edges:
+            ends = [labels.get(label) for label in edge.labels]
+            for label in edge.labels:
+                if label not in known:
+                    self.fault(edge.line, label, "an edge must join two nodes of the graph", nearest(label, offered))
+            if edge.target[0] == "input" or edge.source[0] == "output":
+                self.fault(edge.line, " -> ".join(edge.labels), "nothing goes into an input or out of an output")
+            if ends[0] is not None and ends[1] is not None:
+                joined.append((ends[0], ends[1]))
+        cycle = find_cycle(len(self.nodes), joined)
+        if cycle:
+            closed = [self.nodes[position].label for position in (*cycle, cycle[0])]
+            last = next(edge.line for edge in self.edges if edge.labels == (closed[-2], closed[-1]))
+            self.fault(last, " -> ".join(closed), "kernels must not wait for each other in a cycle")
+        if not self.faults and all(node.kind in RESERVED for node in self.nodes):
+            self.fault(0, "", "the graph must have at least one kernel")

@@ -1,0 +1,1 @@
+"""Many wafers or weights at once, and the front of cost, tiles and memory."""

@@ -1,0 +1,226 @@
+"""What a sweep came to, in words, tables, a chart and a page; all of it from the result alone."""
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import pyarrow as pa
+
+from dse.report.page import document, figure, table
+from dse.results.result import Result, percent, relative_gap
+from dse.wafer.files.drawing import drawing
+from dse.wafer.files.formats import placement_from_document
+from dse.wafer.packing import ARRANGEMENT
+from dse.wafer.problem import WaferProblem
+from dse.wafer.sweep.axes import SIDE, Setting, axes_of, name_of, posed, settings_of
+
+Row = tuple[str, ...]
+PointDocument = Mapping[str, Any]
+
+MOST_ROWS = 40
+"""Points of which the terminal shows all; of more only the front."""
+
+_DRAWN = 12
+"""Layouts on the page, at most."""
+
+_MOST_TICKS = 10
+"""Sizes of wafers that are written below the chart; of more, round numbers are."""
+
+_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
+_PALE = "#c4ced6"
+
+_FIGURES = ("tiles", "cost", "at least", "gap", "time", "distance", "adapter", "front")
+_DETAILS = ("at least", "time", "distance", "adapter")
+
+
+def verdict(result: Result) -> str:
+    """How many points are on the front, and how sure that is."""
+    points, found = _points(result), result.metrics
+    front = [each for each in points.values() if each["front"]]
+    certain = sum(each["certain"] for each in front)
+    words = [f"{len(front)} of {found['points']} points on the front of cost, tiles and memory, {certain} for sure"]
+    if found["infeasible"]:
+        words.append(f"{found['infeasible']} proven infeasible")
+    if found["unfinished"]:
+        words.append(f"{len(found['unfinished'])} not finished")
+    return "; ".join(words)
+
+
+def about(result: Result) -> str:
+    """What each point is, and what all of them took."""
+    moves = result.metrics["settings"]["moves"]
+    effort = "" if result.method == "rows" else f", {moves:,} moves a point"
+    return f"{result.method}{effort}, {result.evaluations:,} layouts, {result.seconds:.1f} s"
+
+
+def headers(problem: WaferProblem, result: Result) -> Row:
+    """Of :func:`rows`."""
+    return (*_shown(problem, result), *_FIGURES)
+
+
+def rows(problem: WaferProblem, result: Result, only_front: bool = False) -> list[Row]:
+    """One row a point, as in the grid; those of the front alone by rising tiles."""
+    points = [each for each in _points(result).values() if each["front"] or not only_front]
+    if only_front:
+        points.sort(key=lambda each: (each["tiles"], each["memlimit"], each["cost"]))
+    return [(*(_number(each[key]) for key in _shown(problem, result)), *_figures(each)) for each in points]
+
+
+def narrowed(names: Row, found: Sequence[Row]) -> tuple[Row, list[Row]]:
+    """Headers and rows without the parts of the cost and the bound, for a terminal that is too narrow for these."""
+    kept = [place for place, name in enumerate(names) if name not in _DETAILS]
+    narrow = [tuple(row[place] for place in kept) for row in (names, *found)]
+    return narrow[0], narrow[1:]
+
+
+def _points(result: Result) -> Mapping[str, PointDocument]:
+    points: Mapping[str, PointDocument] = result.solution["points"]
+    return points
+
+
+def _settings(problem: WaferProblem, result: Result) -> list[Setting]:
+    return settings_of(axes_of(result.metrics["settings"]["sweep"], problem))
+
+
+def _shown(problem: WaferProblem, result: Result) -> tuple[str, ...]:
+    """The header entries that are swept."""
+    keys = [key for key, _ in _settings(problem, result)[0]]
+    return tuple(name for key in keys for name in (("width", "height") if key == SIDE else (key,)))
+
+
+def _figures(point: PointDocument) -> Row:
+    """Of one point, under the headers."""
+    cost, bound = point["cost"], point["bound"]
+    gap = relative_gap(cost, bound)
+    numbers = (point[key] for key in ("time", "distance", "adapter"))
+    return (
+        _number(point["tiles"]),
+        "" if cost is None else _number(cost),
+        "" if bound is None else f"{bound:,.7g}",
+        "" if gap is None else percent(gap),
+        *("" if each is None else _number(each) for each in numbers),
+        _standing(point),
+    )
+
+
+def _standing(point: PointDocument) -> str:
+    """Whether a point is on the front, and how sure that is; why there is no better answer."""
+    proof = point["infeasibility"]
+    if proof is not None:
+        kernel, demand = proof.get("kernel"), f"{proof['demand']:,}"
+        if proof["resource"] == ARRANGEMENT:
+            return "infeasible: no arrangement"
+        if kernel is None:
+            return f"infeasible: needs {demand} tiles"
+        in_memory = proof["resource"] == "tile_memory_words"
+        return f"infeasible: {f'{kernel} needs {demand} words a tile' if in_memory else proof['explanation']}"
+    words = []
+    if point["front"]:
+        words.append("front, proven" if point["certain"] else "front")
+    if point["reason"] is not None:
+        words.append(point["reason"])
+    elif point["cost"] is None:
+        words.append("no placement found")
+    return "; ".join(words)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.10g}"
+
+
+def chart(result: Result) -> go.Figure:
+    """Cost over tiles, a colour for each memory, with what bounds leave open below each point."""
+    points = _points(result)
+    drawn = go.Figure(layout={"template": "plotly_white", "height": 520, "margin": {"t": 20}})
+    groups = sorted({_group(each) for each in points.values() if each["cost"] is not None})
+    for number, group in enumerate(groups):
+        colour = _COLOURS[number % len(_COLOURS)]
+        members = {name: each for name, each in points.items() if _group(each) == group and each["cost"] is not None}
+        front = sorted(
+            ((name, each) for name, each in members.items() if each["front"]), key=lambda pair: pair[1]["tiles"]
+        )
+        rest = [(name, each) for name, each in members.items() if not each["front"]]
+        label = _label(group, groups)
+        if front:
+            drawn.add_trace(_trace(front, label, {"color": colour, "size": 10}, "lines+markers", group))
+        if rest:
+            marker = {"color": colour, "size": 6, "opacity": 0.45, "symbol": "circle-open"}
+            drawn.add_trace(_trace(rest, f"{label}, dominated", marker, "markers", group))
+    scale = "log" if all(each["cost"] is None or each["cost"] > 0 for each in points.values()) else "linear"
+    sizes = sorted({each["tiles"] for each in points.values()})
+    drawn.update_xaxes(title="tiles", type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MOST_TICKS else None)
+    drawn.update_yaxes(title="total cost", type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
+    return drawn
+
+
+_Group = tuple[float, float, float, int]
+
+
+def _group(point: PointDocument) -> _Group:
+    """Weights and memory: points that differ in these stand apart in the chart."""
+    return point["wdeltat"], point["wlength"], point["wadapter"], point["memlimit"]
+
+
+def _label(group: _Group, groups: Sequence[_Group]) -> str:
+    """The memory of a group, and its weights where these differ."""
+    memory = f"{group[3]:,} words a tile"
+    if len({each[:3] for each in groups}) == 1:
+        return memory
+    return f"{memory}, weights {group[0]:g}, {group[1]:g}, {group[2]:g}"
+
+
+def _trace(
+    points: Sequence[tuple[str, PointDocument]], label: str, marker: Mapping[str, Any], mode: str, group: _Group
+) -> go.Scatter:
+    costs = [each["cost"] for _, each in points]
+    below = [each["cost"] - (each["cost"] if each["bound"] is None else each["bound"]) for _, each in points]
+    return go.Scatter(
+        x=[each["tiles"] for _, each in points],
+        y=costs,
+        error_y={"type": "data", "symmetric": False, "array": [0] * len(costs), "arrayminus": below, "color": _PALE},
+        mode=mode,
+        name=label,
+        legendgroup=str(group),
+        line={"dash": "dot", "color": marker["color"], "width": 1},
+        marker=marker,
+        text=[f"{name}<br>at least {each['bound'] or 0:,.10g}" for name, each in points],
+        hovertemplate="%{text}<br>%{x:,} tiles, cost %{y:,.10g}<extra></extra>",
+    )
+
+
+def points_table(result: Result) -> pa.Table:
+    """One row a point, without the placements."""
+    names = pa.array(list(_points(result)), pa.string())
+    kept = [{key: value for key, value in each.items() if key != "kernels"} for each in _points(result).values()]
+    return pa.Table.from_pylist(kept).add_column(0, "point", names)
+
+
+def report(problem: WaferProblem, result: Result) -> str:
+    """The page."""
+    parts = [
+        f"<p class='verdict'>{html.escape(verdict(result))}</p>",
+        f"<p>{html.escape(about(result))}</p>",
+        "<h2>Cost against tiles and memory</h2>",
+        "<p class='small'>Points of the front are joined. A line below a point reaches down to the bound: no placement "
+        "costs less. A placement counts for every wafer that it fits.</p>",
+        figure(chart(result)),
+        table(headers(problem, result), rows(problem, result)),
+    ]
+    settings = {name_of(each): each for each in _settings(problem, result)}
+    front = [name for name, each in _points(result).items() if each["front"]]
+    if front:
+        parts.append("<h2>Layouts of the front</h2>")
+    for name in front[:_DRAWN]:
+        layout = _drawn(problem, result, settings[name])
+        parts.append(f"<details><summary>{html.escape(name)}</summary>{layout}</details>")
+    footer = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return document(f"{result.problem.name}: which wafer", parts, footer)
+
+
+def _drawn(problem: WaferProblem, result: Result, setting: Setting) -> str:
+    name = name_of(setting)
+    there = posed(problem, setting)
+    stated = {"kernels": _points(result)[name]["kernels"]}
+    placement = placement_from_document(there, stated, f"solution.points.{name}")
+    return drawing(there, placement, _points(result)[name]["bound"])

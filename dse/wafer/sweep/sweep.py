@@ -1,0 +1,289 @@
+"""``dse wafer --sweep``: the problem solved for many wafers and weights, and the front of cost, tiles and memory.
+
+Every point of the grid is one run with the same method, moves and seed, in one process; runs are spread over the
+executor, and what each came to is in the journal. One run stands for two wafers that are the same but for a turn by a
+right angle. What a point finds is offered to every other one (:mod:`dse.wafer.sweep.front`). The grid is refined in
+rounds, and a point whose cost is proven by those of earlier rounds needs no run.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from dse.results.result import Objective, ProblemReference, Result, digest, document_of, proven_status, relative_gap
+from dse.results.settings import STRICT
+from dse.run.executor import Executor, Failed, InProcessExecutor, LateExecutor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
+from dse.wafer.answer import OBJECTIVE, answer
+from dse.wafer.files.formats import placement_document, placement_from_document
+from dse.wafer.options import WaferOptions
+from dse.wafer.packing import proof_like
+from dse.wafer.problem import WaferProblem
+from dse.wafer.sweep.axes import Setting, axes_of, name_of, posed, rounds_of, settings_of
+from dse.wafer.sweep.front import Found, Point, settled
+
+UNFINISHED = "stopped before its end"
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What one run came to, as the journal has it.
+
+    Attributes:
+        ended: whether it was stopped by nothing but its moves.
+        kernels: the placement as in a result's solution; None where none was found.
+        bound: no placement costs less; None where nothing is known.
+        infeasibility: the proof that no placement is legal, or None.
+        evaluations: layouts that were priced.
+    """
+
+    __pydantic_config__ = STRICT
+
+    ended: bool
+    kernels: dict[str, Any] | None
+    bound: float | None
+    infeasibility: dict[str, Any] | None
+    evaluations: int
+
+
+@dataclass(frozen=True, eq=False)
+class PointSolver:
+    """:func:`~dse.wafer.answer.answer` for a point of one problem, for executors.
+
+    ``stop`` is asked in this process alone: workers elsewhere are ended by their executor.
+    """
+
+    problem: WaferProblem
+    options: WaferOptions
+    seed: int
+    stop: StopSignal = never_stop
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PointSolver, (self.problem, self.options, self.seed)
+
+    def describe(self, setting: Setting) -> str:
+        """A point for people."""
+        return name_of(setting)
+
+    def __call__(self, setting: Setting) -> Solved:
+        """What the run of a point comes to."""
+        problem = posed(self.problem, setting)
+        result = answer(self.options, stop=self.stop, seed=self.seed, problem=problem)
+        return Solved(
+            ended=self.stop() is None,
+            kernels=result.solution.get("kernels"),
+            bound=result.bound,
+            infeasibility=result.infeasibility,
+            evaluations=result.evaluations,
+        )
+
+
+def sweep(
+    options: WaferOptions,
+    executor: Executor | None = None,
+    progress: ProgressCallback = silent,
+    stop: StopSignal = never_stop,
+    seed: int = 0,
+    problem: WaferProblem | None = None,
+    journal: Journal | None = None,
+) -> Result:
+    """The points of ``options.sweep``, each with the best placement that any of them found for it.
+
+    The objective of the result is the least cost of all points.
+
+    Args:
+        options: what is asked.
+        executor: where points are solved.
+        progress: told of each point.
+        stop: asked between points, and in this process within them.
+        seed: of every point.
+        problem: what the options pose, where it has been read before.
+        journal: has the points that are finished, and gets those that are.
+
+    Raises:
+        InputError: the options name what cannot be, or a damaged journal.
+    """
+    started = time.perf_counter()
+    problem = problem or options.problem()
+    points = point_problems(options, problem)
+    solver = PointSolver(problem, options, seed, stop)
+    first = dict[str, Setting]()
+    runs = {setting: first.setdefault(_key(there), setting) for setting, there in points.items()}
+    found: dict[Setting, Solved | Failed] = {} if journal is None else {**_kept(journal, first)}
+
+    def answers() -> list[Point]:
+        return settled([_found(each, there, runs[each], found.get(runs[each])) for each, there in points.items()])
+
+    with LateExecutor(executor or InProcessExecutor()) as workers, suppress(StoppedError):
+        for asked in rounds_of(axes_of(options.sweep, problem)):
+            open_ = {runs[each.setting] for each in answers() if _is_open(each)} & {runs[each] for each in asked}
+            missing = [each for each in first.values() if each in open_ and each not in found]
+            _solve(solver, missing, found, workers, lambda: progress("wafers", len(found), len(first)), journal)
+    answered = answers()
+    result = _result(options, problem, answered, seed)
+    status = "interrupted" if stop() == "interrupted" and _missing(answered) else result.status
+    evaluations = sum(each.evaluations for each in found.values() if isinstance(each, Solved))
+    taken = {"seconds": time.perf_counter() - started, "status": status, "evaluations": evaluations}
+    return result.model_copy(update=taken)
+
+
+def point_problems(options: WaferOptions, problem: WaferProblem) -> dict[Setting, WaferProblem]:
+    """The problem of every point, in the order of the grid.
+
+    Raises:
+        InputError: the sweep asks for what cannot be.
+    """
+    return {each: posed(problem, each) for each in settings_of(axes_of(options.sweep, problem))}
+
+
+def _key(problem: WaferProblem) -> str:
+    """Of a point in the journal of one run, whose method, moves and seed are the same for all; lying wafers alone."""
+    wafer = problem.wafer
+    width, height = max(wafer.width_tiles, wafer.height_tiles), min(wafer.width_tiles, wafer.height_tiles)
+    lying = replace(problem, wafer=replace(wafer, width_tiles=width, height_tiles=height))
+    return digest(document_of(lying))
+
+
+def _kept(journal: Journal, settings: dict[str, Setting]) -> dict[Setting, Solved]:
+    """The points that the journal has.
+
+    Raises:
+        InputError: an entry that is no finished point.
+    """
+    found = {}
+    for key, setting in settings.items():
+        if key in journal:
+            try:
+                found[setting] = TypeAdapter(Solved).validate_json(json.dumps(journal[key]))
+            except ValidationError as error:
+                raise journal.damaged(key, error) from error
+    return found
+
+
+def _is_open(point: Point) -> bool:
+    """Whether a run could still find something."""
+    return point_status(point) in ("feasible", "unknown")
+
+
+def _solve(
+    solver: PointSolver,
+    missing: Sequence[Setting],
+    found: dict[Setting, Solved | Failed],
+    executor: Executor,
+    told: Callable[[], None],
+    journal: Journal | None,
+) -> None:
+    """Run the missing points: each is in ``found`` the moment it arrives, and in the journal if it has ended.
+
+    Raises:
+        StoppedError: told to stop.
+    """
+
+    def arrived(pairs: Sequence[tuple[Setting, Solved | Failed]]) -> None:
+        found.update(pairs)
+        told()
+        ended = {setting: each for setting, each in pairs if isinstance(each, Solved) and each.ended}
+        if journal is not None:
+            journal.append_all({_key(posed(solver.problem, setting)): asdict(each) for setting, each in ended.items()})
+
+    if missing:
+        deque(executor.outcomes(solver, missing, solver.stop, arrived), maxlen=0)
+
+
+def _found(setting: Setting, problem: WaferProblem, run: Setting, outcome: Solved | Failed | None) -> Found:
+    """A point with what came of its run, which may be that of the turned wafer: its placement is offered anyway."""
+    if not isinstance(outcome, Solved):
+        return Found(setting, problem, reason=UNFINISHED if outcome is None else outcome.reason)
+    placement, proof = None, outcome.infeasibility
+    if run != setting:
+        proof = None if proof is None else proof_like(proof, problem)
+    elif outcome.kernels is not None:
+        placement = placement_from_document(problem, {"kernels": outcome.kernels}, name_of(setting))
+    return Found(setting, problem, placement, outcome.bound, proof, None if outcome.ended else UNFINISHED)
+
+
+PointStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+def point_document(point: Point) -> dict[str, Any]:
+    """A point as JSON types, as it stands in ``solution.points`` of a result."""
+    wafer, weights, cost = point.problem.wafer, point.problem.weights, point.cost
+    found = {
+        "width": wafer.width_tiles,
+        "height": wafer.height_tiles,
+        "memlimit": wafer.memory_words,
+        "wdeltat": weights.time,
+        "wlength": weights.distance,
+        "wadapter": weights.adapter,
+        "tiles": wafer.tiles,
+        "status": point_status(point),
+        "cost": None if cost is None else cost.total,
+        "bound": point.bound,
+        "time": None if cost is None else cost.time,
+        "distance": None if cost is None else cost.distance,
+        "adapter": None if cost is None else cost.adapter,
+        "front": point.front,
+        "certain": point.certain,
+        "found_at": None if point.found_at is None else name_of(point.found_at),
+        "infeasibility": point.infeasibility,
+        "reason": point.reason,
+        "kernels": None,
+    }
+    if point.placement is not None:
+        found |= placement_document(point.problem, point.placement)
+    return found
+
+
+def point_status(point: Point) -> PointStatus:
+    """Whether a point is answered, and how surely."""
+    if point.infeasibility is not None:
+        return "infeasible"
+    status = proven_status(None if point.cost is None else point.cost.total, point.bound)
+    return "optimal" if status == "optimal" else ("unknown" if point.cost is None else "feasible")
+
+
+def _missing(points: Sequence[Point]) -> list[str]:
+    """The points whose runs did not end, or failed."""
+    return [name_of(each.setting) for each in points if each.reason is not None and each.infeasibility is None]
+
+
+def _result(options: WaferOptions, problem: WaferProblem, points: Sequence[Point], seed: int) -> Result:
+    costs = [each.cost.total for each in points if each.cost is not None]
+    bounds = [each.bound for each in points if each.infeasibility is None]
+    known = [each for each in bounds if each is not None]
+    value, bound = min(costs, default=None), min(known) if known and len(known) == len(bounds) else None
+    proof = _infeasibility(points) if not bounds else None
+    return Result(
+        command="wafer",
+        problem=ProblemReference(name=problem.name, digest=digest(document_of(problem))),
+        status="infeasible" if proof is not None else proven_status(value, bound),
+        objective=Objective(name=OBJECTIVE, value=value, unit="1", sense="min"),
+        bound=bound,
+        gap=relative_gap(value, bound),
+        solution={"points": {name_of(each.setting): point_document(each) for each in points}} if costs else {},
+        metrics={
+            "settings": options.document(),
+            "points": len(points),
+            "infeasible": sum(each.infeasibility is not None for each in points),
+            "front": [name_of(each.setting) for each in points if each.front],
+            "unfinished": _missing(points),
+        },
+        infeasibility=proof,
+        seed=seed,
+        method=options.method,
+    )
+
+
+def _infeasibility(points: Sequence[Point]) -> dict[str, Any]:
+    """Why no point has a placement: the proof of the largest of them."""
+    largest = max(points, key=lambda each: (each.problem.wafer.tiles, each.problem.wafer.memory_words))
+    proof = largest.infeasibility or {}
+    where = "" if len(points) == 1 else f"none of the {len(points)} wafers; of {name_of(largest.setting)}: "
+    return {**proof, "explanation": f"{where}{proof['explanation']}"}

@@ -1,0 +1,136 @@
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dse.results.result import Objective, ProblemReference, Result
+from dse.run.directory import RunDirectory, write_text
+from hardware.inputs import InputError
+
+DIGEST = "sha256:1"
+
+
+def result(status="optimal"):
+    return Result(
+        command="place",
+        problem=ProblemReference(name="p", digest="sha256:0"),
+        status=status,
+        objective=Objective(name="batch_s", value=1.0, unit="s", sense="min"),
+        bound=1.0,
+        gap=0.0,
+        method="m",
+    )
+
+
+def test_a_finished_run_is_returned(tmp_path):
+    path = tmp_path / "deep" / "run"
+    RunDirectory(path, "place", {"layers": "a.json"}, DIGEST, resume=False).write_result(result())
+    again = RunDirectory(path, "place", {"layers": "a.json"}, DIGEST, resume=True)
+    assert again.finished() == result()
+    assert yaml.safe_load((path / "run.yaml").read_text())["arguments"] == {"layers": "a.json"}
+
+
+@pytest.mark.parametrize("status", ["feasible", "interrupted", "unknown"])
+def test_an_unfinished_run_goes_on(tmp_path, status):
+    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False).write_result(result(status))
+    assert RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True).finished() is None
+
+
+@pytest.mark.parametrize(("missing", "goes_on"), [(["pareto"], True), ([], False)])
+def test_a_run_with_an_unfinished_part_goes_on(tmp_path, missing, goes_on):
+    cut = result().model_copy(update={"metrics": {"unfinished": missing}})
+    RunDirectory(tmp_path / "r", "codesign", {}, DIGEST, resume=False).write_result(cut)
+    assert (RunDirectory(tmp_path / "r", "codesign", {}, DIGEST, resume=True).finished() is None) == goes_on
+
+
+def test_other_arguments_are_refused_with_the_key(tmp_path):
+    RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 0}, DIGEST, resume=False)
+    with pytest.raises(InputError, match=r"arguments\.seed"):
+        RunDirectory(tmp_path / "r", "place", {"layers": "a.json", "seed": 1}, DIGEST, resume=True)
+    with pytest.raises(InputError, match="command"):
+        RunDirectory(tmp_path / "r", "wafer", {"layers": "a.json", "seed": 0}, DIGEST, resume=True)
+
+
+def test_a_begun_run_needs_resume(tmp_path):
+    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
+    with pytest.raises(InputError, match="--resume"):
+        RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
+
+
+def test_foreign_files_are_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        RunDirectory(tmp_path, "place", {}, DIGEST, resume=False)
+    with pytest.raises(InputError, match="must be a directory"):
+        RunDirectory(tmp_path / "notes.txt", "place", {}, DIGEST, resume=False)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_changed_input_or_another_version_is_refused(tmp_path, monkeypatch):
+    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
+    with pytest.raises(InputError, match="an input has changed"):
+        RunDirectory(tmp_path / "r", "place", {}, "sha256:2", resume=True)
+    monkeypatch.setattr("dse.__version__", "99")
+    with pytest.raises(InputError, match=r"version: .*this is 99"):
+        RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True)
+
+
+def test_what_a_killed_process_left_before_its_run_began_is_no_obstacle(tmp_path):
+    (tmp_path / ".run.yaml.4711").write_text("command: torn")
+    directory = RunDirectory(tmp_path, "x", {}, "sha256:0", resume=True)
+    assert (directory.path / "run.yaml").exists()
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, monkeypatch):
+    directory = RunDirectory(tmp_path, "x", {}, "sha256:0", resume=False)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(InputError, match=r"report\.html: cannot be written: No space left on device"):
+        directory.write_text("report.html", "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+
+
+@pytest.mark.parametrize("content", [b"", bytes(300)], ids=["empty", "zeros"])
+def test_a_run_file_that_a_power_cut_emptied_is_no_run_where_nothing_is_recorded(tmp_path, content):
+    (tmp_path / "run.yaml").write_bytes(content)
+    (tmp_path / "journal.jsonl").touch()
+    RunDirectory(tmp_path, "x", {"seed": 1}, DIGEST, resume=False)
+    assert yaml.safe_load((tmp_path / "run.yaml").read_text())["arguments"] == {"seed": 1}
+
+
+@pytest.mark.parametrize("worth", ["journal.jsonl", "result.json", "tables/t.parquet"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_empty_run_file_beside_something_of_worth_says_what_to_do(tmp_path, worth, resume):
+    (tmp_path / "run.yaml").touch()
+    (tmp_path / worth).parent.mkdir(exist_ok=True)
+    (tmp_path / worth).write_text('{"key": "a", "value": 1}\n')
+    with pytest.raises(InputError, match=r"run\.yaml: is empty, .*name a new directory, or put the file back"):
+        RunDirectory(tmp_path, "x", {}, DIGEST, resume=resume)
+    assert (tmp_path / "run.yaml").read_text() == ""
+    assert (tmp_path / worth).exists()
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    happened = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr("os.fsync", lambda number: (happened.append("on the disk"), fsync(number)))
+    monkeypatch.setattr("pathlib.Path.replace", lambda old, new: (happened.append("named"), replace(old, new)))
+    write_text(tmp_path / "run.yaml", "command: x")
+    assert happened == ["on the disk", "named"]
+    assert (tmp_path / "run.yaml").read_text() == "command: x"
+
+
+def test_whatever_else_refuses_a_run_is_asked_before_anything_is_written(tmp_path):
+    def refuse():
+        raise InputError([])
+
+    with pytest.raises(InputError):
+        RunDirectory(tmp_path / "new", "x", {}, DIGEST, resume=False, accept=refuse)
+    assert list(tmp_path.iterdir()) == []
+    RunDirectory(tmp_path / "new", "x", {}, DIGEST, resume=False)
+    with pytest.raises(InputError, match="--resume continues it"):
+        RunDirectory(tmp_path / "new", "x", {}, DIGEST, resume=False, accept=refuse)

@@ -1,0 +1,162 @@
+"""The catalogue: its split, and its graphs against what is published of the networks."""
+
+import sys
+
+import numpy as np
+import pytest
+import rustworkx
+
+from dse.importer.work import tensor_flops
+from dse.partition.graphs import prepare
+from dse.partition.graphs.check import differences
+from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes
+from dse.partition.graphs.usable import linear_partition
+from dse.sources import catalogue
+from hardware.inputs import InputError
+
+FAST = {
+    "dense": ["densenet121"],
+    "detection": ["yolo-v2", "ssd300-vgg16", "retinanet-resnet50"],
+    "generative": ["autoencoder", "edsr-x4", "pix2pix", "cyclegan"],
+    "inception": ["googlenet", "inception-v3"],
+    "mobile": ["mobilenet-v2", "shufflenet-v2", "squeezenet", "efficientnet-b0", "mnasnet", "ghostnet"],
+    "modern": ["mlp-mixer-s16", "poolformer-s12", "convnext-tiny"],
+    "plain": ["alexnet", "lenet5", "vgg16"],
+    "recommendation": ["dlrm", "deepfm", "neumf"],
+    "recurrent": ["char-rnn", "gru-forecast", "lstm-language-model", "seq2seq"],
+    "residual": ["resnet18", "resnet50", "resnext50-32x4d"],
+    "segmentation": ["unet", "segnet", "fcn8s-vgg16"],
+    "temporal": ["m5-sound", "wavenet", "hifi-gan"],
+    "various": ["c3d", "pointnet", "alphago-zero"],
+}
+PUBLISHED = {  # products in 10⁹ multiply-adds of one picture, and parameters in 10⁶
+    "alexnet": (0.714, 61.1),  # torchvision, table of its weights
+    "vgg16": (15.47, 138.4),
+    "resnet18": (1.814, 11.69),
+    "resnet50": (4.089, 25.56),
+    "resnext50-32x4d": (4.230, 25.03),
+    "densenet121": (2.834, 7.98),
+    "inception-v3": (5.713, 23.83),  # 27.16 with the classifier that only helps training
+    "squeezenet": (0.349, 1.24),
+    "mobilenet-v2": (0.301, 3.50),
+    "shufflenet-v2": (0.145, 2.28),
+    "mnasnet": (0.314, 4.38),
+    "efficientnet-b0": (0.386, 5.29),
+    "convnext-tiny": (4.456, 28.59),
+    "ghostnet": (0.141, 5.2),  # Han et al. 2020, table 7
+    "pointnet": (0.440, 3.5),  # Qi et al. 2017, table 6
+}
+
+
+def connected_parts(graph):
+    found = rustworkx.PyGraph()
+    found.add_nodes_from(range(len(graph)))
+    found.add_edges_from_no_data([tuple(edge) for edge in graph.edges.tolist()])
+    return rustworkx.number_connected_components(found)
+
+
+def joined_again(graph):
+    """The edges between the operators that primitives are parts of, by name, with the bytes that go along them."""
+    owner = [name.split("/")[0] for name in graph.names]
+    return {
+        (owner[source], owner[target], graph.output_bytes[source])
+        for source, target in graph.edges
+        if owner[source] != owner[target]
+    }
+
+
+def check(name):
+    """What holds of every graph of the catalogue; its graph and trace."""
+    entry = catalogue.entry(name)
+    trace, graph = entry.trace(), entry.graph()
+    assert 10 <= len(graph) < 1000
+    assert len(set(graph.names)) == len(graph)
+    assert len(graph.topological_order) == len(graph)  # acyclic
+    assert connected_parts(graph) == 1
+    assert np.isnan(graph.latency_s).all()
+    for column in (graph.output_bytes, graph.weight_bytes, graph.flops, graph.moved_bytes):
+        assert (column >= 0).all()
+        assert np.isfinite(column).all()
+    assert (graph.output_bytes > 0).all()
+    assert not catalogue.attends(trace)
+    prepared = prepare(graph)
+    assert not differences(prepared)
+    assert linear_partition(prepared.graph).max() >= linear_partition(graph).max()
+    return trace, graph
+
+
+def test_split_is_the_drawn_one_and_covers_the_catalogue():
+    split = catalogue.split()
+    assert {part: len(names) for part, names in split.items()} == dict(catalogue.SIZES)
+    together = [name for names in split.values() for name in names]
+    assert len(together) == len(set(together)) == 87
+    assert set(together) == set(catalogue.families())
+    assert catalogue.drawn_split(catalogue.families(), seed=20) == split
+
+
+def test_every_family_has_its_share_of_the_test_set():
+    families, test = catalogue.families(), catalogue.split()["test"]
+    for family in set(families.values()):
+        size = sum(other == family for other in families.values())
+        share = sum(families[name] == family for name in test)
+        assert abs(share - size * 16 / 87) < 1
+    assert set(FAST) == set(families.values())
+
+
+@pytest.mark.parametrize("name", [name for names in FAST.values() for name in names])
+def test_graphs(name):
+    trace, _ = check(name)
+    if name in PUBLISHED:
+        multiply_adds, parameters = PUBLISHED[name]
+        assert sum(tensor_flops(trace, step) for step in trace.steps) / 2e9 == pytest.approx(multiply_adds, rel=0.02)
+        assert weight_bytes(trace, element_bytes=1) / 1e6 == pytest.approx(parameters, rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(catalogue.families()))
+def test_all_graphs(name):
+    check(name)
+
+
+def test_bert_large_is_of_the_size_of_the_papers():
+    entry = catalogue.entry("bert-large-primitive")
+    trace, graph = entry.trace(), entry.graph()
+    assert catalogue.attends(trace)
+    prepared = prepare(graph)
+    assert not differences(prepared)
+    assert len(prepared.graph) == pytest.approx(2138, rel=0.005)
+    assert weight_bytes(trace) == pytest.approx(2 * 335e6, rel=0.01)
+    assert linear_partition(graph).max() < 36 <= linear_partition(prepared.graph).max()
+    per_layer = (len(prepared.graph) - len(prepare(catalogue.entry("bert-base-primitive").graph()).graph)) / 12
+    # Six linear layers; reshaping and transposing heads; products, their scale, the mask's sum with its broadcast; the
+    # mask, given to each layer, reshaped, broadcast, reshaped, subtracted from and scaled; softmax; sums; norms; GELU.
+    assert per_layer == 6 * 3 + 8 + 2 + 1 + 2 + 6 + 7 + 2 + 2 * 17 + 8
+
+
+def test_one_graph_has_ten_thousand_operators():
+    graph = prepare(catalogue.entry("gpt-1008b-primitive").graph()).graph
+    assert 10_000 <= len(graph) < 11_000
+    assert connected_parts(graph) == 1
+    weights = weight_bytes(catalogue.entry("gpt-1008b-primitive").trace(), element_bytes=1)
+    assert weights / 1e9 == pytest.approx(1008, rel=0.001)
+
+
+def test_granularities_agree_on_flops_and_on_what_is_held():
+    for name in ("bert-mini-primitive", "mlp-mixer-s16", "mobilenet-v2"):
+        trace = catalogue.entry(name).trace()
+        whole, parts = graph_from_trace(trace, "operator"), graph_from_trace(trace, "primitive")
+        assert len(whole) < len(parts)
+        assert whole.flops.sum() == parts.flops.sum()
+        assert whole.weight_bytes.sum() == parts.weight_bytes.sum()
+        assert joined_again(parts) == joined_again(whole)
+
+
+def test_a_wrong_name_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match="did you mean resnet50"):
+        catalogue.entry("resnet5")
+
+
+def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"alexnet: this graph needs PyTorch: pip install 'dse\[learn\]'"):
+        catalogue.entry("alexnet").source.trace()
