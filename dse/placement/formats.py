@@ -70,7 +70,9 @@ class _StageDocument(_Document):
     groups: list[Annotated[list[_Name], Field(min_length=1)]] = []
 
 
-class _SolutionDocument(_Document):
+class SolutionDocument(_Document):
+    """``solution`` of a result: the width, the number of pipelines, and the stages of one of them."""
+
     tensor: Annotated[int, Field(ge=1)]
     data: Annotated[int, Field(ge=1)]
     stages: Annotated[list[_StageDocument], Field(min_length=1)]
@@ -184,7 +186,7 @@ def placement_from_document(
     Raises:
         InputError: the document is malformed, its width is not one of the problem, or it names an unknown layer.
     """
-    parsed = validate(_SolutionDocument, document, path)
+    parsed = validate(SolutionDocument, document, path)
     if parsed.tensor not in problem.tensor_parallel:
         known = ", ".join(map(str, sorted(problem.tensor_parallel)))
         raise InputError([Fault(str(path), "tensor", shown(parsed.tensor), f"the width must be one of {known}")])

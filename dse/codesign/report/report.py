@@ -16,9 +16,9 @@ from dse.codesign.report.traces import FOLDER, keep_traces
 from dse.codesign.sensitivity.chart import tornado
 from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
 from dse.report.page import document, figure, table
-from dse.report.parquet import write_table
 from dse.results.result import Result
 from dse.run.directory import REPORT_FILE, RunDirectory
+from dse.run.tables import write_table
 from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "tables/architectures.parquet"
