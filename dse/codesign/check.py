@@ -128,7 +128,8 @@ def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> lis
     area_mm2 = _area_mm2(rules, stated)
     budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
     single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
-    least_mm2 = 0.0 if single else rules.minimum_fraction.value * budget_mm2
+    has_floor = problem.cost_model.hardware.space_has_area_floor.value and not single
+    least_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
     least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
     width, depth = stated["core_width"], stated["core_depth"]
     for key, elements in (("tensor_l2_bytes", width * depth), ("vector_l2_bytes", width)):
@@ -227,6 +228,7 @@ def _placement_problem(
         pipeline_schedule=job.pipeline_schedule,
         node_accelerators=job.network.node_accelerators,
         node_bytes_per_s=job.node_bytes_per_s,
+        recompute_granularity=training.recompute_granularity.name,
     )
 
 
