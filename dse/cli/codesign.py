@@ -1,5 +1,7 @@
 """``dse codesign``: the best accelerator and placement for a training job, proven."""
 
+import math
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -106,8 +108,9 @@ def command(**options: Any) -> None:
             store = None if journal is None else JournalledEvaluations(journal, problem, machines)
             executor = executor_for(settings, _predicted_s(chosen, problem, machines), journal)
             search = _search(chosen, machines, executor, settings.seed, directory)
+            deadline_s = math.inf if settings.time_limit is None else time.monotonic() + settings.time_limit
             result, outcome = solve(
-                chosen, executor, store, report, stop, settings.seed, search, ProvenOptima(), journal
+                chosen, executor, store, report, stop, settings.seed, search, ProvenOptima(), journal, deadline_s
             )
         seen.append(outcome)
         return result
@@ -170,7 +173,7 @@ def _show(result: Result, out: Path | None) -> None:
         print_table(("", ""), answer_rows(result))
         if result.metrics["baselines"]:
             print_table(*comparison(result))
-        for sentence in further_sentences(result):
-            screen.print(sentence, soft_wrap=True)
+    for sentence in further_sentences(result):
+        screen.print(sentence, soft_wrap=True)
     if out is not None and (out / REPORT_FILE).exists():
         screen.print(f"report: {out / REPORT_FILE}", soft_wrap=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardware.area import area_model, template_area
+from hardware.area import area_model
 from hardware.cost_model import cost_model
 from hardware.inputs import InputError
 from hardware.machines import Machines
@@ -21,9 +21,10 @@ def test_reference_area_is_the_published_budget():
 def test_area_of_one_machine_by_hand():
     # 2 tensor cores 4x2 (L2 1 KiB), 4 vector cores of 4 (L2 1 KiB), 16 MiB
     by_hand = 2 * (8 * 760.0414 + 6133.98) + 4 * (4 * 759.82385 + 6133.98) + 23745200
-    area = template_area(area_model(), 2, 4, 2, 4, 16)
-    assert area.area_mm2 == pytest.approx(by_hand * 1e-6, rel=1e-12)
-    assert (area.tensor_l2_bytes, area.vector_l2_bytes, area.global_buffer_bytes) == (1024, 1024, 16 * 2**20)
+    one = template_machines(*(np.array([size]) for size in (2, 4, 4, 2, 16)))
+    assert one.area_mm2[0] == pytest.approx(by_hand * 1e-6, rel=1e-12)
+    sizes = (one.tensor_l2_bytes[0], one.vector_l2_bytes[0], one.global_buffer_bytes[0])
+    assert sizes == (1024, 1024, 16 * 2**20)
 
 
 def test_l2_grows_with_the_core_from_a_kibibyte_to_a_mebibyte():

@@ -136,16 +136,6 @@ def least_energy_j(evaluator: Evaluator, indices: Indices, model: EnergyModel) -
     return np.tile(least_j, (len(job.hbm_bytes), 1))
 
 
-def least_total_j(evaluator: Evaluator, indices: Indices, batch_s: Joules, model: EnergyModel) -> Joules:
-    """Lower bounds on the joules of a batch with static power, [H, len(indices)].
-
-    ``batch_s`` [H, len(indices)] are lower bounds on the batch time: all accelerators draw static power as long.
-    """
-    machines, job = evaluator.machines.take(indices), evaluator.job
-    idle_w = np.stack([static_w(machines, hbm_bytes, model) for hbm_bytes in job.hbm_bytes])
-    return least_energy_j(evaluator, indices, model) + job.accelerators * idle_w * batch_s
-
-
 def _parts(graph: ModelGraph) -> list[OperatorGraph]:
     """Forward of every distinct layer, then backward, then update."""
     layers = graph.distinct_layers
