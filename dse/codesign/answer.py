@@ -208,7 +208,7 @@ def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
     microbatch, hbm_bytes = job.microbatches[0], job.hbm_bytes[-1]
     shortfalls = [
         place(evaluator.placement_problem(evaluator.choice((microbatch, width), hbm_bytes, recompute), None)).shortfall
-        for width in job.tensor_parallel
+        for width in [width for width in job.tensor_parallel if width <= job.accelerators] or job.tensor_parallel
         for recompute in (False, True)
     ]
     return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)

@@ -17,12 +17,8 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]]) -> l
     found = [*_network_notes(problem.network, problem.accelerators)]
     for job in problem.jobs:
         found += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatches]
-        used = plans[job.name]["accelerators_used"] if job.name in plans else job.accelerators
-        if used < job.accelerators:
-            found.append(
-                f"{job.name} leaves {job.accelerators - used:,} of {job.accelerators:,} accelerators unused: no plan "
-                f"that uses more of them is faster."
-            )
+        if job.name in plans and plans[job.name]["accelerators_used"] < job.accelerators:
+            found.append(_idle(job, plans[job.name]))
     return found
 
 
@@ -46,6 +42,14 @@ def _levelled(name: str) -> str:
     specs = [network_spec(each) for each in list_networks()]
     names = [s.name for s in specs if isinstance(s, LevelledNetworkSpec) and s.levels[0].network == name]
     return f"; --network {' or '.join(names)} has a level between servers" if names else ""
+
+
+def _idle(job: TrainingJob, plan: Mapping[str, Any]) -> str:
+    idle = job.accelerators - plan["accelerators_used"]
+    return (
+        f"{job.name} leaves {idle:,} of {job.accelerators:,} accelerators unused: {plan['pipeline']} pipeline × "
+        f"{plan['data']} data × {plan['tensor']} tensor is the fastest plan found."
+    )
 
 
 def _dropped(job: TrainingJob, microbatch: int, reason: str) -> str:
