@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dse.codesign.baseline import baselines
@@ -19,15 +20,18 @@ from dse.codesign.formats import (
 )
 from dse.codesign.further import further
 from dse.codesign.layer_problem import schedule_problem
+from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingJob, TrainingPlan
 from dse.codesign.proven import Judged, ProvenOptima, judged
 from dse.codesign.search import exhaustive
 from dse.codesign.sensitivity.analysis import ProbeStore
+from dse.codesign.vocabulary import missing_parallelism, plan_vocabulary
 from dse.placement.answer import shortfall_document
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
 from dse.results.result import (
+    PROOF_TOLERANCE,
     FailedCheckError,
     Objective,
     ProblemReference,
@@ -58,6 +62,7 @@ def solve(
     search: SearchFunction = exhaustive.search,
     optima: ProvenOptima | None = None,
     probes: ProbeStore | None = None,
+    deadline_s: float = math.inf,
 ) -> tuple[Result, SearchOutcome]:
     """The best architecture and plans for ``options``; with the exhaustive search, proven over the whole space.
 
@@ -73,6 +78,7 @@ def solve(
         search: how the space is searched.
         optima: proven optima of earlier runs, read and added to.
         probes: finished steps of the sensitivity analysis, read and added to.
+        deadline_s: when ``stop`` will end the work (:func:`time.monotonic`), so that its parts can share what is left.
 
     Returns:
         The result, passed by the checker, and what the search saw (for tables and the report).
@@ -89,6 +95,7 @@ def solve(
     if misfit is None:
         with executor or InProcessExecutor() as running:
             context = SearchContext(problem, machines, running, {} if store is None else store, progress, stop)
+            context = replace(context, deadline_s=deadline_s)
             judgement = judged(search(context), context, optima)
             besides = further(options, judgement.outcome, context, probes) | {"failed": failed_document(context)}
     else:
@@ -118,6 +125,7 @@ def _result(
         solution |= _solution(problem, machines, outcome.best, outcome.plans)
         metrics |= _checked_metrics(problem, solution, machines, judgement)
         value = metrics["score"]
+    metrics["notes"] = notes(problem, solution.get("models", {}))
     return Result(
         command="codesign",
         problem=ProblemReference(name=problem.name, digest=digest(problem_document(problem))),
@@ -140,6 +148,10 @@ def _checked_metrics(
     if faults:
         raise FailedCheckError("; ".join(faults))
     metrics = answer_metrics(problem, solution, machines)
+    assert judgement.outcome.best is not None, "there is an answer"
+    searched = judgement.outcome.evaluated[judgement.outcome.best]
+    if not math.isclose(metrics["score"], searched, rel_tol=PROOF_TOLERANCE):
+        raise FailedCheckError(f"score must be {metrics['score']}, but the search found {searched}")
     metrics |= {"proven_optimum": judgement.optimum, "distance_from_proven": judgement.distance(metrics["score"])}
     metrics["baselines"] = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
     return metrics
@@ -196,7 +208,7 @@ def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
     microbatch, hbm_bytes = job.microbatches[0], job.hbm_bytes[-1]
     shortfalls = [
         place(evaluator.placement_problem(evaluator.choice((microbatch, width), hbm_bytes, recompute), None)).shortfall
-        for width in job.tensor_parallel
+        for width in [width for width in job.tensor_parallel if width <= job.accelerators] or job.tensor_parallel
         for recompute in (False, True)
     ]
     return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)
@@ -207,5 +219,7 @@ def infeasibility_document(job: TrainingJob, shortfall: MemoryShortfall) -> dict
     document = shortfall_document(shortfall)
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
-    explanation = str(document["explanation"]).removesuffix(shortfall.remedy) + remedy
+    graph = job.workload.graph(job.microbatches[0], shortfall.tensor, job.recipe)
+    beyond = [each for each in (missing_parallelism(graph), plan_vocabulary(job)) if each is not None]
+    explanation = " ".join([str(document["explanation"]).removesuffix(shortfall.remedy) + remedy, *beyond])
     return document | {"model": job.name, "remedy": remedy, "explanation": explanation}

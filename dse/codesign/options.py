@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
+from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.models.workload import Workload
 from dse.placement.problem import PipelineSchedule
 from dse.results.settings import STRICT, options_of
 from dse.sources.workloads import workload
 from hardware.cost_model import CostModel, cost_model
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.network import network
 from hardware.space import smallest_area_mm2
@@ -139,6 +140,7 @@ class CodesignOptions:
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
             raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
+        traced, dropped = _with_graphs(chosen, microbatches, offered, recipe_for(rules))
         return TrainingJob(
             workload=chosen,
             cost_model=rules,
@@ -147,7 +149,8 @@ class CodesignOptions:
             ),
             accelerators=self.accelerators,
             global_batch=self.global_batch,
-            microbatches=microbatches,
+            microbatches=traced,
+            dropped_microbatches=dropped,
             hbm_bytes=self._hbm_bytes(fixed),
             tensor_parallel=offered,
             pipeline_schedule=self.pipeline_schedule,
@@ -185,6 +188,27 @@ class CodesignOptions:
             rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
             raise fail("dse codesign", "--area-budget", asked, rule)
         return budget
+
+
+def _with_graphs(
+    chosen: Workload, microbatches: tuple[int, ...], widths: tuple[int, ...], recipe: TrainingRecipe
+) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    """(microbatches at which the model has a graph, the others with the reason).
+
+    Raises:
+        InputError: there is a graph at none of them; the reason is that of the first.
+    """
+    reasons: dict[int, InputError] = {}
+    for microbatch in microbatches:
+        try:
+            for width in widths:
+                chosen.graph(microbatch, width, recipe)
+        except InputError as error:
+            reasons[microbatch] = error
+    if len(reasons) == len(microbatches):
+        raise reasons[microbatches[0]]
+    dropped = tuple((microbatch, " ".join(str(error).split())) for microbatch, error in reasons.items())
+    return tuple(microbatch for microbatch in microbatches if microbatch not in reasons), dropped
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ def verdict(result: Result) -> str:
     space, evaluated = result.metrics["architectures_in_space"], result.metrics["architectures_evaluated"]
     if result.status == "infeasible":
         why = result.infeasibility or {}
-        return f"Proven infeasible: {why.get('model', result.problem.name)} fits no placement. {_why(why)}"
+        return f"Infeasible: no plan that is searched fits {why.get('model', result.problem.name)}. {_why(why)}"
     if result.objective.value is None:
         return "Stopped before any feasible answer."
     found = score_text(result, result.objective.value)
@@ -34,6 +34,10 @@ def verdict(result: Result) -> str:
         )
     if result.bound is None or result.gap is None:
         return f"{found}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
+    if result.gap <= PROOF_TOLERANCE:
+        size = next(iter(result.solution["models"].values()))["hbm_gb"]
+        rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is the best is not proven"
+        return f"{found}, proven optimal at {size:g} GB of HBM; {rest} ({result.seconds:.1f} s)."
     if fixed is not None:
         return (
             f"{found} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
