@@ -24,17 +24,16 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]]) -> l
 
 def _network_notes(network: Network, accelerators: int) -> list[str]:
     """That one level of links stands for more accelerators than it joins."""
-    level: Network | None = network
-    joined = accelerators
-    found = []
-    while level is not None:
+    level, joined, found = network, accelerators, []
+    while True:
         if 0 < level.domain_accelerators < joined:
             found.append(
                 f"The network {level.name} is used as one flat level for {joined:,} accelerators, although its links "
                 f"join {level.domain_accelerators:,} at most{_levelled(level.name)}."
             )
+        if level.inner is None:
+            return found
         level, joined = level.inner, level.inner_accelerators
-    return found
 
 
 def _levelled(name: str) -> str:
