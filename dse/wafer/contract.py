@@ -77,7 +77,8 @@ class WaferType(ProblemType[WaferOptions, Case]):
 
     def answer(self, posed: WaferPosed, run: Run) -> Result:
         """A placement with its bound, or the points of a sweep."""
-        run.write(f"{posed.name}.kgraph", write_kgraph(posed.problem.graph))
+        if run.directory is not None:
+            run.write(f"{posed.name}.kgraph", write_kgraph(posed.problem.graph))
         if posed.options.sweep:
             return sweep(posed, posed.problem.problem, run)
         started = time.perf_counter()
