@@ -35,7 +35,7 @@ def posed_wafer(options, problem):
     from dse.results.result import Objective
     from dse.wafer.contract import Case
 
-    objective = Objective(name="total_cost", unit="1", sense="min")
+    objective = Objective(name="total_cost", value=None, unit="1", sense="min")
     return Posed(options, Case(None, problem), problem.name, document_of(problem), objective)
 
 

@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dse.cli import EXIT_INTERRUPTED
+from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
 from dse.problem import ProblemType
 from dse.run.directory import RunDirectory
-from dse.run.executor import Executor, InProcessExecutor
+from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror
 from dse.run.progress import ProgressCallback, StopSignal, never_stop
@@ -190,7 +191,7 @@ def session_of(
         progress=report,
         stop=stop,
         notice=_notice(settings),
-        executor=lambda predicted_s, journal: executor_for(settings, predicted_s, journal),
+        executor=partial(executor_for, settings),
         methods=partial(upper_methods, problem.name),
         document=partial(upper_document, problem.name),
     )
@@ -246,25 +247,11 @@ def ending_at_once() -> Iterator[StopSignal]:
 
 
 def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | None = None) -> Executor:
-    """In-process for ``--workers 0`` and, with ``auto``, for work predicted under about 30 s; Ray otherwise.
-
-    ``predicted_s`` is the command's own estimate of its work on one core, of which a time limit allows no more than it
-    says; ``journal`` is watched by Ray's metrics.
-    """
-    workers, predicted_s = settings.workers, min(predicted_s, settings.time_limit or math.inf)
-    if workers is None:
-        if settings.address is None and predicted_s < 30:
-            return InProcessExecutor()
-        # On a cluster: all that it has, which only the cluster knows.
-        workers = None if settings.address else os.cpu_count() or 1
-    if workers == 0:
-        return InProcessExecutor()
-    from actors.limits import Limits
-    from actors.ray_executor import RayExecutor
-
-    watched = {} if journal is None else {"dse_journal_hits": lambda: float(journal.hits)}
-    limits = Limits(timeout_s=settings.item_timeout)
-    return RayExecutor(workers, settings.address, limits, _notice(settings), watched)
+    """Where the work of a command runs: :func:`dse.cli.executors.executor_of`."""
+    predicted_s = min(predicted_s, settings.time_limit or math.inf)
+    return executor_of(
+        settings.workers, settings.address, predicted_s, journal, settings.item_timeout, _notice(settings)
+    )
 
 
 def _notice(settings: RunSettings) -> Callable[[str], None]:

@@ -39,7 +39,7 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
     def pose(self, options: CodesignOptions) -> CodesignPosed:
         """The jobs and the space of architectures."""
         problem = options.problem()
-        objective = Objective(name=problem.objective.per, unit=problem.objective.unit, sense="max")
+        objective = Objective(name=problem.objective.per, value=None, unit=problem.objective.unit, sense="max")
         space = Space(problem, problem.machines())
         return Posed(options, space, problem.name, problem_document(problem), objective)
 

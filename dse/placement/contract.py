@@ -53,7 +53,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     def pose(self, options: PlaceOptions) -> PlacePosed:
         """The layer graph in the file that the options name."""
         problem = read_problem(options.layers)
-        objective = Objective(name="batch_s", unit="s", sense="min")
+        objective = Objective(name="batch_s", value=None, unit="s", sense="min")
         return Posed(options, problem, problem.name, document_of(problem), objective)
 
     def answered_by(self, options: PlaceOptions) -> tuple[str, ...]:

@@ -88,11 +88,14 @@ def _validated(model: type[BaseModel], part: Mapping[str, Any], where: str) -> N
 
 
 def _seal_faults(path: Path) -> list[str]:
+    """Whether the file is whole, and as it was written."""
     document = read_document(path)
+    keys = [field.alias or name for name, field in Result.model_fields.items()]
+    faults = [f"{key}: the key is missing" for key in keys if key not in document]
     expected = seal_of(document)
-    if document.get("seal") == expected:
-        return []
-    return [f"seal must be {expected}: the file was edited after it was written"]
+    if document.get("seal") != expected:
+        faults.append(f"seal must be {expected}: the file was edited after it was written")
+    return faults
 
 
 def _problem_faults(result: Result, posed: Posed[Any, Any], problem: ProblemType[Any, Any]) -> list[str]:

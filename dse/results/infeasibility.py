@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 
 class Infeasibility(BaseModel):
@@ -24,14 +24,15 @@ class Infeasibility(BaseModel):
     demand: float
     limit: float
     unit: str
-    levers: list[str] = Field(default_factory=list)
+    levers: list[str]
     explanation: str
-    where: dict[str, Any] = Field(default_factory=dict)
+    where: dict[str, Any]
 
     @classmethod
     def of(cls, proof: dict[str, Any]) -> "Infeasibility":
         """A proof in JSON types: what it holds beside the fields goes into ``where``."""
         own = {key: value for key, value in proof.items() if key in cls.model_fields and key != "where"}
+        own.setdefault("levers", [])
         return cls(**own, where={key: value for key, value in proof.items() if key not in cls.model_fields})
 
     def document(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Objective(_Strict):
     """What was optimised and the value reached (None where there is no feasible answer)."""
 
     name: str
-    value: float | None = None
+    value: float | None
     unit: str
     sense: Literal["min", "max"]
 

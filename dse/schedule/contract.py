@@ -41,7 +41,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     def pose(self, options: ScheduleOptions) -> SchedulePosed:
         """The layer in the file that the options name."""
         problem = read_problem(options.layer)
-        objective = Objective(name="makespan_s", unit="s", sense="min")
+        objective = Objective(name="makespan_s", value=None, unit="s", sense="min")
         return Posed(options, problem, problem.name, document_of(problem), objective)
 
     def answered_by(self, options: ScheduleOptions) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
         """The case that the options name, with their header."""
         graph = options.graph()
         problem = options.problem_of(graph)
-        objective = Objective(name="total_cost", unit="1", sense="min")
+        objective = Objective(name="total_cost", value=None, unit="1", sense="min")
         posed = Posed(options, Case(graph, problem), problem.name, document_of(problem), objective)
         point_problems(options, problem)  # refuses a sweep that cannot be
         return posed

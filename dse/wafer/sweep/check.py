@@ -16,7 +16,7 @@ from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
 from dse.wafer.sweep.axes import name_of
-from dse.wafer.sweep.sweep import point_problems
+from dse.wafer.sweep.sweep import UNFINISHED, point_problems
 
 Stated = Mapping[str, Any]
 """A point as the result states it."""
@@ -76,6 +76,8 @@ def _unproven_faults(point: Stated, points: Mapping[str, WaferProblem]) -> list[
         found.append(f"found_at must be the point that found the placement, where there is one, but got {found_at}")
     if reason is not None and not (type(reason) is str and reason):
         found.append(f"reason must be words, but got {reason}")
+    if point["status"] == "infeasible" and reason not in (None, UNFINISHED):
+        found.append(f"reason must be {UNFINISHED}, or none, of a point that is proven infeasible, but got {reason}")
     return found
 
 
