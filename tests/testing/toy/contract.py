@@ -58,7 +58,8 @@ class ToyType(ProblemType[ToyOptions, Document]):
         count, lightest = 0, sum(sorted(weight for weight, _ in problem.items.values())[: problem.must_take])
         if lightest > problem.capacity:
             proof = Infeasibility(
-                resource="capacity", demand=lightest, limit=problem.capacity, unit="1", levers=["a larger knapsack"], where={},
+                resource="capacity", demand=lightest, limit=problem.capacity, unit="1",
+                levers=["a larger knapsack"], where={},
                 explanation=f"the {problem.must_take} lightest items weigh {lightest} of {problem.capacity}",
             )  # fmt: skip
             return result_of("toy", posed, infeasibility=proof, method=posed.options.method, seed=run.seed)
