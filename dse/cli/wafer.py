@@ -23,7 +23,7 @@ from dse.wafer.networks import NETWORKS
 from dse.wafer.options import MOVES, SWEEP_MOVES, WaferOptions
 from dse.wafer.problem import WaferProblem
 from dse.wafer.report import COST_HEADERS, about, cost_rows, nothing_found, verdict
-from dse.wafer.search.portfolio import Found
+from dse.wafer.search.context import Found
 from dse.wafer.sweep import report as sweep_report
 from dse.wafer.sweep.axes import KEYS
 from dse.wafer.sweep.sweep import point_problems, sweep

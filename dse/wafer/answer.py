@@ -26,7 +26,7 @@ from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import unpackable
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.portfolio import Found, Improved, Search
+from dse.wafer.search.context import Found, Improved, SearchContext
 from dse.wafer.shapes import shape_table
 from dse.wafer.shortfall import infeasibility
 from hardware.inputs import choose
@@ -87,7 +87,7 @@ def answer(
 
     def searched(workers: Executor) -> Found:
         return METHODS[options.method](
-            Search(problem, workers, seed, options.moves, progress, search_stop or stop, better)
+            SearchContext(problem, workers, seed, options.moves, progress, search_stop or stop, better)
         )
 
     if proof is None:

@@ -20,7 +20,7 @@ from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.portfolio import Found
+from dse.wafer.search.context import Found
 from dse.wafer.sweep.check import sweep_faults
 from hardware.inputs import choose, read_document
 

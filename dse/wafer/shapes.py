@@ -6,8 +6,8 @@ every height, follows from one pass over all (h, w, c), 10,000 to 20,000 on a wa
 be turned, the least height for every width is the same staircase.
 
 The c of (h, w, c) is the largest of a kernel's convolutions. Up to the least C of them, ``common_c``, all convolutions
-have it: less c in any of them saves no tile. Above, a convolution of fewer inputs takes all of them at once; so the c of
-such a kernel are unequal, and count as different on each of its edges.
+have it: less c in any of them saves no tile. Above, a convolution of fewer inputs takes all of them at once; so the c
+of such a kernel are unequal, and count as different on each of its edges.
 
 Times are whole numbers of *ticks*, of which ``ticks_per_time`` make one of the contest's units: with stride T, times
 are multiples of 1 / T².

@@ -9,7 +9,8 @@ from dse.wafer.check import violations
 from dse.wafer.kernels import KernelType, contest_library
 from dse.wafer.packing import unpackable
 from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem, Weights
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
+from dse.wafer.search.portfolio import search
 from dse.wafer.shortfall import infeasibility
 from tests.wafer.brute_force import least_cost
 from tests.wafer.small import graph_text, problem_from
@@ -57,7 +58,7 @@ def random_tiny_problem(rng):
 
 def test_a_kernel_whose_convolutions_need_unequal_c_has_its_true_optimum():
     problem = of_twos((1, 2, 1), width=6, height=12, adapter=10, memory=1000)
-    found = Search(problem, InProcessExecutor(), moves=MOVES).run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=MOVES))
     # h=2, w=1, c=[1, 2], k=[2, 1], turned by a right angle.
     assert least_cost(problem) == 3
     assert cost_bound(problem, found) == 3
@@ -68,7 +69,8 @@ def test_unequal_c_of_a_kernel_that_is_joined_count_as_a_difference():
     """With f=1, equal c mean c=1: twice the time. Unequal ones cost an adapter on the edge, whatever the other has."""
     for adapter in (1, 10, 100):
         problem = of_twos((1, 2, 1), (1, 2, 1), width=12, height=12, adapter=adapter, memory=1000)
-        found, best = Search(problem, InProcessExecutor(), moves=MOVES).run(), least_cost(problem)
+        found = search(SearchContext(problem, InProcessExecutor(), moves=MOVES))
+        best = least_cost(problem, found.total)
         assert cost_bound(problem, found) <= best + 1e-9
         assert found.total == pytest.approx(best)
 
@@ -87,7 +89,7 @@ def test_no_bound_exceeds_the_least_cost_and_nothing_that_fits_is_called_infeasi
     rng, possible = np.random.default_rng(seed), 0
     for _ in range(6):
         problem = random_tiny_problem(rng)
-        found = Search(problem, InProcessExecutor(), moves=MOVES).run()
+        found = search(SearchContext(problem, InProcessExecutor(), moves=MOVES))
         best = least_cost(problem, None if found.placement is None else found.total)
         if best is None:
             continue

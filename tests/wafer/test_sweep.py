@@ -16,7 +16,8 @@ from dse.wafer.files.formats import placement_from_document
 from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.options import WaferOptions
 from dse.wafer.problem import Cost
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
+from dse.wafer.search.portfolio import search
 from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
 from dse.wafer.sweep.sweep import sweep
@@ -154,7 +155,7 @@ def test_fronts_and_certainty_by_definition():
 
 def test_a_placement_counts_wherever_it_fits():
     narrow, wide, tall = chain(3, width=9, height=20), chain(3, width=30, height=20), chain(3, width=20, height=9)
-    placed = Search(narrow, InProcessExecutor(), moves=MOVES).run()
+    placed = search(SearchContext(narrow, InProcessExecutor(), moves=MOVES))
     heavy = replace(wide, weights=replace(wide.weights, distance=7.0))
     small = replace(narrow, wafer=replace(narrow.wafer, width_tiles=8))
     less = replace(narrow, wafer=replace(narrow.wafer, memory_words=5))
@@ -231,7 +232,7 @@ def test_what_is_proven_by_others_is_not_run(tmp_path):
         there = posed(options.problem(), (("memlimit", int(name.split("-")[1])),))
         assert each["status"] == "optimal"
         assert each["reason"] is None
-        assert each["cost"] == Search(there, InProcessExecutor(), moves=MOVES).run().total
+        assert each["cost"] == search(SearchContext(there, InProcessExecutor(), moves=MOVES)).total
     assert [name for name, each in points.items() if each["front"]] == ["memlimit-1000"]
     assert result.metrics["unfinished"] == []
     assert answer_faults(result, tmp_path, None) == []
@@ -344,7 +345,7 @@ def test_the_same_for_any_number_of_workers(path, ray_executor):
     for workers in (0, 1, 2):
         answers.append(document(sweep(swept, Inside(workers) if workers else InProcessExecutor())))
         with Inside(workers) if workers else InProcessExecutor() as executor:
-            searches.append(Search(single.problem(), executor, moves=single.moves).run())
+            searches.append(search(SearchContext(single.problem(), executor, moves=single.moves)))
     assert answers[0] == answers[1] == answers[2]
     assert searches[0] == searches[1] == searches[2]
 
