@@ -72,14 +72,12 @@ def command(**options: Any) -> None:
     (docs/partition.md). --out DIR keeps it as CASE.kgraph, with the placement as CASE.paint and a picture.
     """
     settings = settings_from(options)
-    if options["moves"] is None:
-        options["moves"] = SWEEP_MOVES if options["sweep"] else MOVES
     chosen = WaferOptions(**options)
     graph = chosen.graph()
     problem = chosen.problem_of(graph)
 
     points = len(point_problems(chosen, problem))
-    predicted_s = points * (_ROWS_S + chosen.moves * (_MOVE_S + _MOVE_OF_A_KERNEL_S * len(problem.kernels)))
+    predicted_s = points * (_ROWS_S + chosen.annealing_moves * (_MOVE_S + _MOVE_OF_A_KERNEL_S * len(problem.kernels)))
 
     def solve(directory: RunDirectory | None) -> Result:
         if directory is not None:

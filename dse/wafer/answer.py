@@ -87,7 +87,7 @@ def answer(
 
     def searched(workers: Executor) -> Found:
         return METHODS[options.method](
-            SearchContext(problem, workers, seed, options.moves, progress, search_stop or stop, better)
+            SearchContext(problem, workers, seed, options.annealing_moves, progress, search_stop or stop, better)
         )
 
     if proof is None:

@@ -77,7 +77,7 @@ def answer_faults(result: Result, path: Path, given: str | None) -> list[str]:
 def _asked_faults(result: Result, options: WaferOptions, path: Path) -> list[str]:
     """Whether settings and seed can be, and are those of the run directory that the result lies in."""
     found = [] if result.seed >= 0 else [f"seed must be a whole number from 0, but got {result.seed}"]
-    if options.moves < 0:
+    if options.moves is None or options.moves < 0:
         found.append(f"metrics.settings.moves must be a whole number from 0, but got {options.moves}")
     run_file = path.parent / RUN_FILE
     if path.name != RESULT_FILE or not run_file.exists():

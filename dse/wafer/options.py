@@ -27,7 +27,7 @@ class WaferOptions:
         case: a ``.kgraph`` file, or what else :func:`dse.wafer.sources.graph_of` reads.
         kernels: a file of more kernel types (``dse.kernels/1``), or None.
         method: which of :data:`dse.wafer.methods.METHODS`.
-        moves: of annealing, in all; of a sweep at each point.
+        moves: of annealing, in all; of a sweep at each point. None for the default, :attr:`annealing_moves`.
         sweep: what is swept (:func:`dse.wafer.sweep.axes.axes_of`); nothing for a single placement.
         width, height, memlimit, wdeltat, wlength, wadapter: what stands in the header of the case; None leaves it.
     """
@@ -37,7 +37,7 @@ class WaferOptions:
     case: str
     kernels: str | None = None
     method: str = "portfolio"
-    moves: int = MOVES
+    moves: int | None = None
     sweep: tuple[str, ...] = ()
     width: int | None = None
     height: int | None = None
@@ -46,9 +46,16 @@ class WaferOptions:
     wlength: float | None = None
     wadapter: float | None = None
 
+    @property
+    def annealing_moves(self) -> int:
+        """The moves that are given, or :data:`MOVES`, of a sweep :data:`SWEEP_MOVES`."""
+        if self.moves is not None:
+            return self.moves
+        return SWEEP_MOVES if self.sweep else MOVES
+
     def document(self) -> dict[str, Any]:
-        """The options as JSON types."""
-        return asdict(self) | {"sweep": list(self.sweep)}
+        """The options as JSON types, with the moves that are made."""
+        return asdict(self) | {"moves": self.annealing_moves, "sweep": list(self.sweep)}
 
     @classmethod
     def from_document(cls, document: Any, path: str | Path, key: str) -> "WaferOptions":

@@ -10,10 +10,12 @@ import pytest
 from dse.results.result import Result
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
+from dse.wafer import answer as wafer_answer
 from dse.wafer.check import cost, violations
 from dse.wafer.check_answer import answer_faults
 from dse.wafer.files.formats import placement_from_document
 from dse.wafer.files.paint import placement_of, read_paint
+from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.problem import Cost
 from dse.wafer.search.context import SearchContext
@@ -177,6 +179,21 @@ def test_a_placement_counts_wherever_it_fits():
 
 def options_for(path, *texts):
     return WaferOptions(str(path), moves=MOVES, sweep=texts)
+
+
+@pytest.mark.parametrize(("given", "moves"), [({}, 1_000_000), ({"moves": 7}, 7)])
+def test_a_sweep_from_python_has_the_default_of_moves_of_the_command_line(path, monkeypatch, given, moves):
+    contexts = []
+
+    def recorded(context):
+        contexts.append(context)
+        return METHODS["rows"](context)
+
+    monkeypatch.setattr(wafer_answer, "METHODS", {"portfolio": recorded})
+    result = sweep(WaferOptions(str(path), sweep=("side=20,30",), **given))
+    assert {each.moves for each in contexts} == {moves}
+    assert result.metrics["settings"]["moves"] == moves
+    assert WaferOptions(str(path)).document()["moves"] == 8_000_000
 
 
 def test_every_point_is_what_it_says(path, tmp_path):
