@@ -19,7 +19,8 @@ from dse.wafer.answer import cost_bound
 from dse.wafer.check import violations
 from dse.wafer.files.formats import read_problem
 from dse.wafer.options import MOVES
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
+from dse.wafer.search.portfolio import search
 
 PUBLISHED = {name: (case.winner.total, case.gigaplacer.total) for name, case in read_published().cases.items()}
 """(contest winner, GigaPlacer) total costs."""
@@ -36,13 +37,14 @@ def measure(case, moves, seed):
     """One line of the table; (cost / GigaPlacer, gap, whether adapters count, whether the target is met)."""
     problem = read_problem(folder() / f"{case}.kgraph")
     begun, rows_s = time.perf_counter(), []
-    found = Search(
+    context = SearchContext(
         problem,
         InProcessExecutor(),
         seed,
         moves,
         improved=lambda each: rows_s.append((time.perf_counter() - begun, each.total)),
-    ).run()
+    )
+    found = search(context)
     search_s = time.perf_counter() - begun
     bound = cost_bound(problem, found)
     seconds = time.perf_counter() - begun
@@ -90,5 +92,5 @@ if __name__ == "__main__":
         sys.exit(0)
     for warm in at_hand[:1]:
         small = read_problem(folder() / f"{warm}.kgraph")
-        cost_bound(small, Search(small, InProcessExecutor(), moves=1000).run())
+        cost_bound(small, search(SearchContext(small, InProcessExecutor(), moves=1000)))
     sys.exit(0 if table(arguments.cases or at_hand, arguments.moves, arguments.seed) else 1)

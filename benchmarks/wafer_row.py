@@ -15,9 +15,10 @@ from benchmarks.wafer import folder
 from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.files.formats import read_problem
+from dse.wafer.search.context import SearchContext
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import measure
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.portfolio import search
 from dse.wafer.search.protocol_dp import with_protocols
 from dse.wafer.search.row_dp import layout_of
 from dse.wafer.shapes import classes_of, shape_table, staircases
@@ -66,7 +67,7 @@ if __name__ == "__main__":
     above = 0
     for case in at_hand:
         problem = read_problem(folder() / f"{case}.kgraph")
-        found = Search(problem, InProcessExecutor(), moves=arguments.moves).run()
+        found = search(SearchContext(problem, InProcessExecutor(), moves=arguments.moves))
         order = sorted(range(len(problem.kernels)), key=lambda number: found.placement.placed[number].x)
         cost, time, tried = cheapest_row(problem, order, found.total)
         print(

@@ -16,7 +16,7 @@ from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import unpackable
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.portfolio import Found, Search
+from dse.wafer.search.context import Found, SearchContext
 from dse.wafer.shapes import shape_table
 from dse.wafer.shortfall import infeasibility
 
@@ -69,7 +69,7 @@ def solve(problem: WaferProblem, options: WaferOptions, run: Run) -> Outcome:
 
     def searched(workers: Executor) -> Found:
         return METHODS[options.method](
-            Search(problem, workers, run.seed, options.annealing_moves, run.progress, search_stop, better)
+            SearchContext(problem, workers, run.seed, options.annealing_moves, run.progress, search_stop, better)
         )
 
     found, search_ended = _search(searched, _late(run), problem, search_stop, run.journal)

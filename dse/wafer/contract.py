@@ -21,7 +21,7 @@ from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.portfolio import Found
+from dse.wafer.search.context import Found
 from dse.wafer.sweep import report as sweep_report
 from dse.wafer.sweep.check import sweep_faults
 from dse.wafer.sweep.sweep import point_problems, sweep

@@ -15,7 +15,7 @@ from dse.run.options import STRICT
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.problem import WaferProblem
-from dse.wafer.search.portfolio import Found
+from dse.wafer.search.context import Found
 
 _SEARCH = "search"
 

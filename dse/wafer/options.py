@@ -1,7 +1,7 @@
 """What a user can ask of ``dse wafer``."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dse.run.options import Option, Options
 from dse.wafer.files.formats import MOST_TILES, problem_of
@@ -57,6 +57,10 @@ class WaferOptions(Options):
         if self.moves is not None:
             return self.moves
         return SWEEP_MOVES if self.sweep else MOVES
+
+    def document(self) -> dict[str, Any]:
+        """The options as JSON types, with the moves that are made."""
+        return super().document() | {"moves": self.annealing_moves}
 
     def graph(self) -> KernelGraph:
         """The kernel graph that the options name, with their header.

@@ -14,7 +14,7 @@ from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import packed, packing, unpackable
 from dse.wafer.problem import Weights
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
 from dse.wafer.shapes import MOST_TICKS, shape_table
 from dse.wafer.shortfall import infeasibility
 from dse.wafer.sweep.report import rows
@@ -91,7 +91,7 @@ def flat(tmp_path):
 
 def test_a_pinwheel_is_found(pinwheel, tmp_path):
     options = WaferOptions(str(pinwheel), moves=1000)
-    assert METHODS["rows"](Search(options.problem(), InProcessExecutor())).placement is None
+    assert METHODS["rows"](SearchContext(options.problem(), InProcessExecutor())).placement is None
     result = answer(options)
     assert result.status in ("feasible", "optimal")
     # Each kernel is beside the next: half of both sides in one direction, half a tile in the other.
@@ -105,8 +105,8 @@ def test_shorter_times_are_tried_where_time_counts(pinwheel):
     roomy = replace(problem, wafer=replace(problem.wafer, width_tiles=12, height_tiles=9))
     table = shape_table(roomy)
     slow = packing(roomy, table, MOST_TICKS, 10.0).placement
-    fast = packed(Search(roomy, InProcessExecutor()))
-    blind = packed(Search(replace(roomy, weights=Weights(0.0, 1.0, 0.0)), InProcessExecutor()))
+    fast = packed(SearchContext(roomy, InProcessExecutor()))
+    blind = packed(SearchContext(replace(roomy, weights=Weights(0.0, 1.0, 0.0)), InProcessExecutor()))
     assert fast.cost.time < cost(roomy, slow).time
     assert fast.total <= cost(roomy, slow).total
     assert (blind.evaluations, fast.evaluations > 2) == (2, True)
@@ -145,6 +145,6 @@ def test_a_sweep_says_the_same_of_turned_wafers(flat, tmp_path):
 
 def test_a_stop_ends_it(pinwheel):
     problem = WaferOptions(str(pinwheel)).problem()
-    search = Search(problem, InProcessExecutor(), stop=lambda: "time limit")
-    assert packed(search).placement is None
+    context = SearchContext(problem, InProcessExecutor(), stop=lambda: "time limit")
+    assert packed(context).placement is None
     assert unpackable(problem, lambda: "time limit") is None

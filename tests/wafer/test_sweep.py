@@ -11,12 +11,15 @@ from dse.wafer.check_answer import answer_faults
 from dse.results.result import Result
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
+from dse.wafer import answer as wafer_answer
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import placement_from_document
 from dse.wafer.files.paint import placement_of, read_paint
+from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.problem import Cost
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
+from dse.wafer.search.portfolio import search
 from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
 from hardware.inputs import InputError
@@ -154,7 +157,7 @@ def test_fronts_and_certainty_by_definition():
 
 def test_a_placement_counts_wherever_it_fits():
     narrow, wide, tall = chain(3, width=9, height=20), chain(3, width=30, height=20), chain(3, width=20, height=9)
-    placed = Search(narrow, InProcessExecutor(), moves=MOVES).run()
+    placed = search(SearchContext(narrow, InProcessExecutor(), moves=MOVES))
     heavy = replace(wide, weights=replace(wide.weights, distance=7.0))
     small = replace(narrow, wafer=replace(narrow.wafer, width_tiles=8))
     less = replace(narrow, wafer=replace(narrow.wafer, memory_words=5))
@@ -176,6 +179,21 @@ def test_a_placement_counts_wherever_it_fits():
 
 def options_for(path, *texts):
     return WaferOptions(str(path), moves=MOVES, sweep=texts)
+
+
+@pytest.mark.parametrize(("given", "moves"), [({}, 1_000_000), ({"moves": 7}, 7)])
+def test_a_sweep_from_python_has_the_default_of_moves_of_the_command_line(path, monkeypatch, given, moves):
+    contexts = []
+
+    def recorded(context):
+        contexts.append(context)
+        return METHODS["rows"](context)
+
+    monkeypatch.setattr(wafer_answer, "METHODS", {"portfolio": recorded})
+    result = sweep(WaferOptions(str(path), sweep=("side=20,30",), **given))
+    assert {each.moves for each in contexts} == {moves}
+    assert result.metrics["settings"]["moves"] == moves
+    assert WaferOptions(str(path)).document()["moves"] == 8_000_000
 
 
 def test_every_point_is_what_it_says(path, tmp_path):
@@ -231,7 +249,7 @@ def test_what_is_proven_by_others_is_not_run(tmp_path):
         there = posed(options.problem(), (("memlimit", int(name.split("-")[1])),))
         assert each["status"] == "optimal"
         assert each["reason"] is None
-        assert each["cost"] == Search(there, InProcessExecutor(), moves=MOVES).run().total
+        assert each["cost"] == search(SearchContext(there, InProcessExecutor(), moves=MOVES)).total
     assert [name for name, each in points.items() if each["front"]] == ["memlimit-1000"]
     assert result.metrics["unfinished"] == []
     assert answer_faults(result, tmp_path, None) == []
@@ -344,7 +362,7 @@ def test_the_same_for_any_number_of_workers(path, ray_executor):
     for workers in (0, 1, 2):
         answers.append(document(answer(swept, Inside(workers) if workers else InProcessExecutor())))
         with Inside(workers) if workers else InProcessExecutor() as executor:
-            searches.append(Search(single.problem(), executor, moves=single.moves).run())
+            searches.append(search(SearchContext(single.problem(), executor, moves=single.moves)))
     assert answers[0] == answers[1] == answers[2]
     assert searches[0] == searches[1] == searches[2]
 
