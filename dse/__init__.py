@@ -5,3 +5,6 @@ problem → solver → solution → checker → result → report*.
 """
 
 __version__ = "0.1.0"
+
+DISTRIBUTION = "accelerator-dse"
+"""The name to install it by; the name on the package index that equals the import name is another project's."""

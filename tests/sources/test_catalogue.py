@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import rustworkx
 
+from dse import DISTRIBUTION
 from dse.importer.work import tensor_flops
 from dse.partition.graphs import prepare
 from dse.partition.graphs.check import differences
@@ -158,5 +159,5 @@ def test_a_wrong_name_is_refused_with_the_nearest():
 
 def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"alexnet: this graph needs PyTorch: pip install 'dse\[learn\]'"):
+    with pytest.raises(InputError, match=rf"alexnet: needs PyTorch: pip install '{DISTRIBUTION}\[learn\]'"):
         catalogue.entry("alexnet").source.trace()

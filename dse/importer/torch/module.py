@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dse.graph.trace import Trace
+from dse.importer.libraries import library
 from hardware.inputs import InputError, fail
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ def trace_module(
         mode: the mode that the module is put into.
 
     Raises:
-        InputError: inputs without tensors or of different leading dimensions, an operator that needs data, a dtype that
-            is not supported, or a module that does not run (with its own words), each at the user's file and line.
+        InputError: PyTorch is missing, inputs without tensors or of different leading dimensions, an operator that
+            needs data, a dtype that is not supported, or a module that does not run (with its own words), each at the
+            user's file and line.
     """
-    import torch
-
+    source = source or name
+    torch = library("torch", source)
     from dse.importer.torch.recorder import Recorder, dispatch_mode
 
-    source = source or name
     positional, named = _arguments(torch, example_inputs, source)
     tensors = dict(_named_tensors(torch, (positional, named)))
     batch = _leading_dimension(source, tensors)
