@@ -11,11 +11,11 @@ from rich.markup import escape
 
 from dse.cli.run import executor_for, progress, run, run_options, settings_from, stop_signal
 from dse.cli.terminal import console, print_table
+from dse.graph.trace import Granularity
 from dse.partition.answer import answer
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import partition_from_document
-from dse.partition.graphs.from_trace import Granularity
 from dse.partition.methods import ALL, METHODS, SOLVER_MODES, Method, methods_of
 from dse.partition.options import DEFAULT_PACKAGE, EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import ObjectiveName

@@ -114,6 +114,10 @@ FUNCTIONS: frozenset[str] = frozenset(
 """Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they
 have one input; ``mask`` fills where a mask says so."""
 
+Granularity = Literal["operator", "primitive"]
+"""What one operator of a graph made of a trace is: what the user's framework calls one (a softmax, a linear layer with
+its bias), or a primitive operation of a compiler's graph (see :mod:`dse.partition.graphs.pieces`)."""
+
 Role = Literal["parameter", "frozen", "buffer", "input", "activation"]
 Attribute = int | float | str | tuple[int, ...]
 

@@ -11,6 +11,8 @@ from dse.graph.named_edges import FaultFields, graph_faults
 from dse.partition.problem import Floats, PartitionGraph, PartitionProblem
 from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
 
+GRAPH_SCHEMA = "dse.graph/1"
+
 _LARGEST = 1e30
 
 

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dse.graph.trace import Granularity
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
-from dse.partition.graphs.from_trace import Granularity
 from dse.partition.graphs.source import prepared_graph_of
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder

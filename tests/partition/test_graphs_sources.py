@@ -12,9 +12,10 @@ from dse.importer.torch.module import trace_module
 from dse.importer.work import tensor_flops
 from dse.partition.graphs import graph_of
 from dse.partition.graphs.from_trace import graph_from_trace, load_time_folded, weight_bytes
-from dse.partition.graphs.source import trace_of
 from dse.partition.options import PartitionOptions, question_of
 from dse.sources.built_in import inference_trace
+from dse.sources.resolve import resolve
+from dse.sources.traces import inference_trace_of
 from dse.sources.workloads import model
 from hardware.inputs import InputError
 
@@ -210,7 +211,7 @@ def test_built_in_models_are_what_transformers_has(tmp_path, name, config):
     path = tmp_path / "config.json"
     depth = "n_layer" if name == "gpt2-xl" else "num_hidden_layers"
     path.write_text(json.dumps(config | {depth: 2}))
-    read = trace_of(str(path), json.loads(path.read_text()), 1, None)
+    read = inference_trace_of(resolve(path))
     built = canonical(inference_trace(model(name).model_copy(update={"layers": 2})))
 
     def flops(trace):

@@ -36,7 +36,7 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
             module that does not trace.
     """
     document = read_document(path)
-    transformers, torch = library("transformers", path), library("torch", path)
+    torch, transformers = library("torch", path), library("transformers", path)  # which looks for the former
     transformers.logging.set_verbosity_error()
     known = sorted(transformers.CONFIG_MAPPING.keys())
     kind = str(document["model_type"])
@@ -51,7 +51,7 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
     # kernels for mixtures of experts accept 16 bits only, some other classes 32 bits only
     dtype = torch.bfloat16 if any("experts" in key for key in config.to_dict()) else torch.float32
 
-    def build() -> "torch.nn.Module":
+    def build() -> Any:
         with torch.device("meta"):
             return cls._from_config(config, attn_implementation="eager", dtype=dtype)
 

@@ -2,19 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from dse.graph.trace import WEIGHTS, Step, Trace, Value
+from dse.graph.trace import WEIGHTS, Granularity, Step, Trace, Value
 from dse.importer.program import Program
 from dse.partition.graphs.pieces import Piece, pieces_of, unwritten
 from dse.partition.problem import PartitionGraph
 from hardware.packages import ELEMENT_BYTES
-
-Granularity = Literal["operator", "primitive"]
-"""What one operator is: what the user's framework calls one (a softmax, a linear layer with its bias), or a primitive
-operation of a compiler's graph (see :mod:`dse.partition.graphs.pieces`)."""
 
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4}
 

@@ -33,7 +33,7 @@ class TransformersClass:
         Raises:
             InputError: transformers is not installed, or too old for the class.
         """
-        transformers, torch = library("transformers", self.name), library("torch", self.name)
+        torch, transformers = library("torch", self.name), library("transformers", self.name)
         if not hasattr(transformers, self.model):
             raise fail(self.name, "class", self.model, f"is not in transformers {transformers.__version__}; update it")
         from dse.importer.torch.module import trace_module
