@@ -1,7 +1,7 @@
 """Writes down what PyTorch dispatches: every ATen operator of a run on the meta device becomes steps of a Trace.
 
 The run is in inference mode, where composite operators (linear, softmax, dropout, cross entropy) arrive whole. Those
-that the table of :mod:`dse.importer.torch.operators` does not know are taken apart by PyTorch's own decompositions;
+that the recorder has no rule for (:class:`Rules`) are taken apart by PyTorch's own decompositions;
 what cannot be taken apart either becomes a step ``other``. Tensors written in place get a new value; a view whose
 source changed is made again.
 
@@ -58,6 +58,7 @@ class Recorder:
     """The values and steps of one run.
 
     Args:
+        rules: what is done with each operator.
         parameters: tensors that are trained, by name.
         frozen: parameters that are not trained, by name.
         buffers: all other tensors that the module keeps.
@@ -66,6 +67,7 @@ class Recorder:
 
     def __init__(
         self,
+        rules: "Rules",
         parameters: Mapping[str, "torch.Tensor"],
         frozen: Mapping[str, "torch.Tensor"],
         buffers: Mapping[str, "torch.Tensor"],
@@ -75,6 +77,7 @@ class Recorder:
         from torch._decomp import core_aten_decompositions
 
         self.torch = torch
+        self._rules = rules
         self._decompositions = core_aten_decompositions()
         self.values: list[Value] = []
         self.steps: list[Step] = []
@@ -152,9 +155,6 @@ class Recorder:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator on the meta device and write it down."""
-        from dse.importer.torch.operators import HANDLERS
-        from dse.importer.torch.rewrites import REWRITTEN
-
         namespace, _, name = function._schema.name.partition("::")
         args, kwargs = self._on_meta(args), self._on_meta(kwargs)
         if "device" in kwargs:  # where none is named, the device is still the meta device's to choose
@@ -166,13 +166,13 @@ class Recorder:
             item.dtype is self.torch.bool for item in tensors_in(self.torch, arguments["indices"])
         ):
             raise self.refusal("indexing with a bool mask", "has a shape that depends on values; use torch.where")
-        if name in REWRITTEN:
+        if name in self._rules.rewritten:
             with self.mode:
-                answer = REWRITTEN[name](self.torch, arguments)
+                answer = self._rules.rewritten[name](self.torch, arguments)
             if answer is not NotImplemented:
                 return answer
-        if name in HANDLERS and (namespace == "aten" or name == "convert_element_type"):
-            return self._run(function, name, args, kwargs, arguments, HANDLERS[name])
+        if name in self._rules.handlers and (namespace == "aten" or name == "convert_element_type"):
+            return self._run(function, name, args, kwargs, arguments, self._rules.handlers[name])
         if function._schema.is_mutable:
             return self._in_place(function, name, args, kwargs)
         taken_apart = self._decomposed(function, args, kwargs)
@@ -193,7 +193,7 @@ class Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         arguments: Mapping[str, Any],
-        handler: Callable[["Recorder", Call], None],
+        handler: "Handler",
     ) -> Any:
         answer = function(*args, **kwargs)
         outputs = tuple(tensors_in(self.torch, answer))
@@ -369,6 +369,26 @@ class Recorder:
                 return forward  # the importer has called the module: what lies outside is the program, not the model
             frame = frame.f_back
         return forward
+
+
+Handler = Callable[[Recorder, Call], None]
+"""Writes one dispatched operator down."""
+
+Rewrite = Callable[[Any, Mapping[str, Any]], Any]
+"""(torch, an operator's arguments by name) to what other operators make of them; ``NotImplemented`` to leave it be."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is done with ATen operators, by name without namespace and overload.
+
+    Attributes:
+        handlers: how an operator is written down (:mod:`dse.importer.torch.operators`).
+        rewritten: operators that are run as others (:mod:`dse.importer.torch.rewrites`).
+    """
+
+    handlers: Mapping[str, Handler]
+    rewritten: Mapping[str, Rewrite]
 
 
 def dispatch_mode(recorder: Recorder) -> Any:
