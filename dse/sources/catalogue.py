@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Protocol
 
-from dse.graph.trace import VIEWS, WEIGHTS, Granularity, Trace
+from dse.graph.trace import FIXED, VIEWS, Granularity, Trace
 from dse.importer.cache import cached, keep
 from dse.importer.canonical import canonical
 from dse.run.cache import source_digest
@@ -148,7 +148,7 @@ def _every(row: list[str], count: int) -> tuple[str, ...]:
 
 def attends(trace: Trace) -> bool:
     """Whether a softmax is taken of a product of two activations (scaled, masked, reshaped or not)."""
-    held = {index for index, value in enumerate(trace.values) if value.role in WEIGHTS}
+    held = {index for index, value in enumerate(trace.values) if value.role in FIXED}
     for step in trace.steps:
         left = list(step.inputs) if step.kind == "softmax" else []
         seen: set[int] = set()

@@ -103,8 +103,8 @@ class Recorder:
 
     def index(self, tensor: "torch.Tensor") -> int:
         """The value that ``tensor`` has now."""
-        if id(tensor) not in self._index:  # made outside the run, by numpy for instance
-            self.emit("constant", [], [tensor])
+        if id(tensor) not in self._index:  # made outside the run, so stored somewhere
+            self._bind(tensor, self._value("", tensor, "buffer"))
         view = self._views.get(id(tensor))
         if view is not None:
             now = self.index(view.source)
@@ -271,7 +271,7 @@ class Recorder:
                 if id(tree) in self._index:
                     self._bind(twin, self._index[id(tree)])
                 else:
-                    self.emit("constant", [], [twin])
+                    self._bind(twin, self._value("", twin, "buffer"))
                     if tree.numel() <= _CONSTANT_ELEMENTS:
                         self._computed[id(twin)] = tree.detach().cpu()
             return self._twins[id(tree)]
