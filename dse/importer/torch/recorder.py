@@ -5,8 +5,8 @@ that the recorder has no rule for (:class:`Rules`) are taken apart by PyTorch's 
 what cannot be taken apart either becomes a step ``other``. Tensors written in place get a new value; a view whose
 source changed is made again.
 
-Small tensors that depend on no input and no weight (position numbers, masks) are also computed for real, so that a
-module may branch on them.
+Tensors that depend on no input and no weight (position numbers, masks) are also computed for real, so that a module may
+branch on them (:mod:`dse.importer.torch.constants`).
 """
 
 import sys
@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
 from dse.importer.torch.arguments import by_name, replaced, tensors_in
+from dse.importer.torch.constants import MAX_ELEMENTS, NOT_COMPUTABLE, Constant, constants_of
 from hardware.inputs import fail
 
 if TYPE_CHECKING:
     import torch
 
 _PACKAGE = str(Path(__file__).parents[2])
-_CONSTANT_ELEMENTS = 2**18
-"""Constants up to this size are computed."""
-
 _NEEDS_DATA = frozenset({"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"})
 _DATA_RULE = "needs the values of a tensor, but a trace has shapes only; compute it outside the module, or by shapes"
 _UNSUPPORTED = ("complex", "qint", "quint", "float8", "float4", "bits")
@@ -84,7 +82,7 @@ class Recorder:
         self.mode: Any = None
         self._index: dict[int, int] = {}
         self._views: dict[int, _View] = {}
-        self._computed: dict[int, torch.Tensor] = {}
+        self._constants: dict[int, Constant] = {}
         self._twins: dict[int, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []
         self._user_file: dict[str, bool] = {}
@@ -200,7 +198,7 @@ class Recorder:
         for tensor in outputs:
             self._check_dtype(name, tensor)
         if outputs:
-            self._compute(function, args, kwargs, outputs)
+            self._note_constants(function, args, kwargs, outputs)
             handler(self, Call(name, arguments, outputs))
         return answer
 
@@ -225,13 +223,13 @@ class Recorder:
         value = self.index(result)
         if self.values[value].shape != tuple(target.shape):
             value = self._step("expand", [value], target, {})
-        computed = self._constant(result)
+        constant = self._constant(result)
         view = self._views.get(id(target))
         self._bind(target, value)
-        self._computed.pop(id(target), None)
+        self._constants.pop(id(target), None)
         if view is None:
-            if computed is not None and computed.shape == target.shape:
-                self._computed[id(target)] = computed.to(target.dtype)
+            if constant is not None and result.shape == target.shape:
+                self._constants[id(target)] = constant.as_type(target.dtype)
             return
         old = self.index(view.source)
         if self.values[old].elements == self.values[value].elements:
@@ -242,7 +240,7 @@ class Recorder:
         view.version = self.index(view.source)
 
     def _write_value(self, target: "torch.Tensor", value: int) -> None:
-        self._computed.pop(id(target), None)
+        self._constants.pop(id(target), None)
         view = self._views.get(id(target))
         self._bind(target, value)
         if view is not None:
@@ -272,8 +270,8 @@ class Recorder:
                     self._bind(twin, self._index[id(tree)])
                 else:
                     self._bind(twin, self._value("", twin, "buffer"))
-                    if tree.numel() <= _CONSTANT_ELEMENTS:
-                        self._computed[id(twin)] = tree.detach().cpu()
+                    if tree.numel() <= MAX_ELEMENTS:
+                        self._constants[id(twin)] = Constant(tree.detach().cpu())
             return self._twins[id(tree)]
         if isinstance(tree, self.torch.device):
             return self.torch.device("meta")
@@ -283,43 +281,30 @@ class Recorder:
             return {key: self._on_meta(item) for key, item in tree.items()}
         return tree
 
-    def _constant(self, tensor: "torch.Tensor") -> "torch.Tensor | None":
-        """What ``tensor`` holds, where it was computed and nothing wrote to it since."""
+    def _constant(self, tensor: "torch.Tensor") -> Constant | None:
+        """What ``tensor`` holds, where that is known and nothing wrote to it since."""
         view = self._views.get(id(tensor))
         if view is not None and self.index(view.source) != view.version:
             return None
-        return self._computed.get(id(tensor))
+        return self._constants.get(id(tensor))
 
-    def _compute(
+    def _note_constants(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: tuple["torch.Tensor", ...]
     ) -> None:
-        if sum(tensor.numel() for tensor in outputs) > _CONSTANT_ELEMENTS:
-            return
-        if self.torch.Tag.nondeterministic_seeded in function.tags:
-            return
         read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
-        if any(constant is None for constant in read):
-            return
-        constants = iter(read)
-        real_args, real_kwargs = replaced(self.torch, args, constants), replaced(self.torch, kwargs, constants)
-        if "device" in real_kwargs:
-            real_kwargs["device"] = self.torch.device("cpu")
-        elif not read:
-            return
-        try:
-            answer = function(*real_args, **real_kwargs)
-        except (RuntimeError, NotImplementedError):  # not all that has a shape can be computed on every device
-            return
-        for output, real in zip(outputs, tensors_in(self.torch, answer), strict=True):
-            self._computed[id(output)] = real
+        constants = constants_of(self.torch, function, args, kwargs, read, outputs)
+        self._constants.update((id(output), each) for output, each in zip(outputs, constants, strict=False))
 
     def _constant_answer(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
+        try:
+            values = iter([constant.values() for constant in read if constant is not None])
+        except NOT_COMPUTABLE:
+            read = [None]
         if any(constant is None for constant in read):
             shown = {"_local_scalar_dense": "Tensor.item() or a branch on a tensor"}.get(name, name)
             raise self.refusal(shown, _DATA_RULE)
-        constants = iter(read)
-        answer = function(*replaced(self.torch, args, constants), **replaced(self.torch, kwargs, constants))
+        answer = function(*replaced(self.torch, args, values), **replaced(self.torch, kwargs, values))
         return self._on_meta(answer)
 
     # Values -----------------------------------------------------------------------------------------------------------
