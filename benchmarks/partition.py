@@ -26,12 +26,11 @@ from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import read_graph
-from dse.partition.graphs.prepare import prepare
+from dse.partition.graphs import graph_of, prepare
 from dse.partition.methods import METHODS
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import SearchContext
 from dse.run.executor import InProcessExecutor
-from dse.sources import catalogue
 from hardware.packages import package
 
 LINK_BYTES_PER_S = 20e9
@@ -63,7 +62,7 @@ def samples():
         f"{'FIX':>10} {'target':>6}"
     )
     met = [sampled(name, read_graph(folder() / f"{name}.json"), SAMPLES, (SAMPLE_MS, FIX_MS)) for name in SAMPLED]
-    large = prepare(catalogue.entry(LARGE).graph()).graph
+    large = prepare(graph_of(LARGE)).graph
     return all((*met, sampled(LARGE, large, LARGE_SAMPLES, (LARGE_MS, LARGE_MS))))
 
 

@@ -22,6 +22,9 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+DISTRIBUTION = "accelerator-dse"
+"""The name to install it by; the name on the package index that equals the import name is another project's."""
+
 
 class _ProblemPackage(ModuleType):
     """A problem package that can be called: ``dse.codesign(…)`` answers, ``dse.codesign.options`` is its module."""

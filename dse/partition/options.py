@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from dse.graph.trace import Granularity
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
-from dse.partition.graphs.from_trace import Granularity
 from dse.partition.graphs.source import prepared_graph_of
 from dse.partition.methods import ALL, METHODS, SOLVER_MODES
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem

@@ -101,7 +101,7 @@ def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> go.Figure:
                 y=up[held],
                 mode="markers",
                 name=f"chip {number}",
-                text=[graph.names[position] for position in held],
+                text=[graph.labels[position] for position in held],
                 marker={
                     "color": _COLOURS[number % len(_COLOURS)],
                     "symbol": _SYMBOLS[number // len(_COLOURS)],

@@ -190,9 +190,9 @@ def test_a_sweep_from_python_has_the_default_of_moves_of_the_command_line(path, 
         return METHODS["rows"](context)
 
     monkeypatch.setattr(wafer_answer, "METHODS", {"portfolio": recorded})
-    result = sweep(WaferOptions(str(path), sweep=("side=20,30",), **given))
+    result = answer(WaferOptions(str(path), sweep=("side=20,30",), **given))
     assert {each.moves for each in contexts} == {moves}
-    assert result.metrics["settings"]["moves"] == moves
+    assert result.settings["moves"] == moves
     assert WaferOptions(str(path)).document()["moves"] == 8_000_000
 
 
