@@ -5,3 +5,6 @@ problem → solver → solution → checker → result → report*.
 """
 
 __version__ = "0.1.0"
+
+DISTRIBUTION = "accelerator-dse"
+"""What ``pip install`` calls it: ``dse`` is another project on PyPI."""

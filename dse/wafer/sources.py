@@ -4,6 +4,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from dse import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.partition.graphs.source import trace_of
 from dse.sources import catalogue
@@ -20,7 +21,7 @@ _KINDS = (
     "a .kgraph file, a network of the contest ({}), FILE.py:FUNCTION, a .onnx file, or a network of the catalogue"
     " (docs/partition.md)"
 )
-_EXTRA = "tracing a PyTorch module needs the extra learn: pip install 'dse[learn]'"
+_EXTRA = f"tracing a PyTorch module needs the extra learn: pip install '{DISTRIBUTION}[learn]'"
 
 
 def graph_of(source: str, library: KernelLibrary) -> KernelGraph:

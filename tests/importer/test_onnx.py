@@ -594,4 +594,4 @@ def test_microbatch_below_one(tmp_path):
 def test_without_the_extra(tmp_path, monkeypatch):
     file = mlp(tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    assert "pip install 'dse[onnx]'" in refused(file)
+    assert "pip install 'accelerator-dse[onnx]'" in refused(file)

@@ -158,5 +158,5 @@ def test_a_wrong_name_is_refused_with_the_nearest():
 
 def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"alexnet: this graph needs PyTorch: pip install 'dse\[learn\]'"):
+    with pytest.raises(InputError, match=r"alexnet: this graph needs PyTorch: pip install 'accelerator-dse\[learn\]'"):
         catalogue.entry("alexnet").source.trace()

@@ -255,7 +255,7 @@ def test_without_pytorch_it_says_what_to_install(traced, monkeypatch):
     source = traced({"a": "Conv2d(3, 4, 1)"}, "return self.a(x)")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     monkeypatch.setattr("dse.wafer.sources.find_spec", lambda _name: None)
-    with pytest.raises(InputError, match=r"pip install 'dse\[learn\]'"):
+    with pytest.raises(InputError, match=r"pip install 'accelerator-dse\[learn\]'"):
         read(source)
 
 

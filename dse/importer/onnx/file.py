@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dse import DISTRIBUTION
 from dse.graph.trace import Step, Trace, Value
 from hardware.inputs import Fault, InputError, fail
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
-_EXTRA = "reading ONNX files needs the extra onnx: pip install 'dse[onnx]'"
+_EXTRA = f"reading ONNX files needs the extra onnx: pip install '{DISTRIBUTION}[onnx]'"
 
 
 def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:

@@ -4,6 +4,7 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dse import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.importer.torch.module import Mode, guarded, trace_module
 from hardware.inputs import fail, nearest, read_document
@@ -11,7 +12,7 @@ from hardware.inputs import fail, nearest, read_document
 if TYPE_CHECKING:
     import torch
 
-_EXTRA = "reading this file needs transformers: pip install 'dse[learn,models]'"
+_EXTRA = f"reading this file needs transformers: pip install '{DISTRIBUTION}[learn,models]'"
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 _HEADS = ("PRETRAINING", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 _LABELS = ("labels", "next_sentence_label", "sentence_order_label", "start_positions", "end_positions")

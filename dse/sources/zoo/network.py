@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dse import DISTRIBUTION
 from dse.graph.trace import Trace
 from hardware.inputs import fail
 
@@ -58,7 +59,7 @@ class Definition:
         try:
             import torch
         except ImportError as error:
-            raise fail(self.name, "", "", "this graph needs PyTorch: pip install 'dse[learn]'") from error
+            raise fail(self.name, "", "", f"this graph needs PyTorch: pip install '{DISTRIBUTION}[learn]'") from error
         from dse.importer.torch.module import trace_module
 
         module = module_of(self.define)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dse import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.sources.zoo.network import Input, image
 from hardware.inputs import fail
 
-_EXTRA = "this graph needs transformers: pip install 'dse[learn,models]'"
+_EXTRA = f"this graph needs transformers: pip install '{DISTRIBUTION}[learn,models]'"
 
 
 @dataclass(frozen=True)
