@@ -1,6 +1,5 @@
 """The architecture space of the paper (Table 1): every machine of the template that fits an area budget."""
 
-import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +66,8 @@ def template_points(area: AreaModel | None = None) -> tuple[Integers, Integers, 
     sides = sorted(area.core_sides.values)
     buffers = sorted(area.global_buffer_um2.values)
     ranges = (sorted(area.tensor_cores.values), sorted(area.vector_cores.values), sides, sides, buffers)
-    points = np.array(list(itertools.product(*ranges)), dtype=np.int64)
-    tensor_cores, vector_cores, width, depth, buffer_mib = points.T
+    grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in ranges), indexing="ij")
+    tensor_cores, vector_cores, width, depth, buffer_mib = (axis.ravel() for axis in grid)
     return tensor_cores, vector_cores, width, depth, buffer_mib
 
 

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from dse import __version__
 from dse.problem import registered
 
 EXIT_BAD_INPUT = 2
@@ -69,7 +70,7 @@ class _LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="First steps:  dse codesign bert-large  ·  dse models  ·  dse COMMAND --help",
 )
-@click.version_option(package_name="dse", message="dse %(version)s")
+@click.version_option(__version__, message="dse %(version)s")
 def group() -> None:
     """Search and design-space exploration for machine-learning accelerators.
 

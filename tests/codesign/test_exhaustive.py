@@ -49,7 +49,7 @@ def enumerate_all(problem):
     machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
     job = problem.jobs[0]
     evaluator = Evaluator(job, machines)
-    evaluations = [evaluator.evaluate(index) for index in range(len(machines))]
+    evaluations = evaluator.evaluate_many(range(len(machines)))
     best = []
     for row in range(len(problem.hbm_bytes)):
         values = [

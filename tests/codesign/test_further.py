@@ -44,7 +44,7 @@ def one_knob(monkeypatch):
     ],
 )
 def test_what_is_cut_short_is_named_and_made_when_continued(tmp_path, phase, reason, made, missing):
-    options = tiny_options(tmp_path, pareto=True, sensitivity=True)
+    options = tiny_options(tmp_path, pareto=True, sensitivity=True, tensor_parallel="1", microbatch="1")
     with Journal(tmp_path / "journal.jsonl") as journal:
         cut = run(options, journal, StopIn(phase, reason))
         assert [part for part in ("pareto", "sensitivity") if part in cut.metrics] == made
