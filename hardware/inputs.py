@@ -57,9 +57,9 @@ class Fault:
 
     def __str__(self) -> str:
         """One printable line, of limited length whatever stands in the input."""
-        places = [_line(part, _SHOWN_KEY_CHARACTERS) for part in (self.file, self.key, self.value) if part]
-        hint = f" (did you mean {_line(self.suggestion, _SHOWN_VALUE_CHARACTERS)}?)" if self.suggestion else ""
-        return ": ".join([*places, _line(self.rule, _SHOWN_RULE_CHARACTERS)]) + hint
+        places = [one_line(part, _SHOWN_KEY_CHARACTERS) for part in (self.file, self.key, self.value) if part]
+        hint = f" (did you mean {one_line(self.suggestion, _SHOWN_VALUE_CHARACTERS)}?)" if self.suggestion else ""
+        return ": ".join([*places, one_line(self.rule, _SHOWN_RULE_CHARACTERS)]) + hint
 
 
 class InputError(ValueError):
@@ -84,8 +84,8 @@ def fail(file: str | Path, key: str, value: object, rule: str, suggestion: str |
 def shown(value: object) -> str:
     """``value`` as it is shown in an error line: as text, short, on one line; what cannot be printed by its code."""
     if isinstance(value, str):
-        return _line(value, _SHOWN_VALUE_CHARACTERS)
-    encoder = json.JSONEncoder(default=lambda other: _line(str(other), _SHOWN_VALUE_CHARACTERS))
+        return one_line(value, _SHOWN_VALUE_CHARACTERS)
+    encoder = json.JSONEncoder(default=lambda other: one_line(str(other), _SHOWN_VALUE_CHARACTERS))
     pieces: list[str] = []
     try:
         for piece in encoder.iterencode(value):  # no more of a long list than is shown
@@ -94,10 +94,10 @@ def shown(value: object) -> str:
                 break
     except (TypeError, ValueError, RecursionError):
         return type(value).__name__  # an object that holds itself, or keys that are no text
-    return _line("".join(pieces), _SHOWN_VALUE_CHARACTERS)
+    return one_line("".join(pieces), _SHOWN_VALUE_CHARACTERS)
 
 
-def _line(text: str, max_characters: int) -> str:
+def one_line(text: str, max_characters: int) -> str:
     """``text`` on one line of at most ``max_characters`` printable characters; others stand as their codes."""
     text = " ".join(text[: 4 * max_characters].split())
     text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -1,5 +1,6 @@
 """Finding models: the built-in ones by name, a user's own by file."""
 
+import os
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,11 +56,11 @@ def workload(name_or_path: str, sequence: int | None = None) -> Workload:
     if separator and path.endswith(".py"):
         if not function.isidentifier():
             raise fail(name_or_path, "", function, "must be FILE.py:FUNCTION, with the name of a function in the file")
-        return _imported(ImportedModel(str(Path(path).resolve()), function, sequence))
+        return _imported(ImportedModel(os.path.realpath(path), function, sequence))
     if name_or_path.endswith(".py"):
         raise fail(name_or_path, "", "", "must be FILE.py:FUNCTION, where FUNCTION returns a module and example inputs")
     if name_or_path.endswith(".onnx") or _is_transformers_config(name_or_path):
-        return _imported(ImportedModel(str(Path(name_or_path).resolve()), "", sequence))
+        return _imported(ImportedModel(os.path.realpath(name_or_path), "", sequence))
     if sequence is not None:
         raise fail(name_or_path, "sequence", sequence, "the sequence length stands in the hyper-parameters")
     return BuiltModel(model(name_or_path))
@@ -79,7 +80,7 @@ def _imported(workload: "ImportedModel") -> "ImportedModel":
         InputError: the file is missing, or takes no sequence length.
     """
     path = Path(workload.path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise fail(path, "", "", "cannot be read: no such file")
     if workload.sequence is not None and (path.suffix == ".onnx" or not workload.takes_sequence()):
         raise fail(path, "sequence", workload.sequence, "the model has a sequence length of its own")

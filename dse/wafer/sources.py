@@ -1,5 +1,6 @@
 """What a user may name for a kernel graph: a ``.kgraph`` file, a network of the contest, or any network to import."""
 
+import os
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,7 +43,7 @@ def graph_of(source: str, library: KernelLibrary) -> KernelGraph:
     if named or source.endswith((".py", *_IMPORTED)) or _is_function(source):
         graph = kernel_graph(_trace(source), source)
         return _judged(replace(graph, header={**graph.header, TITLE_KEY: name_of(source)}), source, library)
-    if Path(source).suffix or "/" in source or Path(source).exists():
+    if Path(source).suffix or "/" in source or os.path.exists(source):
         return read_kgraph(source, library)
     known = [*NETWORKS, *catalogue.names()]
     raise fail("", "case", source, f"must be {_KINDS.format(', '.join(NETWORKS))}", nearest(source, known))
