@@ -19,6 +19,7 @@ from dse.report.page import document, figure, table
 from dse.report.parquet import write_table
 from dse.results.result import Result
 from dse.run.directory import REPORT_FILE, RunDirectory
+from hardware.inputs import fail, shown
 from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "tables/architectures.parquet"
@@ -92,7 +93,10 @@ def report(result: Result, directory: Path) -> str:
 
 def _search_parts(path: Path, result: Result) -> list[str]:
     """The space and the way through it; nothing where a single machine was given."""
-    columns = _columns(pq.read_table(path))
+    try:
+        columns = _columns(pq.read_table(path))
+    except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file
+        raise fail(path, "", "", f"is not a whole Parquet table: {shown(str(error))}") from error
     if len(columns["score"]) < 2:
         return []
     parts = ["<h2>Architectures</h2>", _ARCHITECTURES, figure(charts.architectures(columns, result))]
