@@ -233,3 +233,21 @@ def test_what_a_users_file_prints_does_not_reach_stdout(dse, folder):
     assert answer.code == 0
     json.loads(answer.out)
     assert answer.err == f"dse: {folder / 'file.py'}: hello\n"
+
+
+@pytest.mark.parametrize("method", ["greedy", "dp", "cp-sat", "lns", "portfolio"])
+@pytest.mark.parametrize(("latency_s", "link_bytes_per_s"), [(1e30, 1e9), (1e-6, 1e-30), (1e-30, 1e30)])
+def test_partitions_at_the_limits_of_the_numbers_are_answered(dse, folder, method, latency_s, link_bytes_per_s):
+    nodes = [node | {"latency_s": latency_s} for node in examples.GRAPH["nodes"]]
+    write(folder / "graph.json", examples.GRAPH | {"nodes": nodes})
+    link = ("--link-bytes-per-s", link_bytes_per_s)
+    answer = dse("partition", "graph.json", "--workers", "0", "--quiet", "--method", method, "--chips", "3", *link)
+    assert answer.code == 0, answer.err
+
+
+def test_a_seed_beyond_a_machine_word_is_refused(dse, folder):
+    write(folder / "layers.json", examples.PLACEMENT)
+    assert dse("place", "layers.json", "--quiet", "--seed", 2**63 - 1).code == 0
+    refused = dse("place", "layers.json", "--quiet", "--seed", 2**63)
+    assert refused.code == 2
+    assert "--seed" in refused.err
