@@ -6,6 +6,7 @@ longer are, or are others by now.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -56,8 +57,8 @@ def carried(files: Mapping[str, InputFile]) -> Iterator[None]:
         _carried.reset(token)
 
 
-def content_of(path: str | Path) -> bytes:
-    """The content of a file.
+def content_of(path: str | Path, max_bytes: int = -1) -> bytes:
+    """The content of a file, or its first ``max_bytes``, unless that is negative.
 
     Raises:
         OSError: it cannot be read.
@@ -66,7 +67,9 @@ def content_of(path: str | Path) -> bytes:
     if file is not None and file.text is not None:
         content = file.text.encode()
     else:
-        content = Path(file.path if file is not None and not Path(path).exists() else path).read_bytes()
+        moved = file is not None and not os.path.exists(path)
+        with Path(file.path if file is not None and moved else path).open("rb") as stream:
+            content = stream.read(max_bytes)
     note(path, content, is_text=True)
     return content
 

@@ -8,9 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hardware.inputs import choose, read_document, validate
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-PositiveInteger = Annotated[int, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_LARGEST = 1e30
+_SMALLEST = 1e-30
+_LARGEST_COUNT = 2**40
+
+Positive = Annotated[float, Field(ge=_SMALLEST, le=_LARGEST, allow_inf_nan=False)]
+"""Within limits that no constant of a machine comes near, so that quotients and products stay finite."""
+
+PositiveInteger = Annotated[int, Field(gt=0, le=_LARGEST_COUNT)]
+NonNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
 Source = Annotated[str, Field(min_length=3)]
 
 Spec = TypeVar("Spec", bound=BaseModel)

@@ -78,7 +78,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         metavar="URI",
         help="Copy --out DIR there every minute (s3://, gs://, file://); --resume reads it.",
     ),
-    "seed": click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+    "seed": click.option("--seed", type=click.IntRange(min=0, max=2**63 - 1), default=0, show_default=True),
     "workers": click.option(
         "--workers",
         callback=_workers,

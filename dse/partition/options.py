@@ -131,8 +131,8 @@ def _package(options: PartitionOptions) -> Package | None:
         raise fail("dse partition", "--chips", options.chips, "a package has its own chips: give one of the two")
     if not 1 <= options.chips <= MOST_CHIPS:
         raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MOST_CHIPS}")
-    if options.link_bytes_per_s is not None and not 0 < options.link_bytes_per_s < np.inf:
-        raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "must be positive and finite")
+    if options.link_bytes_per_s is not None and not 1e-30 <= options.link_bytes_per_s <= 1e30:
+        raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "must be from 1e-30 to 1e30")
     return None
 
 

@@ -1,6 +1,7 @@
 """Runs beside each other: what was asked differently, and what came out differently."""
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +62,9 @@ def read_run(path: Path) -> Run:
     Raises:
         InputError: nothing is there, the run is not finished, or it ended without an answer.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise fail(path, "", "", "no such run directory or result file")
-    file = path / RESULT_FILE if path.is_dir() else path
+    file = path / RESULT_FILE if os.path.isdir(path) else path
     run_file = file.parent / RUN_FILE
     if not file.exists():
         if run_file.exists():

@@ -1,20 +1,47 @@
 """The journal of finished evaluations: append-only JSON lines on a local disk, each on the disk before it counts.
 
-A line is ``{"key": candidate hash, "value": …}``. What a crash can leave is one torn last line; it is cut off on
-opening. A line in the middle that cannot be read means that something else wrote to the file: it is refused with its
-number, never skipped. Reading costs O(lines), appending one write and one fsync.
+A line is ``{"crc":"…","key":candidate hash,"value":…}``, where ``crc`` is the CRC-32 of all that follows it in the
+line, as eight hexadecimal digits. What a crash can leave is one torn last line, which has no newline; it is cut off on
+opening. Any other line that is not as it was written, the last one included, means that something else wrote to the
+file: it is refused with its number, never skipped. Reading costs O(lines), appending one write and one fsync.
 """
 
 import fcntl
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hardware.inputs import InputError, fail
+from hardware.inputs import InputError, fail, shown
+
+_PREFIX = b'{"crc":"'
+_CRC_DIGITS = 8
+
+
+def _line_of(key: str, value: Any) -> bytes:
+    """The line of an entry, with its newline."""
+    rest = json.dumps({"key": key, "value": value}, allow_nan=False, separators=(",", ":")).encode()[1:]
+    return _with_crc(b'",' + rest) + b"\n"
+
+
+def _with_crc(rest: bytes) -> bytes:
+    return b"%s%08x%s" % (_PREFIX, zlib.crc32(rest), rest)
+
+
+def _entry_of(line: bytes) -> tuple[str, Any]:
+    """Key and value of a line without its newline.
+
+    Raises:
+        ValueError: the line is not as :func:`_line_of` wrote it.
+    """
+    if _with_crc(line[len(_PREFIX) + _CRC_DIGITS :]) != line:
+        raise ValueError("its checksum does not match")
+    entry = json.loads(line)
+    return entry["key"], entry["value"]
 
 
 class Journal(Mapping[str, Any]):
@@ -26,7 +53,7 @@ class Journal(Mapping[str, Any]):
     The file is locked while it is open: a second process on the same journal is refused.
 
     Raises:
-        InputError: another process holds the journal, or a line before the last cannot be read.
+        InputError: another process holds the journal, or a line is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,13 +76,16 @@ class Journal(Mapping[str, Any]):
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
-        for number, line in enumerate(content[:whole].splitlines(), start=1):
+        for number, line in enumerate(content[:whole].split(b"\n")[:-1], start=1):
             try:
-                entry = json.loads(line)
-                self._values[entry["key"]] = entry["value"]
+                key, value = _entry_of(line)
+                if key in self._values:
+                    raise ValueError("its key stands in an earlier line")
             except (ValueError, KeyError, TypeError) as error:
                 self._file.close()
-                raise fail(self._path, f"line {number}", "", "is not a journal entry; the file was damaged") from error
+                rule = f"is not a journal entry; the file was damaged ({shown(str(error))})"
+                raise fail(self._path, f"line {number}", "", rule) from error
+            self._values[key] = value
         if whole < len(content):
             self._file.truncate(whole)
 
@@ -72,10 +102,7 @@ class Journal(Mapping[str, Any]):
         new = {key: value for key, value in values.items() if key not in self._values}
         if not new:
             return
-        lines = [
-            json.dumps({"key": key, "value": value}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-            for key, value in new.items()
-        ]
+        lines = [_line_of(key, value) for key, value in new.items()]
         size = os.fstat(self._file.fileno()).st_size
         try:
             left = memoryview(b"".join(lines))

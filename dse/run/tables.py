@@ -6,6 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hardware.inputs import fail, shown
+
 FOLDER = "tables"
 
 
@@ -35,7 +37,10 @@ class Tables(Mapping[str, pa.Table]):
         path = None if self._directory is None else self._directory / FOLDER / f"{name}.parquet"
         if path is None or not path.exists():
             raise KeyError(name)
-        return pq.read_table(path)
+        try:
+            return pq.read_table(path)
+        except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file
+            raise fail(path, "", "", f"is not a whole Parquet table: {shown(str(error))}") from error
 
     def __iter__(self) -> Iterator[str]:
         there = () if self._directory is None else sorted((self._directory / FOLDER).glob("*.parquet"))

@@ -29,6 +29,9 @@ def _cores(value: Any) -> Any:
 
 _Name = Annotated[str, Field(min_length=1)]
 _Latency = Annotated[float, Field(ge=0, le=_LONGEST_S, allow_inf_nan=False)]
+_Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A time in a schedule: a sum of latencies, which may be beyond the limit of one."""
+
 _CoreCount = Annotated[int, Field(ge=1, le=_MOST_CORES)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
@@ -54,8 +57,8 @@ class _ScheduleDocument(_Document):
 
 
 class _OperatorRun(_Document):
-    start_s: _Latency
-    finish_s: _Latency
+    start_s: _Time
+    finish_s: _Time
     cores: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_cores)]
 
 
@@ -63,8 +66,8 @@ class SolutionDocument(_Document):
     """``makespan_s`` and ``bound_s`` stand beside the operators in the layers of a co-search answer."""
 
     operators: dict[str, _OperatorRun]
-    makespan_s: _Latency | None = None
-    bound_s: _Latency | None = None
+    makespan_s: _Time | None = None
+    bound_s: _Time | None = None
 
 
 def read_problem(path: str | Path) -> ScheduleProblem:

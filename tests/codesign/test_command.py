@@ -14,6 +14,7 @@ import pytest
 from dse.codesign.check_metrics import faults
 from dse.codesign.options import CodesignOptions
 from tests.codesign.test_exhaustive import TINY_MODEL
+from tests.run.journals import alter
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1,2", "--area-budget", "3.42")
@@ -157,11 +158,7 @@ def test_a_finished_run_is_returned_but_not_for_a_changed_model(dse, answer, mod
 def test_an_altered_journal_is_refused_with_its_line(dse, answer, model_file):
     out, _ = answer
     (out / "result.json").unlink()
-    journal = out / "journal.jsonl"
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    for line in lines:
-        del line["value"]["plans"]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    alter(out / "journal.jsonl", lambda value: {key: item for key, item in value.items() if key != "plans"})
     refused = dse("codesign", model_file, *SMALL, "--out", out, "--resume", "--workers", "0")
     assert refused.code == 2
     assert "journal.jsonl: line " in refused.err

@@ -24,6 +24,7 @@ from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
 from hardware.inputs import InputError
 from tests.actors.inside import Inside
+from tests.run.journals import alter
 from tests.solving import answer
 from tests.wafer.small import chain, conv_line, graph_text
 
@@ -331,8 +332,7 @@ def test_an_interrupted_sweep_goes_on(path, tmp_path):
         assert {key: journal[key] for key in kept} == kept
     with Journal(tmp_path / "journal.jsonl") as journal:
         assert document(answer(options, journal=journal, stop=lambda: None)) == document(whole)
-    text = (tmp_path / "journal.jsonl").read_text()
-    (tmp_path / "journal.jsonl").write_text(text.replace('"ended":true', '"ended":1', 1))
+    alter(tmp_path / "journal.jsonl", lambda value: value | {"ended": 1} if value["ended"] is True else value)
     with Journal(tmp_path / "journal.jsonl") as journal, pytest.raises(InputError, match="line 1"):
         answer(options, journal=journal)
 

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 from dse.graph.trace import Step, Trace, Value
 from dse.importer.libraries import library
-from hardware.inputs import Fault, InputError, fail
+from hardware.inputs import Fault, InputError, bytes_of, fail
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
+
+_MAX_FILE_BYTES = 2**31
+"""Size of a protobuf message; larger models keep their weights in files beside it."""
+
+_MAX_OPSET = 10_000
 
 
 def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
@@ -45,17 +50,21 @@ def _load(path: Path) -> "ModelProto":
     from google.protobuf.message import DecodeError  # comes with onnx
 
     try:
-        model: ModelProto = onnx.load_model_from_string(path.read_bytes())
-    except OSError as error:
-        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
+        model: ModelProto = onnx.load_model_from_string(bytes_of(path, _MAX_FILE_BYTES))
     except (DecodeError, ValueError) as error:
         raise fail(path, "", "", "is not an ONNX file, or is cut off") from error
     if not model.graph.node:
         raise fail(path, "", "", "is not an ONNX file, or has no operators")
+    for entry in model.opset_import:
+        if not 1 <= entry.version <= _MAX_OPSET:
+            raise fail(path, f"opset_import.{entry.domain}", entry.version, f"must be from 1 to {_MAX_OPSET}")
     if model.functions:
         from onnx.inliner import inline_local_functions
 
-        model = inline_local_functions(model)
+        from dse.importer.onnx.recorder import refused_by_onnx
+
+        with refused_by_onnx(path, "functions", ""):
+            model = inline_local_functions(model)
     return model
 
 

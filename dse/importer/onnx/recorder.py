@@ -1,6 +1,8 @@
 """Writes down an ONNX graph node by node: shapes are inferred, what depends on no input and no weight is computed."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 _CONSTANT_ELEMENTS = 2**18
 """Constants up to this size are computed."""
 
+_MAX_ELEMENTS = 2**48
+"""Elements of one tensor: a shape with more is damaged, and sums of such would overflow."""
+
 _DTYPES: Mapping[str, str] = {"FLOAT": "float32"}
 _UNSUPPORTED = ("double", "complex", "float8", "float4")
 _FLOATS = frozenset({"float16", "bfloat16", "float32"})
@@ -25,6 +30,25 @@ _NO_SHAPE = (
     "the shape of what it computes cannot be inferred; shapes must not depend on the values of inputs, and operators"
     " that ONNX does not define need their shapes in the file (value_info)"
 )
+
+
+@contextmanager
+def refused_by_onnx(path: Path, key: str, value: str) -> Iterator[None]:
+    """What the onnx library raises about a part of the file, as an InputError in its words.
+
+    It states its own rules by exceptions of its own, and by those of Python where its arguments are out of range.
+    """
+    import onnx.checker
+    import onnx.shape_inference
+
+    stated = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+    try:
+        yield
+    except InputError:
+        raise
+    except (*stated, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        words = " ".join(str(error).split())[:160]
+        raise fail(path, key, value, f"is not valid ONNX: {words or type(error).__name__}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +112,12 @@ class Recorder:
     def _initialise(self, tensor: Any) -> None:
         onnx = self._onnx
         self._types[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
+        self._check_size(tensor.name)
         external = tensor.data_location == onnx.TensorProto.EXTERNAL
         trained = self.is_float(tensor.name) and self.elements(tensor.name) > 1
         if not trained and not external and self.elements(tensor.name) <= _CONSTANT_ELEMENTS:
-            self._constants[tensor.name] = onnx.numpy_helper.to_array(tensor)
+            with refused_by_onnx(self.path, f"values.{tensor.name}", ""):
+                self._constants[tensor.name] = onnx.numpy_helper.to_array(tensor)
         self._bind(tensor.name, "parameter" if trained else "buffer")
 
     # What handlers use ------------------------------------------------------------------------------------------------
@@ -106,7 +132,8 @@ class Recorder:
 
     def dtype(self, name: str) -> str:
         """Its dtype as numpy calls it."""
-        stated = self._onnx.TensorProto.DataType.Name(self._types[name].tensor_type.elem_type)
+        with refused_by_onnx(self.path, f"values.{name}", ""):
+            stated = self._onnx.TensorProto.DataType.Name(self._types[name].tensor_type.elem_type)
         return _DTYPES.get(stated, stated.lower())
 
     def is_float(self, name: str) -> bool:
@@ -215,8 +242,9 @@ class Recorder:
             InputError: shapes that cannot be inferred, or do not fit; an unsupported dtype.
         """
         name = proto.name or f"{proto.op_type}.{position}"
-        attributes = {item.name: self._onnx.helper.get_attribute_value(item) for item in proto.attribute}
-        attributes = {key: item.decode() if isinstance(item, bytes) else item for key, item in attributes.items()}
+        with refused_by_onnx(self.path, f"nodes.{name}", proto.op_type):
+            attributes = {item.name: self._onnx.helper.get_attribute_value(item) for item in proto.attribute}
+            attributes = {key: item.decode() if isinstance(item, bytes) else item for key, item in attributes.items()}
         outputs = tuple(output for output in proto.output if output)
         node = Node(proto.op_type, proto.domain, name, tuple(proto.input), outputs, attributes, captured_names(proto))
         self._where = f"{self.path}:{name}"
@@ -235,6 +263,7 @@ class Recorder:
             if found is None or not _complete(found):
                 raise fail(self.path, f"nodes.{name}", proto.op_type, _NO_SHAPE)
             self._types[output] = found
+            self._check_size(output)
             self._check_dtype(output)
         return node
 
@@ -248,7 +277,7 @@ class Recorder:
     def _computed(self, node: Node, proto: "NodeProto") -> bool:
         """Computes a node that reads nothing but constants, or the shape of a value."""
         read = [name for name in node.inputs if name]
-        if node.kind in ("Shape", "Size"):
+        if node.kind in ("Shape", "Size") and read and node.outputs:
             made = [_shape_of(node, self.shape(read[0]))]
         elif node.kind.startswith("Random") or not self._constants.keys() >= {*read, *node.captured}:
             return False
@@ -283,16 +312,24 @@ class Recorder:
         except onnx.defs.SchemaError:
             return {}
         read = [name for name in node.inputs if name]
-        known = {name: onnx.numpy_helper.from_array(self._constants[name]) for name in read if name in self._constants}
         types = {name: self._types[name] for name in read}
-        try:
-            found: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
-                schema, proto, types, known, opset_imports=self._opsets
-            )
-        except onnx.shape_inference.InferenceError as error:
-            words = " ".join(str(error).split())[:160]
-            raise self.refusal(node, node.kind, f"shapes do not fit ({words}); {FIXED_BATCH}") from error
+        with refused_by_onnx(self.path, f"nodes.{node.name}", node.kind):
+            constants = {name: self._constants[name] for name in read if name in self._constants}
+            known = {name: onnx.numpy_helper.from_array(held) for name, held in constants.items()}
+            try:
+                found: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
+                    schema, proto, types, known, opset_imports=self._opsets
+                )
+            except onnx.shape_inference.InferenceError as error:
+                words = " ".join(str(error).split())[:160]
+                raise self.refusal(node, node.kind, f"shapes do not fit ({words}); {FIXED_BATCH}") from error
         return found
+
+    def _check_size(self, name: str) -> None:
+        shape = self.shape(name)
+        if any(size < 0 for size in shape) or math.prod(shape) > _MAX_ELEMENTS:
+            rule = f"sizes must not be negative, and a tensor not have more than {_MAX_ELEMENTS:,} elements"
+            raise fail(self.path, f"values.{name}", shape, rule)
 
     def _check_dtype(self, name: str) -> None:
         dtype = self.dtype(name)
@@ -303,6 +340,7 @@ class Recorder:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def _bind(self, name: str, role: Role) -> None:
+        self._check_size(name)
         self._check_dtype(name)
         self._index[name] = self._new(name, self.shape(name), self.dtype(name), role)
 

@@ -3,7 +3,8 @@
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ from dse.importer.libraries import library
 from dse.importer.torch.operators import HANDLERS
 from dse.importer.torch.recorder import Recorder, Rules, dispatch_mode
 from dse.importer.torch.rewrites import REWRITTEN
-from hardware.inputs import InputError, fail
+from hardware.inputs import InputError, fail, one_line
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +23,9 @@ Mode = Literal["training", "inference"]
 
 _PROBE = 97
 """Samples of a pass that only shows where they go: unlike the sizes of a model."""
+
+_MAX_PRINTED_LINES = 20
+"""Lines of a user's code that are shown, of each part of it that is called."""
 
 
 def trace_module(
@@ -102,19 +106,47 @@ def _check_time_first(torch: Any, module: Any, inputs: tuple[tuple[Any, ...], di
 def guarded(name: str, action: Callable[[], Any]) -> Any:
     """What ``action`` returns; any exception of the user's code becomes one line with the user's file and line.
 
+    An exit and any other BaseException counts as one; only Ctrl-C ends the program. What the user's code prints goes to
+    stderr, with the file's name, since stdout is for the answer.
+
     Raises:
         InputError: the action failed.
     """
     try:
-        return action()
+        with _printing_to_stderr(name):
+            return action()
     except InputError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if type(error) is KeyboardInterrupt:
+            raise
         file, key = _user_line(error, name)
-        words = " ".join(str(error).split()) or type(error).__name__
+        words = _words(error)
         if isinstance(error, NotImplementedError) and "meta" in words:
             words = f"an operator has no shape rule for the meta device ({words[:120]})"
         raise fail(file, key, "", f"{type(error).__name__}: {words[:300]}") from error
+
+
+def _words(error: BaseException) -> str:
+    """What the exception says of itself; its type where it says nothing, or fails at it."""
+    try:
+        words = " ".join(str(error).split())
+    except Exception:
+        words = ""
+    return words or type(error).__name__
+
+
+@contextmanager
+def _printing_to_stderr(name: str) -> Iterator[None]:
+    """Lines that the user's code prints, as messages on stderr."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        lines = [line for line in printed.getvalue().splitlines() if line.strip()]
+        for line in lines[:_MAX_PRINTED_LINES]:
+            sys.stderr.write(f"dse: {one_line(name, 200)}: {one_line(line, 200)}\n")
 
 
 @contextmanager

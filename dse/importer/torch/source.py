@@ -4,10 +4,11 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from typing import Any
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.inputs import fail, nearest, text_of
+from hardware.inputs import InputError, fail, nearest, text_of
 
 _OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
 
@@ -70,9 +71,10 @@ def parameters_of(path: Path, name: str) -> tuple[str, ...]:
     text = text_of(path)  # outside: its InputError is a ValueError
     try:
         tree = ast.parse(text, str(path))
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         line = f"line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise fail(path, line, "", f"is not Python: {error.args[0]}") from error
+        reason = error.args[0] if error.args else "is nested too deeply"
+        raise fail(path, line, "", f"is not Python: {reason}") from error
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if name in functions:
         arguments = functions[name].args
@@ -90,11 +92,11 @@ def takes(function: Callable[..., Any]) -> dict[str, bool]:
 @contextmanager
 def loaded(path: Path) -> Iterator[LoadedFile]:
     """The file, run as a module; the user's modules that it imported are forgotten again at the end."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise fail(path, "", "", "cannot be read: no such file")
     spec = importlib.util.spec_from_file_location(f"_dse_import_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise fail(path, "", "", "is no Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     before = set(sys.modules)
     keeps_no_bytecode = sys.dont_write_bytecode
@@ -103,11 +105,14 @@ def loaded(path: Path) -> Iterator[LoadedFile]:
     sys.path.insert(0, str(path.parent))
     file = LoadedFile(path, module, [path])
     loader = spec.loader
+    folder = Path.cwd()
     try:
         guarded(str(path), lambda: loader.exec_module(module))
         yield file
     finally:
-        sys.path.remove(str(path.parent))
+        os.chdir(folder)  # the user's code may have gone elsewhere
+        with suppress(ValueError):
+            sys.path.remove(str(path.parent))
         sys.dont_write_bytecode = keeps_no_bytecode
         for name in set(sys.modules) - before:
             imported = _local_file(name)
@@ -146,8 +151,8 @@ def _called(function: Callable[..., Any], given: dict[str, int], path: Path, nam
             return function(**given)
 
     try:
-        answer = on_meta()
-    except Exception:  # whatever the function cannot do without data, it may do with it
+        answer = guarded(str(path), on_meta)
+    except InputError:  # whatever the function cannot do without data, it may do with it
         answer = guarded(str(path), lambda: function(**given))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], torch.nn.Module)):
         shown = type(answer).__name__

@@ -1,13 +1,15 @@
 """Hugging Face ``transformers``: from a ``config.json`` to a module on the meta device, without weights or network."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.inputs import fail, nearest, read_document
+from hardware.inputs import Fault, InputError, fail, nearest, read_document
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +18,15 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "
 _HEADS = ("PRETRAINING", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 _LABELS = ("labels", "next_sentence_label", "sentence_order_label", "start_positions", "end_positions")
 _PER_SAMPLE = ("ForSequenceClassification", "ForImageClassification", "ForMultipleChoice")
+
+_MAX_LAYERS = 512
+"""Layers, stages, blocks or experts that a config may state; each is traced operator by operator."""
+
+_MAX_SIZE = 2**24
+"""Any other whole number of a config, but for the base of rotary angles."""
+
+_LAYER_WORDS = ("layer", "depth", "block", "stage", "expert")
+_MAX_MODULES = 100_000
 
 
 def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, mode: Mode = "training") -> Trace:
@@ -36,6 +47,9 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
             module that does not trace.
     """
     document = read_document(path)
+    faults = [*_size_faults(path, document)]
+    if faults:
+        raise InputError(faults)
     torch, transformers = library("torch", path), library("transformers", path)  # which looks for the former
     transformers.logging.set_verbosity_error()
     known = sorted(transformers.CONFIG_MAPPING.keys())
@@ -55,13 +69,48 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
         with torch.device("meta"):
             return cls._from_config(config, attn_implementation="eager", dtype=dtype)
 
-    module = guarded(str(path), build)
+    with _limited_modules(path):
+        module = guarded(str(path), build)
     for part in module.modules():
         if hasattr(part, "warn_if_padding_and_no_attention_mask"):
             part.warn_if_padding_and_no_attention_mask = lambda *_: None  # looks at the tokens themselves
     with torch.device("meta"):
         inputs = _inputs(path, config, cls, sequence, _LABELS if mode == "training" else ())
     return trace_module(module, inputs, model, microbatch, str(path), mode)
+
+
+def _size_faults(path: Path, document: Any, place: str = "") -> Iterator[Fault]:
+    """Whole numbers so large that the model could not be traced: a damaged file, or one in other units."""
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in items:
+        here = f"{place}.{key}" if place else str(key)
+        if isinstance(value, dict | list):
+            yield from _size_faults(path, value, here)
+        elif isinstance(value, int) and not isinstance(value, bool) and "theta" not in here:
+            counts = "size" not in here and any(word in here for word in _LAYER_WORDS)
+            limit = _MAX_LAYERS if counts else _MAX_SIZE
+            if value > limit:
+                yield Fault(str(path), here, str(value), f"must be at most {limit:,}")
+
+
+@contextmanager
+def _limited_modules(path: Path) -> Iterator[None]:
+    """Refuses a model of more modules than :data:`_MAX_MODULES` while it is built."""
+    from torch.nn.modules.module import register_module_module_registration_hook
+
+    count = 0
+
+    def counted(_module: Any, _name: str, _part: Any) -> None:
+        nonlocal count
+        count += 1
+        if count > _MAX_MODULES:
+            raise fail(path, "", "", f"describes a model of more than {_MAX_MODULES:,} modules, the limit")
+
+    handle = register_module_module_registration_hook(counted)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _model_class(path: Path, config: Any, document: dict[str, Any]) -> Any:

@@ -6,7 +6,8 @@ receives and the link between them carries is the same: the outputs of operators
 Chips beyond those that a linear partition can use (:func:`dse.partition.graphs.usable.linear_partition`) are left out,
 which makes the difference between seconds and hours on unrolled recurrent networks.
 
-Times are whole multiples of :data:`_UNIT_S`; the partition found is priced anew. The limit is deterministic.
+Times are whole multiples of :data:`_UNIT_S`, or of more where they are so long that sums of them would overflow, and
+bytes likewise; the partition found is priced anew. The limit is deterministic.
 
 The model is that of throughput under the reference evaluator. With another objective or evaluator the method works on
 that problem all the same, and prices what it finds with the context's evaluator.
@@ -36,6 +37,9 @@ _FEW = 2
 """Numbers of chips that are tried besides the most that a linear partition can use."""
 
 _UNIT_S = 1e-10
+
+_MAX_UNITS = 2**42
+"""Of one time or size, so that sums over all operators stay below 2^63."""
 
 MOST_BOOLEANS = 20_000
 """Operators × chips of a model that is worth its time."""
@@ -86,26 +90,47 @@ def _starts(context: SearchContext) -> Chips:
 
 @dataclass(frozen=True)
 class _Units:
-    """Times in units, memory in bytes: [N] each."""
+    """Times and sizes in whole units: [N] each; what alone is above its limit stands as one unit more than that."""
 
     latency: list[int]
     transfer: list[int]
-    weight_bytes: list[int]
+    weight: list[int]
+    limit: int
+    memory: int | None
+
+    @classmethod
+    def of(cls, problem: PartitionProblem, limit_s: float) -> "_Units":
+        graph = problem.graph
+        transfer_s = graph.output_bytes / problem.link_bytes_per_s
+        longest_s = min(float(graph.latency_s.sum() + transfer_s.sum()), limit_s)
+        unit_s = max(_UNIT_S, longest_s / _MAX_UNITS)
+        limit = int(longest_s / unit_s)
+        memory_bytes = float(graph.weight_bytes.sum()) if problem.memory_bytes is None else problem.memory_bytes
+        unit_bytes = max(1.0, memory_bytes / _MAX_UNITS)
+        memory = int(memory_bytes / unit_bytes)
+        return cls(
+            latency=_whole(np.round(graph.latency_s / unit_s), limit),
+            transfer=_whole(np.round(transfer_s / unit_s), limit),
+            weight=_whole(np.ceil(graph.weight_bytes / unit_bytes), memory),
+            limit=limit,
+            memory=None if problem.memory_bytes is None else memory,
+        )
+
+
+def _whole(amounts: npt.NDArray[np.float64], limit: int) -> list[int]:
+    whole: list[int] = np.minimum(amounts, limit + 1).astype(np.int64).tolist()
+    return whole
 
 
 class _LinearModel:
     def __init__(self, problem: PartitionProblem, chips: int, limit_s: float) -> None:
         graph = problem.graph
         self._count, self._chips = len(graph), chips
-        self._units = _Units(
-            np.round(graph.latency_s / _UNIT_S).astype(np.int64).tolist(),
-            np.round(graph.output_bytes / problem.link_bytes_per_s / _UNIT_S).astype(np.int64).tolist(),
-            np.ceil(graph.weight_bytes).astype(np.int64).tolist(),
-        )
+        self._units = _Units.of(problem, limit_s)
         self._model = cp_model.CpModel()
         self._below = [self._chip_variables() for _ in range(self._count)]
         self._add_edges(graph.edges.tolist())
-        self._add_loads(self._cuts(graph.edges.tolist()), problem.memory_bytes, limit_s)
+        self._add_loads(self._cuts(graph.edges.tolist()))
 
     def _chip_variables(self) -> list[cp_model.IntVar]:
         """Of one operator: on chip k or below, for all chips but the last."""
@@ -148,14 +173,13 @@ class _LinearModel:
                 terms.append(amount * (upper - below[chip - 1]) if chip else amount * upper)
         return cp_model.LinearExpr.sum(terms)
 
-    def _add_loads(self, cuts: list[cp_model.LinearExprT], memory_bytes: float | None, limit_s: float) -> None:
-        most = min(float(sum(self._units.latency) + sum(self._units.transfer)), limit_s / _UNIT_S)
-        slowest = self._model.new_int_var(0, int(most), "slowest")
+    def _add_loads(self, cuts: list[cp_model.LinearExprT]) -> None:
+        slowest = self._model.new_int_var(0, self._units.limit, "slowest")
         for chip in range(self._chips):
             parts = [self._on(chip, self._units.latency), *cuts[max(0, chip - 1) : chip + 1]]
             self._model.add(cp_model.LinearExpr.sum(parts) <= slowest)
-            if memory_bytes is not None:
-                self._model.add(self._on(chip, self._units.weight_bytes) <= int(memory_bytes))
+            if self._units.memory is not None:
+                self._model.add(self._on(chip, self._units.weight) <= self._units.memory)
         self._model.minimize(slowest)
 
     def best(self, context: SearchContext, deterministic_time: float) -> npt.NDArray[np.int8] | None:
