@@ -1,8 +1,8 @@
 """``--emit-samples``: every distinct valid partition that a search has priced, as JSON lines.
 
-A line is what a result has for its solution and value: ``{"chip": {operator: chip, …}, "throughput_per_s": x}``. The
-evaluators here remember what they price, on whatever worker; :class:`RecordingExecutor` brings that home with the value
-of each item, and the log writes what it has not seen, once the independent checker has passed it.
+A line is what a result has for its solution and value: ``{"chip": {operator: chip, …}, "throughput_per_s": x}``.
+:class:`RecordedEvaluator` records what an evaluator prices, on whatever worker; :class:`RecordingExecutor` returns that
+with the value of each item, and the log writes what it has not seen, once the independent checker has passed it.
 """
 
 import hashlib
@@ -11,26 +11,32 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from dse.partition.check import violations
-from dse.partition.evaluators.analytical import AnalyticalEvaluator
-from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import partition_document
 from dse.partition.problem import Chips, Floats, PartitionProblem
+from dse.partition.search.context import Evaluator
 from dse.results.result import FailedCheckError
 from dse.run.executor import Arrived, Executor, Failed, ignore
 from dse.run.progress import StopSignal, never_stop
 from hardware.inputs import fail
-from hardware.packages import Package
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 Priced = tuple[Chips, Floats]
 """Partitions and their costs, [B, N] and [B]."""
+
+
+class PriceRecorder(Protocol):
+    """Receives what a :class:`RecordedEvaluator` prices."""
+
+    def add(self, chips: Chips, costs: Floats) -> None:
+        """``chips`` [B, N] cost ``costs`` [B]."""
+        ...
 
 
 class SampleLog:
@@ -116,32 +122,31 @@ class Recorder:
         return kept
 
 
-class RecordedAnalytical(AnalyticalEvaluator):
-    """The reference evaluator; what it prices is recorded."""
+class RecordedEvaluator:
+    """Another evaluator, whose prices a recorder receives; in all else it is that evaluator.
 
-    def __init__(self, problem: PartitionProblem, recorder: Recorder) -> None:
-        super().__init__(problem)
-        self._recorder = recorder
+    Args:
+        evaluator: what partitions are priced by.
+        recorder: receives every partition that is priced, in that order.
+    """
 
-    def costs(self, chips: Chips) -> Floats:
-        """As the reference evaluator."""
-        found = super().costs(chips)
-        self._recorder.add(np.asarray(chips, dtype=np.int8), found)
-        return found
+    def __init__(self, evaluator: Evaluator, recorder: PriceRecorder) -> None:
+        self._evaluator, self._recorder = evaluator, recorder
 
-
-class RecordedSimulator(SimulatorEvaluator):
-    """The simulator; what it prices is recorded."""
-
-    def __init__(self, problem: PartitionProblem, package: Package, recorder: Recorder) -> None:
-        super().__init__(problem, package)
-        self._recorder = recorder
+    @property
+    def is_reference(self) -> bool:
+        """As the evaluator's own."""
+        return self._evaluator.is_reference
 
     def costs(self, chips: Chips) -> Floats:
-        """As the simulator."""
-        found = super().costs(chips)
-        self._recorder.add(np.asarray(chips, dtype=np.int8), found)
-        return found
+        """As the evaluator's own, recorded."""
+        costs_s = self._evaluator.costs(chips)
+        self._recorder.add(np.asarray(chips, dtype=np.int8), costs_s)
+        return costs_s
+
+    def busy_s(self, chips: Chips) -> Floats:
+        """As the evaluator's own."""
+        return self._evaluator.busy_s(chips)
 
 
 class _Reporting:

@@ -25,6 +25,8 @@ class AnalyticalEvaluator:
         problem: graph, package and objective.
     """
 
+    is_reference = True
+
     def __init__(self, problem: PartitionProblem) -> None:
         graph = problem.graph
         self._structure = structure_of(graph)

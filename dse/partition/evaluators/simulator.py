@@ -92,6 +92,8 @@ class SimulatorEvaluator:
         ValueError: the package has fewer chips than the problem.
     """
 
+    is_reference = False
+
     def __init__(self, problem: PartitionProblem, package: Package) -> None:
         if problem.chips > package.chips:
             raise ValueError(f"`chips <= {package.chips}` must hold on {package.name}, but got {problem.chips}")

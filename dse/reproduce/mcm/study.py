@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from dse.partition.check import violations
 from dse.partition.methods import METHODS, Method
 from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import Chips, Floats
-from dse.partition.search.context import Evaluator, SearchContext
+from dse.partition.search.context import Found, SearchContext
 from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, section_of
 from dse.reproduce.section import Section
-from dse.results.result import digest
+from dse.results.result import FailedCheckError, digest
 from dse.run.executor import Executor, Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
@@ -57,27 +58,32 @@ class StudyBudget:
     seeds: int = 5
 
 
-class _Tracked:
-    """An evaluator that keeps what its cheapest partition cost after each evaluation."""
+class _CurveRecorder:
+    """The lowest cost after each evaluation, from everything that an evaluator prices.
 
-    def __init__(self, evaluator: Evaluator, most: int) -> None:
-        self._evaluator, self._most = evaluator, most
-        self._asked = 0
+    Args:
+        samples: how many evaluations count.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._samples, self._evaluations = samples, 0
         self.points: list[tuple[int, float]] = []
 
-    def costs(self, chips: Chips) -> Floats:
-        """As the evaluator's own."""
-        costs = self._evaluator.costs(chips)
+    def add(self, _chips: Chips, costs: Floats) -> None:
+        """These were priced, [B]."""
         for cost_s in costs.tolist():
-            self._asked += 1
+            self._evaluations += 1
             best_s = self.points[-1][1] if self.points else np.inf
-            if self._asked <= self._most and cost_s < best_s:
-                self.points.append((self._asked, cost_s))
-        return costs
+            if self._evaluations <= self._samples and cost_s < best_s:
+                self.points.append((self._evaluations, cost_s))
 
-    def busy_s(self, chips: Chips) -> Floats:
-        """As the evaluator's own."""
-        return self._evaluator.busy_s(chips)
+
+@dataclass(frozen=True)
+class Made:
+    """What a trial came to: the method's answer, and the best cost after each evaluation."""
+
+    found: Found
+    curve: Curve
 
 
 @cache
@@ -100,14 +106,25 @@ class Trials:
         return f"{trial.method} on {trial.graph}, seed {trial.seed}"
 
     def __call__(self, trial: Trial) -> Curve:
-        """What the method had found after each evaluation."""
-        question = _question(trial.graph)
-        tracked = _Tracked(question.evaluator(trial.evaluator), trial.samples)
-        context = SearchContext(question.problem, tracked, InProcessExecutor(), trial.seed, trial.samples)
+        """The best cost after each evaluation."""
+        return self.made(trial).curve
+
+    def made(self, trial: Trial) -> Made:
+        """The search of ``dse partition`` with this method, its evaluations recorded.
+
+        Raises:
+            FailedCheckError: the method's partition is not valid.
+        """
+        question, recorder = _question(trial.graph), _CurveRecorder(trial.samples)
+        evaluator = question.evaluator(trial.evaluator, recorder)
+        context = SearchContext(question.problem, evaluator, InProcessExecutor(), trial.seed, trial.samples)
         found = self._methods[trial.method](context)
-        if trial.method in UNSAMPLED and trial.evaluator == "analytical":
-            return ((1, found.cost_s),) if found.chip is not None else ()
-        return tuple(tracked.points)
+        broken = [] if found.chip is None else violations(question.problem, found.chip)
+        if broken:
+            raise FailedCheckError("; ".join(broken))
+        if trial.method in UNSAMPLED and evaluator.is_reference:
+            return Made(found, ((1, found.cost_s),) if found.chip is not None else ())
+        return Made(found, tuple(recorder.points))
 
 
 @dataclass(frozen=True)
