@@ -41,17 +41,17 @@ def cases_of(study: Study) -> dict[str, Case]:
     return found
 
 
-def chosen_problems(asked: str | None) -> dict[str, WaferProblem]:
+def chosen_problems(sources: str | None) -> dict[str, WaferProblem]:
     """The problems by name: the paper's twenty cases for None, made by :mod:`dse.wafer.networks`.
 
-    ``asked``: separated by commas, letters of the paper's cases, folders of ``.kgraph`` files, or whatever
+    ``sources``: separated by commas, letters of the paper's cases, folders of ``.kgraph`` files, or whatever
     ``dse wafer`` takes.
 
     Raises:
         InputError: something that none of these is, or that is malformed; two problems of one name.
     """
     found = dict[str, WaferProblem]()
-    for source in [*read_published().cases] if asked is None else [each.strip() for each in asked.split(",")]:
+    for source in [*read_published().cases] if sources is None else [each.strip() for each in sources.split(",")]:
         for problem in _problems(source):
             if problem.name in found:
                 raise fail("dse reproduce", "--models", source, f"two problems are called {problem.name}")

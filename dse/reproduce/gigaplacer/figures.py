@@ -5,6 +5,7 @@ from itertools import groupby
 
 from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, unpublished
 from dse.reproduce.gigaplacer.published import read_published
+from dse.reproduce.gigaplacer.refinement import UNLIKE
 from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, ROWS, CostPart, Found, Study
 from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
 from dse.wafer.answer import metrics
@@ -109,8 +110,9 @@ def figure8(study: Study) -> Section:
         *reasons({label: each for label, _, each in labelled}),
     )
     lines = tuple(
-        Comparison(name, "", f"change of {part}", "%", change, published if part == "distance" else None)
+        Comparison(name, "", f"change of {part}", "%", change, theirs, "" if theirs is None else UNLIKE)
         for part, change in changes.items()
+        for theirs in (published if part == "distance" else None,)
     )
     pictures = tuple(
         picture

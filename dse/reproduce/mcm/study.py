@@ -12,7 +12,7 @@ samples. Learned methods come from outside (the command line), by name.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -30,9 +30,6 @@ from dse.run.executor import Executor, Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.sources.catalogue import split
-
-STUDIES = ("table2", "table3", "simulator", "ablation")
-"""The parts that are made here."""
 
 UNSAMPLED = ("dp", "portfolio")
 """Methods whose answer counts as one evaluation of the reference evaluator, which they know by heart.
@@ -152,20 +149,24 @@ class Study:
     graphs: tuple[str, ...] = ()
     large: str = BERT
 
+    def over(self, sources: Sequence[str]) -> "Study":
+        """The study of ``sources`` in place of the paper's graphs, the first in place of BERT; of none, as it is."""
+        return replace(self, graphs=tuple(sources), large=sources[0]) if sources else self
+
     def section(self, part: str) -> Section:
-        """One of :data:`STUDIES`, with its figure.
+        """One of :data:`dse.reproduce.mcm.tables.TITLES`, with its figure.
 
         Raises:
             StoppedError: the stop signal gave a reason; finished trials are in the journal.
         """
-        graphs, evaluator, known = self._asked(part)
+        graphs, evaluator, known = self._scope(part)
         curves, failed = self.curves(part)
         samples = self.budget.samples
-        asked = (
+        scope = (
             f"{PACKAGE}, {_PRICED[evaluator]}; mean ± deviation over {self.budget.seeds} seeds, at most {samples} "
             "evaluations; levels are shares of the best throughput that any method here has found"
         )
-        return section_of(part, curves, failed, graphs, list(known), asked, samples)
+        return section_of(part, curves, failed, graphs, list(known), scope, samples)
 
     def curves(self, part: str) -> tuple[dict[Trial, Curve], list[str]]:
         """(what every trial of a part had found after each evaluation, reasons of those that failed).
@@ -173,7 +174,7 @@ class Study:
         Raises:
             StoppedError: as :meth:`section`.
         """
-        graphs, evaluator, known = self._asked(part)
+        graphs, evaluator, known = self._scope(part)
         seeds = range(self.first_seed, self.first_seed + self.budget.seeds)
         trials = [
             Trial(graph, evaluator, method, seed, self.budget.samples)
@@ -197,7 +198,7 @@ class Study:
         found = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
         return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in found.items()}, failed
 
-    def _asked(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
+    def _scope(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
         """(graphs, what prices them, methods by name) of a part."""
         graphs = self.graphs or split()["test"]
         if part == "table3":
