@@ -107,9 +107,9 @@ def test_what_does_not_exist_is_reported(tmp_path):
         " `hardware/specs`, `PartitionGraph`, `check.py`\n\n    from dse.run.executor import Executor\n"
     )
     assert unresolved(right) == []
-    wrong = "`dse.partition.constraints.Sampler`, `dse/partition/nowhere.py`, `NoSuchThing`, `no_file.py`\n\n    import dse.nowhere\n"
-    assert unresolved(wrong) == ["NoSuchThing", "dse.nowhere", "dse.partition.constraints.Sampler",
-                                 "dse/partition/nowhere.py", "no_file.py"]  # fmt: skip
+    spans = ("NoSuchThing", "dse.partition.constraints.Sampler", "dse/partition/nowhere.py", "no_file.py")
+    wrong = " ".join(f"`{span}`" for span in spans) + "\n\n    import dse.nowhere\n"
+    assert unresolved(wrong) == sorted([*spans, "dse.nowhere"])
     page = tmp_path / "page.md"
     page.write_text("# A heading: `one`\n")
     links = "[a](page.md) [b](#a-heading-one) [c](https://example.org/x) [d](none.md) [e](page.md#two)"

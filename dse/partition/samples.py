@@ -104,7 +104,7 @@ class Recorder:
 
     def __init__(self, log: SampleLog | None = None) -> None:
         self._log = log
-        self._kept: list[Priced] = []
+        self._priced: list[Priced] = []
 
     def __reduce__(self) -> tuple[type["Recorder"], tuple[()]]:
         return Recorder, ()
@@ -114,12 +114,12 @@ class Recorder:
         if self._log is not None:
             self._log.add(chips, costs)
         else:
-            self._kept.append((chips.copy(), costs))
+            self._priced.append((chips.copy(), costs))
 
     def taken(self) -> list[Priced]:
-        """What has been kept so far, and is kept no longer."""
-        kept, self._kept = self._kept, []
-        return kept
+        """What was priced since the last call, without a log."""
+        priced, self._priced = self._priced, []
+        return priced
 
 
 class RecordedEvaluator:
@@ -192,10 +192,10 @@ class RecordingExecutor(Executor):
             # One for all maps of a function, because workers are kept as long as their function is the same.
             self._reporting = _Reporting(function, self._recorder)
 
-        def told(finished: Any) -> None:
+        def forward(finished: Any) -> None:
             arrived([(item, outcome if isinstance(outcome, Failed) else outcome[0]) for item, outcome in finished])
 
-        for outcome in self._executor.outcomes(self._reporting, items, stop, told):
+        for outcome in self._executor.outcomes(self._reporting, items, stop, forward):
             if isinstance(outcome, Failed):
                 yield outcome
                 continue

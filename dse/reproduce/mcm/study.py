@@ -1,6 +1,6 @@
 """Tables 2 and 3, Figures 5 and 6 of the multi-chip partitioning paper: how many samples each method needs.
 
-Every method partitions every graph with several seeds, and what it has found after each evaluation is kept. The paper
+Every method partitions every graph with several seeds, and its best cost after each evaluation is recorded. The paper
 counts samples until the geometric mean over 16 unseen graphs (Table 2, Figure 5: analytical model) or the throughput of
 BERT (Table 3, Figure 6: hardware, here the simulator) reaches some multiple of a greedy heuristic's. Its multiples
 depend on its heuristic, so ours are shares of the best throughput that any method has found for a graph; the
@@ -195,8 +195,8 @@ class Study:
             if isinstance(outcome, Failed):
                 failed.append(f"{work.describe(missing[number])}: {outcome.reason}")
             self.progress(f"trials of {part}", number + 1, len(missing))
-        found = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
-        return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in found.items()}, failed
+        curves = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
+        return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in curves.items()}, failed
 
     def _scope(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
         """(graphs, what prices them, methods by name) of a part."""

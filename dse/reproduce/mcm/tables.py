@@ -61,7 +61,7 @@ class Trial:
 
 def at(curve: Curve, samples: int) -> float:
     """The best cost after so many evaluations; infinite before anything was found."""
-    return min((cost_s for asked, cost_s in curve if asked <= samples), default=np.inf)
+    return min((cost_s for count, cost_s in curve if count <= samples), default=np.inf)
 
 
 def samples_to(shares: Sequence[float], level: float) -> int | None:
@@ -110,10 +110,10 @@ def shares_of(curves: Mapping[Trial, Curve], graphs: Sequence[str], method: str,
 def running(curve: Curve, samples: int) -> list[float]:
     """The best cost after each evaluation."""
     costs = np.full(samples, np.inf)
-    for asked, cost_s in curve:
-        costs[asked - 1 :] = cost_s
-    found: list[float] = costs.tolist()
-    return found
+    for count, cost_s in curve:
+        costs[count - 1 :] = cost_s
+    best_s: list[float] = costs.tolist()
+    return best_s
 
 
 def section_of(
@@ -180,7 +180,7 @@ def all_shares(
 ) -> dict[str, Shares]:
     """Of every method that has finished on all graphs."""
     shares = {method: shares_of(curves, graphs, method, samples) for method in methods}
-    return {method: found for method, found in shares.items() if found.of_best}
+    return {method: of_method for method, of_method in shares.items() if of_method.of_best}
 
 
 def _table(part: str, shares: Mapping[str, Shares], samples: int) -> Table:
@@ -188,9 +188,9 @@ def _table(part: str, shares: Mapping[str, Shares], samples: int) -> Table:
     looked_at = sorted({min(20, samples), min(100, samples), samples})
     paper = _PAPER.get(part, {})
     rows: list[Row] = []
-    for method, found in shares.items():
-        cells = [_mean([run[count - 1] for run in found.over_greedy]) for count in looked_at]
-        counts = [_count(found.reached(level)) for level in LEVELS]
+    for method, of_method in shares.items():
+        cells = [_mean([run[count - 1] for run in of_method.over_greedy]) for count in looked_at]
+        counts = [_count(of_method.reached(level)) for level in LEVELS]
         published = " / ".join(shown(value) for value in paper.get(method, ())) or "–"
         rows.append((method, *cells, *counts, *([published] if paper else [])))
     headers = (
@@ -205,10 +205,10 @@ def _table(part: str, shares: Mapping[str, Shares], samples: int) -> Table:
 def _comparisons(part: str, shares: Mapping[str, Shares]) -> Iterator[Comparison]:
     """Samples to our levels, and the paper's to its own, which are levels of something else."""
     paper, levels = _PAPER.get(part, {}), PAPER_LEVELS.get(part, ())
-    for method, reached in shares.items():
+    for method, of_method in shares.items():
         for level in LEVELS:
-            known = [value for value in reached.reached(level) if value is not None]
-            ours = statistics.mean(known) if len(known) == len(reached.of_best) else None
+            known = [value for value in of_method.reached(level) if value is not None]
+            ours = statistics.mean(known) if len(known) == len(of_method.of_best) else None
             yield Comparison(method, "", f"samples to {level:g} of the best", "", ours, None)
         for level, samples in zip(levels, paper.get(method, ()), strict=False):
             yield Comparison(method, "", f"samples to {level:g} times the paper's greedy", "", None, samples, UNLIKE)
@@ -234,7 +234,7 @@ def _chart(shares: Mapping[str, Shares], samples: int) -> Chart:
     """Improvement over greedy by evaluations, the mean of the seeds' geometric means."""
     where = sorted({int(place) for place in np.geomspace(1, samples, 40)})
     series = []
-    for method, found in shares.items():
-        values = [geometric_mean([run[place - 1] for run in found.over_greedy]) for place in where]
+    for method, of_method in shares.items():
+        values = [geometric_mean([run[place - 1] for run in of_method.over_greedy]) for place in where]
         series.append(Series(method, tuple(map(float, where)), tuple(values)))
     return Chart("lines", "Improvement over greedy", "evaluations", "times greedy", tuple(series))

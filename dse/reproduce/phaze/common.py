@@ -59,7 +59,7 @@ def paper_score(context: Context, cost_model: str, mean: Mean, answered: Answere
     size_bytes = bytes_from_gib(plan["hbm_gb"])
     plans = [plan_at(context.evaluate(model, cost_model, index), size_bytes) for model in context.models]
     batch = context.paper.setup.global_batch
-    values = np.array([0.0 if found is None else found.throughput_per_s(batch) for found in plans])
+    values = np.array([0.0 if plan is None else plan.throughput_per_s(batch) for plan in plans])
     return float(Objective(mean=mean).score(values)) or None
 
 

@@ -73,8 +73,8 @@ class Answered:
 
     def plan(self, model: str) -> dict[str, Any] | None:
         """The plan of one model; None without an answer."""
-        found: dict[str, Any] | None = self.result.solution.get("models", {}).get(model)
-        return found
+        plan: dict[str, Any] | None = self.result.solution.get("models", {}).get(model)
+        return plan
 
     @property
     def proof(self) -> str:
@@ -225,7 +225,7 @@ class Context:
 
 def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | None:
     """Where an architecture stands in the space; None where it is no point of it."""
-    found = np.flatnonzero(
+    positions = np.flatnonzero(
         (machines.tensor_cores == wanted.tensor_cores)
         & (machines.vector_cores == wanted.vector_cores)
         & (machines.core_width == wanted.width)
@@ -233,7 +233,7 @@ def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | 
         & (machines.vector_lanes == wanted.lanes)
         & (machines.global_buffer_bytes == global_buffer_mb * MIB)
     )
-    return int(found[0]) if len(found) else None
+    return int(positions[0]) if len(positions) else None
 
 
 def plan_at(evaluation: Evaluation, hbm_bytes: int) -> TrainingPlan | None:
