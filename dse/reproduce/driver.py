@@ -127,13 +127,14 @@ def reproduce(job: Job, run: Run) -> Reproduction:
         run: the means; finished searches are in its journal whatever happens.
     """
     started, stop = time.perf_counter(), _FirstReason(run.stop)
-    paper, phase = job.paper, f"parts of {job.paper.name}"
+    paper = job.paper
     context = job.posed.context(replace(run, stop=stop))
     sections = []
-    for number, name in enumerate(job.parts):
-        run.progress(phase, number, len(job.parts))
+    for name in job.parts:
+        # Each part is a phase of its own: what the one before took says nothing of the next.
+        run.progress(f"{paper.name} {name}", 0, 1)
         sections.append(_section(name, paper.parts[name], context, stop, job.posed.predicted_s))
-    run.progress(phase, len(job.parts), len(job.parts))
+        run.progress(f"{paper.name} {name}", 1, 1)
     return Reproduction(
         paper=paper.name,
         citation=paper.citation,

@@ -164,10 +164,10 @@ def test_finished_searches_are_not_made_again(tmp_path):
         pass
 
 
-def test_progress_counts_the_parts(journal):
+def test_progress_names_each_part(journal):
     heard = []
     reproduce(job_of(paper([]), (), SquareOptions()), run_with(journal, progress=lambda *each: heard.append(each)))
-    assert heard == [("parts of square", done, 3) for done in range(4)]
+    assert heard == [(f"square {part}", done, 1) for part in ("squares", "figure", "note") for done in (0, 1)]
 
 
 def test_only_like_quantities_have_a_ratio(journal, tmp_path):
