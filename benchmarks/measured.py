@@ -7,7 +7,6 @@ fixed times, the roofline with the fixed time of its kind fitted to the same eve
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -31,10 +30,10 @@ from hardware.machines import Machines
 from hardware.network import Network, network
 from hardware.operations import Gemm
 from hardware.specs import accelerator
+from tests.shared_data import shared_data
 
 SMALLEST_BYTES = 65536
 GPUS = 4
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 QUOTED = {
     "gemm": "LLMCompass's own model: 7.2 % over all GEMM rows (re-run), 24 % at worst",
     "all": "LLMCompass's own model: 10.9 % over operators (its paper)",
@@ -148,12 +147,8 @@ def error(predicted: Sequence[float], rows: Sequence[MeasuredKernel] | Sequence[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = Path(os.environ.get("DSE_SHARED_DATA", SHARED)) / "measured"
-    parser.add_argument("--data", type=Path, default=default, help="folder of the measured tables")
+    parser.add_argument("--data", type=Path, default=shared_data("measured"), help="folder of the measured tables")
     folder = parser.parse_args().data
-    if not folder.is_dir():
-        print(f"measured data not found at {folder}; name its folder with --data")
-        return 2
     machines = accelerator("a100-80gb").machines
     kernels = kernel_table(machines, read_kernels(folder / "a100_fp16_kernels.csv"))
     reduced = all_reduce_table(network("nvlink3"), read_all_reduces(folder / "a100x4_nvlink3_allreduce.csv"))

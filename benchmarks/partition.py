@@ -13,25 +13,23 @@ Compilation and the first call are not counted.
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks import DATA
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import read_graph
-from dse.partition.graphs.prepare import prepare
+from dse.partition.graphs import graph_of, prepare
 from dse.partition.methods import METHODS
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import SearchContext
 from dse.run.executor import InProcessExecutor
-from dse.sources import catalogue
 from hardware.packages import package
 
 LINK_BYTES_PER_S = 20e9
@@ -40,11 +38,7 @@ SAMPLE_MS, FIX_MS = 1.0, 3.0
 LARGE, LARGE_SAMPLES, LARGE_MS = "gpt-1008b-primitive", 1_000, 10.0
 BASELINES = ("random", "greedy", "hill-climb")
 PROVEN = 1e-9
-
-
-def folder():
-    """The graphs: in ``shared/data`` beside the checkout, or where ``DSE_SHARED_DATA`` points."""
-    return Path(os.environ.get("DSE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "partition"
+GRAPHS = DATA / "partition"
 
 
 def median_ms(call):
@@ -62,8 +56,8 @@ def samples():
         f"{'graph':<19} {'operators':>9} {'samples':>8} {'invalid':>8} {'general':>8} {'SAMPLE':>10} {'target':>6} "
         f"{'FIX':>10} {'target':>6}"
     )
-    met = [sampled(name, read_graph(folder() / f"{name}.json"), SAMPLES, (SAMPLE_MS, FIX_MS)) for name in SAMPLED]
-    large = prepare(catalogue.entry(LARGE).graph()).graph
+    met = [sampled(name, read_graph(GRAPHS / f"{name}.json"), SAMPLES, (SAMPLE_MS, FIX_MS)) for name in SAMPLED]
+    large = prepare(graph_of(LARGE)).graph
     return all((*met, sampled(LARGE, large, LARGE_SAMPLES, (LARGE_MS, LARGE_MS))))
 
 
@@ -87,7 +81,7 @@ def sampled(name, graph, count, targets_ms):
 
 def evaluators():
     """Partitions a second of both evaluators."""
-    graph, chosen = read_graph(folder() / "bert24.json"), package("mcm-36")
+    graph, chosen = read_graph(GRAPHS / "bert24.json"), package("mcm-36")
     problem = PartitionProblem(graph, chosen.chips, chosen.link_bytes_per_s)
     chips = Sampler(graph, chosen.chips).sample(seeds_of(0, 0, SAMPLES))
     for name, evaluator in (
@@ -108,12 +102,12 @@ def evaluators():
 
 def quality():
     """The default method and baselines beside the best known values; whether the targets hold."""
-    known = json.loads((folder() / "best_known.json").read_text())
+    known = json.loads((GRAPHS / "best_known.json").read_text())
     print(f"{'graph':<10} {'chips':>5} {'simple bound':>13} | times the simple bound: {'best known':>10}", end="")
     print("".join(f" {name:>10}" for name in BASELINES), f"{'default':>9} {'bound':>8} {'gap':>8} {'seconds':>8}")
     gaps, reached = [], []
     for name, entries in known.items():
-        graph = read_graph(folder() / f"{name}.json")
+        graph = read_graph(GRAPHS / f"{name}.json")
         for entry in entries:
             problem = PartitionProblem(graph, entry["chips"], LINK_BYTES_PER_S)
             context = SearchContext(problem, AnalyticalEvaluator(problem), InProcessExecutor())
@@ -146,10 +140,7 @@ PARTS = {"samples": samples, "evaluators": evaluators, "quality": quality}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, action="append")
-    if not folder().exists():
-        print(f"skipped: {folder()} is not there")
-        sys.exit(0)
-    warm = PartitionProblem(read_graph(folder() / "unet.json"), 4, LINK_BYTES_PER_S)
+    warm = PartitionProblem(read_graph(GRAPHS / "unet.json"), 4, LINK_BYTES_PER_S)
     METHODS["portfolio"](SearchContext(warm, AnalyticalEvaluator(warm), InProcessExecutor(), samples=5))
     outcomes = []
     for part in parser.parse_args().part or PARTS:

@@ -7,12 +7,12 @@ analytical evaluator and 1,000 for the simulator.
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+from benchmarks import DATA
+
 REPEATS = 3
 TARGETS = {"analytical": 50_000, "simulator": 1_000}
 
@@ -61,7 +61,7 @@ def speed(problem, package, chips) -> bool:
 def main() -> int:
     """Prints the tables and draws the plot."""
     parser = argparse.ArgumentParser(description=__doc__)
-    graph = Path(os.environ.get("DSE_SHARED_DATA", SHARED)) / "partition" / "bert24.json"
+    graph = DATA / "partition" / "bert24.json"
     parser.add_argument("graph", nargs="?", default=graph, help="a dse.graph/1 file (default: BERT, 2,138 operators)")
     parser.add_argument("--package", default="mcm-36")
     parser.add_argument("--samples", type=int, default=2000)

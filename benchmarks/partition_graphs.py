@@ -42,7 +42,7 @@ def faults(entry, trace, prepared) -> list[str]:
 
 
 def main(names) -> int:
-    from dse.partition.graphs import prepare
+    from dse.partition.graphs import graph_of, prepare
     from dse.partition.graphs.from_trace import weight_bytes
     from dse.partition.graphs.usable import linear_partition
     from dse.sources import catalogue
@@ -53,7 +53,7 @@ def main(names) -> int:
         entry = catalogue.entry(name)
         begun = time.perf_counter()
         trace = entry.trace()
-        graph = entry.graph()
+        graph = graph_of(name)
         prepared = prepare(graph)
         spent = time.perf_counter() - begun
         seconds += spent

@@ -23,23 +23,17 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from hardware.compiled import compiled
+from tests.shared_data import shared_data
 
 REPEATS = 7
 ARCHITECTURES = 29_360
 WARM_LIMIT_S = 0.020
-
-
-def data_folder() -> Path:
-    """The cases: in ``shared/data`` beside the checkout, or where ``DSE_SHARED_DATA`` points."""
-    root = Path(os.environ.get("DSE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    return root / "placement"
 
 
 def seconds(function, *arguments):
@@ -218,10 +212,7 @@ def main() -> int:
     from dse.placement.search.chain_structure import chain_structure
     from dse.placement.solve import layer_latencies, solve
 
-    paths = sorted(path for path in data_folder().glob("*.json") if not path.name.endswith(".expected.json"))
-    if not paths:
-        print(f"no cases in {data_folder()}", file=sys.stderr)
-        return 1
+    paths = sorted(path for path in shared_data("placement").glob("*.json") if ".expected" not in path.suffixes)
     solve(read_problem(paths[0]))
     cold_s = time.perf_counter() - begun
     table = Table(title="Exact placement (median of warm calls)")

@@ -33,9 +33,9 @@ from dse.schedule.search.scip import solve_scip
 from dse.schedule.solve import solve
 from hardware.inputs import InputError
 from tests.schedule.layers import backward_layer, heads_layer
+from tests.shared_data import shared_data
 
 ROOT = Path(__file__).parents[1]
-SHARED = Path(os.environ.get("DSE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 CASES = {"bert17": 0.611672381, "chain72": 0.721013333, "heads2": 0.304274286, "heads4": 0.460312381}
 """The known optima, in milliseconds."""
 
@@ -53,9 +53,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=300, help="SCIP's limit a solve")
     parser.add_argument("--cold", metavar="CASE", help="only: time the first solve of this process")
     arguments = parser.parse_args()
-    problems = [read_problem(SHARED / "schedule" / f"{name}.json") for name in CASES if (SHARED / "schedule").exists()]
-    if not problems:
-        print("shared cases not found: set DSE_SHARED_DATA", file=sys.stderr)
+    problems = [read_problem(shared_data("schedule", f"{name}.json")) for name in CASES]
     problems += [heads_layer(16, *cores) for cores in HEAD_CORES]
     if arguments.cold:
         print(_timed(solve, next(problem for problem in problems if problem.name == arguments.cold))[1])

@@ -7,11 +7,9 @@ ASPDAC 2021, Table 1. Compilation is not counted. ``--moves`` and ``--cases`` ma
 
 import argparse
 import math
-import os
 import statistics
 import sys
 import time
-from pathlib import Path
 
 from dse.reproduce.gigaplacer.published import read_published
 from dse.run.executor import InProcessExecutor
@@ -19,7 +17,9 @@ from dse.wafer.answer import cost_bound
 from dse.wafer.check import violations
 from dse.wafer.files.formats import read_problem
 from dse.wafer.options import MOVES
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
+from dse.wafer.search.portfolio import search
+from tests.shared_data import shared_data
 
 PUBLISHED = {name: (case.winner.total, case.gigaplacer.total) for name, case in read_published().cases.items()}
 """(contest winner, GigaPlacer) total costs."""
@@ -27,22 +27,23 @@ PUBLISHED = {name: (case.winner.total, case.gigaplacer.total) for name, case in 
 LIMIT_S, GAP, GAP_WITH_ADAPTERS = 60, 0.05, 0.20
 
 
-def folder():
-    """The cases: in ``shared/data`` beside the checkout, or where ``DSE_SHARED_DATA`` points."""
-    return Path(os.environ.get("DSE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data")) / "ispd2020"
+def kgraph(case):
+    """The file of a contest case; ten of the twenty are at hand."""
+    return shared_data("ispd2020", f"{case}.kgraph")
 
 
 def measure(case, moves, seed):
     """One line of the table; (cost / GigaPlacer, gap, whether adapters count, whether the target is met)."""
-    problem = read_problem(folder() / f"{case}.kgraph")
+    problem = read_problem(kgraph(case))
     begun, rows_s = time.perf_counter(), []
-    found = Search(
+    context = SearchContext(
         problem,
         InProcessExecutor(),
         seed,
         moves,
         improved=lambda each: rows_s.append((time.perf_counter() - begun, each.total)),
-    ).run()
+    )
+    found = search(context)
     search_s = time.perf_counter() - begun
     bound = cost_bound(problem, found)
     seconds = time.perf_counter() - begun
@@ -84,11 +85,7 @@ if __name__ == "__main__":
     parser.add_argument("--moves", type=int, default=MOVES)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    at_hand = [case for case in PUBLISHED if (folder() / f"{case}.kgraph").exists()]
-    if not at_hand:
-        print(f"skipped: no case in {folder()}")
-        sys.exit(0)
-    for warm in at_hand[:1]:
-        small = read_problem(folder() / f"{warm}.kgraph")
-        cost_bound(small, Search(small, InProcessExecutor(), moves=1000).run())
+    at_hand = [case for case in PUBLISHED if kgraph(case).exists()]
+    warm = read_problem(kgraph(at_hand[0]))
+    cost_bound(warm, search(SearchContext(warm, InProcessExecutor(), moves=1000)))
     sys.exit(0 if table(arguments.cases or at_hand, arguments.moves, arguments.seed) else 1)

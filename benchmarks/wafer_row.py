@@ -11,13 +11,14 @@ import sys
 
 import numpy as np
 
-from benchmarks.wafer import folder
+from benchmarks.wafer import kgraph
 from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.files.formats import read_problem
+from dse.wafer.search.context import SearchContext
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import measure
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.portfolio import search
 from dse.wafer.search.protocol_dp import with_protocols
 from dse.wafer.search.row_dp import layout_of
 from dse.wafer.shapes import classes_of, shape_table, staircases
@@ -60,13 +61,10 @@ if __name__ == "__main__":
     parser.add_argument("--cases", default="EP", help="letters [EP]")
     parser.add_argument("--moves", type=int, default=1_000_000, help="of the search that gives the order")
     arguments = parser.parse_args()
-    at_hand = [case for case in arguments.cases if (folder() / f"{case}.kgraph").exists()]
-    if not at_hand:
-        print(f"skipped: no such case in {folder()}")
     above = 0
-    for case in at_hand:
-        problem = read_problem(folder() / f"{case}.kgraph")
-        found = Search(problem, InProcessExecutor(), moves=arguments.moves).run()
+    for case in arguments.cases:
+        problem = read_problem(kgraph(case))
+        found = search(SearchContext(problem, InProcessExecutor(), moves=arguments.moves))
         order = sorted(range(len(problem.kernels)), key=lambda number: found.placement.placed[number].x)
         cost, time, tried = cheapest_row(problem, order, found.total)
         print(

@@ -1,7 +1,89 @@
-"""The engine: graphs, problem definitions, exact and heuristic solvers, independent checkers, reports.
+"""Search and design-space exploration for machine-learning accelerators.
 
-Single-process, deterministic by seed, and importable without torch and without Ray. Data flows one way: *file → graph →
-problem → solver → solution → checker → result → report*.
+Every problem is a function that takes what its command takes and returns an :class:`~dse.results.answer.Answer`::
+
+    import dse
+
+    answer = dse.codesign("bert-large", accelerators=64)
+    answer.value, answer.bound, answer.status, answer.solution
+    answer.check()                      # what an independent checker finds wrong: nothing
+    answer.save("runs/bert-large")      # result, tables, report
+
+``help(dse.codesign)`` lists the options, :func:`dse.problems` the problems. The engine below is single-process,
+deterministic by seed, and importable without torch and without Ray. Data flows one way: *source → graph → problem →
+solver → solution → checker → result → report*.
 """
 
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
 __version__ = "0.1.0"
+
+DISTRIBUTION = "accelerator-dse"
+"""The name to install it by; the name on the package index that equals the import name is another project's."""
+
+
+class _ProblemPackage(ModuleType):
+    """A problem package that can be called: ``dse.codesign(…)`` answers, ``dse.codesign.options`` is its module."""
+
+    def __call__(self, *sources: Any, **options: Any) -> Any:
+        """Answer the problem; see the package's documentation for the options."""
+        from dse.cli.interface import solve
+
+        return solve(self.COMMAND, *sources, **options)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        from dse.cli.interface import described
+
+        return described(self.COMMAND)
+
+
+class _Dse(ModuleType):
+    """The package itself: problem packages become callable when they are imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and hasattr(value, "COMMAND"):
+            value.__class__ = _ProblemPackage
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    from dse.problem import registered
+
+    known = registered()
+    if name in known:
+        package = importlib.import_module(known[name].package)
+        return package if package.__name__ == f"dse.{name}" else _named(name)
+    raise AttributeError(f"module 'dse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from dse.problem import registered
+
+    return sorted({*globals(), *registered()})
+
+
+def _named(name: str) -> Callable[..., Any]:
+    """The function of a problem whose package has another name."""
+    from dse.cli.interface import described, solve
+
+    def function(*sources: Any, **options: Any) -> Any:
+        return solve(name, *sources, **options)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = described(name)
+    return function
+
+
+def problems() -> dict[str, str]:
+    """The problems by name, with one line about each."""
+    from dse.problem import registered
+
+    return {name: each.summary for name, each in registered().items()}
+
+
+sys.modules[__name__].__class__ = _Dse

@@ -7,7 +7,6 @@ with w, d the sides of a tensor core; a vector core has w lanes. Source: PHAZE, 
 (Accelergy, CACTI) of its published tool.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.spec_fields import Count, Positive, PositiveInteger, Quantity, Source, StrictModel, read_spec
-from hardware.units import MIB, UM2_PER_MM2
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -98,39 +96,6 @@ class AreaModel(StrictModel):
             sizes.global_buffer_mib,
         )
         return float(self.area_um2(*(np.array([number]) for number in numbers))[0])
-
-
-@dataclass(frozen=True)
-class TemplateArea:
-    """Area and derived sizes of one machine of the template."""
-
-    area_mm2: float
-    tensor_l2_bytes: int
-    vector_l2_bytes: int
-    global_buffer_bytes: int
-
-
-def template_area(
-    model: AreaModel,
-    tensor_cores: int,
-    core_width: int,
-    core_depth: int,
-    vector_cores: int,
-    global_buffer_mib: int,
-) -> TemplateArea:
-    """Area and buffer sizes of a single template machine.
-
-    Raises:
-        KeyError: a size that stands in no table.
-    """
-    numbers = (tensor_cores, core_width, core_depth, vector_cores, global_buffer_mib)
-    area_um2 = model.area_um2(*(np.array([number]) for number in numbers))
-    return TemplateArea(
-        area_mm2=float(area_um2[0]) / UM2_PER_MM2,
-        tensor_l2_bytes=int(model.l2_bytes(np.array(core_width * core_depth))),
-        vector_l2_bytes=int(model.l2_bytes(np.array(core_width))),
-        global_buffer_bytes=global_buffer_mib * MIB,
-    )
 
 
 @cache

@@ -1,4 +1,9 @@
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test may depend on how fast it is: neither on a deadline nor on how long examples take to draw.
+settings.register_profile("dse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dse")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,18 +1,10 @@
-"""Where the shared cases and measurements are; tests that need them skip where they are missing."""
+"""The cases and measurements of tests and benchmarks: ``tests/data``, whose README names their sources."""
 
-import os
 from pathlib import Path
 
-import pytest
+DATA = Path(__file__).parent / "data"
 
 
 def shared_data(*parts: str) -> Path:
-    """The path of a file or folder of the shared data, or a skip of the calling test.
-
-    The data lie in ``data/`` of a folder ``shared`` beside the checkout, or where ``DSE_SHARED_DATA`` points.
-    """
-    root = Path(os.environ.get("DSE_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    path = root.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"shared data {'/'.join(parts)} not found beside the checkout")
-    return path
+    """The path of a file or folder of ``tests/data``."""
+    return DATA.joinpath(*parts)

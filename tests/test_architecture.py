@@ -4,6 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
+import rustworkx
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -25,6 +28,37 @@ def test_the_engine_needs_neither_torch_nor_ray():
         for package in ("dse", "hardware")
     )
     assert not modules_after(everything) & {"ray", "torch"}
+
+
+def circles(imports):
+    """The groups of names that import each other, by way of others too."""
+    network = rustworkx.PyDiGraph()
+    number = {name: network.add_node(name) for name in sorted({name for pair in imports for name in pair})}
+    network.add_edges_from_no_data([(number[importer], number[imported]) for importer, imported in imports])
+    parts = rustworkx.strongly_connected_components(network)
+    return [sorted(network[node] for node in part) for part in parts if len(part) > 1]
+
+
+def all_imports():
+    """(importer, imported), imports within functions too; not those for type checkers only."""
+    graph = grimp.build_graph("hardware", "dse", "policies", "actors", exclude_type_checking_imports=True)
+    return [(name, other) for name in graph.modules for other in graph.find_modules_directly_imported_by(name)]
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert circles([("a", "b"), ("b", "c"), ("c", "a"), ("a", "d")]) == [["a", "b", "c"]]
+    assert circles(all_imports()) == []
+
+
+def test_no_circle_of_rooms_between_what_a_user_names_and_its_graph():
+    rooms = ("graph", "importer", "models", "sharding", "sources")
+
+    def room(module):
+        return ".".join(module.split(".")[:2])
+
+    within = {f"dse.{name}" for name in rooms}
+    pairs = {(room(importer), room(imported)) for importer, imported in all_imports()}
+    assert circles([(a, b) for a, b in pairs if a != b and {a, b} <= within]) == []
 
 
 def test_floors_import_only_what_lies_below():

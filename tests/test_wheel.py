@@ -1,5 +1,7 @@
-"""An installed wheel holds every package and every data file, and imports in a clean folder."""
+"""A wheel holds every module and data file, and answers where it is installed, without the checkout."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -8,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared_data import shared_data
+
 ROOT = Path(__file__).parents[1]
+PACKAGES = ("actors", "dse", "hardware", "policies")
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 @pytest.fixture(scope="module")
@@ -19,24 +25,59 @@ def wheel(tmp_path_factory):
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for package in ("actors", "dse", "hardware", "policies"):
+    for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*command, str(folder), str(source)], check=True, capture_output=True)
+    build = (*PIP, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
+    subprocess.run(build, check=True, capture_output=True)
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_imports_outside_the_checkout_and_answers(wheel, tmp_path):
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """``installed(*arguments)``: what Python prints with the installed wheel and its dependencies alone."""
+    site = tmp_path_factory.mktemp("site")
+    install = (*PIP, "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel)
+    subprocess.run(install, check=True, capture_output=True)
+
+    def ran(*arguments):
+        command, environment = [sys.executable, "-P", *map(str, arguments)], {**os.environ, "PYTHONPATH": str(site)}
+        answer = subprocess.run(command, cwd=site.parent, env=environment, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    return ran
+
+
+def test_a_wheel_holds_every_file_of_the_packages(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
+        held = {name for name in archive.namelist() if name.partition("/")[0] in PACKAGES}
+    files = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()}
+    assert held == {path.as_posix() for path in files if "__pycache__" not in path.parts and path.suffix != ".md"}
+
+
+def test_every_package_of_an_installed_wheel_imports(installed):
     code = (
-        f"import sys; site = {str(tmp_path / 'site')!r}; sys.path.insert(0, site)\n"
-        "import actors.ray_executor, dse, dse.codesign.answer, hardware, policies\n"
-        "from dse.sources.workloads import list_models, model; from hardware.specs import accelerator\n"
-        "assert all(m.__file__.startswith(site) for m in (actors, dse, hardware, policies))\n"
-        "print(len([model(name) for name in list_models()]), accelerator('tpuv4').title)"
+        "import importlib, json, pkgutil\n"
+        f"modules = [importlib.import_module(name) for name in {PACKAGES}]\n"
+        "for root in tuple(modules):\n"
+        "    packages = [m.name for m in pkgutil.walk_packages(root.__path__, root.__name__ + '.') if m.ispkg]\n"
+        "    modules += map(importlib.import_module, packages)\n"
+        "print(json.dumps({module.__name__: module.__file__ for module in modules}))"
     )
-    answer = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert answer.stdout.startswith("8 TPUv4")
+    imported = json.loads(installed("-c", code))
+    assert not any(Path(file).is_relative_to(ROOT) for file in imported.values())
+    assert set(imported) == {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("__init__.py")
+    }
+
+
+def test_an_installed_wheel_answers_and_checks(installed, tmp_path):
+    case = shared_data("placement", "01_bertlarge_24L_mb8_hbm32.json")
+    expected = json.loads(case.with_suffix(".expected.json").read_text())
+    result = tmp_path / "result.json"
+    result.write_text(installed("-m", "dse", "place", case, "--json"))
+    assert json.loads(result.read_text())["objective"]["value"] == pytest.approx(expected["batch_s"], rel=1e-9)
+    assert "ok" in installed("-m", "dse", "check", result, case)
+    assert "bert-large" in installed("-m", "dse", "models")

@@ -4,24 +4,22 @@ Every paper is a subcommand whose options follow from the paper's own dataclass.
 """
 
 import sys
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 import click
-from annotated_types import Ge, Le
-from pydantic.fields import FieldInfo
 
 from dse.cli import EXIT_INTERRUPTED
+from dse.cli.problem_command import parameter_of
 from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop_signal, unmirrored_options
 from dse.cli.terminal import console, print_table
 from dse.reproduce.driver import Job, job_of, journal_of, reproduce
 from dse.reproduce.output import to_json, write
-from dse.reproduce.paper import Metavar, Paper, Run
+from dse.reproduce.paper import Paper, Run
 from dse.reproduce.papers import PAPERS, paper_named, summary_of
 from dse.reproduce.section import Reproduction
 from dse.run.directory import REPORT_FILE
+from dse.run.options import option_fields
 from hardware.inputs import choose, fail
 
 
@@ -103,8 +101,8 @@ def _command_of(paper: Paper[Any, Any]) -> click.Command:
         job = job_of(paper, parts, paper.options(**options))
         _finish(_run(job, settings), settings)
 
-    for option in reversed([*_derived(paper.options)]):
-        made = option(made)
+    for field in reversed(option_fields(paper.options)):
+        made = parameter_of(field)(made)
     made = click.argument("parts", nargs=-1, metavar="[PART]…")(made)
     listed = "\n".join(
         f"  {name:<14}{part.title}{'' if part.missing is None else f' ({part.missing})'}"
@@ -114,44 +112,8 @@ def _command_of(paper: Paper[Any, Any]) -> click.Command:
     return click.command(paper.name, cls=_PaperCommand, help=text)(made)
 
 
-def _derived(kind: type[Any]) -> Iterator[Any]:
-    """Decorators for the options that a dataclass of options states."""
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        info = FieldInfo.from_annotation(hints[field.name])
-        metavar = next((each.text for each in info.metadata if isinstance(each, Metavar)), None)
-        default = None if field.default is MISSING else field.default
-        yield click.option(
-            _flag(field),
-            default=default,
-            type=_click_type(info),
-            metavar=metavar,
-            show_default=default is not None,
-            help=info.description,
-        )
-
-
-def _flag(field: Field[Any]) -> str:
-    return f"--{field.name.replace('_', '-')}"
-
-
 def _option_names(paper: Paper[Any, Any]) -> set[str]:
-    return {_flag(field) for field in fields(paper.options)}
-
-
-def _click_type(info: FieldInfo) -> click.ParamType[Any]:
-    """Choices, a range of whole numbers, or text."""
-    if get_origin(info.annotation) is Literal:
-        return click.Choice(get_args(info.annotation))
-    if info.annotation is int:
-        bounds: dict[str, Any] = {}
-        for each in info.metadata:
-            if isinstance(each, Ge):
-                bounds["min"] = each.ge
-            if isinstance(each, Le):
-                bounds["max"] = each.le
-        return click.IntRange(**bounds)
-    return click.STRING
+    return {field.flag for field in option_fields(paper.options)}
 
 
 def _run(job: Job, settings: RunSettings) -> Reproduction:

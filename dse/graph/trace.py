@@ -44,7 +44,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Literal, get_args
+from typing import Literal
 
 StepKind = Literal[
     "matmul",
@@ -74,8 +74,6 @@ StepKind = Literal[
     "copy_to_group",
     "other",
 ]
-
-STEP_KINDS: tuple[str, ...] = get_args(StepKind)
 
 VIEWS: frozenset[str] = frozenset({"reshape", "permute", "expand", "slice", "cast"})
 """Steps that move no data: a consumer reads through them."""
@@ -114,11 +112,18 @@ FUNCTIONS: frozenset[str] = frozenset(
 """Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they
 have one input; ``mask`` fills where a mask says so."""
 
-Role = Literal["parameter", "frozen", "buffer", "input", "activation"]
+Granularity = Literal["operator", "primitive"]
+"""What one operator of a graph made of a trace is: what the user's framework calls one (a softmax, a linear layer with
+its bias), or a primitive operation of a compiler's graph (see :mod:`dse.partition.graphs.pieces`)."""
+
+Role = Literal["parameter", "frozen", "buffer", "constant", "input", "activation"]
 Attribute = int | float | str | tuple[int, ...]
 
 WEIGHTS: frozenset[Role] = frozenset({"parameter", "frozen", "buffer"})
-"""What a machine holds before the first microbatch: trained and frozen weights, and tables."""
+"""What a machine holds before the first microbatch: trained and frozen weights, and tables that the model stores."""
+
+FIXED: frozenset[Role] = WEIGHTS | {"constant"}
+"""What does not depend on the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,8 @@ class Value:
         shape: its size, one microbatch.
         dtype: as numpy calls it: ``float16``, ``bfloat16``, ``float32``, ``int64``, ``bool``.
         role: ``parameter`` (trained), ``frozen`` (a parameter that is not trained), ``buffer`` (any other tensor that
-            is kept in the module), ``input``, or ``activation``.
+            is kept in the module), ``constant`` (made of no stored tensor, or larger than those that it is made of: a
+            causal mask, a table of positions; it is made again where it is read), ``input``, or ``activation``.
         base: for a view of a weight or buffer, the value it is a view of; None otherwise.
     """
 

@@ -1,7 +1,7 @@
 """The canonical form of a trace: what is priced and nothing else, written-out composites as one step each.
 
 Casts are gone (every floating value counts at the recipe's element width), views that change nothing too, and whatever
-depends on neither an input nor a weight is a buffer: a machine makes it once, not in every iteration. What is made of
+depends on neither an input nor a weight is no step: a machine makes it once, not in every iteration. What is made of
 frozen weights alone is made in every iteration, as PyTorch does: the weights are in memory either way.
 """
 
@@ -42,11 +42,15 @@ def _changes_nothing(program: Program, step: Step) -> bool:
 
 
 def _fold_constants(program: Program) -> None:
-    """Values made of buffers and constants alone become buffers."""
-    fixed = {index for index, value in enumerate(program.values) if value.role == "buffer"}
+    """Values made of buffers and constants alone become buffers, or constants where they outgrow these buffers."""
+    fixed = {index for index, value in enumerate(program.values) if value.role in ("buffer", "constant")}
     for step in program.steps:
-        if fixed.issuperset(program.inputs(step)) and step.kind not in ("all_reduce", "copy_to_group"):
+        read = program.inputs(step)
+        if fixed.issuperset(read) and step.kind not in ("all_reduce", "copy_to_group"):
+            buffers = {index for index in read if program.values[index].role == "buffer"}
+            stored = sum(program.values[index].elements for index in buffers)
+            made = sum(program.values[index].elements for index in step.outputs)
             for value in step.outputs:
                 if program.resolved(value) == value:
-                    program.fold(value)
+                    program.fold(value, "buffer" if buffers and made <= stored else "constant")
                 fixed.add(value)

@@ -6,7 +6,7 @@ composite's inner steps computed is then dead, unless something else reads it.
 
 from collections.abc import Callable, Iterator
 
-from dse.graph.trace import WEIGHTS, Attribute, Step, StepKind
+from dse.graph.trace import FIXED, Attribute, Step, StepKind
 from dse.importer.program import Program
 
 Rule = Callable[[Program, Step], Step | None]
@@ -112,7 +112,7 @@ def gain_and_offset(program: Program, step: Step) -> Step | None:
         assert isinstance(axes, tuple)
         shape = tuple(program.shape(source)[axis] for axis in axes)
         wanted = 1 if function == "multiply" else 2
-        fits = program.values[weight].role in WEIGHTS and program.shape(weight) == shape
+        fits = program.values[weight].role in FIXED and program.shape(weight) == shape
         if fits and len(norm.inputs) == wanted and not (function == "add" and norm.kind == "rms_norm"):
             return _replacement(step, norm.kind, (*norm.inputs, weight), axes=axes)
     return None
@@ -127,7 +127,7 @@ def bias(program: Program, step: Step) -> Step | None:
         if product is None or product.kind != "matmul" or len(product.inputs) != 2 or not program.read_once(value):
             continue
         columns = program.shape(value)[-1:]
-        if program.values[weight].role in WEIGHTS and program.shape(weight) == columns:
+        if program.values[weight].role in FIXED and program.shape(weight) == columns:
             return _replacement(step, "matmul", (*program.inputs(product), weight))
     return None
 

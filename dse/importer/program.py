@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dse.graph.trace import Step, Trace, Value
+from dse.graph.trace import Role, Step, Trace, Value
 
 
 class Program:
@@ -37,10 +37,10 @@ class Program:
         self._readers[other] = self._readers.get(other, 0) + self._readers.get(value, 0) - 1
         self._stands_for[value] = other
 
-    def fold(self, value: int) -> None:
-        """``value`` is no longer computed but kept in the module (a table, a mask)."""
+    def fold(self, value: int, role: Role) -> None:
+        """``value`` is no longer computed but a ``buffer`` or a ``constant``."""
         old = self.values[value]
-        self.values[value] = Value(old.name, old.shape, old.dtype, "buffer")
+        self.values[value] = Value(old.name, old.shape, old.dtype, role)
         self._producer.pop(value, None)
 
     def inputs(self, step: Step) -> tuple[int, ...]:

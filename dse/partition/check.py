@@ -41,7 +41,7 @@ def violations(problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
         return [f"the partition must hold every operator once: {len(graph)} operators, but {len(chip)} chips"]
     found = [
         f"{name}: chip {where} does not exist: there are {problem.chips} chips, numbered from 0"
-        for name, where in zip(graph.names, chip, strict=True)
+        for name, where in zip(graph.labels, chip, strict=True)
         if not 0 <= where < problem.chips
     ]
     return found or [
@@ -54,8 +54,8 @@ def violations(problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
 
 def _backward_edges(graph: PartitionGraph, chip: Sequence[int]) -> list[str]:
     return [
-        f"(2) data must not flow to a lower chip, but {graph.names[source]} is on chip {chip[source]} and its consumer "
-        f"{graph.names[target]} on chip {chip[target]}"
+        f"(2) data must not flow to a lower chip, but {graph.labels[source]} is on chip {chip[source]} and its "
+        f"consumer {graph.labels[target]} on chip {chip[target]}"
         for source, target in graph.edges
         if chip[source] > chip[target]
     ]
@@ -86,7 +86,7 @@ def _triangles(graph: PartitionGraph, chip: Sequence[int]) -> list[str]:
         for last, (source, target) in sorted(targets.items()):
             for middle in sorted(targets):
                 if middle != last and _leads(arcs, middle, last):
-                    edge = f"{graph.names[source]} → {graph.names[target]}"
+                    edge = f"{graph.labels[source]} → {graph.labels[target]}"
                     found.append(
                         f"(4) chip {first} must not reach chip {last} both directly and indirectly, but {edge} does so "
                         f"directly and a path over chip {middle} does not"

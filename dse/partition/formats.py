@@ -1,6 +1,6 @@
 """Reading ``dse.graph/1`` documents, and writing and reading partitions in the user's operator names."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,8 +8,10 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.graph.named_edges import FaultFields, graph_faults
-from dse.partition.problem import Floats, PartitionGraph, PartitionProblem
+from dse.partition.problem import Copy, Floats, PartitionGraph, PartitionProblem
 from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+
+GRAPH_SCHEMA = "dse.graph/1"
 
 _LARGEST = 1e30
 
@@ -47,8 +49,19 @@ class _GraphDocument(_Document):
     edges: list[_Edge]
 
 
+def _chips(value: Any) -> Any:
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not numbers or any(type(number) is not int or number < 0 for number in numbers):
+        raise ValueError("must be a chip (a whole number from 0), or the chip of each copy by what it is for")
+    return value
+
+
+_Chips = Annotated[Any, BeforeValidator(_chips)]
+"""The chip of an operator, or the chips of its copies by consumer: ``int | dict[str, int]``."""
+
+
 class _SolutionDocument(_Document):
-    chip: dict[str, Annotated[int, Field(ge=0)]]
+    chip: dict[str, _Chips]
 
 
 def read_graph(path: str | Path) -> PartitionGraph:
@@ -94,26 +107,72 @@ def _unpriced(parsed: _GraphDocument) -> Iterator[FaultFields]:
             yield f"nodes.{index}", shown(node.name), "must have latency_s, or flops and bytes", None
 
 
-def partition_document(problem: PartitionProblem, chip: tuple[int, ...]) -> dict[str, Any]:
-    """A partition as the ``solution`` of a result file."""
-    return {"chip": dict(zip(problem.graph.names, chip, strict=True))}
+def partition_document(problem: PartitionProblem, chip: Sequence[int]) -> dict[str, Any]:
+    """A partition as the ``solution`` of a result file, in the user's names.
+
+    An operator that was copied has one chip for each copy, under the name of the consumer that the copy is for.
+    """
+    graph = problem.graph
+    chips: dict[str, int | dict[str, int]] = {}
+    for name, copy, where in zip(graph.names, _copies(graph), chip, strict=True):
+        if copy is None:
+            chips[name] = where
+        else:
+            copies = chips.setdefault(copy.operator, {})
+            assert isinstance(copies, dict)  # the user's names differ
+            copies[copy.consumer] = where
+    return {"chip": chips}
 
 
 def partition_from_document(problem: PartitionProblem, document: Any, path: str | Path) -> tuple[int, ...]:
     """The partition that :func:`partition_document` wrote; whether it is valid is for the checker to say.
 
     Raises:
-        InputError: the document is malformed, names an unknown operator or leaves one out.
+        InputError: the document is malformed, names an unknown operator or consumer, or leaves one out.
     """
-    chip = validate(_SolutionDocument, document, path).chip
-    names = problem.graph.names
-    known = set(names)
+    chips = validate(_SolutionDocument, document, path).chip
+    graph = problem.graph
+    consumers: dict[str, list[str]] = {}  # of the copies of each operator; empty for one that was not copied
+    for name, copy in zip(graph.names, _copies(graph), strict=True):
+        if copy is None:
+            consumers[name] = []
+        else:
+            consumers.setdefault(copy.operator, []).append(copy.consumer)
     faults = [
-        Fault(str(path), "chip", shown(name), "must be a node of the graph", nearest(name, known))
-        for name in chip
-        if name not in known
+        Fault(str(path), "chip", shown(name), "must be a node of the graph", nearest(name, consumers))
+        for name in chips
+        if name not in consumers
     ]
-    faults += [Fault(str(path), "chip", shown(name), "must have a chip", None) for name in names if name not in chip]
+    for name, expected in consumers.items():
+        if name not in chips:
+            faults.append(Fault(str(path), "chip", shown(name), "must have a chip", None))
+        else:
+            faults += _copy_faults(f"chip.{name}", chips[name], expected, path)
     if faults:
         raise InputError(faults)
-    return tuple(chip[name] for name in names)
+    return tuple(
+        chips[name] if copy is None else chips[copy.operator][copy.consumer]
+        for name, copy in zip(graph.names, _copies(graph), strict=True)
+    )
+
+
+def _copies(graph: PartitionGraph) -> Sequence[Copy | None]:
+    return graph.copy_of or (None,) * len(graph)
+
+
+def _copy_faults(key: str, chips: Any, expected: Sequence[str], path: str | Path) -> Iterator[Fault]:
+    """What is wrong with the chips of one operator whose copies are for the ``expected`` consumers."""
+    if not expected:
+        if isinstance(chips, dict):
+            yield Fault(str(path), key, shown(chips), "must be one chip: the operator was not copied")
+        return
+    if not isinstance(chips, dict):
+        rule = f"must be the chips of its copies by what each is for: {', '.join(expected)}"
+        yield Fault(str(path), key, shown(chips), rule)
+        return
+    for name in chips:
+        if name not in expected:
+            yield Fault(str(path), key, shown(name), "must be what a copy is for", nearest(name, expected))
+    for name in expected:
+        if name not in chips:
+            yield Fault(str(path), key, shown(name), "must have a chip")

@@ -108,7 +108,7 @@ def _confined(problem: PartitionProblem, limit: float, structure: Structure) -> 
     worst = int(np.argmax(held))
     inside = structure.between_node[structure.between_first[worst] : structure.between_first[worst + 1]]
     large = _heaviest(weights, np.sort([source[worst], target[worst], *inside]))
-    names = problem.graph.names
+    names = problem.graph.labels
     text = (
         f"{names[source[worst]]} feeds {names[target[worst]]} directly, so all {len(inside)} operators on the ways "
         f"between them must be on the two chips of these (4); together they hold {_size(float(held[worst]))}, but two "
@@ -207,12 +207,12 @@ def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) ->
         text = f"(5) chip {number} holds {_size(limit)}, but the weights on it are {_size(needed)}"
     large = _heaviest(sizes, np.flatnonzero(where == number))[:_SHOWN]
     what = "weights" if overflow is None else "weights and outputs"
-    names = ", ".join(f"{problem.graph.names[position]} ({_size(float(sizes[position]))})" for position in large)
+    names = ", ".join(f"{problem.graph.labels[position]} ({_size(float(sizes[position]))})" for position in large)
     return {
         "chip": number,
         "needed_bytes": needed,
         "limit_bytes": limit,
-        "operators": [[problem.graph.names[position], float(sizes[position])] for position in large],
+        "operators": [[problem.graph.labels[position], float(sizes[position])] for position in large],
         "explanation": f"{text}; the largest {what} there: {names}",
     }
 
@@ -231,7 +231,7 @@ def _heaviest(sizes: Floats, among: Any = None) -> list[int]:
 
 
 def _named(problem: PartitionProblem, positions: Sequence[int]) -> str:
-    names = problem.graph.names
+    names = problem.graph.labels
     shown = [f"{names[place]} ({_size(float(problem.graph.weight_bytes[place]))})" for place in positions[:_SHOWN]]
     more = f" and {len(positions) - _SHOWN} more" if len(positions) > _SHOWN else ""
     return ", ".join(shown) + more
@@ -247,7 +247,7 @@ def _infeasibility(
     assert problem.memory_bytes is not None
     return {
         "resource": "memory",
-        "operators": [problem.graph.names[position] for position in operators],
+        "operators": [problem.graph.labels[position] for position in operators],
         "demand": demand,
         "limit": problem.memory_bytes * chips,
         "unit": "bytes",

@@ -37,6 +37,19 @@ Chips = npt.NDArray[np.int8]
 """Partitions: the chip of every operator, [B, N]."""
 
 
+@dataclass(frozen=True)
+class Copy:
+    """What an operator is that graph preparation has copied.
+
+    Attributes:
+        operator: the user's operator that it is a copy of.
+        consumer: the user's operator that it is for; no other copy of ``operator`` is for that one.
+    """
+
+    operator: str
+    consumer: str
+
+
 @dataclass(frozen=True, eq=False)
 class PartitionGraph:
     """Operators and the tensors between them.
@@ -50,6 +63,7 @@ class PartitionGraph:
         edges: (producer, consumer) by position, [E, 2], each once.
         flops: floating-point operations of each operator, [N]; NaN where they are not known.
         moved_bytes: bytes that each operator reads and writes, [N]; NaN where they are not known.
+        copy_of: what each operator is a copy of, None for one that was not copied, [N]; empty where none was.
     """
 
     name: str
@@ -60,9 +74,18 @@ class PartitionGraph:
     edges: Ints
     flops: Floats
     moved_bytes: Floats
+    copy_of: tuple[Copy | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The operators as people are told of them: the user's names, of a copy with what it is for, [N]."""
+        if not self.copy_of:
+            return self.names
+        pairs = zip(self.names, self.copy_of, strict=True)
+        return tuple(name if copy is None else f"{copy.operator} (for {copy.consumer})" for name, copy in pairs)
 
     @cached_property
     def topological_order(self) -> Ints:

@@ -1,17 +1,14 @@
 """The one way in which every paper is reproduced: choose, pose, journal, make the parts, report."""
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from dse.reproduce.paper import Context, Options, Paper, Part, Posed, Run
+from dse.reproduce.paper import Context, OptionsT, Paper, Part, Posed, Run
 from dse.reproduce.section import Reproduction, Section
 from dse.results.result import digest
 from dse.run.directory import JOURNAL_FILE, RunDirectory
@@ -45,17 +42,16 @@ class Job:
     @property
     def arguments(self) -> dict[str, Any]:
         """Paper, parts and options, as JSON types: a run directory belongs to one set of them."""
-        return {"paper": self.paper.name, "parts": list(self.parts), **asdict(self.options)}
+        return {"paper": self.paper.name, "parts": list(self.parts), **self.options.document()}
 
 
-def job_of(paper: Paper[Options, Context], names: Sequence[str], options: Options) -> Job:
+def job_of(paper: Paper[OptionsT, Context], names: Sequence[str], options: OptionsT) -> Job:
     """The job of making the parts ``names`` of ``paper``; all of them when none is named.
 
     Raises:
-        InputError: no part of this name (the nearest one is offered), an option out of range, something that an option
-            names and that cannot be read, or no part that this installation can make.
+        InputError: no part of this name (the nearest one is offered), something that an option names and that
+            cannot be read, or no part that this installation can make.
     """
-    _validate(paper, options)
     parts = chosen_parts(paper, names)
     missing = [paper.parts[name].missing for name in parts]
     if None not in missing:
@@ -73,15 +69,6 @@ def chosen_parts(paper: Paper[Any, Any], names: Sequence[str]) -> tuple[str, ...
         choose("dse reproduce", "PART", name, (*paper.parts, *paper.synonyms), f"table or figure of {paper.name}")
     wanted = {paper.synonyms.get(name, name) for name in names}
     return tuple(name for name in paper.parts if not names or name in wanted)
-
-
-def _validate(paper: Paper[Any, Any], options: Any) -> None:
-    try:
-        TypeAdapter(paper.options).validate_json(json.dumps(asdict(options)))
-    except ValidationError as error:
-        item = error.errors()[0]
-        key = f"--{str(item['loc'][0]).replace('_', '-')}"
-        raise fail(f"dse reproduce {paper.name}", key, item["input"], item["msg"]) from error
 
 
 @contextmanager

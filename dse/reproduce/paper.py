@@ -12,17 +12,11 @@ from typing import Any, Generic, TypeVar
 from dse.reproduce.section import Section
 from dse.run.executor import Executor
 from dse.run.journal import Journal
+from dse.run.options import Options
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 
-Options = TypeVar("Options")
+OptionsT = TypeVar("OptionsT", bound=Options)
 Context = TypeVar("Context")
-
-
-@dataclass(frozen=True)
-class Metavar:
-    """How an option's value is called in the help of the command line; annotates the option's type."""
-
-    text: str
 
 
 @dataclass(frozen=True)
@@ -80,15 +74,14 @@ class Posed(Generic[Context]):
 
 
 @dataclass(frozen=True)
-class Paper(Generic[Options, Context]):
+class Paper(Generic[OptionsT, Context]):
     """A paper whose tables and figures can be made again.
 
     Attributes:
         name: of its folder and on the command line.
         summary: one line for the help.
         citation: authors, title, venue.
-        options: a frozen dataclass with the defaults; annotations hold ranges, help (``Field(ge=…, description=…)``)
-            and :class:`Metavar`.
+        options: a frozen dataclass that validates itself, with the defaults, from which the command line follows.
         parts: by name, in the order of printing.
         pose: reads what the options name, for the parts that are wanted. Raises ``InputError`` on bad input.
         synonyms: other names of parts: figures that show what a table counts.
@@ -97,7 +90,7 @@ class Paper(Generic[Options, Context]):
     name: str
     summary: str
     citation: str
-    options: type[Options]
+    options: type[OptionsT]
     parts: Mapping[str, Part[Context]]
-    pose: Callable[[Options, tuple[str, ...]], Posed[Context]]
+    pose: Callable[[OptionsT, tuple[str, ...]], Posed[Context]]
     synonyms: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dse.graph.trace import WEIGHTS, Step, Trace
+from dse.graph.trace import FIXED, Step, Trace
 from dse.sharding.rules import (
     ConflictError,
     Divides,
@@ -67,13 +67,13 @@ def _seeds(trace: Trace, step: Step, from_inputs: frozenset[int]) -> list[tuple[
     if step.kind == "embedding":
         table, indices = step.inputs
         rows, width = trace.values[table].shape
-        vocabulary = rows > width and indices in from_inputs and trace.values[table].role in WEIGHTS
+        vocabulary = rows > width and indices in from_inputs and trace.values[table].role in FIXED
         return [(table, 0)] if vocabulary else []
     if step.kind != "matmul":
         return []
     result = step.outputs[0]
     rank = len(trace.values[result].shape)
-    left, right = (trace.values[value].role in WEIGHTS for value in step.inputs[:2])
+    left, right = (trace.values[value].role in FIXED for value in step.inputs[:2])
     return [(result, rank - 1)] * right + [(result, rank - 2)] * left
 
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from math import prod
 from types import MappingProxyType
 
-from dse.graph.trace import WEIGHTS, Step, StepKind, Trace
+from dse.graph.trace import FIXED, Step, StepKind, Trace
 from dse.sharding.segments import axes_of, integer, leading_axis, segments_of
 
 Divides = Callable[[int], bool]
@@ -290,7 +290,7 @@ def _matmul(scope: Scope) -> dict[int, Split]:
             if side in others:
                 axis = len(scope.shape(other)) - len(others) + others.index(side)
                 implied[other] = split.along(axis)
-        if side in ("k", "n") and WEIGHTS.isdisjoint(roles.values()):
+        if side in ("k", "n") and FIXED.isdisjoint(roles.values()):
             raise ConflictError
     else:
         implied = {other: found for other, found in _aligned(scope).items() if other not in bias}

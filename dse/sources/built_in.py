@@ -9,8 +9,8 @@ from dse.models.hyperparameters import Hyperparameters
 def inference_trace(model: Hyperparameters, microbatch: int = 1, style: "type[ForwardPass] | None" = None) -> Trace:
     """The forward pass of ``model`` over its whole sequence, up to the logits or the pooled output.
 
-    A causal mask is a table. Any other is made of the input ``attention_mask`` (1 where there is a token), once for all
-    layers. Grouped keys and values are broadcast to their query heads.
+    A causal mask is a constant. Any other is made of the input ``attention_mask`` (1 where there is a token), once for
+    all layers. Grouped keys and values are broadcast to their query heads.
 
     Args:
         model: the transformer.
@@ -112,7 +112,7 @@ class ForwardPass:
         """What all layers share of the mask: by default what is added to the scores, [B or 1, 1, S or 1, S]."""
         batch, sequence, _ = self.stream
         if self.model.head == "causal_lm":
-            return self.value("causal_mask", (1, 1, sequence, sequence), "buffer")
+            return self.value("causal_mask", (1, 1, sequence, sequence), "constant")
         given = self.value("attention_mask", (batch, sequence), "input", "int64")
         kept = self.step("reshape", (given,), (batch, 1, 1, sequence))
         return self.step("elementwise", (self.function("add_constant", kept),), function="scale", operand=-1e4)
@@ -162,7 +162,7 @@ class ForwardPass:
         found = self.step("reshape", (found,), (batch, sequence, count, width))
         found = self.step("permute", (found,), (batch, count, sequence, width), axes=(0, 2, 1, 3))
         if model.positions == "rotary" and not name.endswith("value"):
-            tables = (self.value(f"{table}", (1, 1, sequence, width), "buffer") for table in ("cos", "sin"))
+            tables = (self.value(f"{table}", (1, 1, sequence, width), "constant") for table in ("cos", "sin"))
             found = self.step("rotary", (found, *tables))
         if count < model.heads:
             wide = (batch, count, model.heads // count, sequence, width)

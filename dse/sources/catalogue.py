@@ -1,4 +1,4 @@
-"""The catalogue: 87 computation graphs without attention, split for learning, and transformers to partition then.
+"""The catalogue: 87 networks without attention, split for learning, and transformers to partition then.
 
 The paper trains on 66 graphs, chooses a checkpoint on 5 and reports 16 (section 5.1). ``split.yaml`` states which are
 which. It was drawn once by :func:`drawn_split`, before any search result was seen.
@@ -11,11 +11,9 @@ from functools import cache
 from importlib import resources
 from typing import Protocol
 
-from dse.graph.trace import VIEWS, WEIGHTS, Trace
+from dse.graph.trace import FIXED, VIEWS, Granularity, Trace
 from dse.importer.cache import cached, keep
 from dse.importer.canonical import canonical
-from dse.partition.graphs.from_trace import Granularity, graph_from_trace
-from dse.partition.problem import PartitionGraph
 from dse.run.cache import source_digest
 from dse.sources import zoo
 from dse.sources.zoo import (
@@ -94,10 +92,6 @@ class Entry:
             keep(request, (), found)
         return found
 
-    def graph(self) -> PartitionGraph:
-        """The operators, as they are before preparation."""
-        return graph_from_trace(self.trace(), self.granularity)
-
 
 @cache
 def entries() -> Mapping[str, Entry]:
@@ -154,7 +148,7 @@ def _every(row: list[str], count: int) -> tuple[str, ...]:
 
 def attends(trace: Trace) -> bool:
     """Whether a softmax is taken of a product of two activations (scaled, masked, reshaped or not)."""
-    held = {index for index, value in enumerate(trace.values) if value.role in WEIGHTS}
+    held = {index for index, value in enumerate(trace.values) if value.role in FIXED}
     for step in trace.steps:
         left = list(step.inputs) if step.kind == "softmax" else []
         seen: set[int] = set()

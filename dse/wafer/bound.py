@@ -10,7 +10,8 @@ these two. Either way it exceeds the shorter sides by at least e = min(short, (l
 The least of three numbers is at least a − Σ max(0, a − e) for any a, which lets each kernel be seen for itself.
 
 *Adapters*: on a spanning forest of the graph, the protocols of least cost are found exactly by dynamic programming;
-edges that are not in the forest are not said to need adapters. (h, w, c) and rectangle are chosen together.
+edges that are not in the forest are not said to need adapters. (h, w, c) and rectangle are chosen together. A kernel
+whose convolutions have unequal c is a state like any other, whose c differs on every edge.
 
 *All at once*: at any price of a tile, the least of distance, adapters and price · area, less price · tiles of the
 wafer, is a bound for a time limit (Lagrange).
@@ -158,6 +159,7 @@ class CostBound:
         total = _forest_cost(
             (table.group, parent, order, self._degree, shares),
             (table.ticks, table.least_k, table.outputs, tall, found.limit, sides),
+            (table.protocols.c, table.common_c),
             np.array([weights.distance, weights.adapter, price]),
             self._classes,
         )
@@ -231,15 +233,16 @@ class CostBound:
 
 
 @compiled(shapes, spread_kernel)
-def _forest_cost(graph, sizing, weights, classes):
+def _forest_cost(graph, sizing, features, weights, classes):
     """The least of Σ (distance · (degree / 2 · short − max(0, share − e)) + price · area) + adapters of the forest.
 
     ``graph``: group, parent, order (children first), degree and share in a triangle of the kernels; ``sizing``: ticks,
-    least_k, outputs, tall, the limit, and the sides of the wafer; ``weights``: of a tile of distance, an adapter, and a
-    tile of area.
+    least_k, outputs, tall, the limit, and the sides of the wafer; ``features``: c and common_c; ``weights``: of a tile
+    of distance, an adapter, and a tile of area.
     """
     group, parent, order, degree, shares = graph
     ticks, least_k, outputs, tall, limit, sides = sizing
+    c, common_c = features
     count, states = len(group), len(tall)
     costs = np.zeros((count, states))
     cheapest, message = np.empty((len(classes), states)), np.empty(states)
@@ -259,7 +262,8 @@ def _forest_cost(graph, sizing, weights, classes):
         if parent[number] < 0:
             total += least
         else:
-            spread(costs[number], classes, weights[1], cheapest, message)
+            common = min(common_c[kind], common_c[group[parent[number]]])
+            spread(costs[number], classes, weights[1], c, common, cheapest, message)
             for state in range(states):
                 costs[parent[number], state] += message[state]
     return total

@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dse.results.settings import STRICT
 from dse.run.journal import Journal
+from dse.run.options import STRICT
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.problem import WaferProblem
-from dse.wafer.search.portfolio import Found
+from dse.wafer.search.context import Found
 
 _SEARCH = "search"
 

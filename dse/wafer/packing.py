@@ -10,7 +10,7 @@ exponentially with N at worst, so what is not decided in time is left open.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from dse.run.progress import StoppedError, StopSignal, ask, never_stop
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost
 from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.search.context import NOTHING_FOUND, Found, Incumbent, SearchContext
 from dse.wafer.search.ladder import rungs
 from dse.wafer.search.layout import Measured, placed_kernels
-from dse.wafer.search.portfolio import Found, Search
 from dse.wafer.search.positions import compacted
 from dse.wafer.shapes import MOST_TICKS, NEVER, ShapeTable, shape_table, staircases
 from dse.wafer.shortfall import infeasibility
@@ -49,19 +49,22 @@ class Packing:
     impossible: bool = False
 
 
-def packed(search: Search) -> Found:
-    """Arrangements at the longest and at the shortest time limit that has one: for where nothing else finds one."""
-    problem, stop = search.problem, search.stop
+def packed(context: SearchContext, before: Found = NOTHING_FOUND) -> Found:
+    """Arrangements at the longest and at the shortest time limit that has one: for where nothing else finds one.
+
+    ``before``: what is known already; evaluations are added to its.
+    """
+    problem, stop = context.problem, context.stop
     table = shape_table(problem)
-    floor = area_bound_ticks(problem, table)
+    incumbent, floor = Incumbent(context, table, before), area_bound_ticks(problem, table)
     if floor is None or stop() is not None:
-        return search.found
+        return before
 
     def tried(limit: int, deterministic_time: float, *, near: bool = False) -> WaferPlacement | None:
-        found = packing(problem, table, limit, deterministic_time, search.seed, stop, near=near).placement
-        search.found = replace(search.found, evaluations=search.found.evaluations + 1)
+        found = packing(problem, table, limit, deterministic_time, context.seed, stop, near=near).placement
+        incumbent.count(1)
         if found is not None:
-            search.keep(compacted(problem, found))
+            incumbent.offer(compacted(problem, found))
         ask(stop)
         return found
 
@@ -75,7 +78,7 @@ def packed(search: Search) -> Found:
                 fits = tried(limits[middle], _PACKING_TIME) is not None
                 low, high = (low, middle) if fits else (middle + 1, high)
             tried(limits[high], _PACKING_TIME, near=True)
-    return search.found
+    return incumbent.found
 
 
 def unpackable(problem: WaferProblem, stop: StopSignal = never_stop) -> dict[str, Any] | None:

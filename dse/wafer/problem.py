@@ -15,7 +15,8 @@ being turned by a right angle, and
 
 where *distance* sums |Δx| + |Δy| between the centres of the two kernels of every edge, and *adapter* counts on every
 edge how many of h, w and c differ. Edges from the network's input and to its output do not count. Where the
-convolutions of two joined kernels have several c, that counts as different: the contest does not say which c is meant.
+convolutions of two joined kernels have several c, that counts as different: the contest does not say which c is meant,
+and by any reading the cost is no higher.
 
 Legal: inside the grid, no overlap, memory within the limit, 1 ≤ h ≤ H, 1 ≤ w ≤ W, 1 ≤ c ≤ C, 1 ≤ k ≤ K for every
 convolution.

@@ -5,6 +5,10 @@ the height given, more c never hurts: time and memory only fall. So the *stairca
 every height, follows from one pass over all (h, w, c), 10,000 to 20,000 on a wafer of 633 tiles. As every rectangle may
 be turned, the least height for every width is the same staircase.
 
+The c of (h, w, c) is the largest of a kernel's convolutions. Up to the least C of them, ``common_c``, all convolutions
+have it: less c in any of them saves no tile. Above, a convolution of fewer inputs takes all of them at once; so the c
+of such a kernel are unequal, and count as different on each of its edges.
+
 Times are whole numbers of *ticks*, of which ``ticks_per_time`` make one of the contest's units: with stride T, times
 are multiples of 1 / T².
 """
@@ -66,6 +70,7 @@ class ShapeTable:
         least_k: [groups, G, V] the smallest k for memory, or :data:`NEVER`; 0 where a group has fewer convolutions.
         outputs: [groups, V] K, 0 where a group has fewer convolutions.
         inputs: [groups, V] C.
+        common_c: [groups] the least C: with a larger c, the convolutions of a kernel have unequal ones.
         ticks_per_time: ticks in a unit of time.
     """
 
@@ -75,6 +80,7 @@ class ShapeTable:
     least_k: Ints
     outputs: Ints
     inputs: Ints
+    common_c: Ints
     ticks_per_time: int
 
     @cached_property
@@ -120,7 +126,7 @@ def classes_of(known: Protocols) -> Ints:
 
 
 def shape_table(problem: WaferProblem, protocols: Protocols | None = None) -> ShapeTable:
-    """The table of a problem. Where adapters count, the convolutions of a kernel share one c, so that all agree."""
+    """The table of a problem."""
     known = protocols or protocols_of(problem)
     kinds = {
         each.convolutions: number for number, each in enumerate({k.convolutions: k for k in problem.kernels}.values())
@@ -131,21 +137,21 @@ def shape_table(problem: WaferProblem, protocols: Protocols | None = None) -> Sh
     shape = (len(kinds), len(known), most)
     ticks, least_k = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     outputs, inputs = np.zeros((len(kinds), most), dtype=np.int64), np.ones((len(kinds), most), dtype=np.int64)
+    common_c = np.array([min(each.inputs for each in convolutions) for convolutions in kinds], dtype=np.int64)
     for convolutions, number in kinds.items():
-        allowed = _allowed(samples[convolutions], known, problem.weights.adapter > 0)
+        allowed = _allowed(samples[convolutions], known)
         for place, each in enumerate(convolutions):
             scale = per_time // each.stride**2
             ticks[number, :, place] = _ticks(each, known) * scale
             least_k[number, :, place] = np.where(allowed, _least_k(each, known, problem.wafer.memory_words), NEVER)
             outputs[number, place], inputs[number, place] = each.outputs, each.inputs
     group = np.array([kinds[kernel.convolutions] for kernel in problem.kernels], dtype=np.int64)
-    return ShapeTable(known, group, ticks, least_k, outputs, inputs, per_time)
+    return ShapeTable(known, group, ticks, least_k, outputs, inputs, common_c, per_time)
 
 
-def _allowed(sized: Kernel, known: Protocols, one_c: bool) -> npt.NDArray[np.bool_]:
+def _allowed(sized: Kernel, known: Protocols) -> npt.NDArray[np.bool_]:
     """Which (h, w, c) the kernel may have; c stands for the largest of its convolutions' c."""
-    features = [each.inputs for each in sized.convolutions]
-    most_c = min(features) if one_c else max(features)
+    most_c = max(each.inputs for each in sized.convolutions)
     found: npt.NDArray[np.bool_] = (known.h <= sized.most_rows) & (known.w <= sized.most_columns) & (known.c <= most_c)
     return found
 

@@ -10,12 +10,21 @@ from hardware.compiled import kernel
 
 
 @kernel
-def spread(costs, classes, weight, cheapest, found):
+def spread(costs, classes, weight, c, common_c, cheapest, found):
     """The least of ``costs`` plus ``weight`` for each parameter that differs, for every state, [G] each.
 
     Not over all pairs: of the states that share a set of parameters with a state the cheapest decides, and the others
-    count as different; where it shares more than the set, another set counts less. ``classes`` is that of
-    :func:`dse.wafer.shapes.classes_of`, ``cheapest`` room for as much.
+    count as different; where it shares more than the set, another set counts less. Where c is above ``common_c``, one
+    of the two kernels has unequal ones, and no c is shared.
+
+    Args:
+        costs: of the states of the neighbour.
+        classes: [7, G] of :func:`dse.wafer.shapes.classes_of`.
+        weight: of a parameter that differs.
+        c: of the states.
+        common_c: the smaller one of the two kernels'.
+        cheapest: [7, G] room to work in.
+        found: filled.
     """
     for kind in range(len(classes)):
         for state in range(len(costs)):
@@ -25,8 +34,11 @@ def spread(costs, classes, weight, cheapest, found):
             if costs[state] < cheapest[kind, shared]:
                 cheapest[kind, shared] = costs[state]
     for state in range(len(costs)):
-        least = costs[state]
+        equal_c = c[state] <= common_c
+        least = costs[state] if equal_c else np.inf
         for kind in range(len(classes)):
+            if not equal_c and kind in (1, 2, 5):
+                continue
             differing = 1 if kind < 3 else (2 if kind < 6 else 3)
             least = min(least, cheapest[kind, classes[kind, state]] + weight * differing)
         found[state] = least

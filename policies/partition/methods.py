@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
+from dse.importer.libraries import install
 from dse.partition.methods import Method
 from dse.partition.search.context import Found, SearchContext
 from hardware.inputs import fail, read_document
@@ -23,7 +24,7 @@ REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine",
 
 _NEEDED = ("torch", "torch_geometric", "safetensors", "gymnasium")
 _TALKATIVE = ("ray.rllib", "ray._common.deprecation")
-_EXTRA = "the learned partitioner needs the extra learn: pip install 'dse[learn]'"
+_EXTRA = f"the learned partitioner needs the extra learn: {install('learn')}"
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.search.exhaustive import search
 from dse.run.executor import InProcessExecutor
 from hardware.space import architecture_space
+from tests.solving import solve
 
 TINY_MODEL = """
 schema: dse.model/1
@@ -49,7 +49,7 @@ def enumerate_all(problem):
     machines = architecture_space(problem.area_budget_mm2, problem.cost_model)
     job = problem.jobs[0]
     evaluator = Evaluator(job, machines)
-    evaluations = [evaluator.evaluate(index) for index in range(len(machines))]
+    evaluations = evaluator.evaluate_many(range(len(machines)))
     best = []
     for row in range(len(problem.hbm_bytes)):
         values = [

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.codesign.answer import solve
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobTask
@@ -20,6 +19,7 @@ from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRu
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from tests.codesign.test_exhaustive import TINY_MODEL, enumerate_all, small
+from tests.solving import solve
 
 SCORES = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), max_size=30)
 WHOLE_SPACE = 10**6
@@ -155,6 +155,13 @@ def enumerated(model_file):
     return problem, machines, scores, best, store
 
 
+@pytest.fixture(scope="module")
+def proof(enumerated):
+    """What the exhaustive search answers."""
+    problem, machines, _, _, store = enumerated
+    return exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), dict(store)))
+
+
 @pytest.mark.parametrize("level", [1, 3, 6])
 @pytest.mark.parametrize("rule", [DecreasingRule, NoNewBestRule])
 def test_the_walk_counts_what_the_rule_says(enumerated, rule, level):
@@ -170,10 +177,9 @@ def test_the_walk_counts_what_the_rule_says(enumerated, rule, level):
     assert reached >= 0.99 * max(scores[index] for index in walked)
 
 
-def test_a_level_beyond_the_space_finds_the_optimum(enumerated):
+def test_a_level_beyond_the_space_finds_the_optimum(enumerated, proof):
     problem, machines, _, best, store = enumerated
     outcome = search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), level=WHOLE_SPACE)
-    proof = exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), {}))
     assert list(outcome.optimum_by_hbm.values()) == pytest.approx(best, rel=1e-12)
     assert outcome.best == proof.best
     assert len(outcome.evaluated) == len(machines)
@@ -275,6 +281,13 @@ def test_without_a_proof_the_bounds_of_the_space_bound_the_answer(model_file, en
     assert len(outcome.upper) == len(options_for(model_file).problem().machines())
 
 
+def test_an_answer_without_a_proof_is_not_remembered(enumerated, tmp_path):
+    problem, machines, _, _, store = enumerated
+    optima = ProvenOptima(tmp_path)
+    optima.remember(problem, search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), level=1))
+    assert optima.recall(problem) is None
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -289,12 +302,10 @@ def test_without_a_proof_the_bounds_of_the_space_bound_the_answer(model_file, en
         lambda text: json.dumps(json.loads(text) | {"optimum_by_hbm": {"4294967": "x"}}),
     ],
 )
-def test_damaged_proofs_are_as_good_as_none(enumerated, tmp_path, damage):
-    problem, machines, _, _, store = enumerated
+def test_damaged_proofs_are_as_good_as_none(enumerated, proof, tmp_path, damage):
+    problem, *_ = enumerated
     optima = ProvenOptima(tmp_path)
-    optima.remember(problem, search(SearchContext(problem, machines, InProcessExecutor(), dict(store)), level=1))
-    assert optima.recall(problem) is None
-    optima.remember(problem, exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), dict(store))))
+    optima.remember(problem, proof)
     (path,) = tmp_path.iterdir()
     assert optima.recall(problem)
     assert ProvenOptima(tmp_path / "none").recall(problem) is None
@@ -328,9 +339,9 @@ def test_bad_usage(dse, model_file, arguments):
     assert len(refused.error_lines) == 1
 
 
-def test_proofs_that_cannot_be_kept_are_no_fault(enumerated, tmp_path):
-    problem, machines, _, _, store = enumerated
+def test_proofs_that_cannot_be_kept_are_no_fault(enumerated, proof, tmp_path):
+    problem, *_ = enumerated
     (tmp_path / "file").write_text("")
     optima = ProvenOptima(tmp_path / "file" / "cache")
-    optima.remember(problem, exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), dict(store))))
+    optima.remember(problem, proof)
     assert optima.recall(problem) is None

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.codesign.context import SearchContext
@@ -124,7 +124,7 @@ def test_turning_a_knob_by_one_changes_nothing(problem, outcome, machines, key):
     assert dataclasses.asdict(found) == dataclasses.asdict(outcome)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6)
 @given(key=st.sampled_from(RISING), factors=st.lists(st.floats(0.3, 3.0), min_size=2, max_size=2, unique=True))
 def test_more_never_lowers_the_optimum(prober, key, factors):
     less, more = (prober.point(PointTask(key, factor)) for factor in sorted(factors))

@@ -12,6 +12,7 @@ import pytest
 from dse.importer.cache import decoded, encoded
 from dse.models.recipe import TrainingRecipe
 from dse.sources.imported import ImportedModel
+from dse.sources.kinds import PythonFunction
 
 ROOT = Path(__file__).parents[2]
 HELPER = "WIDTH = 16\n"
@@ -54,7 +55,7 @@ def run(source):
 
 
 def graph(source):
-    return ImportedModel(str(source), "model").graph(2, 1, TrainingRecipe())
+    return ImportedModel(PythonFunction(source, "model")).graph(2, 1, TrainingRecipe())
 
 
 def test_the_second_import_does_not_load_torch(source):
@@ -93,7 +94,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(source, tmp_path, monkey
 
 
 def test_a_model_is_small_when_pickled_and_the_same_after(source):
-    model = ImportedModel(str(source), "model")
+    model = ImportedModel(PythonFunction(source, "model"))
     whole = model.graph(2, 1, TrainingRecipe())
     packed = pickle.dumps(model)
     assert len(packed) < 1000
@@ -104,6 +105,6 @@ def test_a_model_is_small_when_pickled_and_the_same_after(source):
 
 
 def test_traces_survive_the_disk(source):
-    model = ImportedModel(str(source), "model")
+    model = ImportedModel(PythonFunction(source, "model"))
     trace = model._trace(2, 1)
     assert decoded(json.loads(json.dumps(encoded(trace)))) == trace

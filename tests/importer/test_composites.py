@@ -5,6 +5,7 @@ import torch
 
 from dse.importer.canonical import canonical
 from dse.importer.torch.module import trace_module
+from hardware.inputs import InputError
 
 GAIN = "g = self.gain\n"
 WRITTEN = {
@@ -82,3 +83,19 @@ def test_writing_in_place_is_as_writing_anew():
 def test_branches_on_small_constants_are_taken():
     body = "n = torch.arange(4)\ny = torch.relu(x) if (n[-1] == 3).item() and n.sum() == 6 else torch.tanh(x)"
     assert steps_of(body) == ["matmul", "relu"]
+
+
+@pytest.mark.parametrize("elements", [2**18 + 8, 2**23 - 8])
+def test_branches_on_large_constants_are_taken(elements):
+    """Their values are computed where a branch needs them, through every operator in between."""
+    body = (
+        f"n = torch.arange({elements})\nm = torch.diff(n, prepend=n[:1] - 1)\nm += 1\n"
+        "y = torch.relu(x) if (m == 2).all() and (n[-1] + 1 == n.numel()).item() else torch.tanh(x)"
+    )
+    assert steps_of(body) == ["matmul", "relu"]
+
+
+def test_a_branch_on_a_constant_that_is_too_large_is_refused():
+    body = f"n = torch.arange({2**23 + 8})\ny = torch.relu(x) if n[-1] > 1 else torch.tanh(x)"
+    with pytest.raises(InputError, match=r"Tensor.item\(\) or a branch on a tensor: needs the values"):
+        steps_of(body)

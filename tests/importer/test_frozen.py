@@ -13,6 +13,7 @@ from dse.models.recipe import TrainingRecipe
 from dse.placement.check import group_memory_bytes
 from dse.placement.problem import Stage
 from dse.sources.imported import ImportedModel
+from dse.sources.kinds import PythonFunction
 
 RECIPE = TrainingRecipe(fuse=False)
 M, WIDTH, INNER, CLASSES, RANK, BLOCKS = 2, 64, 256, 8, 4, 6
@@ -201,7 +202,7 @@ def written(tmp_path):
 @pytest.fixture
 def graph(written):
     """The graph of a source at microbatch M and some tensor-parallel width."""
-    return lambda name, width=1: ImportedModel(str(written(name)), "model").graph(M, width, RECIPE)
+    return lambda name, width=1: ImportedModel(PythonFunction(written(name), "model")).graph(M, width, RECIPE)
 
 
 def real(path, microbatch):
@@ -283,7 +284,7 @@ def test_a_slice_holds_its_part_of_the_frozen_weights(graph):
 
 
 def test_twice_the_microbatch_keeps_twice_and_holds_the_same(written):
-    model = ImportedModel(str(written("lora")), "model")
+    model = ImportedModel(PythonFunction(written("lora"), "model"))
     one, two = (model.graph(microbatch, 1, RECIPE) for microbatch in (2, 4))
     assert 2 * total(one, "activation_bytes") == total(two, "activation_bytes")
     assert total(one, "frozen_bytes") == total(two, "frozen_bytes") > 0

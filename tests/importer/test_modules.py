@@ -7,6 +7,7 @@ import torch
 
 from dse.models.recipe import TrainingRecipe
 from dse.sources.imported import ImportedModel
+from dse.sources.kinds import PythonFunction
 from tests.importer.modules import MODULES
 
 UNFUSED = TrainingRecipe(fuse=False)
@@ -47,7 +48,7 @@ def counted_flops(model, inputs):
 
 
 def test_flops_and_parameters_are_those_of_autograd(source):
-    graph = ImportedModel(str(source), "model").graph(2, 1, UNFUSED)
+    graph = ImportedModel(PythonFunction(source, "model")).graph(2, 1, UNFUSED)
     model, inputs = real(source, 2)
     forward, both = counted_flops(model.train(), inputs)
     assert sum(layer.forward.flops for layer in graph.layers) == forward
@@ -57,7 +58,7 @@ def test_flops_and_parameters_are_those_of_autograd(source):
 
 
 def test_twice_the_microbatch_is_twice_the_work(source):
-    model = ImportedModel(str(source), "model")
+    model = ImportedModel(PythonFunction(source, "model"))
     one, two = (model.graph(microbatch, 1, UNFUSED) for microbatch in (2, 4))
     assert one.names == two.names
     assert one.flops_per_sample == two.flops_per_sample
@@ -67,7 +68,7 @@ def test_twice_the_microbatch_is_twice_the_work(source):
 
 
 def test_every_layer_is_fed_and_the_edges_go_forward(source):
-    graph = ImportedModel(str(source), "model").graph(2, 1, TrainingRecipe())
+    graph = ImportedModel(PythonFunction(source, "model")).graph(2, 1, TrainingRecipe())
     assert all(a < b for a, b, _ in graph.edges)
     assert all(size > 0 for _, _, size in graph.edges)
     fed = {b for _, b, _ in graph.edges}
@@ -78,7 +79,7 @@ def test_every_layer_is_fed_and_the_edges_go_forward(source):
 def layers_of(name, tmp_path):
     path = tmp_path / "m.py"
     path.write_text(MODULES[name])
-    return ImportedModel(str(path), "model").graph(2, 1, TrainingRecipe())
+    return ImportedModel(PythonFunction(path, "model")).graph(2, 1, TrainingRecipe())
 
 
 def test_equal_residual_blocks_are_one_layer(tmp_path):
@@ -119,7 +120,7 @@ def test_an_unknown_operator_is_a_pass_and_is_named(tmp_path):
         "def model():\n"
         "    return Net(), torch.randn(2, 8)\n"
     )
-    graph = ImportedModel(str(path), "model").graph(2, 1, UNFUSED)
+    graph = ImportedModel(PythonFunction(path, "model")).graph(2, 1, UNFUSED)
     (unpriced,) = graph.unpriced
     assert (unpriced.name, unpriced.count, unpriced.flops_share) == ("cumsum", 1, 0)
     assert unpriced.where == f"{path}:7"
@@ -148,7 +149,7 @@ def test_a_users_own_slice_states_its_collectives(tmp_path):
         "        raise ValueError('no such width')\n"
         "    return Net(tensor_parallel), torch.randn(microbatch, 8)\n"
     )
-    model = ImportedModel(str(path), "model")
+    model = ImportedModel(PythonFunction(path, "model"))
     assert model.tensor_parallel == (1, 2, 4)
     graph = model.graph(3, 2, UNFUSED)
     collectives = [
@@ -180,7 +181,7 @@ def test_any_convolution_has_three_products_of_the_same_size(layer, shape, tmp_p
         f"    return nn.Sequential(nn.{layer}, nn.ReLU(), nn.{second}),"
         f" torch.randn{shape}\n"
     )
-    graph = ImportedModel(str(path), "model").graph(shape[0], 1, UNFUSED)
+    graph = ImportedModel(PythonFunction(path, "model")).graph(shape[0], 1, UNFUSED)
     module, inputs = real(path, shape[0])
     forward, _ = counted_flops(module, inputs)
     assert sum(part.forward.flops for part in graph.layers) == forward

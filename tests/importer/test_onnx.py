@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from dse import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.importer.assemble import assemble
 from dse.importer.canonical import canonical
@@ -594,4 +595,4 @@ def test_microbatch_below_one(tmp_path):
 def test_without_the_extra(tmp_path, monkeypatch):
     file = mlp(tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    assert "pip install 'dse[onnx]'" in refused(file)
+    assert f"pip install '{DISTRIBUTION}[onnx]'" in refused(file)

@@ -123,3 +123,41 @@ def test_a_shorter_sequence_is_another_model(case, tmp_path):
     shorter = workload(str(path), sequence=128)
     assert shorter.graph(1, 1, RECIPES[0]).flops_per_sample < imported.graph(1, 1, RECIPES[0]).flops_per_sample
     assert shorter.name.endswith("-128")
+
+
+QWEN = {  # Qwen2.5-7B, but for its 28 layers
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "attention_dropout": 0.0,
+    "hidden_act": "silu",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 131072,
+    "max_window_layers": 28,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "sliding_window": 131072,
+    "use_sliding_window": False,
+    "tie_word_embeddings": False,
+    "vocab_size": 152064,
+}
+QWEN_LAYER = 2 * 3584 * 3584 + 2 * 3584 * 512 + 3584 + 2 * 512 + 3 * 3584 * 18944 + 2 * 3584
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 4096}],
+    ids=["whole", "window"],
+)
+def test_long_sequences_in_large_microbatches(tmp_path, monkeypatch, changes):
+    """transformers looks at the position numbers of all samples, 8 × 32,768, to see whether sequences are packed."""
+    monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN | changes))
+    one, eight = (workload(path, sequence=32_768).graph(size, 1, TrainingRecipe(fuse=False)) for size in (1, 8))
+    assert one.parameters == 2 * 152064 * 3584 + 3584 + 2 * QWEN_LAYER
+    forward = [sum(layer.forward.flops for layer in graph.layers) for graph in (one, eight)]
+    assert forward[1] == 8 * forward[0]

@@ -71,7 +71,7 @@ def test_fields_left_out_take_their_usual_value(tmp_path):
 
 def test_unknown_model_offers_the_nearest():
     (line,) = faults_of("bert-larg")
-    assert line.startswith("model: bert-larg: no built-in model of this name; known: bert-large, ")
+    assert line.startswith("model: bert-larg: must be a built-in model (bert-large, ")
     assert line.endswith("(did you mean bert-large?)")
 
 

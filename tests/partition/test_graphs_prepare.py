@@ -1,14 +1,17 @@
 """Graph preparation: what it keeps, what it takes out, and what it does to the chips that can be used."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import rustworkx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.partition.check import violations
+from dse.partition.formats import partition_document, partition_from_document
 from dse.partition.graphs.check import differences
 from dse.partition.graphs.copies import CopyLimits
 from dse.partition.graphs.prepare import prepare
@@ -75,6 +78,47 @@ def test_a_chain_without_fan_out_keeps_its_names():
     assert prepare(graph).graph.names == graph.names
 
 
+def test_answers_are_in_the_users_names():
+    prepared = prepare(masked_chain(3))
+    problem = PartitionProblem(prepared.graph, 3, 1e9)
+    chip = (0, 1, 2, 0, 1, 2)
+    assert chip in valid_partitions(problem)
+    document = partition_document(problem, chip)
+    assert document == {
+        "chip": {"mask": {"layer0": 0, "layer1": 1, "layer2": 2}, "layer0": 0, "layer1": 1, "layer2": 2}
+    }
+    assert partition_from_document(problem, document, "r.json") == chip
+    assert prepared.restore(chip) == {"mask": (0, 1, 2), "layer0": (0,), "layer1": (1,), "layer2": (2,)}
+    (line,) = violations(problem, (2, *chip[1:]))
+    assert "mask (for layer0) is on chip 2" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mask": 1}, "chip.mask: 1: must be the chips of its copies by what each is for: layer0, layer1, layer2"),
+        ({"mask": {"layer0": 0, "layer1": 0}}, "chip.mask: layer2: must have a chip"),
+        (
+            {"mask": {"layer0": 0, "layer1": 0, "layer2": 0, "layr1": 0}},
+            "layr1: must be what a copy is for (did",
+        ),
+        ({"mask": {}}, "chip.mask: {}: must be a chip (a whole number from 0)"),
+        ({"mask": {"layer0": -1, "layer1": 0, "layer2": 0}}, "must be a chip (a whole number from 0)"),
+        ({"layer0": {"mask": 0}}, "must be one chip: the operator was not copied"),
+        ({"layer0": True}, "chip.layer0: true: must be a chip (a whole number from 0)"),
+        ({"layer0": 0.0}, "chip.layer0: 0.0: must be a chip (a whole number from 0)"),
+        ({"mask@0": 0}, "chip: mask@0: must be a node of the graph (did you mean mask?)"),
+    ],
+)
+def test_a_wrong_answer_about_copies_gets_one_line(changes, line):
+    problem = PartitionProblem(prepare(masked_chain(3)).graph, 3, 1e9)
+    document = partition_document(problem, (0,) * len(problem.graph))
+    with pytest.raises(InputError) as error:
+        partition_from_document(problem, {"chip": document["chip"] | changes}, "r.json")
+    assert len(error.value.faults) == 1
+    assert line in str(error.value)
+
+
 def test_dear_sources_are_not_copied():
     rows = {"dear": (1e6, 1e3, 0.0), "a": (1e6, 10.0, 0.0), "b": (1e6, 10.0, 0.0)}
     graph = graph_of_rows(rows, [("dear", "a"), ("dear", "b"), ("a", "b")])
@@ -133,6 +177,29 @@ def test_copies_have_names_of_their_own():
     assert not differences(prepared)
 
 
+def check_names(prepared, draw):
+    """A partition survives being written in the user's names, and each copy feeds what it is for, and nothing else."""
+    graph = prepared.graph
+    problem = PartitionProblem(graph, 3, 1e9)
+    chip = tuple(draw.integers(0, 3, len(graph)).tolist())
+    document = json.loads(json.dumps(partition_document(problem, chip)))
+    assert partition_from_document(problem, document, "r.json") == chip
+    assert set(document["chip"]) <= set(prepared.original.names)
+    restored = prepared.restore(chip)
+    for name, where in document["chip"].items():
+        assert restored[name] == tuple(sorted(set(where.values()) if isinstance(where, dict) else {where}))
+    number = {name: position for position, name in enumerate(graph.names)}
+    network = rustworkx.PyDiGraph()
+    network.add_nodes_from(range(len(graph)))
+    network.add_edges_from_no_data([(source, target) for source, target in graph.edges.tolist()])
+    for position, copy in enumerate(graph.copy_of):
+        if copy is not None:
+            feeds = rustworkx.descendants(network, position)
+            assert number[copy.consumer] in feeds  # which was not copied itself
+            others = {other.consumer for each in feeds if (other := graph.copy_of[each]) is not None}
+            assert others <= {copy.consumer}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([0.2, 0.4]))
 def test_prepared_graphs_compute_the_same(seed, density):
@@ -148,6 +215,7 @@ def test_prepared_graphs_compute_the_same(seed, density):
     )
     prepared = prepare(graph, limits=CHEAP)
     assert not differences(prepared)
+    check_names(prepared, draw)
     problem, ours = PartitionProblem(graph, 3, 1e9), PartitionProblem(prepared.graph, 3, 1e9)
     for chip in sorted(valid_partitions(problem))[:50]:
         applied = prepared.apply(chip)

@@ -6,6 +6,7 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
+from dse import DISTRIBUTION
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.sampler import seeds_of
@@ -358,7 +359,7 @@ def test_checkpoints_come_back_as_they_were(tmp_path):
 
 def test_without_the_extra_one_line_says_so(monkeypatch):
     monkeypatch.setattr(methods, "find_spec", lambda _name: None)
-    with pytest.raises(InputError, match=r"dse\[learn\]") as error:
+    with pytest.raises(InputError, match=rf"pip install '{DISTRIBUTION}\[learn\]'") as error:
         methods.learned_methods()["rl"](context(problem(), 5))
     assert len(error.value.faults) == 1
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import rustworkx
 
+from dse import DISTRIBUTION
 from dse.importer.work import tensor_flops
-from dse.partition.graphs import prepare
+from dse.partition.graphs import graph_of, prepare
 from dse.partition.graphs.check import differences
 from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes
 from dse.partition.graphs.usable import linear_partition
@@ -68,7 +69,7 @@ def joined_again(graph):
 def check(name):
     """What holds of every graph of the catalogue; its graph and trace."""
     entry = catalogue.entry(name)
-    trace, graph = entry.trace(), entry.graph()
+    trace, graph = entry.trace(), graph_of(entry.name)
     assert 10 <= len(graph) < 1000
     assert len(set(graph.names)) == len(graph)
     assert len(graph.topological_order) == len(graph)  # acyclic
@@ -120,21 +121,21 @@ def test_all_graphs(name):
 
 def test_bert_large_is_of_the_size_of_the_papers():
     entry = catalogue.entry("bert-large-primitive")
-    trace, graph = entry.trace(), entry.graph()
+    trace, graph = entry.trace(), graph_of(entry.name)
     assert catalogue.attends(trace)
     prepared = prepare(graph)
     assert not differences(prepared)
     assert len(prepared.graph) == pytest.approx(2138, rel=0.005)
     assert weight_bytes(trace) == pytest.approx(2 * 335e6, rel=0.01)
     assert linear_partition(graph).max() < 36 <= linear_partition(prepared.graph).max()
-    per_layer = (len(prepared.graph) - len(prepare(catalogue.entry("bert-base-primitive").graph()).graph)) / 12
+    per_layer = (len(prepared.graph) - len(prepare(graph_of("bert-base-primitive")).graph)) / 12
     # Six linear layers; reshaping and transposing heads; products, their scale, the mask's sum with its broadcast; the
     # mask, given to each layer, reshaped, broadcast, reshaped, subtracted from and scaled; softmax; sums; norms; GELU.
     assert per_layer == 6 * 3 + 8 + 2 + 1 + 2 + 6 + 7 + 2 + 2 * 17 + 8
 
 
 def test_one_graph_has_ten_thousand_operators():
-    graph = prepare(catalogue.entry("gpt-1008b-primitive").graph()).graph
+    graph = prepare(graph_of("gpt-1008b-primitive")).graph
     assert 10_000 <= len(graph) < 11_000
     assert connected_parts(graph) == 1
     weights = weight_bytes(catalogue.entry("gpt-1008b-primitive").trace(), element_bytes=1)
@@ -158,5 +159,5 @@ def test_a_wrong_name_is_refused_with_the_nearest():
 
 def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"alexnet: this graph needs PyTorch: pip install 'dse\[learn\]'"):
+    with pytest.raises(InputError, match=rf"alexnet: needs PyTorch: pip install '{DISTRIBUTION}\[learn\]'"):
         catalogue.entry("alexnet").source.trace()

@@ -7,42 +7,52 @@ from dse.wafer.problem import PlacedKernel
 
 
 def all_shapes(problem, kernel):
-    """(time, (h, w, c), width, height) of every legal shape that fits the grid, turned or not, each once."""
-    found = set()
-    (convolution,) = kernel.convolutions
-    ranges = (convolution.height, convolution.width, convolution.inputs, convolution.outputs)
-    for h, w, c, k in product(*(range(1, most + 1) for most in ranges)):
-        for rotation in ("R0", "R90"):
-            placed = PlacedKernel(h, w, (c,), (k,), 0, 0, rotation)
+    """(time, (h, w, all c), width, height) of every legal shape that fits the grid, upright or turned, each once.
+
+    Of shapes that differ in time alone, the fastest.
+    """
+    times = {}
+    inputs = [range(1, each.inputs + 1) for each in kernel.convolutions]
+    outputs = [range(1, each.outputs + 1) for each in kernel.convolutions]
+    for h, w in product(range(1, kernel.most_rows + 1), range(1, kernel.most_columns + 1)):
+        for c, k, rotation in product(product(*inputs), product(*outputs), ("R0", "R90")):
+            placed = PlacedKernel(h, w, c, k, 0, 0, rotation)
             width, height = size_tiles(placed)
             fits = width <= problem.wafer.width_tiles and height <= problem.wafer.height_tiles
             if fits and memory_words(kernel, placed) <= problem.wafer.memory_words:
-                found.add((kernel_time(kernel, placed), (h, w, c), width, height))
-    return found
+                key = (h, w, frozenset(c)), width, height
+                time = kernel_time(kernel, placed)
+                times[key] = min(times.get(key, time), time)
+    return [(time, *key) for key, time in times.items()]
 
 
-def least_cost(problem):
-    """The least total cost; None where nothing is legal. One convolution a kernel; three kernels at most."""
-    weights, best = problem.weights, None
+def differing(one, other):
+    """How many of h, w and c differ between two kernels; several c in either of them count as a difference."""
+    return (one[0] != other[0]) + (one[1] != other[1]) + (len(one[2] | other[2]) > 1)
+
+
+def least_cost(problem, known=None):
+    """The least total cost; None where nothing is legal. Three kernels at most, with few shapes.
+
+    ``known``: the cost of a legal placement, which makes the listing shorter.
+    """
+    weights, best = problem.weights, known
     choices = []
     for kernel in problem.kernels:
-        choices.append(
-            [
-                (time, protocol, x, y, x + width, y + height)
-                for time, protocol, width, height in all_shapes(problem, kernel)
-                for x in range(problem.wafer.width_tiles - width + 1)
-                for y in range(problem.wafer.height_tiles - height + 1)
-            ]
-        )
+        placed = [
+            (float(time), protocol, x, y, x + width, y + height)
+            for time, protocol, width, height in all_shapes(problem, kernel)
+            for x in range(problem.wafer.width_tiles - width + 1)
+            for y in range(problem.wafer.height_tiles - height + 1)
+        ]
+        choices.append(sorted(placed, key=lambda each: each[0]))
 
     def apart(one, other):
         return one[4] <= other[2] or other[4] <= one[2] or one[5] <= other[3] or other[5] <= one[3]
 
     def edge_cost(one, other):
         distance = (abs(one[2] + one[4] - other[2] - other[4]) + abs(one[3] + one[5] - other[3] - other[5])) / 2
-        return weights.distance * distance + weights.adapter * sum(
-            a != b for a, b in zip(one[1], other[1], strict=True)
-        )
+        return weights.distance * distance + weights.adapter * differing(one[1], other[1])
 
     def extend(placed, slowest, cost):
         nonlocal best
@@ -53,6 +63,9 @@ def least_cost(problem):
             best = weights.time * slowest + cost
             return
         for choice in choices[number]:
+            if best is not None and weights.time * choice[0] + cost >= best:
+                # The others are no faster.
+                break
             if all(apart(choice, other) for other in placed):
                 more = sum(
                     edge_cost(choice, placed[a if b == number else b]) for a, b in problem.edges if max(a, b) == number

@@ -7,7 +7,8 @@ import pytest
 
 from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import CostBound, area_bound_ticks
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
+from dse.wafer.search.portfolio import search
 from dse.wafer.shapes import shape_table
 from tests.wafer.brute_force import least_cost
 from tests.wafer.small import blocks, conv_line, graph_text, problem_from
@@ -26,14 +27,17 @@ def test_the_bound_of_a_triangle_holds(distance, adapter):
     table = shape_table(problem)
     bound = CostBound(problem, table).total(area_bound_ticks(problem, table), np.inf)
     assert 0.4 * best < bound <= best
-    assert Search(problem, InProcessExecutor(), moves=20_000).run().total == pytest.approx(best)
+    assert search(SearchContext(problem, InProcessExecutor(), moves=20_000)).total == pytest.approx(best)
 
 
 @pytest.mark.parametrize("asked", [1, 2, 9])
 def test_a_bound_that_is_stopped_early_takes_few_intervals_and_holds(asked, monkeypatch):
     problem = blocks(adapter=5)
     table = shape_table(problem)
-    floor, known = area_bound_ticks(problem, table), Search(problem, InProcessExecutor(), moves=5000).run().total
+    floor, known = (
+        area_bound_ticks(problem, table),
+        search(SearchContext(problem, InProcessExecutor(), moves=5000)).total,
+    )
     whole = CostBound(problem, table).total(floor, known)
     made, answers = [], iter([None] * (asked - 1))
     interval = CostBound._interval
@@ -70,7 +74,10 @@ def test_a_weight_of_any_size_has_a_bound_that_holds(weight):
 def test_a_bound_that_is_left_early_is_no_higher():
     problem = blocks(adapter=5)
     table = shape_table(problem)
-    floor, known = area_bound_ticks(problem, table), Search(problem, InProcessExecutor(), moves=2000).run().total
+    floor, known = (
+        area_bound_ticks(problem, table),
+        search(SearchContext(problem, InProcessExecutor(), moves=2000)).total,
+    )
     bounds = CostBound(problem, table)
     whole, left = bounds.total(floor, known), bounds.total(floor, known, least_share=1.0)
     assert 0 < left < whole == bounds.total(floor, known, least_share=0.1)

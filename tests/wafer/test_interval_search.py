@@ -12,11 +12,12 @@ from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, violations
 from dse.wafer.search import interval_dp
+from dse.wafer.search.context import TREES, Incumbent, SearchContext
 from dse.wafer.search.interval_dp import IntervalTask, IntervalTrees, bounds_of, crossings
 from dse.wafer.search.interval_search import IntervalSearch, first_tasks, varied
 from dse.wafer.search.ladder import ladder_of, turned
 from dse.wafer.search.layout import as_columns, as_rows, measure
-from dse.wafer.search.portfolio import TREES, Search, passes
+from dse.wafer.search.portfolio import passes, search
 from dse.wafer.search.row_dp import depth_first_order, row_layouts
 from dse.wafer.search.slicing_annealing import placement_of
 from dse.wafer.shapes import NEVER, shape_table
@@ -127,12 +128,12 @@ def test_passes_are_all_moves_and_each_at_most_as_long_as_those_before_and_the_r
 @pytest.mark.parametrize("name", SMALL)
 def test_sequences_alone_find_the_best_of_all_placements(name):
     problem = small_problem(name)
-    search = Search(problem, InProcessExecutor())
     table = shape_table(problem)
-    trees = IntervalSearch(search, table, area_bound_ticks(problem, table))
+    incumbent = Incumbent(SearchContext(problem, InProcessExecutor()), table)
+    trees = IntervalSearch(incumbent, area_bound_ticks(problem, table))
     trees.improve([depth_first_order(problem)], 1_500_000, 0)
-    assert violations(problem, search.found.placement) == []
-    assert search.found.total == pytest.approx(least_cost(problem))
+    assert violations(problem, incumbent.found.placement) == []
+    assert incumbent.found.total == pytest.approx(least_cost(problem))
 
 
 @pytest.mark.parametrize("adapter", [0, 5])
@@ -141,8 +142,8 @@ def test_searching_on_never_raises_the_cost_and_is_the_same_anywhere(adapter):
     table = shape_table(problem)
     for executor in (InProcessExecutor(), ReadOnlyExecutor()):
         told = []
-        search = Search(problem, executor, improved=told.append)
-        trees = IntervalSearch(search, table, area_bound_ticks(problem, table))
+        incumbent = Incumbent(SearchContext(problem, executor, improved=told.append), table)
+        trees = IntervalSearch(incumbent, area_bound_ticks(problem, table))
         if adapter:
             trees.protocols = np.arange(0, len(table.protocols), 2)
         for phase in range(3):
@@ -151,15 +152,16 @@ def test_searching_on_never_raises_the_cost_and_is_the_same_anywhere(adapter):
         totals = [each.total for each in told]
         assert totals == sorted(totals, reverse=True)
         assert all(violations(problem, each.placement) == [] for each in told)
-        ends.append(search.found)
+        ends.append(incumbent.found)
     assert ends[0] == ends[1]
 
 
 def test_trees_whose_protocols_are_given_have_those_and_count_adapters():
     problem = blocks(adapter=5)
-    search, table = Search(problem, InProcessExecutor()), shape_table(problem)
+    table = shape_table(problem)
+    incumbent = Incumbent(SearchContext(problem, InProcessExecutor()), table)
     known, some = table.protocols, np.flatnonzero(table.protocols.c % 2 == 0)
-    trees = IntervalSearch(search, table, area_bound_ticks(problem, table), some)
+    trees = IntervalSearch(incumbent, area_bound_ticks(problem, table), some)
     trees.improve([depth_first_order(problem)], 300_000, 0)
     assert trees.pool
     for member in trees.pool:
@@ -187,6 +189,6 @@ def test_rows_turned_by_a_right_angle_are_stacks_of_one_row():
 
 def test_a_search_without_trees_prices_no_tree():
     problem = blocks()
-    plain = Search(problem, InProcessExecutor(), moves=20_000, steps=frozenset())
-    with_trees = Search(problem, InProcessExecutor(), moves=20_000, steps=frozenset({TREES}))
-    assert plain.run().total >= with_trees.run().total
+    plain = SearchContext(problem, InProcessExecutor(), moves=20_000, steps=frozenset())
+    with_trees = SearchContext(problem, InProcessExecutor(), moves=20_000, steps=frozenset({TREES}))
+    assert search(plain).total >= search(with_trees).total

@@ -5,21 +5,20 @@ from itertools import product
 
 import numpy as np
 import pytest
+from dse.wafer.check_answer import answer_faults
 
 from dse.results.result import read_result
 from dse.run.executor import InProcessExecutor
-from dse.wafer.answer import answer
 from dse.wafer.check import cost, violations
-from dse.wafer.check_answer import answer_faults
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import packed, packing, unpackable
 from dse.wafer.problem import Weights
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.context import SearchContext
 from dse.wafer.shapes import MOST_TICKS, shape_table
 from dse.wafer.shortfall import infeasibility
 from dse.wafer.sweep.report import rows
-from dse.wafer.sweep.sweep import sweep
+from tests.solving import answer
 from tests.wafer.brute_force import all_shapes
 from tests.wafer.small import conv_line, graph_text, problem_from
 
@@ -92,7 +91,7 @@ def flat(tmp_path):
 
 def test_a_pinwheel_is_found(pinwheel, tmp_path):
     options = WaferOptions(str(pinwheel), moves=1000)
-    assert METHODS["rows"](Search(options.problem(), InProcessExecutor())).placement is None
+    assert METHODS["rows"](SearchContext(options.problem(), InProcessExecutor())).placement is None
     result = answer(options)
     assert result.status in ("feasible", "optimal")
     # Each kernel is beside the next: half of both sides in one direction, half a tile in the other.
@@ -106,8 +105,8 @@ def test_shorter_times_are_tried_where_time_counts(pinwheel):
     roomy = replace(problem, wafer=replace(problem.wafer, width_tiles=12, height_tiles=9))
     table = shape_table(roomy)
     slow = packing(roomy, table, MOST_TICKS, 10.0).placement
-    fast = packed(Search(roomy, InProcessExecutor()))
-    blind = packed(Search(replace(roomy, weights=Weights(0.0, 1.0, 0.0)), InProcessExecutor()))
+    fast = packed(SearchContext(roomy, InProcessExecutor()))
+    blind = packed(SearchContext(replace(roomy, weights=Weights(0.0, 1.0, 0.0)), InProcessExecutor()))
     assert fast.cost.time < cost(roomy, slow).time
     assert fast.total <= cost(roomy, slow).total
     assert (blind.evaluations, fast.evaluations > 2) == (2, True)
@@ -133,7 +132,7 @@ def test_what_cannot_be_arranged_is_proven_and_proven_again(dse, flat, tmp_path)
 
 def test_a_sweep_says_the_same_of_turned_wafers(flat, tmp_path):
     options = WaferOptions(str(flat), moves=100, sweep=("width=3,8,12", "height=3,8"))
-    result = sweep(options)
+    result = answer(options)
     points = result.solution["points"]
     assert {name for name, each in points.items() if each["status"] == "infeasible"} == {
         "width-3-height-3", "width-3-height-8", "width-8-height-3"
@@ -146,6 +145,6 @@ def test_a_sweep_says_the_same_of_turned_wafers(flat, tmp_path):
 
 def test_a_stop_ends_it(pinwheel):
     problem = WaferOptions(str(pinwheel)).problem()
-    search = Search(problem, InProcessExecutor(), stop=lambda: "time limit")
-    assert packed(search).placement is None
+    context = SearchContext(problem, InProcessExecutor(), stop=lambda: "time limit")
+    assert packed(context).placement is None
     assert unpackable(problem, lambda: "time limit") is None

@@ -15,10 +15,11 @@ from dse.wafer.problem import PlacedKernel, WaferPlacement
 from dse.wafer.search import annealing
 from dse.wafer.search.annealing import Annealing, AnnealTask, annealed
 from dse.wafer.search.candidates import candidate_of
+from dse.wafer.search.context import SearchContext
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import copied, layout_of, measure, placement
 from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED
-from dse.wafer.search.portfolio import Search
+from dse.wafer.search.portfolio import search
 from dse.wafer.search.positions import compacted
 from dse.wafer.search.protocol_dp import with_protocols
 from dse.wafer.search.row_dp import depth_first_order, even_layouts, least_row_ticks, row_layouts, strip_layouts
@@ -250,7 +251,8 @@ def through_pickle(value):
 
 def test_the_answer_does_not_depend_on_where_annealing_runs():
     problem = blocks(adapter=4)
-    here, there = (Search(problem, each, moves=5000).run() for each in (InProcessExecutor(), ReadOnlyExecutor()))
+    executors = InProcessExecutor(), ReadOnlyExecutor()
+    here, there = (search(SearchContext(problem, each, moves=5000)) for each in executors)
     assert here == there
 
 
@@ -276,8 +278,7 @@ def small_problem(name):
 def test_small_problems_against_all_placements(name):
     problem = small_problem(name)
     best = least_cost(problem)
-    search = Search(problem, InProcessExecutor(), moves=20_000)
-    found = search.run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=20_000))
     assert violations(problem, found.placement) == []
     assert found.total == pytest.approx(best)
     table = shape_table(problem)
@@ -294,7 +295,7 @@ def test_where_time_counts_little_kernels_are_as_small_as_memory_allows(weights)
     nodes = [conv_line(1, height=32, width=32, window=3, inputs=16, outputs=64), "dblock[2] f=64 h=32 w=32 name='k2'"]
     edges = [("conv[1]", "dblock[2]")]
     problem = problem_from(graph_text(nodes, edges, **{"width": 200, "height": 200, **weights}))
-    found = Search(problem, InProcessExecutor(), moves=20_000).run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=20_000))
     # With the least sizes, 2 × 3 and 2 × 9, the one lies on the other.
     assert found.cost.distance == 2
     assert CostBound(problem, shape_table(problem)).total(1, found.total) == pytest.approx(found.total)
@@ -302,13 +303,12 @@ def test_where_time_counts_little_kernels_are_as_small_as_memory_allows(weights)
 
 def test_everything_else_being_equal_the_cost_never_rises_and_every_step_is_legal():
     problem, told = blocks(adapter=5), []
-    search = Search(problem, InProcessExecutor(), moves=20_000, improved=told.append)
-    found = search.run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=20_000, improved=told.append))
     totals = [each.total for each in told]
     assert totals == sorted(totals, reverse=True)
     assert found.total == totals[-1]
     assert all(violations(problem, each.placement) == [] for each in told)
-    again = Search(problem, InProcessExecutor(), moves=20_000).run()
+    again = search(SearchContext(problem, InProcessExecutor(), moves=20_000))
     assert (again.placement, again.evaluations) == (found.placement, found.evaluations)
 
 
@@ -321,7 +321,7 @@ def test_a_search_ends_after_the_pass_that_found_what_is_proven(monkeypatch):
             return share * known
 
         monkeypatch.setattr(CostBound, "total", total)
-        found = Search(blocks(), InProcessExecutor(), moves=80_000).run()
+        found = search(SearchContext(blocks(), InProcessExecutor(), moves=80_000))
         assert len(asked) == 1
         return found.evaluations
 
@@ -335,7 +335,7 @@ def test_a_search_that_is_stopped_has_a_legal_placement():
         asked.append(1)
         return "time limit" if len(asked) > 40 else None
 
-    found = Search(problem, InProcessExecutor(), moves=50_000, stop=stop).run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=50_000, stop=stop))
     assert violations(problem, found.placement) == []
     # The run of annealing that is stopped asks, and then the executor.
     assert len(asked) <= 42
@@ -347,7 +347,7 @@ PUBLISHED = {"A": 35685.5, "I": 54530, "K": 1350, "N": 3390, "Q": 9816}
 @pytest.mark.parametrize("case", PUBLISHED)
 def test_official_cases_with_few_moves_are_close_to_what_is_published(case):
     problem = read_problem(shared_data("ispd2020", f"{case}.kgraph"))
-    found = Search(problem, InProcessExecutor(), moves=100_000).run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=100_000))
     assert violations(problem, found.placement) == []
     assert found.total <= 1.02 * PUBLISHED[case]
 
@@ -372,7 +372,7 @@ def test_answers_of_all_kinds_of_problems_are_legal_and_bounded(seed):
     rng, placed = np.random.default_rng(seed), 0
     for _ in range(12):
         problem = random_problem(rng)
-        found = Search(problem, InProcessExecutor(), moves=2000).run()
+        found = search(SearchContext(problem, InProcessExecutor(), moves=2000))
         if found.placement is None:
             continue
         placed += 1
@@ -396,7 +396,7 @@ def test_a_wafer_on_which_no_rows_fit_and_a_stack_does():
     layouts = (*row_layouts(ladder, 0, order), *strip_layouts(ladder, 0, order))
     assert not any(np.isfinite(measure(ladder, each, 0)[0]) for each in layouts)
     assert not np.isfinite(min(measure(ladder, each, 0)[0] for each in even_layouts(ladder, order)))
-    found = Search(problem, InProcessExecutor(), moves=5000).run()
+    found = search(SearchContext(problem, InProcessExecutor(), moves=5000))
     assert violations(problem, found.placement) == []
     # Centres (3, 4), (7.5, 2) and (7.5, 6).
     assert found.cost.distance == 6.5 + 4

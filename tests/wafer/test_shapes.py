@@ -18,13 +18,10 @@ from tests.wafer.small import conv_line, graph_text, problem_from
 def least_by_listing(problem, kernel, time, extent):
     """The least other side for every side, by the checker's definitions over all parameters."""
     least = [NEVER] * (extent + 1)
-    one_c = problem.weights.adapter > 0
     counts = [range(1, each.inputs + 1) for each in kernel.convolutions]
     widths = [range(1, each.outputs + 1) for each in kernel.convolutions]
     for h, w in product(range(1, kernel.most_rows + 1), range(1, kernel.most_columns + 1)):
         for c in product(*counts):
-            if one_c and len(set(c)) > 1:
-                continue
             for k in product(*widths):
                 placed = PlacedKernel(h, w, c, k, 0, 0, "R0")
                 sides = size_tiles(placed)
@@ -41,7 +38,7 @@ CASES = {
     "convolution": (conv_line(1, height=5, width=3, window=3, inputs=3, outputs=5), 30, 0),
     "stride": (conv_line(1, height=4, width=4, window=3, inputs=3, outputs=4, stride=2), 25, 0),
     "block": ("dblock[1] f=4 h=2 w=3 name='k'", 40, 0),
-    "block with one c": ("dblock[1] f=8 h=2 w=1 name='k'", 40, 1),
+    "block with adapters": ("dblock[1] f=8 h=2 w=1 name='k'", 40, 1),
     "strided block": ("cblock[1] f=4 h=2 w=2 name='k'", 36, 0),
 }
 

@@ -9,12 +9,11 @@ from numba import njit
 
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop
-from dse.wafer.answer import answer
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, size_tiles, violations
 from dse.wafer.options import WaferOptions
+from dse.wafer.search.context import SearchContext
 from dse.wafer.search.ladder import ladder_of
-from dse.wafer.search.portfolio import Search
 from dse.wafer.search.slicing_annealing import (
     SlicingAnnealing,
     SlicingCandidate,
@@ -25,6 +24,7 @@ from dse.wafer.search.slicing_annealing import (
 from dse.wafer.search.slicing_tree import one_row, slicing_tree
 from dse.wafer.search.slicing_tree_kernels import ABOVE, BESIDE, exchange, exchange_kernels, measured, turn_chain
 from dse.wafer.shapes import NEVER, shape_table, staircases
+from tests.solving import answer
 from tests.wafer.brute_force import least_cost
 from tests.wafer.small import blocks, chain
 from tests.wafer.test_search import ReadOnlyExecutor, through_pickle
@@ -299,7 +299,7 @@ def test_annealing_answers_with_what_fits_though_what_does_not_is_cheaper():
 
 def test_the_whole_search_is_near_the_best_of_all_placements():
     problem = chain(2, width=12, height=9, inputs=3, outputs=3)
-    found = slicing_tree(Search(problem, InProcessExecutor(), moves=60_000))
+    found = slicing_tree(SearchContext(problem, InProcessExecutor(), moves=60_000))
     assert violations(problem, found.placement) == []
     assert found.total == cost(problem, found.placement).total
     # Kernels of two trees side by side can be anywhere; the middle of what they are given need not be the best place.
@@ -319,7 +319,7 @@ def test_it_is_a_method_and_the_seed_decides(tmp_path):
 def test_the_answer_does_not_depend_on_where_annealing_runs():
     problem = blocks(7)
     here, there = (
-        slicing_tree(Search(problem, each, moves=9000)) for each in (InProcessExecutor(), ReadOnlyExecutor())
+        slicing_tree(SearchContext(problem, each, moves=9000)) for each in (InProcessExecutor(), ReadOnlyExecutor())
     )
     assert here == there
 

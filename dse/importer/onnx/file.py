@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dse.graph.trace import Step, Trace, Value
+from dse.importer.libraries import library
 from hardware.inputs import Fault, InputError, fail
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
-
-_EXTRA = "reading ONNX files needs the extra onnx: pip install 'dse[onnx]'"
 
 
 def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
@@ -30,8 +29,8 @@ def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
             and takes 1 for a symbol.
 
     Raises:
-        InputError: no extra ``onnx``, no ONNX file, inputs without shapes or with symbolic dimensions behind the
-            leading one, a fixed leading dimension that the graph depends on, shapes that cannot be inferred,
+        InputError: the library onnx is missing, no ONNX file, inputs without shapes or with symbolic dimensions behind
+            the leading one, a fixed leading dimension that the graph depends on, shapes that cannot be inferred,
             unsupported dtypes.
     """
     path = Path(path)
@@ -42,13 +41,11 @@ def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
 
 def _load(path: Path) -> "ModelProto":
     """The model in the file, functions inlined, values of its weights left out."""
+    onnx = library("onnx", path)
+    from google.protobuf.message import DecodeError  # comes with onnx
+
     try:
-        import onnx
-        from google.protobuf.message import DecodeError
-    except ImportError as error:
-        raise fail(path, "", "", _EXTRA) from error
-    try:
-        model = onnx.load_model_from_string(path.read_bytes())
+        model: ModelProto = onnx.load_model_from_string(path.read_bytes())
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
     except (DecodeError, ValueError) as error:

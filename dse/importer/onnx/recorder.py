@@ -74,6 +74,7 @@ class Recorder:
         self._index: dict[str, int] = {}
         self._types: dict[str, TypeProto] = {}
         self._constants: dict[str, np.ndarray[Any, Any]] = {}
+        self._stored: set[str] = set()  # by nodes of kind Constant
         self._where = ""
         stated = (*model.graph.value_info, *model.graph.output)
         self._stated = {entry.name: _numbered(entry.type, symbols) for entry in stated}
@@ -128,6 +129,8 @@ class Recorder:
 
     def value(self, name: str) -> int:
         """Its position among the values of the trace."""
+        if name in self._stored and name not in self._index:
+            self._index[name] = self._new(name, self.shape(name), self.dtype(name), "buffer")
         if name not in self._index:
             self._index[name] = self._new(name, self.shape(name), self.dtype(name), "activation")
             self.steps.append(Step("constant", (), (self._index[name],), {}, self._where))
@@ -183,6 +186,7 @@ class Recorder:
         whole = {name: found for name, found in given.items() if _complete(_numbered(found, self._symbols))}
         made._types = {**self._types, **made._types, **whole}
         made._constants = {**self._constants, **made._constants}
+        made._stored = self._stored | made._stored
         return made
 
     def weight(self, name: str, tensor: Any) -> int | None:
@@ -219,6 +223,8 @@ class Recorder:
         unknown = [name for name in (*node.inputs, *node.captured) if name and name not in self._types]
         if unknown:
             raise fail(self.path, f"nodes.{node.name}", unknown[0], "reads a value that nothing in the graph writes")
+        if node.kind == "Constant":
+            self._stored.update(outputs)
         if self._computed(node, proto):
             return None
         inferred = self._inferred(node, proto)

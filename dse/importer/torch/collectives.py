@@ -6,10 +6,11 @@ the module runs on one device as it is.
 
 from typing import TYPE_CHECKING
 
+from dse.graph.trace import StepKind
+from dse.importer.torch.recorder import Recorder
+
 if TYPE_CHECKING:
     import torch
-
-    from dse.graph.trace import StepKind
 
 
 def all_reduce(x: "torch.Tensor", participants: int) -> "torch.Tensor":
@@ -22,10 +23,8 @@ def copy_to_group(x: "torch.Tensor", participants: int) -> "torch.Tensor":
     return _collective("copy_to_group", x, participants)
 
 
-def _collective(kind: "StepKind", x: "torch.Tensor", participants: int) -> "torch.Tensor":
+def _collective(kind: StepKind, x: "torch.Tensor", participants: int) -> "torch.Tensor":
     from torch.utils._python_dispatch import _get_current_dispatch_mode
-
-    from dse.importer.torch.recorder import Recorder
 
     if participants < 1:
         raise ValueError(f"participants must be at least 1, but got {participants}")

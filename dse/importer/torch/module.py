@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dse.graph.trace import Trace
+from dse.importer.libraries import library
+from dse.importer.torch.operators import HANDLERS
+from dse.importer.torch.recorder import Recorder, Rules, dispatch_mode
+from dse.importer.torch.rewrites import REWRITTEN
 from hardware.inputs import InputError, fail
 
 if TYPE_CHECKING:
     import torch
-
-    from dse.importer.torch.recorder import Recorder
 
 Mode = Literal["training", "inference"]
 """What a forward pass is for. In ``inference`` dropout is the identity, and batch norms use what they have learned."""
@@ -42,14 +44,12 @@ def trace_module(
         mode: the mode that the module is put into.
 
     Raises:
-        InputError: inputs without tensors or of different leading dimensions, an operator that needs data, a dtype that
-            is not supported, or a module that does not run (with its own words), each at the user's file and line.
+        InputError: PyTorch is missing, inputs without tensors or of different leading dimensions, an operator that
+            needs data, a dtype that is not supported, or a module that does not run (with its own words), each at the
+            user's file and line.
     """
-    import torch
-
-    from dse.importer.torch.recorder import Recorder, dispatch_mode
-
     source = source or name
+    torch = library("torch", source)
     positional, named = _arguments(torch, example_inputs, source)
     tensors = dict(_named_tensors(torch, (positional, named)))
     batch = _leading_dimension(source, tensors)
@@ -61,7 +61,7 @@ def trace_module(
     _check_dtypes(source, {**trained, **tensors})
     if microbatch not in (None, batch):
         _check_time_first(torch, module, (positional, named), source)
-    recorder = Recorder(trained, frozen, dict(module.named_buffers()), tensors)
+    recorder = Recorder(Rules(HANDLERS, REWRITTEN), trained, frozen, dict(module.named_buffers()), tensors)
     with _operators_as_written(torch):
         answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
@@ -208,7 +208,7 @@ def _check_dtypes(name: str, tensors: Mapping[str, Any]) -> None:
             raise fail(name, key, dtype, rule)
 
 
-def _loss_or_outputs(torch: Any, answer: Any, recorder: "Recorder", name: str) -> tuple[int, ...]:
+def _loss_or_outputs(torch: Any, answer: Any, recorder: Recorder, name: str) -> tuple[int, ...]:
     """The loss where the module returns one (a field ``loss``, or its only number), else every floating output."""
     loss = getattr(answer, "loss", None)
     if loss is None and isinstance(answer, Mapping):

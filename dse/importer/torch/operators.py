@@ -1,12 +1,10 @@
 """What each ATen operator is in a :class:`~dse.graph.trace.Trace`: one handler an operator, in one table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dse.importer.torch import views
-from dse.importer.torch.recorder import Call, Recorder, other_operator
-
-Handler = Callable[[Recorder, Call], None]
+from dse.importer.torch.recorder import Call, Handler, Recorder, other_operator
 
 
 def _matmul(recorder: Recorder, call: Call) -> None:

@@ -1,12 +1,12 @@
 """Writes down what PyTorch dispatches: every ATen operator of a run on the meta device becomes steps of a Trace.
 
 The run is in inference mode, where composite operators (linear, softmax, dropout, cross entropy) arrive whole. Those
-that the table of :mod:`dse.importer.torch.operators` does not know are taken apart by PyTorch's own decompositions;
+that the recorder has no rule for (:class:`Rules`) are taken apart by PyTorch's own decompositions;
 what cannot be taken apart either becomes a step ``other``. Tensors written in place get a new value; a view whose
 source changed is made again.
 
-Small tensors that depend on no input and no weight (position numbers, masks) are also computed for real, so that a
-module may branch on them.
+Tensors that depend on no input and no weight (position numbers, masks) are also computed for real, so that a module may
+branch on them (:mod:`dse.importer.torch.constants`).
 """
 
 import sys
@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
 from dse.importer.torch.arguments import by_name, replaced, tensors_in
+from dse.importer.torch.constants import MAX_ELEMENTS, NOT_COMPUTABLE, Constant, constants_of
 from hardware.inputs import fail
 
 if TYPE_CHECKING:
     import torch
 
 _PACKAGE = str(Path(__file__).parents[2])
-_CONSTANT_ELEMENTS = 2**18
-"""Constants up to this size are computed."""
-
 _NEEDS_DATA = frozenset({"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"})
 _DATA_RULE = "needs the values of a tensor, but a trace has shapes only; compute it outside the module, or by shapes"
 _UNSUPPORTED = ("complex", "qint", "quint", "float8", "float4", "bits")
@@ -58,6 +56,7 @@ class Recorder:
     """The values and steps of one run.
 
     Args:
+        rules: what is done with each operator.
         parameters: tensors that are trained, by name.
         frozen: parameters that are not trained, by name.
         buffers: all other tensors that the module keeps.
@@ -66,6 +65,7 @@ class Recorder:
 
     def __init__(
         self,
+        rules: "Rules",
         parameters: Mapping[str, "torch.Tensor"],
         frozen: Mapping[str, "torch.Tensor"],
         buffers: Mapping[str, "torch.Tensor"],
@@ -75,13 +75,14 @@ class Recorder:
         from torch._decomp import core_aten_decompositions
 
         self.torch = torch
+        self._rules = rules
         self._decompositions = core_aten_decompositions()
         self.values: list[Value] = []
         self.steps: list[Step] = []
         self.mode: Any = None
         self._index: dict[int, int] = {}
         self._views: dict[int, _View] = {}
-        self._computed: dict[int, torch.Tensor] = {}
+        self._constants: dict[int, Constant] = {}
         self._twins: dict[int, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []
         self._user_file: dict[str, bool] = {}
@@ -100,8 +101,8 @@ class Recorder:
 
     def index(self, tensor: "torch.Tensor") -> int:
         """The value that ``tensor`` has now."""
-        if id(tensor) not in self._index:  # made outside the run, by numpy for instance
-            self.emit("constant", [], [tensor])
+        if id(tensor) not in self._index:  # made outside the run, so stored somewhere
+            self._bind(tensor, self._value("", tensor, "buffer"))
         view = self._views.get(id(tensor))
         if view is not None:
             now = self.index(view.source)
@@ -152,9 +153,6 @@ class Recorder:
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator on the meta device and write it down."""
-        from dse.importer.torch.operators import HANDLERS
-        from dse.importer.torch.rewrites import REWRITTEN
-
         namespace, _, name = function._schema.name.partition("::")
         args, kwargs = self._on_meta(args), self._on_meta(kwargs)
         if "device" in kwargs:  # where none is named, the device is still the meta device's to choose
@@ -166,13 +164,13 @@ class Recorder:
             item.dtype is self.torch.bool for item in tensors_in(self.torch, arguments["indices"])
         ):
             raise self.refusal("indexing with a bool mask", "has a shape that depends on values; use torch.where")
-        if name in REWRITTEN:
+        if name in self._rules.rewritten:
             with self.mode:
-                answer = REWRITTEN[name](self.torch, arguments)
+                answer = self._rules.rewritten[name](self.torch, arguments)
             if answer is not NotImplemented:
                 return answer
-        if name in HANDLERS and (namespace == "aten" or name == "convert_element_type"):
-            return self._run(function, name, args, kwargs, arguments, HANDLERS[name])
+        if name in self._rules.handlers and (namespace == "aten" or name == "convert_element_type"):
+            return self._run(function, name, args, kwargs, arguments, self._rules.handlers[name])
         if function._schema.is_mutable:
             return self._in_place(function, name, args, kwargs)
         taken_apart = self._decomposed(function, args, kwargs)
@@ -193,14 +191,14 @@ class Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         arguments: Mapping[str, Any],
-        handler: Callable[["Recorder", Call], None],
+        handler: "Handler",
     ) -> Any:
         answer = function(*args, **kwargs)
         outputs = tuple(tensors_in(self.torch, answer))
         for tensor in outputs:
             self._check_dtype(name, tensor)
         if outputs:
-            self._compute(function, args, kwargs, outputs)
+            self._note_constants(function, args, kwargs, outputs)
             handler(self, Call(name, arguments, outputs))
         return answer
 
@@ -225,13 +223,13 @@ class Recorder:
         value = self.index(result)
         if self.values[value].shape != tuple(target.shape):
             value = self._step("expand", [value], target, {})
-        computed = self._constant(result)
+        constant = self._constant(result)
         view = self._views.get(id(target))
         self._bind(target, value)
-        self._computed.pop(id(target), None)
+        self._constants.pop(id(target), None)
         if view is None:
-            if computed is not None and computed.shape == target.shape:
-                self._computed[id(target)] = computed.to(target.dtype)
+            if constant is not None and result.shape == target.shape:
+                self._constants[id(target)] = constant.as_type(target.dtype)
             return
         old = self.index(view.source)
         if self.values[old].elements == self.values[value].elements:
@@ -242,7 +240,7 @@ class Recorder:
         view.version = self.index(view.source)
 
     def _write_value(self, target: "torch.Tensor", value: int) -> None:
-        self._computed.pop(id(target), None)
+        self._constants.pop(id(target), None)
         view = self._views.get(id(target))
         self._bind(target, value)
         if view is not None:
@@ -271,9 +269,9 @@ class Recorder:
                 if id(tree) in self._index:
                     self._bind(twin, self._index[id(tree)])
                 else:
-                    self.emit("constant", [], [twin])
-                    if tree.numel() <= _CONSTANT_ELEMENTS:
-                        self._computed[id(twin)] = tree.detach().cpu()
+                    self._bind(twin, self._value("", twin, "buffer"))
+                    if tree.numel() <= MAX_ELEMENTS:
+                        self._constants[id(twin)] = Constant(tree.detach().cpu())
             return self._twins[id(tree)]
         if isinstance(tree, self.torch.device):
             return self.torch.device("meta")
@@ -283,43 +281,30 @@ class Recorder:
             return {key: self._on_meta(item) for key, item in tree.items()}
         return tree
 
-    def _constant(self, tensor: "torch.Tensor") -> "torch.Tensor | None":
-        """What ``tensor`` holds, where it was computed and nothing wrote to it since."""
+    def _constant(self, tensor: "torch.Tensor") -> Constant | None:
+        """What ``tensor`` holds, where that is known and nothing wrote to it since."""
         view = self._views.get(id(tensor))
         if view is not None and self.index(view.source) != view.version:
             return None
-        return self._computed.get(id(tensor))
+        return self._constants.get(id(tensor))
 
-    def _compute(
+    def _note_constants(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: tuple["torch.Tensor", ...]
     ) -> None:
-        if sum(tensor.numel() for tensor in outputs) > _CONSTANT_ELEMENTS:
-            return
-        if self.torch.Tag.nondeterministic_seeded in function.tags:
-            return
         read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
-        if any(constant is None for constant in read):
-            return
-        constants = iter(read)
-        real_args, real_kwargs = replaced(self.torch, args, constants), replaced(self.torch, kwargs, constants)
-        if "device" in real_kwargs:
-            real_kwargs["device"] = self.torch.device("cpu")
-        elif not read:
-            return
-        try:
-            answer = function(*real_args, **real_kwargs)
-        except (RuntimeError, NotImplementedError):  # not all that has a shape can be computed on every device
-            return
-        for output, real in zip(outputs, tensors_in(self.torch, answer), strict=True):
-            self._computed[id(output)] = real
+        constants = constants_of(self.torch, function, args, kwargs, read, outputs)
+        self._constants.update((id(output), each) for output, each in zip(outputs, constants, strict=False))
 
     def _constant_answer(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
+        try:
+            values = iter([constant.values() for constant in read if constant is not None])
+        except NOT_COMPUTABLE:
+            read = [None]
         if any(constant is None for constant in read):
             shown = {"_local_scalar_dense": "Tensor.item() or a branch on a tensor"}.get(name, name)
             raise self.refusal(shown, _DATA_RULE)
-        constants = iter(read)
-        answer = function(*replaced(self.torch, args, constants), **replaced(self.torch, kwargs, constants))
+        answer = function(*replaced(self.torch, args, values), **replaced(self.torch, kwargs, values))
         return self._on_meta(answer)
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -369,6 +354,26 @@ class Recorder:
                 return forward  # the importer has called the module: what lies outside is the program, not the model
             frame = frame.f_back
         return forward
+
+
+Handler = Callable[[Recorder, Call], None]
+"""Writes one dispatched operator down."""
+
+Rewrite = Callable[[Any, Mapping[str, Any]], Any]
+"""(torch, an operator's arguments by name) to what other operators make of them; ``NotImplemented`` to leave it be."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is done with ATen operators, by name without namespace and overload.
+
+    Attributes:
+        handlers: how an operator is written down (:mod:`dse.importer.torch.operators`).
+        rewritten: operators that are run as others (:mod:`dse.importer.torch.rewrites`).
+    """
+
+    handlers: Mapping[str, Handler]
+    rewritten: Mapping[str, Rewrite]
 
 
 def dispatch_mode(recorder: Recorder) -> Any:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from dse.graph.trace import Trace
+from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
 from hardware.inputs import fail, nearest, text_of
 
@@ -39,10 +40,11 @@ def trace_function(
     dimension of its example inputs is replaced.
 
     Raises:
-        InputError: no such file or function, a function that fails or returns something else, and all that
-            :func:`~dse.importer.torch.module.trace_module` refuses.
+        InputError: PyTorch is missing, no such file or function, a function that fails or returns something else, and
+            all that :func:`~dse.importer.torch.module.trace_module` refuses.
     """
     parameters_of(path, name)  # a file that is not Python is refused with its line
+    library("torch", path)
     with loaded(path) as file:
         function = _function(file, name)
         taken = takes(function)

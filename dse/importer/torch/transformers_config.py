@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.graph.trace import Trace
+from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
 from hardware.inputs import fail, nearest, read_document
 
 if TYPE_CHECKING:
     import torch
 
-_EXTRA = "reading this file needs transformers: pip install 'dse[learn,models]'"
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 _HEADS = ("PRETRAINING", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 _LABELS = ("labels", "next_sentence_label", "sentence_order_label", "start_positions", "end_positions")
@@ -36,12 +36,8 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
             module that does not trace.
     """
     document = read_document(path)
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise fail(path, "", "", _EXTRA) from error
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    torch, transformers = library("torch", path), library("transformers", path)  # which looks for the former
+    transformers.logging.set_verbosity_error()
     known = sorted(transformers.CONFIG_MAPPING.keys())
     kind = str(document["model_type"])
     if kind not in known:
@@ -55,9 +51,9 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
     # kernels for mixtures of experts accept 16 bits only, some other classes 32 bits only
     dtype = torch.bfloat16 if any("experts" in key for key in config.to_dict()) else torch.float32
 
-    def build() -> "torch.nn.Module":
+    def build() -> Any:
         with torch.device("meta"):
-            return cls._from_config(config, attn_implementation="eager", dtype=dtype)  # type: ignore[no-any-return]
+            return cls._from_config(config, attn_implementation="eager", dtype=dtype)
 
     module = guarded(str(path), build)
     for part in module.modules():

@@ -144,7 +144,7 @@ class SimulatorEvaluator:
         positions = [
             int(place) for place in np.argsort(-needed, kind="stable") if needed[place] > self.package.sram_bytes
         ]
-        return [(self._problem.graph.names[place], float(needed[place])) for place in positions]
+        return [(self._problem.graph.labels[place], float(needed[place])) for place in positions]
 
     def trace(self, chip: Sequence[int], most_events: int = MOST_EVENTS) -> Trace:
         """One interval of the steady state: a lane for each chip, its weights, and each link.
@@ -185,7 +185,7 @@ class SimulatorEvaluator:
         step = stage.fullest
         return Overflow(
             stage.chip,
-            tuple(self._problem.graph.names[operator] for operator in step.operators),
+            tuple(self._problem.graph.labels[operator] for operator in step.operators),
             stage.peak_bytes,
             step.live_bytes,
             step.weight_bytes,
@@ -194,7 +194,7 @@ class SimulatorEvaluator:
         )
 
     def _spans(self, simulation: Simulation) -> Iterator[Span]:
-        names, chips = self._problem.graph.names, len(simulation.stages)
+        names, chips = self._problem.graph.labels, len(simulation.stages)
         for stage in simulation.stages:
             lane = 3 * stage.chip
             yield Span(lane, "start of stage", "start", 0.0, stage.steps[0].start_s)

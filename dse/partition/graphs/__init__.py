@@ -4,7 +4,7 @@
 :func:`~.from_trace.graph_from_trace` and :func:`~.prepare.prepare`.
 """
 
-from dse.partition.graphs.from_trace import Granularity
+from dse.graph.trace import Granularity
 from dse.partition.graphs.prepare import Prepared, prepare
 from dse.partition.graphs.source import graph_of
 

@@ -34,8 +34,12 @@ USUAL_LIMITS = CopyLimits()
 """A mask or the slice of an input is well below them, the first layer of a network above."""
 
 
-def copies_of(graph: PartitionGraph, limits: CopyLimits) -> tuple[list[int], list[tuple[int, int]]]:
-    """The operator that each operator of the new graph is (a copy of), and its edges; copies stand side by side."""
+def copies_of(graph: PartitionGraph, limits: CopyLimits) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The operators of the new graph and its edges; copies stand side by side.
+
+    Each is the position in ``graph`` of what it is (a copy of), and that of the consumer that the copy is for; −1 where
+    all consumers share it.
+    """
     producers: list[list[int]] = [[] for _ in range(len(graph))]
     consumers: list[list[int]] = [[] for _ in range(len(graph))]
     for source, target in graph.edges:
@@ -129,18 +133,16 @@ def _rebuilt(
     producers: Sequence[Sequence[int]],
     users: Mapping[int, Sequence[int]],
     exits: Mapping[int, frozenset[int]],
-) -> tuple[list[int], list[tuple[int, int]]]:
-    """The operators with their copies, and the edges between them."""
-    origins: list[int] = []
-    number: dict[tuple[int, int], int] = {}  # (operator, the exit that the copy is for; −1 where all share it)
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The operators with their copies, each with the exit that it is for (−1: all share it), and the edges."""
+    number: dict[tuple[int, int], int] = {}
     for position in range(len(graph)):
         for exit_ in users.get(position, (-1,)):
-            number[position, exit_] = len(origins)
-            origins.append(position)
+            number[position, exit_] = len(number)
     edges = []
     for (position, exit_), copy in number.items():
         served = position if exit_ < 0 else exit_
         for source in producers[position]:
             private = served in exits and source in exits[served] and source in users
             edges.append((number[source, served if private else -1], copy))
-    return origins, edges
+    return list(number), edges

@@ -2,38 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from dse.graph.trace import WEIGHTS, Step, Trace, Value
+from dse.graph.trace import FIXED, WEIGHTS, Granularity, Step, Trace, Value
 from dse.importer.program import Program
 from dse.partition.graphs.pieces import Piece, pieces_of, unwritten
 from dse.partition.problem import PartitionGraph
 from hardware.packages import ELEMENT_BYTES
 
-Granularity = Literal["operator", "primitive"]
-"""What one operator is: what the user's framework calls one (a softmax, a linear layer with its bias), or a primitive
-operation of a compiler's graph (see :mod:`dse.partition.graphs.pieces`)."""
-
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4}
 
 
 def load_time_folded(trace: Trace) -> Trace:
-    """``trace`` without what is computed of weights alone, where keeping the result takes no more than its operands.
+    """``trace`` without what is computed of weights and constants alone and no larger than these weights.
 
     Such a value (weights that are normalised, the rows of a table of positions) becomes a buffer.
     """
     program = Program(trace)
-    held = {index for index, value in enumerate(trace.values) if value.role in WEIGHTS}
+    fixed = {index for index, value in enumerate(trace.values) if value.role in FIXED}
     for step in program.steps:
         read = program.inputs(step)
-        if step.inputs and held.issuperset(read):
+        if step.inputs and fixed.issuperset(read):
             size = sum(program.values[index].elements for index in step.outputs)
-            if size <= sum(program.values[index].elements for index in dict.fromkeys(read)):
+            stored = [index for index in dict.fromkeys(read) if program.values[index].role in WEIGHTS]
+            if size <= sum(program.values[index].elements for index in stored):
                 for index in step.outputs:
-                    program.fold(index)
-                held.update(step.outputs)
+                    program.fold(index, "buffer")
+                fixed.update(step.outputs)
     return program.finished()
 
 
@@ -42,8 +38,9 @@ def graph_from_trace(trace: Trace, granularity: Granularity, element_bytes: int 
 
     What the model is given is an operator, too: it writes its bytes, and where it is placed they enter the package.
     Weights belong to the operators that read them; each operator counts those that it reads, so weights that two
-    operators share count with both. Moved bytes are those of the operands and the output, of a table only the rows that
-    are looked up, and none of a reshape. FLOPs do not depend on ``granularity``.
+    operators share count with both. Constants (a causal mask) are read like weights, but take no room. Moved bytes are
+    those of the operands and the output, of a table only the rows that are looked up, and none of a reshape. FLOPs do
+    not depend on ``granularity``.
 
     Args:
         trace: the forward pass.

@@ -8,9 +8,10 @@ operator on a path from u to v is on the chip of one of them. Three rewrites hel
   more than these are; a consumer then holds what it would have read;
 * *cheap sources* (masks, position numbers, the slices of an input sequence) are copied, one copy for each consumer.
 
-The prepared graph is a graph of its own: partitions of it are found, checked and written down under its names, where
-copy k of an operator is called ``name@k``. :meth:`Prepared.restore` says where the user's operators then are, which may
-be several chips; :meth:`Prepared.apply` makes a partition of the user's graph one of the prepared graph.
+The prepared graph is a graph of its own, in which copy k of an operator is called ``name@k``; partitions of it are
+found and checked. People see the user's names: the graph knows what each copy is of and for
+(:attr:`~dse.partition.problem.PartitionGraph.copy_of`). :meth:`Prepared.restore` says where the user's operators are,
+which may be several chips; :meth:`Prepared.apply` makes a partition of the user's graph one of the prepared graph.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.partition.graphs.copies import USUAL_LIMITS, CopyLimits, copies_of
-from dse.partition.problem import Floats, Ints, PartitionGraph
+from dse.partition.problem import Copy, Floats, Ints, PartitionGraph
 from hardware.inputs import fail, nearest
 
 _NUMBER_BYTES = 8
@@ -93,10 +94,17 @@ def prepare(graph: PartitionGraph, wanted: Sequence[str] | None = None, limits: 
     left = [position for position in range(len(graph)) if alive[position] and position not in holders]
     number = {position: index for index, position in enumerate(left)}
     kept = _restricted(graph, left, number, held_bytes)
-    origins, edges = copies_of(kept, limits)
-    origin = np.array(origins, dtype=np.int64)
+    copies, edges = copies_of(kept, limits)
+    origin = np.array([position for position, _ in copies], dtype=np.int64)
+    count = np.bincount(origin, minlength=len(kept))
     prepared = replace(
-        _picked(kept, origin), names=_names(kept, origins), edges=np.array(edges, dtype=np.int64).reshape(-1, 2)
+        _picked(kept, origin),
+        names=_names(kept, origin.tolist()),
+        edges=np.array(edges, dtype=np.int64).reshape(-1, 2),
+        copy_of=tuple(
+            Copy(kept.names[position], kept.names[consumer]) if count[position] > 1 else None
+            for position, consumer in copies
+        ),
     )
     dropped = tuple(position for position in range(len(graph)) if not alive[position])
     return Prepared(graph, prepared, np.array(left, dtype=np.int64)[origin], holders, dropped)

@@ -1,9 +1,7 @@
 """What of the wafer placement paper can be made again, and from which options."""
 
 from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import Field
+from typing import Annotated, ClassVar
 
 from dse.reproduce.gigaplacer import SUMMARY
 from dse.reproduce.gigaplacer.cases import chosen_problems
@@ -12,16 +10,16 @@ from dse.reproduce.gigaplacer.published import read_published
 from dse.reproduce.gigaplacer.refinement import refinement, slicing_trees
 from dse.reproduce.gigaplacer.study import Study
 from dse.reproduce.gigaplacer.table1 import table1
-from dse.reproduce.paper import Metavar, Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed, Run
 from dse.results.result import document_of
-from dse.results.settings import STRICT
+from dse.run.options import Option, Options
 from dse.wafer.options import MOVES
 
 NAME = "gigaplacer"
 
 
 @dataclass(frozen=True)
-class GigaplacerOptions:
+class GigaplacerOptions(Options):
     """The options of ``dse reproduce gigaplacer``.
 
     Attributes:
@@ -30,14 +28,13 @@ class GigaplacerOptions:
         moves: of annealing in every search that anneals.
     """
 
-    __pydantic_config__ = STRICT
+    COMMAND: ClassVar[str] = "reproduce gigaplacer"
 
     models: Annotated[
         str | None,
-        Field(description="Some of the cases (A,D), folders of .kgraph files, or what `dse wafer` takes."),
-        Metavar("CASE,…"),
+        Option("Some of the cases (A,D), folders of .kgraph files, or what `dse wafer` takes.", metavar="CASE,…"),
     ] = None
-    moves: Annotated[int, Field(ge=1, le=10**12, description="Moves of annealing in each search.")] = MOVES
+    moves: Annotated[int, Option("Moves of annealing in each search.", min=1, max=10**12)] = MOVES
 
 
 def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:

@@ -22,7 +22,7 @@ from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import MOVES
 from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights
-from dse.wafer.search.portfolio import COLUMNS, COMPACTION, PROTOCOLS, TREES, Search
+from dse.wafer.search.context import COLUMNS, COMPACTION, PROTOCOLS, TREES, SearchContext
 
 CostPart = Literal["total", "time", "distance", "adapter"]
 """What a placement is judged by."""
@@ -36,7 +36,7 @@ class Variant:
 
     Attributes:
         method: of ``dse wafer``.
-        steps: of :data:`dse.wafer.search.portfolio.STEPS`.
+        steps: of :data:`dse.wafer.search.context.STEPS`.
         share: of the moves that are asked for.
         bounded: whether a bound is asked for too.
     """
@@ -132,8 +132,8 @@ def search(trial: Trial, stop: StopSignal = never_stop) -> dict[str, Any]:
     problem, variant = trial.problem, trial.variant
     begun = perf_counter()
     moves = round(trial.moves * variant.share)
-    made = Search(problem, InProcessExecutor(), trial.seed, moves, stop=stop, steps=frozenset(variant.steps))
-    answer = METHODS[variant.method](made)
+    context = SearchContext(problem, InProcessExecutor(), trial.seed, moves, stop=stop, steps=frozenset(variant.steps))
+    answer = METHODS[variant.method](context)
     searched = perf_counter()
     bound = cost_bound(problem, answer, stop) if variant.bounded else None
     return {
@@ -150,7 +150,7 @@ def _compile(method: str) -> None:
     convolution = Convolution(4, 4, 1, 1, 4, 4)
     kernels = tuple(Kernel(name, "conv", (), (), (convolution,)) for name in ("a", "b"))
     problem = WaferProblem("tiny", Wafer(20, 20, 1000), Weights(1.0, 1.0, 1.0), kernels, ((0, 1),))
-    cost_bound(problem, METHODS[method](Search(problem, InProcessExecutor(), moves=100)))
+    cost_bound(problem, METHODS[method](SearchContext(problem, InProcessExecutor(), moves=100)))
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Annotated, Any, ClassVar
 
 from dse.partition.methods import Method
 from dse.reproduce.mcm import SUMMARY, figure7
 from dse.reproduce.mcm.study import Study, StudyBudget
 from dse.reproduce.mcm.tables import TITLES
-from dse.reproduce.paper import Metavar, Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed, Run
 from dse.reproduce.section import Section
-from dse.results.settings import STRICT
+from dse.run.options import Option, Options
 from hardware.inputs import fail
 
 NAME = "mcm"
@@ -36,7 +34,7 @@ SYNONYMS: Mapping[str, str] = MappingProxyType({"fig5": "table2", "fig6": "table
 
 
 @dataclass(frozen=True)
-class McmOptions:
+class McmOptions(Options):
     """The options of ``dse reproduce mcm``.
 
     Attributes:
@@ -47,15 +45,13 @@ class McmOptions:
         seeds: of each method that draws.
     """
 
-    __pydantic_config__ = STRICT
+    COMMAND: ClassVar[str] = "reproduce mcm"
 
     models: Annotated[
-        str | None,
-        Field(description="Graphs in place of the paper's, as of `dse partition`."),
-        Metavar("GRAPH,…"),
+        str | None, Option("Graphs in place of the paper's, as of `dse partition`.", metavar="GRAPH,…")
     ] = None
-    samples: Annotated[int, Field(ge=1, le=10**6, description="Evaluations of each method.")] = 300
-    seeds: Annotated[int, Field(ge=1, le=1000, description="Seeds of each method that draws.")] = 5
+    samples: Annotated[int, Option("Evaluations of each method.", min=1, max=10**6)] = 300
+    seeds: Annotated[int, Option("Seeds of each method that draws.", min=1, max=1000)] = 5
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,28 @@
 import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dse.codesign.answer import SearchFunction, solve
 from dse.codesign.context import SearchContext
+from dse.codesign.contract import PROBLEM
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.objective import Mean
-from dse.codesign.options import CodesignOptions
+from dse.codesign.options import CodesignOptions, CostModelName
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
 from dse.codesign.search import exhaustive, sweep
+from dse.problem import pose
 from dse.reproduce.phaze.published import Cores, PublishedPaper
 from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker, Work
 from dse.results.result import Result
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.run import Run
 from dse.schedule.search.layer import DEFAULT_LIMITS
 from hardware.machines import Machines
 from hardware.units import MIB
@@ -132,7 +135,7 @@ class Context:
             microbatch=setup.microbatch,
             hbm_gb=setup.hbm_gb,
             mean=mean,
-            cost_model=cost_model,
+            cost_model=cast(CostModelName, cost_model),
         )
 
     def model_search(self, model: str, cost_model: str) -> Answered:
@@ -188,15 +191,13 @@ class Context:
             store = self._store(problem, machines) if journalled else {}
             timed = TimedExecutor(self.executor, self._worker)
             started = time.monotonic()
-            result, outcome = solve(
-                options,
-                timed,
-                store,
-                lambda _phase, done, total: self.progress(name, done, total),
-                self._until(started + limit_s),
-                self.seed,
-                function,
+            run = Run(
+                executor=timed,
+                progress=lambda _phase, done, total: self.progress(name, done, total),
+                stop=self._until(started + limit_s),
+                seed=self.seed,
             )
+            result, outcome = solve(pose(PROBLEM, options), run, function, store)
             self.progress(name, len(machines), len(machines))
             seconds = time.monotonic() - started
             self._answers[key] = Answered(result, outcome, machines, tuple(timed.work), seconds)

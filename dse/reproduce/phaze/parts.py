@@ -1,11 +1,9 @@
 """What of the PHAZE paper can be made again, and from which options."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from dse.reproduce.paper import Metavar, Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed, Run
 from dse.reproduce.phaze import SUMMARY
 from dse.reproduce.phaze.common import common
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
@@ -16,7 +14,7 @@ from dse.reproduce.phaze.search_time import figure6, figure7
 from dse.reproduce.phaze.table2 import table2
 from dse.reproduce.phaze.table4 import table4
 from dse.reproduce.phaze.table5 import table5
-from dse.results.settings import STRICT
+from dse.run.options import Option, Options
 from hardware.inputs import choose
 
 NAME = "phaze"
@@ -28,7 +26,7 @@ SEARCH_S = 60.0
 
 
 @dataclass(frozen=True)
-class PhazeOptions:
+class PhazeOptions(Options):
     """The options of ``dse reproduce phaze``.
 
     Attributes:
@@ -36,14 +34,10 @@ class PhazeOptions:
         cost_model: under which the searches price operators.
     """
 
-    __pydantic_config__ = STRICT
+    COMMAND: ClassVar[str] = "reproduce phaze"
 
-    models: Annotated[
-        str | None, Field(description="Some of the paper's models (default: all)."), Metavar("NAME,…")
-    ] = None
-    cost_model: Annotated[
-        Literal["consistent", "phaze-2024", "both"], Field(description="What prices the operators.")
-    ] = "both"
+    models: Annotated[str | None, Option("Some of the paper's models (default: all).", metavar="NAME,…")] = None
+    cost_model: Annotated[Literal["consistent", "phaze-2024", "both"], Option("What prices the operators.")] = "both"
 
 
 PARTS = {

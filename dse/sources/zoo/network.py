@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dse.graph.trace import Trace
-from hardware.inputs import fail
+from dse.importer.libraries import library
 
 if TYPE_CHECKING:
     import torch
@@ -55,10 +55,7 @@ class Definition:
         Raises:
             InputError: PyTorch is not installed.
         """
-        try:
-            import torch
-        except ImportError as error:
-            raise fail(self.name, "", "", "this graph needs PyTorch: pip install 'dse[learn]'") from error
+        torch = library("torch", self.name)
         from dse.importer.torch.module import trace_module
 
         module = module_of(self.define)

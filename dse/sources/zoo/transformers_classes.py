@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dse.graph.trace import Trace
+from dse.importer.libraries import library
 from dse.sources.zoo.network import Input, image
 from hardware.inputs import fail
-
-_EXTRA = "this graph needs transformers: pip install 'dse[learn,models]'"
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,12 @@ class TransformersClass:
         Raises:
             InputError: transformers is not installed, or too old for the class.
         """
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise fail(self.name, "", "", _EXTRA) from error
+        torch, transformers = library("torch", self.name), library("transformers", self.name)
         if not hasattr(transformers, self.model):
             raise fail(self.name, "class", self.model, f"is not in transformers {transformers.__version__}; update it")
         from dse.importer.torch.module import trace_module
 
-        library: Any = transformers
-        library.logging.set_verbosity_error()
+        transformers.logging.set_verbosity_error()
         config = getattr(transformers, self.config)(**self.changed)
         with torch.device("meta"):
             module = getattr(transformers, self.model)(config)

@@ -9,13 +9,10 @@ that leaves its kernels is a sequence to go on from as well.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
-from dse.run.executor import Executor
-from dse.run.progress import ProgressCallback, StopSignal
-from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.search.context import Incumbent
 from dse.wafer.search.interval_dp import IntervalTask, IntervalTrees, bounds_of
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs
 from dse.wafer.search.slicing_annealing import SlicingAnnealing, SlicingCandidate, SlicingTask, placement_of
@@ -44,33 +41,6 @@ _TREE_MOVE, _TASK_MOVES, _CELLS = 12, 1000, 7
 kernels, take as long as one."""
 
 
-class Keeper(Protocol):
-    """The search that is helped."""
-
-    problem: WaferProblem
-    executor: Executor
-
-    @property
-    def progress(self) -> ProgressCallback:
-        """Told of each phase."""
-
-    @property
-    def stop(self) -> StopSignal:
-        """Asked between two pieces of work."""
-
-    def keep_compacted(self, placed: WaferPlacement) -> None:
-        """Note a placement, its rectangles moved to their best places, if it is legal and better than what is known."""
-
-    def priced(self, count: int) -> None:
-        """Note that so many layouts or trees have been priced."""
-
-    def seed_of(self, phase: int, place: int) -> int:
-        """A seed of its own for every piece of work."""
-
-    def most_ticks(self, table: ShapeTable, floor: int) -> int:
-        """The longest time that can be part of a better cost."""
-
-
 @dataclass(frozen=True, eq=False)
 class Member:
     """A sequence with the time limit, in ticks, and the price of distance that it was tried with; its tree.
@@ -90,16 +60,14 @@ class IntervalSearch:
     """The search, which may be gone on with.
 
     Attributes:
-        keeper: is told of placements.
-        table: of its problem.
+        incumbent: is offered placements.
         floor: the area bound in ticks.
         protocols: those that kernels may have, counting adapters; None for all, as if adapters did not count.
         pool: what it goes on from, the best first.
         annealed: costs of pool members that have been annealed.
     """
 
-    keeper: Keeper
-    table: ShapeTable
+    incumbent: Incumbent
     floor: int
     protocols: Ints | None = None
     pool: list[Member] = field(default_factory=list)
@@ -107,11 +75,12 @@ class IntervalSearch:
 
     def improve(self, orders: Sequence[Sequence[int]], moves: int, phase: int) -> None:
         """Search for as long as about ``moves`` moves of a layout take, from the pool and from ``orders``."""
-        keeper, count = self.keeper, len(self.keeper.problem.kernels)
-        limits = rungs(self.floor, keeper.most_ticks(self.table, self.floor), _LEVELS)
-        ladder = ladder_of(keeper.problem, self.table, limits)
-        sized = blind(ladder) if self.protocols is None else ladder_of(keeper.problem, self._restricted(), limits)
-        draws = np.random.default_rng(keeper.seed_of(phase, 0))
+        context, table = self.incumbent.context, self.incumbent.table
+        count = len(context.problem.kernels)
+        limits = rungs(self.floor, self.incumbent.max_ticks(self.floor), _LEVELS)
+        ladder = ladder_of(context.problem, table, limits)
+        sized = blind(ladder) if self.protocols is None else ladder_of(context.problem, self._restricted(), limits)
+        draws = np.random.default_rng(context.seed_of(phase, 0))
         trees, work = IntervalTrees(sized), solving_moves(ladder)
         tasks = first_tasks(ladder, orders, moves // (3 * work))
         # Where there is no time for all of them, some of each.
@@ -120,23 +89,24 @@ class IntervalSearch:
         while tasks and spent < moves:
             self._try(trees, tasks)
             fresh = [each for each in self.pool if each.cost not in self.annealed][:_ANNEALED]
-            self._anneal(ladder, fresh, keeper.seed_of(phase, number + 1))
+            self._anneal(ladder, fresh, context.seed_of(phase, number + 1))
             spent += work * len(tasks) + _STEPS * _TREE_MOVE * len(fresh)
             number += 1
             more = min(_BATCH, (moves - spent) // work) if self.pool and count > 1 else 0
             tasks = [self._varied(ladder, draws) for _ in range(more)]
-            keeper.progress("slicing trees", min(spent, moves), moves)
+            context.progress("slicing trees", min(spent, moves), moves)
 
     def _restricted(self) -> ShapeTable:
         """The table with its protocols alone."""
-        other = np.ones(len(self.table.protocols), dtype=np.bool_)
+        table = self.incumbent.table
+        other = np.ones(len(table.protocols), dtype=np.bool_)
         other[self.protocols] = False
-        return replace(self.table, least_k=np.where(other[:, None], NEVER, self.table.least_k))
+        return replace(table, least_k=np.where(other[:, None], NEVER, table.least_k))
 
     def _try(self, trees: IntervalTrees, tasks: Sequence[IntervalTask]) -> None:
         """Put the trees of sequences into the pool where they are among the best."""
-        keeper = self.keeper
-        for task, tree in zip(tasks, keeper.executor.map(trees, tasks, keeper.stop), strict=True):
+        context = self.incumbent.context
+        for task, tree in zip(tasks, context.executor.map(trees, tasks, context.stop), strict=True):
             if tree is None or any(each.cost == tree.cost for each in self.pool):
                 continue
             limit = int(trees.ladder.limits[task.level])
@@ -145,16 +115,16 @@ class IntervalSearch:
 
     def _anneal(self, ladder: Ladder, members: Sequence[Member], seed: int) -> None:
         """Anneal trees; their sequences, as they are then, take the places of the former ones in the pool."""
-        keeper = self.keeper
+        context, table = self.incumbent.context, self.incumbent.table
         tasks = [SlicingTask(each.tree, seed + place, _STEPS, _WARMTH) for place, each in enumerate(members)]
-        runs = keeper.executor.map(SlicingAnnealing(ladder, keeper.stop), tasks, keeper.stop)
+        runs = context.executor.map(SlicingAnnealing(ladder, context.stop), tasks, context.stop)
         for member, tree in zip(members, runs, strict=True):
             self.annealed.add(member.cost)
-            keeper.priced(tree.moves)
+            self.incumbent.count(tree.moves)
             if np.isfinite(tree.cost):
                 place = self.pool.index(member)
                 self.pool[place] = replace(member, order=tuple(tree.expression[tree.expression >= 0].tolist()))
-                keeper.keep_compacted(placement_of(keeper.problem, self.table, tree))
+                self.incumbent.offer_compacted(placement_of(context.problem, table, tree))
 
     def _varied(self, ladder: Ladder, draws: np.random.Generator) -> IntervalTask:
         """A task close to that of a member of the pool, of a better one rather."""

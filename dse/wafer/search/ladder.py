@@ -25,7 +25,7 @@ class Ladder(NamedTuple):
         least: [L, groups, extent + 1] the least other side of a rectangle of which one side is at most so long.
         bounded: [L, groups, extent + 1] how long that side is.
         choice: [L, groups, extent + 1] the (h, w, c) of that rectangle.
-        ticks, least_k, outputs: of :class:`~dse.wafer.shapes.ShapeTable`.
+        ticks, least_k, outputs, common_c: of :class:`~dse.wafer.shapes.ShapeTable`.
         widest: [groups] 3·ΣK tiles, which no kernel is wider than.
         h, w, c, tall, first: of :class:`~dse.wafer.shapes.Protocols`.
     """
@@ -41,6 +41,7 @@ class Ladder(NamedTuple):
     ticks: Ints
     least_k: Ints
     outputs: Ints
+    common_c: Ints
     widest: Ints
     h: Ints
     w: Ints
@@ -79,6 +80,7 @@ def ladder_of(problem: WaferProblem, table: ShapeTable, limits: Sequence[int]) -
         ticks=table.ticks,
         least_k=table.least_k,
         outputs=table.outputs,
+        common_c=table.common_c,
         widest=3 * table.outputs.sum(axis=1),
         h=known.h,
         w=known.w,

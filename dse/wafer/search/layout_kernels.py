@@ -220,10 +220,12 @@ def price(ladder, state, level, excess):
         for number in range(len(state.used)):
             state.used[number] = protocol_of(ladder, state, level, number)
         for edge in range(len(ladder.edges)):
-            one, other = state.used[ladder.edges[edge, 0]], state.used[ladder.edges[edge, 1]]
+            source, target = ladder.edges[edge]
+            one, other = state.used[source], state.used[target]
+            common_c = min(ladder.common_c[ladder.group[source]], ladder.common_c[ladder.group[target]])
             mismatches += ladder.h[one] != ladder.h[other]
             mismatches += ladder.w[one] != ladder.w[other]
-            mismatches += ladder.c[one] != ladder.c[other]
+            mismatches += ladder.c[one] != ladder.c[other] or ladder.c[one] > common_c
         total += ladder.weights[2] * mismatches
     return total
 

@@ -87,6 +87,12 @@ def _width_in_row(ladder, level, number, state, height):
     return tall if wide <= height and tall < found else found
 
 
+@kernel
+def _common_c(ladder, order, place):
+    """The largest c that all convolutions of the kernel at a place and of the one before can have."""
+    return min(ladder.common_c[ladder.group[order[place - 1]]], ladder.common_c[ladder.group[order[place]]])
+
+
 @compiled(shapes, spread_kernel)
 def _pass(ladder, level, order, heights, coefficients, prices, crossing, classes):
     """(state, width) at each place of the sequence, [N] each; −1 where no state fits."""
@@ -103,7 +109,8 @@ def _pass(ladder, level, order, heights, coefficients, prices, crossing, classes
             costs[place, state] = own
         if place == 0:
             continue
-        spread(costs[place - 1], classes, adapter * crossing[place], cheapest, passed)
+        common_c = _common_c(ladder, order, place)
+        spread(costs[place - 1], classes, adapter * crossing[place], ladder.c, common_c, cheapest, passed)
         for state in range(states):
             costs[place, state] += passed[state]
     chosen, wide = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -115,11 +122,12 @@ def _pass(ladder, level, order, heights, coefficients, prices, crossing, classes
         if place == 0:
             break
         weight, least, before = adapter * crossing[place], np.inf, state
+        unequal_c = ladder.c[state] > _common_c(ladder, order, place)
         for other in range(states):
             total = costs[place - 1, other]
             if total < least:
                 differing = (ladder.h[other] != ladder.h[state]) + (ladder.w[other] != ladder.w[state])
-                total += weight * (differing + (ladder.c[other] != ladder.c[state]))
+                total += weight * (differing + (unequal_c or ladder.c[other] != ladder.c[state]))
                 if total < least:
                     least, before = total, other
         state = before

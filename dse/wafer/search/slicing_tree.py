@@ -11,15 +11,14 @@ first answer leaves, and fine about the best one's time.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
 from dse.run.progress import StoppedError
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.problem import WaferProblem
+from dse.wafer.search.context import MAX_FACTOR, Found, Incumbent, SearchContext
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs
-from dse.wafer.search.portfolio import Found, Search
 from dse.wafer.search.row_dp import depth_first_order
 from dse.wafer.search.slicing_annealing import (
     SlicingAnnealing,
@@ -29,10 +28,7 @@ from dse.wafer.search.slicing_annealing import (
     tree_of,
 )
 from dse.wafer.search.slicing_tree_kernels import BESIDE, measured
-from dse.wafer.shapes import ShapeTable, shape_table
-
-_FURTHEST = 64
-"""The longest time that is looked at at first, in times of the area bound."""
+from dse.wafer.shapes import shape_table
 
 _RUNS = 6
 """Runs with each ladder."""
@@ -49,28 +45,28 @@ def one_row(order: Sequence[int]) -> list[int]:
     return [order[0], *(symbol for number in order[1:] for symbol in (number, BESIDE))]
 
 
-def slicing_tree(search: Search) -> Found:
+def slicing_tree(context: SearchContext) -> Found:
     """The method: the best placement of slicing trees; none where the search ends before it finds one."""
-    table = shape_table(search.problem)
-    floor = area_bound_ticks(search.problem, table)
-    if floor is not None and search.moves:
+    incumbent = Incumbent(context, shape_table(context.problem))
+    floor = area_bound_ticks(context.problem, incumbent.table)
+    if floor is not None and context.moves:
         with suppress(StoppedError):
-            _phases(search, table, floor)
-    return search.found
+            _phases(incumbent, floor)
+    return incumbent.found
 
 
-def _phases(search: Search, table: ShapeTable, floor: int) -> None:
-    problem, most = search.problem, floor * _FURTHEST
+def _phases(incumbent: Incumbent, floor: int) -> None:
+    problem, table, most = incumbent.context.problem, incumbent.table, floor * MAX_FACTOR
     best = list[SlicingCandidate]()
     for phase, warmths in enumerate(_WARMTHS):
         limits = rungs(floor, most, 64 if phase else 24)
         if phase == len(_WARMTHS) - 1:
             limits = rungs(max(floor, best[0].limit * 24 // 25), best[0].limit * 51 // 50, 64)
         ladder = ladder_of(problem, table, sorted({*limits, *(each.limit for each in best)}))
-        best = _annealed(search, table, ladder, best or [_first(problem, ladder)], phase, warmths)
+        best = _annealed(incumbent, ladder, best or [_first(problem, ladder)], phase, warmths)
         if not best:
             return
-        most = search.most_ticks(table, floor)
+        most = incumbent.max_ticks(floor)
 
 
 def _first(problem: WaferProblem, ladder: Ladder) -> SlicingCandidate:
@@ -82,25 +78,25 @@ def _first(problem: WaferProblem, ladder: Ladder) -> SlicingCandidate:
 
 
 def _annealed(
-    search: Search,
-    table: ShapeTable,
+    incumbent: Incumbent,
     ladder: Ladder,
     starts: Sequence[SlicingCandidate],
     phase: int,
     warmths: Sequence[float],
 ) -> list[SlicingCandidate]:
     """The best of all runs with a ladder, the cheapest first; only such as are legal."""
-    steps = max(1, search.moves // (len(_WARMTHS) * _RUNS))
+    context = incumbent.context
+    steps = max(1, context.moves // (len(_WARMTHS) * _RUNS))
     tasks = [
-        SlicingTask(starts[run % len(starts)], search.seed_of(phase, run), steps, warmths[run % len(warmths)])
+        SlicingTask(starts[run % len(starts)], context.seed_of(phase, run), steps, warmths[run % len(warmths)])
         for run in range(_RUNS)
     ]
     found: list[SlicingCandidate] = []
-    runs = search.executor.map(SlicingAnnealing(ladder, search.stop), tasks, search.stop)
+    runs = context.executor.map(SlicingAnnealing(ladder, context.stop), tasks, context.stop)
     for number, candidate in enumerate(runs, 1):
-        search.found = replace(search.found, evaluations=search.found.evaluations + candidate.moves)
+        incumbent.count(candidate.moves)
         if np.isfinite(candidate.cost):
             found.append(candidate)
-            search.keep(placement_of(search.problem, table, candidate))
-        search.progress(f"slicing trees {phase + 1} of {len(_WARMTHS)}", number, len(tasks))
+            incumbent.offer(placement_of(context.problem, incumbent.table, candidate))
+        context.progress(f"slicing trees {phase + 1} of {len(_WARMTHS)}", number, len(tasks))
     return sorted(found, key=lambda each: each.cost)[:_KEPT]

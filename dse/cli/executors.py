@@ -1,0 +1,46 @@
+"""Where work runs: in this process, or on Ray workers. The choice is made at the roof, which may import Ray."""
+
+import os
+from collections.abc import Callable
+
+from dse.run.executor import Executor, InProcessExecutor
+from dse.run.journal import Journal
+
+SHORT_S = 30.0
+"""Work that is predicted to take less is not worth the start of workers."""
+
+
+def _unsaid(_text: str) -> None:
+    """Nobody listens."""
+
+
+def executor_of(
+    workers: int | None,
+    address: str | None,
+    predicted_s: float,
+    journal: Journal | None = None,
+    item_timeout_s: float | None = None,
+    notice: Callable[[str], None] = _unsaid,
+) -> Executor:
+    """In-process for no workers and, where that is left open, for work predicted under 30 s; Ray otherwise.
+
+    Args:
+        workers: how many; None leaves it open.
+        address: an existing Ray cluster; None for a private local one.
+        predicted_s: the problem's own estimate of its work on one core.
+        journal: watched by Ray's metrics.
+        item_timeout_s: how long a worker may take for one item; None for no limit.
+        notice: told what people should know while the work goes on.
+    """
+    if workers is None:
+        if address is None and predicted_s < SHORT_S:
+            return InProcessExecutor()
+        # On a cluster: all that it has, which only the cluster knows.
+        workers = None if address else os.cpu_count() or 1
+    if workers == 0:
+        return InProcessExecutor()
+    from actors.limits import Limits
+    from actors.ray_executor import RayExecutor
+
+    watched = {} if journal is None else {"dse_journal_hits": lambda: float(journal.hits)}
+    return RayExecutor(workers, address, Limits(timeout_s=item_timeout_s), notice, watched)

@@ -1,0 +1,132 @@
+"""The Python interface: the same as the command line, with objects in and an :class:`Answer` out."""
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from dse.cli.executors import executor_of
+from dse.cli.methods import upper_document, upper_methods
+from dse.problem import problem_type
+from dse.results.answer import Answer
+from dse.run.options import OptionField, option_fields, options_of
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.session import Session, answer
+from hardware.input_files import InputFile, carried
+from hardware.inputs import fail
+
+_CORES = Literal["auto"]
+
+
+def solve(
+    problem: str,
+    *sources: Any,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    mirror: str | None = None,
+    seed: int = 0,
+    workers: int | _CORES = "auto",
+    address: str | None = None,
+    time_limit: float | None = None,
+    item_timeout: float | None = None,
+    progress: ProgressCallback = silent,
+    stop: StopSignal = never_stop,
+    **options: Any,
+) -> Answer:
+    """The answer to a problem.
+
+    Args:
+        problem: its name (:func:`dse.problems`).
+        sources: what its command takes as arguments: names, files, or documents (a dictionary of JSON types, as
+            docs/formats.md describes it).
+        out: a run directory; None keeps nothing.
+        resume: whether the run that was begun there is continued.
+        mirror: an address that the run directory is copied to.
+        seed: of everything that is drawn.
+        workers: Ray workers; 0 for none, ``auto`` for as many as the work is worth.
+        address: an existing Ray cluster; by default a private local one.
+        time_limit: seconds after which the best answer so far is returned.
+        item_timeout: seconds that a worker may take for one evaluation.
+        progress: called with (phase, done, total).
+        stop: called between pieces of work; returns why to stop now, or None.
+        options: the options of the command, with ``_`` for ``-``.
+
+    Raises:
+        InputError: what the command would refuse.
+    """
+    kind = problem_type(problem)
+    deadline_s = math.inf if time_limit is None else time.monotonic() + time_limit
+    given = _Given()
+    values = _positional(kind.Options, sources, problem) | options
+    named = {name: given.named(name, value) for name, value in values.items()}
+    count = None if workers == "auto" else workers
+    session = Session(
+        out=None if out is None else Path(out),
+        resume=resume,
+        mirror=mirror,
+        seed=seed,
+        time_limit_s=math.inf if time_limit is None else time_limit,
+        item_timeout_s=item_timeout,
+        progress=progress,
+        stop=lambda: stop() or ("time limit" if time.monotonic() > deadline_s else None),
+        executor=lambda predicted_s, journal: executor_of(count, address, predicted_s, journal, item_timeout),
+        methods=partial(upper_methods, problem),
+        document=partial(upper_document, problem),
+    )
+    with carried(given.files):
+        return answer(kind, options_of(kind.Options, **named), session)
+
+
+def described(problem: str) -> str:
+    """What a problem answers and which options it takes, for :func:`help`."""
+    kind = problem_type(problem)
+    lines = [" ".join(kind.help.split()), "", "Options:"]
+    for field in option_fields(kind.Options):
+        default = "" if field.required else f" (default: {field.default!r})"
+        lines.append(f"    {field.name}: {field.option.help or _plain_kind(field)}{default}")
+    return "\n".join([*lines, "", "and those of :func:`dse.cli.interface.solve`: out, resume, seed, workers, …"])
+
+
+def _plain_kind(field: OptionField) -> str:
+    return str(getattr(field.kind, "__name__", field.kind)).replace("typing.", "")
+
+
+def _positional(kind: Any, sources: tuple[Any, ...], problem: str) -> dict[str, Any]:
+    """Positional arguments by the names of the options that they are."""
+    fields = [field for field in option_fields(kind) if field.option.positional]
+    if not sources:
+        return {}
+    if fields and fields[0].kind == tuple[str, ...]:
+        return {fields[0].name: sources}
+    if len(sources) > len(fields):
+        raise fail(f"dse.{problem}", "", f"{len(sources)} arguments", f"must have at most {len(fields)}")
+    return {field.name: source for field, source in zip(fields, sources, strict=False)}
+
+
+class _Given:
+    """Objects that stand for files: each has a name by which the readers find its text."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, InputFile] = {}
+
+    def named(self, option: str, value: Any) -> Any:
+        """What an option holds for ``value``: itself, or the name under which its content is carried."""
+        if isinstance(value, tuple | list):
+            return tuple(self.named(option, each) for each in value)
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if isinstance(value, Mapping):
+            return self._document(option, value)
+        return value
+
+    def _document(self, option: str, value: Mapping[str, Any]) -> str:
+        text = json.dumps(value, indent=1, allow_nan=False)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        name = f"{value.get('name') or option}-{digest[:8]}.json"
+        self.files[name] = InputFile("", digest, text)
+        return name

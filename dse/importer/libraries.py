@@ -1,0 +1,39 @@
+"""The optional libraries that importers use: imported where they are needed, with what to install if one is missing."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from dse import DISTRIBUTION
+from hardware.inputs import InputError, fail
+
+Library = Literal["torch", "transformers", "onnx"]
+
+_NAMES: dict[Library, str] = {"torch": "PyTorch", "transformers": "transformers", "onnx": "the library onnx"}
+
+_EXTRAS: dict[Library, str] = {"torch": "learn", "transformers": "learn,models", "onnx": "onnx"}
+"""The extras that bring a library and what it needs."""
+
+
+def library(name: Library, source: str | Path) -> Any:
+    """The module ``name``, imported to read ``source``.
+
+    Raises:
+        InputError: it is not installed (the extra that brings it is named), or does not import.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise missing(name, source, error) from error
+
+
+def missing(name: Library, source: str | Path, error: ImportError) -> InputError:
+    """The error that ``source`` needs library ``name``, whose import ended in ``error``."""
+    if isinstance(error, ModuleNotFoundError) and error.name == name:
+        return fail(source, "", "", f"needs {_NAMES[name]}: {install(_EXTRAS[name])}")
+    return fail(source, "", "", f"needs {_NAMES[name]}, which does not import: {error}")
+
+
+def install(extras: str) -> str:
+    """The command that installs this program with ``extras`` (names separated by commas)."""
+    return f"pip install '{DISTRIBUTION}[{extras}]'"

@@ -1,0 +1,70 @@
+"""Results in which one entry was changed: what a forger might try, and what a check must find."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+Place = tuple[str | int, ...]
+"""Where an entry stands: keys and positions from the top of the document."""
+
+
+def places(document: Any, place: Place = ()) -> Iterator[Place]:
+    """Where values stand that hold no others."""
+    if isinstance(document, dict | list) and document:
+        pairs = document.items() if isinstance(document, dict) else enumerate(document)
+        for key, value in pairs:
+            yield from places(value, (*place, key))
+    else:
+        yield place
+
+
+def sampled(document: Any, count: int) -> list[Place]:
+    """At most ``count`` places, evenly, of which one stands for every kind of entry (positions aside) first."""
+    every = list(places(document))
+    kinds = {tuple("#" if isinstance(key, int) else key for key in place): place for place in reversed(every)}
+    first = sorted(kinds.values(), key=str)
+    rest = [place for place in every if place not in set(first)]
+    left = max(0, count - len(first))
+    return first[:count] + rest[:: max(1, len(rest) // left)][:left] if left else first[:count]
+
+
+def others(value: Any) -> Sequence[Any]:
+    """Other values of the same type, and one of another type."""
+    if isinstance(value, bool):
+        return [not value, None]
+    if isinstance(value, int):
+        return [value + 1, -1 - value, str(value)]
+    if isinstance(value, float):
+        return [value * 1.001 + 1e-6, -1.0 - value, str(value)]
+    if isinstance(value, str):
+        return [value + "x", 7]
+    if value is None:
+        return ["x", 7.5]
+    return ["x", [7], {"x": 7}]
+
+
+def altered(document: Mapping[str, Any], place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(what was done, the document with the entry at ``place`` changed or missing), one for each way."""
+    for other in others(_at(document, place)):
+        copy = deepcopy(dict(document))
+        _holder(copy, place)[place[-1]] = other
+        yield f"{_text(place)} = {json.dumps(other)}", copy
+    copy = deepcopy(dict(document))
+    holder = _holder(copy, place)
+    del holder[place[-1]]
+    yield f"{_text(place)} is missing", copy
+
+
+def _holder(document: Any, place: Place) -> Any:
+    for key in place[:-1]:
+        document = document[key]
+    return document
+
+
+def _at(document: Any, place: Place) -> Any:
+    return _holder(document, place)[place[-1]]
+
+
+def _text(place: Place) -> str:
+    return ".".join(map(str, place))

@@ -1,0 +1,185 @@
+"""What every problem must keep, as functions that raise AssertionError where one does not.
+
+They take a problem and options that pose a small instance, and cost a few answers each. The laws: the same seed gives
+the same answer; so does any number of workers; a run that is killed and resumed ends as one that never was; a run
+that is stopped at any moment has a legal answer or says that it has none; what is infeasible is explained; a result
+passes its check, and no altered one does.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.problem import Posed, ProblemType, pose
+from dse.report.render import page
+from dse.results.answer import Answer
+from dse.results.check import check_result, faults_of
+from dse.results.result import Result, seal_of
+from dse.run.executor import Executor
+from dse.run.options import Options
+from dse.run.run import Run
+from dse.run.session import Session, answer
+from dse.run.tables import Tables
+from dse.testing.alterations import Place, altered, sampled
+from hardware.inputs import InputError
+
+RUN_ONLY = ("seconds", "evaluations", "versions")
+"""Entries of any result that only the run itself can know: whether they can be is checked, not what they are."""
+
+
+class Killed(BaseException):
+    """Ends a run as a dying process would: nothing catches it."""
+
+
+def comparable(result: Result) -> Any:
+    """A result without what differs between two runs of the same: its times and its seal."""
+    return _without_times(result.model_dump(exclude={"seal"}))
+
+
+def _without_times(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_times(value) for key, value in node.items() if key != "seconds"}
+    return [_without_times(each) for each in node] if isinstance(node, list) else node
+
+
+def solved(problem: ProblemType[Any, Any], options: Options, **settings: Any) -> Result:
+    """The answer to ``options`` in this process; ``settings`` are those of :class:`~dse.run.run.Run`."""
+    return problem.answer(pose(problem, options), Run(**settings))
+
+
+def same_seed_same_answer(problem: ProblemType[Any, Any], options: Options, seed: int = 3) -> None:
+    """Two runs with one seed give the same result, and it passes its check."""
+    posed = pose(problem, options)
+    first, second = (problem.answer(posed, Run(seed=seed)) for _ in range(2))
+    assert comparable(first) == comparable(second), "the same seed must give the same answer"
+    assert faults_of(first, posed) == [], "a fresh answer must pass its own check"
+
+
+def workers_change_nothing(problem: ProblemType[Any, Any], options: Options, executor: Executor) -> None:
+    """An executor with workers gives the answer that this process gives."""
+    here = solved(problem, options)
+    there = solved(problem, options, executor=executor)
+    assert comparable(here) == comparable(there), "the number of workers must not change the answer"
+
+
+def stopped_anywhere_is_legal(
+    problem: ProblemType[Any, Any], options: Options, moments: Sequence[int] = (1, 2, 5, 20)
+) -> None:
+    """Stopped when it asks for the n-th time, a run has an answer that passes the check, or says that it has none."""
+    posed = pose(problem, options)
+    for reason in ("interrupted", "time limit"):
+        for moment in moments:
+            result = problem.answer(posed, Run(stop=_stop_at(moment, reason)))
+            assert faults_of(result, posed) == [], f"stopped at its question {moment}: {faults_of(result, posed)}"
+            if result.objective.value is None:
+                assert result.status in ("unknown", "interrupted", "infeasible"), result.status
+
+
+def _stop_at(moment: int, reason: str) -> Any:
+    questions = 0
+
+    def stop() -> str | None:
+        nonlocal questions
+        questions += 1
+        return reason if questions >= moment else None
+
+    return stop
+
+
+def killed_and_resumed(
+    problem: ProblemType[Any, Any], options: Options, folder: Path, moments: Sequence[int] = (1, 3, 10)
+) -> None:
+    """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed."""
+    whole = _kept(problem, options, folder / "whole")
+    for moment in moments:
+        out = folder / f"killed-{moment}"
+
+        def kill(moment: int = moment, questions: list[int] = []) -> None:  # noqa: B006 (counts over its calls)
+            questions.append(moment)
+            if len(questions) >= moment:
+                raise Killed
+
+        try:
+            answer(problem, options, Session(out=out, stop=kill))
+        except Killed:
+            _tear(out / "journal.jsonl")
+        resumed = _kept(problem, options, out)
+        assert comparable(resumed) == comparable(whole), f"killed at its question {moment}"
+
+
+def _kept(problem: ProblemType[Any, Any], options: Options, out: Path) -> Result:
+    return answer(problem, options, Session(out=out, resume=True)).result
+
+
+def _tear(journal: Path) -> None:
+    """Leave half a line behind, as a power cut may."""
+    if journal.exists():
+        with journal.open("ab") as file:
+            file.write(b'{"key": "to')
+
+
+def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) -> None:
+    """A problem without an answer says which resource is short, by how much, and what would help."""
+    posed = pose(problem, options)
+    result = problem.answer(posed, Run())
+    assert result.status == "infeasible", result.status
+    proof = result.infeasibility
+    assert proof is not None
+    assert all((proof.resource, proof.unit, proof.explanation, proof.levers)), proof
+    assert faults_of(result, posed) == []
+    assert proof.explanation in problem.view(result, posed, Tables()).verdict
+
+
+def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path) -> None:
+    """The run directory of an answer holds its files, and its page is whole; a second call returns what is kept."""
+    answered = answer(problem, options, Session(out=folder / "shown"))
+    assert answered.view.verdict
+    assert (folder / "shown" / "report.html").read_text().startswith("<!doctype html>")
+    assert page(answered.view, answered.result).count("<table") >= len(answered.view.tables)
+    again = answer(problem, options, Session(out=folder / "shown", resume=True))
+    assert comparable(again.result) == comparable(answered.result)
+    assert "<p class='verdict'>" in answered._repr_html_()
+
+
+def no_alteration_passes(
+    problem: ProblemType[Any, Any], result: Result, posed: Posed[Any, Any], folder: Path, count: int = 150
+) -> None:
+    """The check finds every altered entry: as the file was edited, and when a forger has sealed it again.
+
+    Sealed again, only what the run alone can know may pass (:data:`RUN_ONLY`, ``unchecked`` of the problem, and where
+    an input file lay).
+    """
+    Answer(result, posed).save(folder / "sealed")
+    path = folder / "sealed" / "result.json"
+    document = json.loads(path.read_text())
+    assert check_result(path) == []
+    passed = []
+    for place in sampled(document, count):
+        for what, forged in altered(document, place):
+            if not _refused(path, forged):
+                passed.append(f"{what} (not sealed)")
+            if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged)):
+                passed.append(what)
+    assert passed == [], f"altered, and not found: {passed}"
+
+
+def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:
+    if place[0] == "metrics":
+        return len(place) > 1 and place[1] in problem.unchecked
+    return place[0] in RUN_ONLY or (place[0] == "inputs" and place[-1] == "path")
+
+
+def _resealed(document: dict[str, Any]) -> dict[str, Any]:
+    return document | {"seal": seal_of(document)}
+
+
+def _refused(path: Path, document: Any) -> bool:
+    whole = path.read_text()
+    try:
+        path.write_text(json.dumps(document))
+        return bool(check_result(path))
+    except InputError:
+        return True
+    finally:
+        path.write_text(whole)

@@ -1,0 +1,123 @@
+"""Every problem and every method by the conformance kit, on small instances."""
+
+import json
+
+import pytest
+
+from dse.partition.methods import METHODS as PARTITION_METHODS
+from dse.problem import pose, problem_type, registered
+from dse.testing import conformance
+from dse.wafer.methods import METHODS as WAFER_METHODS
+from tests.wafer.small import conv_line, graph_text
+
+LAYER = {
+    "schema": "dse.schedule/1", "name": "layer", "tensor_cores": 2, "vector_cores": 2,
+    "operators": [
+        {"name": "a", "kind": "tensor", "single_s": 2e-4, "all_cores_s": 1e-4},
+        {"name": "b", "kind": "vector", "single_s": 1e-4, "all_cores_s": 6e-5},
+        {"name": "c", "kind": "fused", "single_s": 3e-4, "all_cores_s": 2e-4},
+        {"name": "d", "kind": "tensor", "single_s": 1e-4, "all_cores_s": 8e-5},
+    ],
+    "edges": [["a", "b"], ["a", "c"], ["b", "d"]],
+}  # fmt: skip
+
+LAYERS = {
+    "schema": "dse.placement/1", "name": "chain", "accelerators": 8, "microbatches": 16, "hbm_bytes": 3e9,
+    "network_bytes_per_s": 4e9, "recompute": False, "state_factor": 4, "gradient_sync_factor": 2,
+    "tensor_parallel": {"1": {
+        "layers": [
+            {"name": f"l{number}", "forward_s": 1e-3 * (1 + number % 2), "backward_s": 2e-3, "weight_bytes": 1e8,
+             "activation_bytes": 5e7, "sliced": False}
+            for number in range(4)
+        ],
+        "edges": [[f"l{number}", f"l{number + 1}", 1e6] for number in range(3)],
+    }},
+}  # fmt: skip
+
+GRAPH = {
+    "schema": "dse.graph/1", "name": "diamonds",
+    "nodes": [{"name": f"n{number}", "latency_s": 1e-6 * (1 + number % 3), "output_bytes": 20} for number in range(9)],
+    "edges": [["n0", "n1"], ["n0", "n2"], ["n1", "n3"], ["n2", "n3"], ["n3", "n4"], ["n4", "n5"], ["n4", "n6"],
+              ["n5", "n7"], ["n6", "n7"], ["n7", "n8"]],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An instance of each problem, and one of each that nothing fits."""
+    folder = tmp_path_factory.mktemp("instances")
+    kernels = [conv_line(number, inputs=8, outputs=8) for number in (1, 2, 3)]
+    edges = [("conv[1]", "conv[2]"), ("conv[2]", "conv[3]")]
+    texts = {
+        "layer.json": json.dumps(LAYER),
+        "layers.json": json.dumps(LAYERS),
+        "too-small.json": json.dumps(LAYERS | {"hbm_bytes": 1e8}),
+        "graph.json": json.dumps(GRAPH),
+        "case.kgraph": graph_text(kernels, edges, adapter=3),
+        "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+CASES = {
+    **{f"schedule {method}": ("schedule", "layer.json", {"method": method}) for method in ("auto", "cp-sat", "scip")},
+    "place": ("place", "layers.json", {}),
+    **{
+        f"partition {method}": ("partition", "graph.json", {"method": method, "chips": 3, "samples": 20})
+        for method in PARTITION_METHODS
+    },
+    "partition for latency": ("partition", "graph.json", {"objective": "latency", "chips": 3, "samples": 20}),
+    **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
+    "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
+}
+INFEASIBLE = {
+    "place": ("place", "too-small.json", {}),
+    "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
+}
+
+
+def options_of(files, case):
+    name, file, asked = case
+    kind = problem_type(name)
+    return kind, kind.Options(str(files / file), **asked)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_same_seed_gives_the_same_answer(files, case):
+    conformance.same_seed_same_answer(*options_of(files, case))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_stop_at_any_moment_leaves_a_legal_answer(files, case):
+    conformance.stopped_anywhere_is_legal(*options_of(files, case), moments=(1, 3, 12))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_killed_run_ends_as_if_it_had_not_been(files, case, tmp_path):
+    conformance.killed_and_resumed(*options_of(files, case), tmp_path, moments=(2, 9))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_no_altered_entry_passes_the_check(files, case, tmp_path):
+    kind, options = options_of(files, case)
+    result = conformance.solved(kind, options)
+    conformance.no_alteration_passes(kind, result, pose(kind, options), tmp_path, count=60)
+
+
+@pytest.mark.parametrize("case", INFEASIBLE.values(), ids=INFEASIBLE)
+def test_what_is_infeasible_is_explained(files, case, tmp_path):
+    kind, options = options_of(files, case)
+    conformance.infeasible_is_explained(kind, options)
+    result = conformance.solved(kind, options)
+    conformance.no_alteration_passes(kind, result, pose(kind, options), tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_it_is_shown_and_kept(files, case, tmp_path):
+    conformance.is_shown(*options_of(files, case), tmp_path)
+
+
+def test_every_problem_is_here():
+    assert {name for name, _, _ in CASES.values()} | {"codesign"} == {*registered()}

@@ -1,0 +1,93 @@
+"""A problem package in a folder is all it takes: help, check, report, compare and Python come from the contract."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import dse as package
+from dse.problem import pose, problem_type, registered
+from dse.testing import conformance
+
+KNAPSACK = {"capacity": 10, "items": {"lamp": [3, 4], "rope": [4, 5], "tent": [7, 10], "map": [1, 1]}}
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    """The stub beside the packages of ``dse``."""
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(Path(__file__).parent)])
+    importlib.invalidate_caches()
+    yield
+    for name in [name for name in sys.modules if name.startswith("dse.toy")]:
+        del sys.modules[name]
+    vars(package).pop("toy", None)
+
+
+@pytest.fixture
+def items(tmp_path):
+    path = tmp_path / "items.json"
+    path.write_text(json.dumps(KNAPSACK))
+    return path
+
+
+def options(path, **asked):
+    return problem_type("toy").Options(str(path), **asked)
+
+
+def test_it_is_a_command_like_any_other(dse, items, tmp_path):
+    assert "toy        Pack the most valuable" in dse("--help").out
+    assert "--method [all|reversed]" in dse("toy", "--help").out
+    shown = dse("toy", items, "--out", tmp_path / "run")
+    assert (shown.code, "value 14.0" in shown.out) == (0, True)
+    assert json.loads(dse("toy", items, "--json").out)["solution"] == {"taken": ["lamp", "tent"]}
+    assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
+    assert dse("report", tmp_path / "run").code == 0
+    assert "Same problem." in dse("compare", tmp_path / "run", tmp_path / "run").out
+    assert dse("toy", items, "--method", "best").code == 2
+    assert dse("toy", tmp_path / "none.json").error_lines == [
+        f"error: {tmp_path / 'none.json'}: cannot be read: No such file or directory"
+    ]
+
+
+def test_it_is_a_function_like_any_other(items, tmp_path):
+    answer = package.toy(KNAPSACK)
+    assert (answer.value, answer.bound, answer.gap, answer.status) == (14, 14, 0, "optimal")
+    assert answer.check() == []
+    assert answer.solution == package.toy(items).solution
+    assert "lamp" in answer._repr_html_()
+    assert "toy" in package.problems()
+    assert "toy" in dir(package)
+    saved = answer.save(tmp_path / "saved")
+    assert json.loads(saved.read_text())["status"] == "optimal"
+
+
+@pytest.mark.parametrize("method", ["all", "reversed"])
+def test_it_conforms(items, tmp_path, method):
+    kind, asked = problem_type("toy"), options(items, method=method)
+    conformance.same_seed_same_answer(kind, asked)
+    conformance.stopped_anywhere_is_legal(kind, asked)
+    conformance.killed_and_resumed(kind, asked, tmp_path)
+    conformance.is_shown(kind, asked, tmp_path)
+    posed = pose(kind, asked)
+    conformance.no_alteration_passes(kind, conformance.solved(kind, asked), posed, tmp_path)
+
+
+def test_its_infeasibility_is_explained(tmp_path):
+    path = tmp_path / "heavy.json"
+    path.write_text(json.dumps(KNAPSACK | {"must_take": 4}))
+    conformance.infeasible_is_explained(problem_type("toy"), options(path))
+
+
+def test_a_problem_that_does_not_conform_is_found_out(items, tmp_path, monkeypatch):
+    kind, asked = problem_type("toy"), options(items)
+    posed, result = pose(kind, asked), conformance.solved(kind, asked)
+    monkeypatch.setattr(type(kind), "faults", lambda *_: [])
+    with pytest.raises(AssertionError, match="altered, and not found"):
+        conformance.no_alteration_passes(kind, result, posed, tmp_path)
+
+
+def test_problems_are_registered_by_their_folders():
+    assert [*registered()][:5] == ["codesign", "place", "schedule", "partition", "wafer"]
+    assert registered()["toy"].package == "dse.toy"
