@@ -73,7 +73,7 @@ def main() -> int:
         return 2
 
     from dse.partition.formats import read_graph
-    from dse.reproduce.mcm.parts import Context, calibrate, figure7, problem_of, random_partitions
+    from dse.reproduce.mcm.figure7 import Context, calibrate, figure7, problem_of, random_partitions
     from hardware.packages import package
 
     chosen = package(arguments.package)

@@ -34,11 +34,11 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     common = run_options if problem.parallel else in_process_options
     command = common(run)
     for field in reversed(option_fields(problem.Options)):
-        command = _parameter(field)(command)
+        command = parameter_of(field)(command)
     return click.command(problem.name, help=problem.help, epilog=problem.epilog or None)(command)
 
 
-def _parameter(field: OptionField) -> Any:
+def parameter_of(field: OptionField) -> Any:
     """The click argument or option of one field."""
     kind, many = _type_of(field)
     option = field.option

@@ -1,129 +1,129 @@
-"""``dse reproduce``: a paper's tables and figures from fresh runs, beside the paper's own numbers."""
+"""``dse reproduce``: a paper's tables and figures from fresh runs, beside the paper's own numbers.
+
+Every paper is a subcommand whose options follow from the paper's own dataclass.
+"""
 
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dse.cli import EXIT_INTERRUPTED
+from dse.cli.problem_command import parameter_of
 from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop_signal, unmirrored_options
 from dse.cli.terminal import console, print_table
-from dse.reproduce.gigaplacer import parts as gigaplacer
-from dse.reproduce.gigaplacer.cases import chosen_problems
-from dse.reproduce.gigaplacer.study import Study as PlacementStudy
-from dse.reproduce.mcm import parts as mcm
-from dse.reproduce.mcm.study import Study, StudyBudget
-from dse.reproduce.output import budget, to_json, write
-from dse.reproduce.phaze.context import DEFAULT_BUDGET, Context
-from dse.reproduce.phaze.parts import WITHOUT_SEARCH, chosen_models, chosen_parts, reproduce
-from dse.reproduce.phaze.published import read_paper
+from dse.reproduce.driver import Job, job_of, journal_of, reproduce
+from dse.reproduce.output import to_json, write
+from dse.reproduce.paper import Paper, Run
+from dse.reproduce.papers import PAPERS, paper_named, summary_of
 from dse.reproduce.section import Reproduction
-from dse.results.result import digest, document_of
-from dse.run.directory import JOURNAL_FILE, REPORT_FILE, RunDirectory
-from dse.run.journal import Journal
-from dse.run.owned_folder import OwnedFolder
-from dse.wafer.options import MOVES
-from hardware.inputs import fail
-from policies.partition.contenders import ablations, contenders, identity
-from policies.partition.methods import ask_for_extra, is_installed
-
-_COST_MODELS = ("consistent", "phaze-2024")
+from dse.run.directory import REPORT_FILE
+from dse.run.options import option_fields
+from hardware.inputs import choose, fail
 
 
-@click.command("reproduce")
-@click.argument("paper")
-@click.argument("parts", nargs=-1, metavar="[TABLE…]")
-@click.option("--models", metavar="NAME,…", help="Some of the paper's models (default: all).")
-@click.option("--cost-model", type=click.Choice([*_COST_MODELS, "both"]), default="both", show_default=True)
-@click.option("--samples", type=click.IntRange(1, 10**6), default=300, show_default=True, help="A method (mcm).")
-@click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True, help="A method (mcm).")
-@click.option(
-    "--moves", type=click.IntRange(1, 10**12), default=MOVES, show_default=True, help="A search (gigaplacer)."
+class _PaperCommand(click.Command):
+    """The command of one paper; it refuses the option of another paper with that paper's name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            owners = [each for each in PAPERS if each != self.name and name in _option_names(paper_named(each))]
+            if not owners:
+                raise
+            rule = f"is an option of {' and '.join(owners)}, not of {self.name}"
+            raise fail(f"dse reproduce {self.name}", name, "", rule) from error
+
+
+class _Papers(click.Group):
+    """The papers by name; one is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(PAPERS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        return _command_of(_at_the_roof(cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-"):
+            choose("dse reproduce", "PAPER", args[0], PAPERS, "paper")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Papers"):
+            formatter.write_dl([(name, summary_of(name)) for name in PAPERS])
+
+
+@click.group(
+    "reproduce",
+    cls=_Papers,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    options_metavar="",
+    subcommand_metavar="PAPER [PART]… [OPTIONS]",
+    epilog="`dse reproduce PAPER --help` lists the parts and options of a paper.",
 )
-@unmirrored_options
-def command(
-    paper: str,
-    parts: tuple[str, ...],
-    models: str | None,
-    cost_model: str,
-    samples: int,
-    seeds: int,
-    moves: int,
-    **options: Any,
-) -> None:
-    """Print the tables and figures of PAPER (phaze, mcm, gigaplacer) beside ours, from a fresh run.
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Print the tables and figures of PAPER beside ours, from a fresh run; all of them when no PART is named.
 
-    TABLE is any of table2, common, table4, table5, fig4, fig6, fig7, fig8, fig9 of phaze, table2, table3, simulator,
-    ablation, fig5, fig6, fig7 of mcm, and table1, fig7, fig8, refinement, slicing-tree of gigaplacer; all of them when
-    none is named. Every search has a limit of its own; what is not proven by then is printed with its gap.
-
-    All of phaze takes 20 to 30 minutes on two idle cores, one model (--models bert-large) about a minute. All but fig7
-    of mcm runs --samples evaluations of every method for --seeds seeds: 15 to 40 minutes each on two cores; there,
-    --models names graphs in place of the paper's. gigaplacer runs searches of --moves moves on the twenty cases of the
-    contest: an hour on two cores; there, --models names cases (A,D), folders, or what `dse wafer` takes.
+    Every search has a limit of its own; what is not proven by then is printed with its gap. A part that cannot be made
+    or is not reached says why.
     """
-    settings = settings_from(options)
-    if paper == gigaplacer.NAME:
-        _finish(_gigaplacer(settings, parts, models, moves), settings)
-    elif paper == "mcm":
-        _finish(_mcm(settings, parts, models, StudyBudget(samples, seeds)), settings)
-    else:
-        _finish(_phaze(settings, paper, parts, models, cost_model), settings)
+    if context.invoked_subcommand is None:
+        raise fail("dse reproduce", "PAPER", "", f"is missing; papers: {', '.join(PAPERS)}")
 
 
-def _mcm(settings: RunSettings, parts: tuple[str, ...], models: str | None, budget: StudyBudget) -> Reproduction:
-    chosen = mcm.chosen_parts(parts)
-    asked = {"paper": "mcm", "parts": list(chosen), "models": models, "samples": budget.samples, "seeds": budget.seeds}
-    work_s = 0.0 if chosen == ("fig7",) else 600.0
-    learned, variants = (contenders(), ablations()) if is_installed() else ({}, {})
-    if work_s:
-        ask_for_extra("dse reproduce", "TABLE", ", ".join(chosen))
-    learning = identity() if work_s else None
+def _at_the_roof(name: str) -> Paper[Any, Any]:
+    """The paper, with the learned methods where it compares any and they are installed."""
+    if name == "mcm":
+        from dse.reproduce.mcm.parts import Learned, paper
+        from policies.partition.contenders import ablations, contenders, identity
+        from policies.partition.methods import is_installed, quieten
+
+        if is_installed():
+            quieten()
+            return paper(Learned(contenders(), ablations(), identity))
+    return paper_named(name)
+
+
+def _command_of(paper: Paper[Any, Any]) -> click.Command:
+    """The subcommand of a paper."""
+
+    @unmirrored_options
+    def made(parts: tuple[str, ...], **options: Any) -> None:
+        settings = settings_from(options)
+        job = job_of(paper, parts, paper.options(**options))
+        _finish(_run(job, settings), settings)
+
+    for field in reversed(option_fields(paper.options)):
+        made = parameter_of(field)(made)
+    made = click.argument("parts", nargs=-1, metavar="[PART]…")(made)
+    listed = "\n".join(
+        f"  {name:<14}{part.title}{'' if part.missing is None else f' ({part.missing})'}"
+        for name, part in paper.parts.items()
+    )
+    text = f"{paper.summary}\n\n\b\nPARTs:\n{listed}"
+    return click.command(paper.name, cls=_PaperCommand, help=text)(made)
+
+
+def _option_names(paper: Paper[Any, Any]) -> set[str]:
+    return {field.flag for field in option_fields(paper.options)}
+
+
+def _run(job: Job, settings: RunSettings) -> Reproduction:
     with (
-        _journal(settings, asked, digest([asked, learning])) as journal,
+        journal_of(job, settings.seed, settings.out, settings.resume) as journal,
         progress(settings) as report,
         stop_signal(settings) as stop,
-        executor_for(settings, work_s) as executor,
+        executor_for(settings, job.predicted_s) as executor,
     ):
-        study = Study(learned, variants, executor, journal, report, stop, budget, settings.seed)
-        return mcm.reproduce(chosen, () if models is None else models.split(","), study)
-
-
-def _gigaplacer(settings: RunSettings, parts: tuple[str, ...], models: str | None, moves: int) -> Reproduction:
-    chosen, problems = gigaplacer.chosen_parts(parts), chosen_problems(models)
-    asked = {"paper": gigaplacer.NAME, "parts": list(chosen), "models": models, "moves": moves}
-    # Half a minute a search with the moves of ``dse wafer``.
-    work_s = len(problems) * (5 + 30 * moves / MOVES)
-    with (
-        _journal(settings, asked, digest(document_of(problems))) as journal,
-        progress(settings) as report,
-        stop_signal(settings) as stop,
-        executor_for(settings, work_s) as executor,
-    ):
-        study = PlacementStudy(problems, executor, journal, report, stop, moves, settings.seed)
-        return gigaplacer.reproduce(chosen, study)
-
-
-def _phaze(
-    settings: RunSettings, paper: str, parts: tuple[str, ...], models: str | None, cost_model: str
-) -> Reproduction:
-    published = read_paper(paper)
-    chosen, names = chosen_parts(parts), chosen_models(published, models)
-    cost_models = _COST_MODELS if cost_model == "both" else (cost_model,)
-    asked = {"paper": paper, "parts": list(chosen), "models": list(names), "cost_models": list(cost_models)}
-    with (
-        _journal(settings, asked, digest(published.model_dump(mode="json"))) as journal,
-        progress(settings) as report,
-        stop_signal(settings) as stop,
-        executor_for(settings, 0.0 if set(chosen) <= set(WITHOUT_SEARCH) else 60.0 * len(names)) as executor,
-    ):
-        context = Context(published, names, cost_models, executor, journal, DEFAULT_BUDGET, report, stop, settings.seed)
-        about = {**asked, "limits_s": DEFAULT_BUDGET.limits_s, "time_limit_s": settings.time_limit}
-        return reproduce(context, chosen, {**about, "workers": executor.workers, "seed": settings.seed})
+        return reproduce(job, Run(executor, journal, report, stop, settings.seed))
 
 
 def _finish(done: Reproduction, settings: RunSettings) -> None:
@@ -132,33 +132,19 @@ def _finish(done: Reproduction, settings: RunSettings) -> None:
         write(done, settings.out)
     if settings.json:
         click.echo(to_json(done), nl=False)
+        if not settings.quiet:
+            for section in done.sections:
+                if section.skipped is not None:
+                    click.echo(f"{section.part}: skipped: {section.skipped}", err=True)
     elif not settings.quiet:
         _show(done, settings.out)
     sys.exit(EXIT_INTERRUPTED if done.stopped == "interrupted" else 0)
 
 
-@contextmanager
-def _journal(settings: RunSettings, asked: dict[str, Any], paper_digest: str) -> Iterator[Journal]:
-    """The journal of all searches: in the run directory, or in a folder that is gone afterwards."""
-    if settings.resume and settings.out is None:
-        raise fail("dse", "--resume", "", "needs the directory of the run: --out DIR")
-    if settings.out is not None:
-        arguments = {**asked, "seed": settings.seed}
-        directory = RunDirectory(settings.out, "reproduce", arguments, paper_digest, settings.resume)
-        with Journal(directory.path / JOURNAL_FILE) as journal:
-            yield journal
-        return
-    with (
-        OwnedFolder("dse-reproduce-", Path(tempfile.gettempdir())) as folder,
-        Journal(folder.path / JOURNAL_FILE) as journal,
-    ):
-        yield journal
-
-
 def _show(done: Reproduction, out: Path | None) -> None:
     screen = console()
     screen.print(f"[bold]{done.paper}[/bold]: {done.citation}", soft_wrap=True)
-    screen.print(budget(done), soft_wrap=True)
+    screen.print(done.summary, soft_wrap=True, markup=False)
     for section in done.sections:
         screen.print(f"\n[bold]{section.title}[/bold]", soft_wrap=True)
         for table in section.tables:

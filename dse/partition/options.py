@@ -12,7 +12,7 @@ from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.graphs.source import prepared_graph_of
 from dse.partition.methods import ALL, METHODS, SOLVER_MODES
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
-from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder
+from dse.partition.samples import PriceRecorder, RecordedEvaluator
 from dse.partition.search.context import Evaluator
 from dse.run.options import Option, Options
 from hardware.inputs import fail
@@ -78,19 +78,20 @@ class Question:
     problem: PartitionProblem
     package: Package | None
 
-    def evaluator(self, name: EvaluatorName, recorder: Recorder | None = None) -> Evaluator:
-        """What partitions are priced by; ``recorder`` is told of each.
+    def evaluator(self, name: EvaluatorName, recorder: PriceRecorder | None = None) -> Evaluator:
+        """What partitions are priced by; ``recorder`` receives each with its cost.
 
         Raises:
             InputError: the simulator without a package.
         """
+        evaluator: Evaluator
         if name == "analytical":
-            return AnalyticalEvaluator(self.problem) if recorder is None else RecordedAnalytical(self.problem, recorder)
-        if self.package is None:
+            evaluator = AnalyticalEvaluator(self.problem)
+        elif self.package is None:
             raise fail("dse partition", "--evaluator", name, "needs --package, which says how fast its parts are")
-        if recorder is None:
-            return SimulatorEvaluator(self.problem, self.package)
-        return RecordedSimulator(self.problem, self.package, recorder)
+        else:
+            evaluator = SimulatorEvaluator(self.problem, self.package)
+        return evaluator if recorder is None else RecordedEvaluator(evaluator, recorder)
 
 
 def question_of(options: PartitionOptions) -> Question:

@@ -1,8 +1,8 @@
 """``--emit-samples``: every distinct valid partition that a search has priced, as JSON lines.
 
-A line is what a result has for its solution and value: ``{"chip": {operator: chip, …}, "throughput_per_s": x}``. The
-evaluators here remember what they price, on whatever worker; :class:`RecordingExecutor` brings that home with the value
-of each item, and the log writes what it has not seen, once the independent checker has passed it.
+A line is what a result has for its solution and value: ``{"chip": {operator: chip, …}, "throughput_per_s": x}``.
+:class:`RecordedEvaluator` records what an evaluator prices, on whatever worker; :class:`RecordingExecutor` returns that
+with the value of each item, and the log writes what it has not seen, once the independent checker has passed it.
 """
 
 import hashlib
@@ -11,26 +11,32 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from dse.partition.check import violations
-from dse.partition.evaluators.analytical import AnalyticalEvaluator
-from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import partition_document
 from dse.partition.problem import Chips, Floats, PartitionProblem
+from dse.partition.search.context import Evaluator
 from dse.results.result import FailedCheckError
 from dse.run.executor import Arrived, Executor, Failed, ignore
 from dse.run.progress import StopSignal, never_stop
 from hardware.inputs import fail
-from hardware.packages import Package
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 Priced = tuple[Chips, Floats]
 """Partitions and their costs, [B, N] and [B]."""
+
+
+class PriceRecorder(Protocol):
+    """Receives what a :class:`RecordedEvaluator` prices."""
+
+    def add(self, chips: Chips, costs: Floats) -> None:
+        """``chips`` [B, N] cost ``costs`` [B]."""
+        ...
 
 
 class SampleLog:
@@ -98,7 +104,7 @@ class Recorder:
 
     def __init__(self, log: SampleLog | None = None) -> None:
         self._log = log
-        self._kept: list[Priced] = []
+        self._priced: list[Priced] = []
 
     def __reduce__(self) -> tuple[type["Recorder"], tuple[()]]:
         return Recorder, ()
@@ -108,40 +114,39 @@ class Recorder:
         if self._log is not None:
             self._log.add(chips, costs)
         else:
-            self._kept.append((chips.copy(), costs))
+            self._priced.append((chips.copy(), costs))
 
     def taken(self) -> list[Priced]:
-        """What has been kept so far, and is kept no longer."""
-        kept, self._kept = self._kept, []
-        return kept
+        """What was priced since the last call, without a log."""
+        priced, self._priced = self._priced, []
+        return priced
 
 
-class RecordedAnalytical(AnalyticalEvaluator):
-    """The reference evaluator; what it prices is recorded."""
+class RecordedEvaluator:
+    """Another evaluator, whose prices a recorder receives; in all else it is that evaluator.
 
-    def __init__(self, problem: PartitionProblem, recorder: Recorder) -> None:
-        super().__init__(problem)
-        self._recorder = recorder
+    Args:
+        evaluator: what partitions are priced by.
+        recorder: receives every partition that is priced, in that order.
+    """
 
-    def costs(self, chips: Chips) -> Floats:
-        """As the reference evaluator."""
-        found = super().costs(chips)
-        self._recorder.add(np.asarray(chips, dtype=np.int8), found)
-        return found
+    def __init__(self, evaluator: Evaluator, recorder: PriceRecorder) -> None:
+        self._evaluator, self._recorder = evaluator, recorder
 
-
-class RecordedSimulator(SimulatorEvaluator):
-    """The simulator; what it prices is recorded."""
-
-    def __init__(self, problem: PartitionProblem, package: Package, recorder: Recorder) -> None:
-        super().__init__(problem, package)
-        self._recorder = recorder
+    @property
+    def is_reference(self) -> bool:
+        """As the evaluator's own."""
+        return self._evaluator.is_reference
 
     def costs(self, chips: Chips) -> Floats:
-        """As the simulator."""
-        found = super().costs(chips)
-        self._recorder.add(np.asarray(chips, dtype=np.int8), found)
-        return found
+        """As the evaluator's own, recorded."""
+        costs_s = self._evaluator.costs(chips)
+        self._recorder.add(np.asarray(chips, dtype=np.int8), costs_s)
+        return costs_s
+
+    def busy_s(self, chips: Chips) -> Floats:
+        """As the evaluator's own."""
+        return self._evaluator.busy_s(chips)
 
 
 class _Reporting:
@@ -187,10 +192,10 @@ class RecordingExecutor(Executor):
             # One for all maps of a function, because workers are kept as long as their function is the same.
             self._reporting = _Reporting(function, self._recorder)
 
-        def told(finished: Any) -> None:
+        def forward(finished: Any) -> None:
             arrived([(item, outcome if isinstance(outcome, Failed) else outcome[0]) for item, outcome in finished])
 
-        for outcome in self._executor.outcomes(self._reporting, items, stop, told):
+        for outcome in self._executor.outcomes(self._reporting, items, stop, forward):
             if isinstance(outcome, Failed):
                 yield outcome
                 continue

@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dse.report.page import document, figure, table
-from dse.reproduce.section import Chart, Reproduction, Section, ratio
+from dse.reproduce.section import Chart, Reproduction, Section
 from dse.results.result import versions
 from dse.run.directory import REPORT_FILE, write_text
 
@@ -45,7 +45,7 @@ def write(reproduction: Reproduction, directory: Path) -> None:
 
 
 def _comparisons(reproduction: Reproduction) -> pa.Table:
-    """One row a number: where it stands, ours, the paper's and their ratio."""
+    """One row a number: where it stands, ours, the paper's and their ratio, or why they have none."""
     rows = [
         {
             "part": section.part,
@@ -55,44 +55,29 @@ def _comparisons(reproduction: Reproduction) -> pa.Table:
             "unit": each.unit,
             "ours": each.ours,
             "paper": each.paper,
-            "ratio": ratio(each.ours, each.paper),
+            "ratio": each.ratio,
+            "reason": each.reason or None,
         }
         for section in reproduction.sections
         for each in section.comparisons
     ]
     text, number = pa.string(), pa.float64()
     names = ("part", "model", "cost_model", "quantity", "unit")
-    schema = pa.schema([*((name, text) for name in names), ("ours", number), ("paper", number), ("ratio", number)])
-    return pa.Table.from_pylist(rows, schema=schema)
+    numbers = ("ours", "paper", "ratio")
+    columns = [*((name, text) for name in names), *((name, number) for name in numbers), ("reason", text)]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
 
 
 def report(reproduction: Reproduction) -> str:
     """The reproduction as one self-contained HTML page."""
     parts = [
         f"<p>{html.escape(reproduction.citation)}</p>",
-        f"<p class='small'>{html.escape(budget(reproduction))}</p>",
+        f"<p class='small'>{html.escape(reproduction.summary)}</p>",
     ]
     for section in reproduction.sections:
         parts += _section(section)
     footer = ", ".join(f"{name} {version}" for name, version in versions().items())
     return document(f"{reproduction.paper}: ours beside the paper's", parts, footer)
-
-
-def budget(reproduction: Reproduction) -> str:
-    """One sentence: what was run, and how long it took."""
-    asked = reproduction.settings
-    if "limits_s" not in asked:
-        early = f", stopped early ({reproduction.stopped})" if reproduction.stopped else ""
-        return (
-            f"Fresh run of {reproduction.seconds:,.0f} s{early}, seed {asked['seed']}. "
-            f"Models: {', '.join(asked['models'])}."
-        )
-    limits = ", ".join(f"{name} {value:g} s" for name, value in asked["limits_s"].items())
-    stopped = f"; stopped early ({reproduction.stopped})" if reproduction.stopped else ""
-    return (
-        f"Fresh run of {reproduction.seconds:,.0f} s on {asked['workers']} worker(s){stopped}. Models: "
-        f"{', '.join(asked['models'])}; cost models: {', '.join(asked['cost_models'])}; limit of each search: {limits}."
-    )
 
 
 def _section(section: Section) -> list[str]:

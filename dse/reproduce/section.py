@@ -15,7 +15,12 @@ Row = tuple[str, ...]
 class Comparison:
     """One number of ours beside the paper's; None where there is none (the paper's, or ours in the budget).
 
-    ``cost_model`` is empty where the number depends on none.
+    Attributes:
+        model: what the number is of.
+        cost_model: empty where the number depends on none.
+        quantity, unit: what the number is.
+        ours, paper: the two numbers.
+        reason: why the two are not the same quantity and have no ratio; empty where they are the same.
     """
 
     model: str
@@ -24,6 +29,12 @@ class Comparison:
     unit: str
     ours: float | None
     paper: float | None
+    reason: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours / the paper's, where both are known and are the same quantity."""
+        return None if self.reason else ratio(self.ours, self.paper)
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """One table or figure of the paper: ``tables`` for people, ``comparisons`` with every number."""
+    """One table or figure of the paper: ``tables`` for people, ``comparisons`` with every number.
+
+    ``skipped`` says why a part was not made; None where it was.
+    """
 
     part: str
     title: str
@@ -76,26 +90,45 @@ class Section:
     comparisons: tuple[Comparison, ...] = ()
     charts: tuple[Chart, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    skipped: str | None = None
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All sections of one run. ``settings`` say what was asked and the budget; ``stopped`` why the run ended early."""
+    """All sections of one run.
+
+    Attributes:
+        paper: its name.
+        citation: authors, title, venue.
+        settings: parts, options, seed and workers, as JSON types.
+        budget: what the searches may use, for people.
+        sections: one for each part, skipped ones too.
+        seconds: that the run took.
+        stopped: why the run ended early.
+    """
 
     paper: str
     citation: str
     settings: dict[str, Any]
+    budget: str
     sections: tuple[Section, ...]
     seconds: float
     stopped: str | None = None
 
+    @property
+    def summary(self) -> str:
+        """What was run, and how long it took, for people."""
+        early = f", stopped early ({self.stopped})" if self.stopped else ""
+        where = f"{self.settings['workers']} worker(s)"
+        return f"Fresh run of {self.seconds:,.0f} s on {where}{early}, seed {self.settings['seed']}. {self.budget}"
+
     def document(self) -> dict[str, Any]:
         """The reproduction as JSON types; of pictures only what they are called: they have files of their own."""
-        found = asdict(self)
-        for section in found["sections"]:
+        fields = asdict(self)
+        for section in fields["sections"]:
             for picture in section["pictures"]:
                 del picture["svg"]
-        return {"schema": SCHEMA, **found, "versions": versions()}
+        return {"schema": SCHEMA, **fields, "versions": versions()}
 
 
 def ratio(ours: float | None, paper: float | None) -> float | None:

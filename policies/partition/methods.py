@@ -86,5 +86,10 @@ def ask_for_extra(command: str, key: str, value: str) -> None:
     """
     if not is_installed():
         raise fail(command, key, value, _EXTRA)
+    quieten()
+
+
+def quieten() -> None:
+    """Keep RLlib's advice to developers off the screen."""
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -13,7 +13,7 @@ from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
 from dse.partition.report import report
-from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder, RecordingExecutor, sample_log
+from dse.partition.samples import RecordedEvaluator, Recorder, RecordingExecutor, sample_log
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.tables import method_rows, notes
 from dse.run.directory import RunDirectory
@@ -241,12 +241,35 @@ def test_each_method_writes_what_it_prices(tmp_path, name):
 
 def test_the_simulator_is_heard_too(tmp_path):
     question = Question(PROBLEM, package("mcm-8"))
-    assert isinstance(question.evaluator("simulator", Recorder()), RecordedSimulator)
     with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
         options = PartitionOptions("given", method="random", samples=30, evaluator="simulator")
         result = answer(options, problem=question, log=log)
     values = [line["throughput_per_s"] for line in lines_of(tmp_path / "s.jsonl")]
     assert max(values) == result.objective.value
+
+
+@pytest.mark.parametrize("name", ["analytical", "simulator"])
+def test_a_recorded_evaluator_is_what_it_records(name):
+    question = Question(PROBLEM, package("mcm-8"))
+    recorder = Recorder()
+    plain, recorded = question.evaluator(name), question.evaluator(name, recorder)
+    chips = np.zeros((2, len(PROBLEM.graph)), dtype=np.int8)
+    assert recorded.is_reference == plain.is_reference == (name == "analytical")
+    assert (recorded.costs(chips) == plain.costs(chips)).all()
+    assert (recorded.busy_s(chips) == plain.busy_s(chips)).all()
+    ((priced, costs_s),) = recorder.taken()
+    assert (priced == chips).all()
+    assert (costs_s == plain.costs(chips)).all()
+
+
+@pytest.mark.parametrize("name", ["portfolio", "dp"])
+def test_recording_changes_no_search(name):
+    """What an evaluator is must not depend on who listens: the portfolio searches by it."""
+    question = Question(PROBLEM, None)
+    plain, recorded = (METHODS[name](context_of(PROBLEM, evaluator=evaluator)) for evaluator in
+                       (question.evaluator("analytical"), question.evaluator("analytical", Recorder())))  # fmt: skip
+    assert recorded == plain
+    assert (recorded.bound_s > 0) == (name == "portfolio")
 
 
 def test_a_file_that_cannot_be_written_is_refused_and_a_fault_leaves_none(tmp_path):
@@ -266,7 +289,7 @@ def test_workers_write_what_one_process_does(tmp_path, ray_executor):
             recorder = Recorder(log)
             context = context_of(
                 PROBLEM,
-                evaluator=RecordedAnalytical(PROBLEM, recorder),
+                evaluator=RecordedEvaluator(AnalyticalEvaluator(PROBLEM), recorder),
                 executor=RecordingExecutor(executor, recorder),
                 samples=700,
             )

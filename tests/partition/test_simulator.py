@@ -13,7 +13,7 @@ from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.evaluators.simulator_operators import least_bytes, operators_of
 from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.problem import PartitionGraph, PartitionProblem
-from dse.reproduce.mcm.parts import Calibration, Context, figure7
+from dse.reproduce.mcm.figure7 import Calibration, Context, figure7
 from hardware.packages import Package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph
 

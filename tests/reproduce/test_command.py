@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.partition.small import random_graph
+
 
 def test_table_4_needs_no_search(dse):
     done = dse("reproduce", "phaze", "table4", "--models", "bert-large,opt-350m", "--json")
@@ -49,6 +51,11 @@ def test_it_prints_and_keeps(dse, tmp_path):
         (("phaze", "table4", "--models", ""), "--models"),
         (("phaze", "table4", "--cost-model", "phaze"), "--cost-model"),
         (("phaze", "table4", "--resume"), "--out"),
+        (("phaze", "table4", "--moves", "5"), "--moves: is an option of gigaplacer, not of phaze"),
+        (("gigaplacer", "--cost-model", "both"), "--cost-model: is an option of phaze, not of gigaplacer"),
+        (("gigaplacer", "--samples", "5"), "--samples: is an option of mcm, not of gigaplacer"),
+        (("mcm", "--move", "5"), "No such option"),
+        (("mcm", "fig7", "--models", "a,,b"), "names separated by commas"),
         (("phaze", "table4", "--time-limit", "0"), "--time-limit"),
         ((), "PAPER"),
     ],
@@ -59,3 +66,40 @@ def test_bad_usage_is_one_line(dse, arguments, expected):
     assert refused.code == 2
     (line,) = refused.error_lines
     assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("paper", "own", "others"),
+    [
+        ("phaze", ("--cost-model", "table5", "fig9"), ("--moves", "--samples")),
+        ("mcm", ("--samples", "--seeds", "ablation"), ("--moves", "--cost-model")),
+        ("gigaplacer", ("--moves", "slicing-tree"), ("--samples", "--cost-model")),
+    ],
+)
+def test_each_paper_has_its_own_options_and_parts(dse, paper, own, others):
+    shown = dse("reproduce", paper, "--help")
+    assert shown.code == 0
+    assert all(name in shown.out for name in (*own, "--models", "--out", "--resume"))
+    assert not any(name in shown.out for name in others)
+    assert paper in dse("reproduce", "--help").out
+
+
+def test_parts_without_the_learned_methods_say_so(dse, tmp_path, monkeypatch):
+    """Nothing is left out in silence: neither on the screen, nor in the report or the JSON document."""
+    monkeypatch.setattr("policies.partition.methods.is_installed", lambda: False)
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(random_graph(3, 12, 0.2).document()))
+    done = dse("reproduce", "mcm", "fig7", "table2", "--models", path, "--out", tmp_path / "run")
+    assert done.code == 0, done.err
+    reason = "the extra `learn` is not installed"
+    assert reason in " ".join(done.out.split())
+    document = json.loads((tmp_path / "run" / "reproduction.json").read_text())
+    skipped = {section["part"]: section["skipped"] for section in document["sections"]}
+    assert skipped["fig7"] is None
+    assert reason in skipped["table2"]
+    assert "is not installed" in (tmp_path / "run" / "report.html").read_text()
+    told = dse("reproduce", "mcm", "fig7", "table2", "--models", path, "--json")
+    assert any("table2: skipped" in line and reason in line for line in told.err.splitlines())
+    refused = dse("reproduce", "mcm", "table2", "ablation")
+    assert (refused.code, len(refused.error_lines)) == (2, 1)
+    assert reason in refused.err

@@ -25,6 +25,8 @@ class AnalyticalEvaluator:
         problem: graph, package and objective.
     """
 
+    is_reference = True
+
     def __init__(self, problem: PartitionProblem) -> None:
         graph = problem.graph
         self._structure = structure_of(graph)
@@ -38,8 +40,8 @@ class AnalyticalEvaluator:
     def costs(self, chips: Chips) -> Floats:
         """Seconds of each partition, [B]; infinite where a chip's memory does not hold its weights (5)."""
         slowest_s, latency_s, fullest_bytes, *_ = self._priced(chips)
-        found = slowest_s if self._objective == "throughput" else latency_s
-        return np.where(fullest_bytes <= self._memory_bytes, found, np.inf)
+        costs_s = slowest_s if self._objective == "throughput" else latency_s
+        return np.where(fullest_bytes <= self._memory_bytes, costs_s, np.inf)
 
     def busy_s(self, chips: Chips) -> Floats:
         """Seconds of each chip, infinite where its memory does not hold its weights, and of the link behind it.
@@ -51,7 +53,7 @@ class AnalyticalEvaluator:
         return busy_s[:, :, : self._chips]
 
     def _priced(self, chips: Chips) -> tuple[Floats, ...]:
-        found: tuple[Floats, ...] = _costs(
+        priced: tuple[Floats, ...] = _costs(
             np.ascontiguousarray(chips, dtype=np.int8),
             self._structure.out_first,
             self._structure.out_node,
@@ -60,7 +62,7 @@ class AnalyticalEvaluator:
             self._weight_bytes,
             MOST_CHIPS,
         )
-        return found
+        return priced
 
 
 @compiled(bits)

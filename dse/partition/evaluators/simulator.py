@@ -92,6 +92,8 @@ class SimulatorEvaluator:
         ValueError: the package has fewer chips than the problem.
     """
 
+    is_reference = False
+
     def __init__(self, problem: PartitionProblem, package: Package) -> None:
         if problem.chips > package.chips:
             raise ValueError(f"`chips <= {package.chips}` must hold on {package.name}, but got {problem.chips}")
@@ -149,13 +151,13 @@ class SimulatorEvaluator:
 
         Beyond ``most_events`` the shortest ones are left out.
         """
-        found = self.simulation(chip)
-        lanes, spans = _lanes(found), list(self._spans(found))
+        simulation = self.simulation(chip)
+        lanes, spans = _lanes(simulation), list(self._spans(simulation))
         shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:most_events]
         left_out = "" if len(shown) == len(spans) else f", the longest {len(shown)} of {len(spans)} events shown"
         title = (
-            f"{self._problem.graph.name} on {self.package.name}: one interval of {1e6 * found.interval_s:.1f} µs "
-            f"({len(found.stages)} chips){left_out}"
+            f"{self._problem.graph.name} on {self.package.name}: one interval of {1e6 * simulation.interval_s:.1f} µs "
+            f"({len(simulation.stages)} chips){left_out}"
         )
         return trace(title, lanes, shown)
 
@@ -191,25 +193,25 @@ class SimulatorEvaluator:
             self.package.sram_bytes,
         )
 
-    def _spans(self, found: Simulation) -> Iterator[Span]:
-        names, chips = self._problem.graph.labels, len(found.stages)
-        for stage in found.stages:
+    def _spans(self, simulation: Simulation) -> Iterator[Span]:
+        names, chips = self._problem.graph.labels, len(simulation.stages)
+        for stage in simulation.stages:
             lane = 3 * stage.chip
             yield Span(lane, "start of stage", "start", 0.0, stage.steps[0].start_s)
             for step in stage.steps:
                 yield Span(lane, _title(names, step.operators), "operators", step.start_s, step.end_s)
             for stream in stage.streams:
                 yield Span(lane + 1, _title(names, stream.operators), "weights", stream.start_s, stream.end_s)
-        for each in found.transfers:
+        for each in simulation.transfers:
             if each.link < chips - 1:
                 yield Span(3 * each.link + 2, names[each.operator], "transfer", each.start_s, each.end_s)
 
 
-def _lanes(found: Simulation) -> list[str]:
+def _lanes(simulation: Simulation) -> list[str]:
     """Names of three lanes a chip: its units, its weights, and the link to the next one."""
     return [
         name
-        for stage in found.stages
+        for stage in simulation.stages
         for name in (
             f"chip {stage.chip}: {1e6 * stage.seconds:.1f} µs, {stage.peak_bytes / MEGA:.1f} MB",
             f"chip {stage.chip}: weights",

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import numpy as np
 
-from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.problem import Chips, Floats, PartitionProblem
 from dse.run.executor import Executor
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
@@ -14,6 +13,14 @@ from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 
 class Evaluator(Protocol):
     """Prices partitions that satisfy (2) to (4)."""
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether costs are those of :func:`dse.partition.check.cost_s`, which bounds and exact methods are about.
+
+        An evaluator that wraps another one answers as that does.
+        """
+        ...
 
     def costs(self, chips: Chips) -> Floats:
         """Seconds of each partition [B, N], [B]; infinite where it cannot run (5)."""
@@ -80,7 +87,7 @@ class SearchContext:
     @property
     def by_reference(self) -> bool:
         """Whether partitions cost what the reference evaluator says."""
-        return isinstance(self.evaluator, AnalyticalEvaluator)
+        return self.evaluator.is_reference
 
 
 def throughput_of(problem: PartitionProblem) -> PartitionProblem:

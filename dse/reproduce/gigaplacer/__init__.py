@@ -1,1 +1,3 @@
-"""``dse reproduce gigaplacer``: the wafer placement paper's tables and figures beside ours."""
+"""GigaPlacer (ASP-DAC 2021): its tables and figures beside ours."""
+
+SUMMARY = "Wafer-scale placement: the twenty cases of the ISPD 2020 contest (GigaPlacer, ASP-DAC 2021)."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dse.reproduce.gigaplacer.published import PublishedCase, read_published
-from dse.reproduce.gigaplacer.study import VARIANTS, CostPart, Found, Study
+from dse.reproduce.gigaplacer.study import VARIANTS, CostPart, Outcome, Study
 from dse.wafer.options import WaferOptions
 from dse.wafer.problem import WaferProblem
 from hardware.inputs import fail
@@ -34,29 +34,29 @@ class Case(NamedTuple):
 
 def cases_of(study: Study) -> dict[str, Case]:
     """The problems of a study by name."""
-    paper, found = read_published(), dict[str, Case]()
+    paper, cases = read_published(), dict[str, Case]()
     for name, problem in study.problems.items():
         letter = paper.case_of(problem)
-        found[name] = Case(problem, letter, None if letter is None else paper.cases[letter])
-    return found
+        cases[name] = Case(problem, letter, None if letter is None else paper.cases[letter])
+    return cases
 
 
-def chosen_problems(asked: str | None) -> dict[str, WaferProblem]:
+def chosen_problems(sources: str | None) -> dict[str, WaferProblem]:
     """The problems by name: the paper's twenty cases for None, made by :mod:`dse.wafer.networks`.
 
-    ``asked``: separated by commas, letters of the paper's cases, folders of ``.kgraph`` files, or whatever
+    ``sources``: separated by commas, letters of the paper's cases, folders of ``.kgraph`` files, or whatever
     ``dse wafer`` takes.
 
     Raises:
         InputError: something that none of these is, or that is malformed; two problems of one name.
     """
-    found = dict[str, WaferProblem]()
-    for source in [*read_published().cases] if asked is None else [each.strip() for each in asked.split(",")]:
+    problems = dict[str, WaferProblem]()
+    for source in [*read_published().cases] if sources is None else [each.strip() for each in sources.split(",")]:
         for problem in _problems(source):
-            if problem.name in found:
+            if problem.name in problems:
                 raise fail("dse reproduce", "--models", source, f"two problems are called {problem.name}")
-            found[problem.name] = problem
-    return found
+            problems[problem.name] = problem
+    return problems
 
 
 def _problems(source: str) -> list[WaferProblem]:
@@ -101,6 +101,6 @@ def are_all(cases: Mapping[str, Case]) -> bool:
     return {case.letter for case in cases.values()} == {*read_published().cases}
 
 
-def reasons(found: Mapping[str, Found]) -> list[str]:
+def reasons(outcomes: Mapping[str, Outcome]) -> list[str]:
     """Why there is no answer, of those without one."""
-    return [each.reason for each in found.values() if each.reason]
+    return [each.reason for each in outcomes.values() if each.reason]

@@ -5,7 +5,8 @@ from itertools import groupby
 
 from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, unpublished
 from dse.reproduce.gigaplacer.published import read_published
-from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, ROWS, CostPart, Found, Study
+from dse.reproduce.gigaplacer.refinement import UNLIKE
+from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, ROWS, CostPart, Outcome, Study
 from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
 from dse.wafer.answer import metrics
 from dse.wafer.check import size_tiles
@@ -22,11 +23,11 @@ def figure7(study: Study) -> Section:
     """The final layouts of the paper's E, I, M and F; of the first cases where none of these is given."""
     paper, cases = read_published(), cases_of(study)
     shown_there = [name for name, case in cases.items() if case.letter in paper.figure_7]
-    found = study.searched(FULL, shown_there or list(cases)[:_SHOWN])
-    rows = tuple(_row(cases[name].problem, each) for name, each in found.items())
+    outcomes = study.searched(FULL, shown_there or list(cases)[:_SHOWN])
+    rows = tuple(_row(cases[name].problem, each) for name, each in outcomes.items())
     pictures = [
         picture
-        for name, each in found.items()
+        for name, each in outcomes.items()
         for picture in _pictures(cases[name].problem, each, name, f"figure7-{name}")
     ]
     notes = (
@@ -34,9 +35,9 @@ def figure7(study: Study) -> Section:
         "figure shows that single rows, several rows, and strips above or below a row all occur as final layouts.",
         budget(study, FULL),
         *unpublished(cases),
-        *reasons(found),
+        *reasons(outcomes),
     )
-    lines = tuple(line for name, each in found.items() for line in _lines(name, cases[name], each))
+    lines = tuple(line for name, each in outcomes.items() for line in _lines(name, cases[name], each))
     return Section(
         "fig7", "Figure 7: final layouts", (Table(FIGURE7_HEADERS, rows),), notes, lines, pictures=tuple(pictures)
     )
@@ -45,21 +46,21 @@ def figure7(study: Study) -> Section:
 def rows_of(placement: WaferPlacement) -> list[int]:
     """How many kernels lie in each row, upwards: rows are what horizontal cuts that pass no kernel leave."""
     spans = sorted((placed.y, placed.y + size_tiles(placed)[1]) for placed in placement.placed)
-    found, top = list[int](), -1
+    counts, top = list[int](), -1
     for low, high in spans:
         if low >= top:
-            found.append(0)
-        found[-1] += 1
+            counts.append(0)
+        counts[-1] += 1
         top = max(top, high)
-    return found
+    return counts
 
 
-def _row(problem: WaferProblem, found: Found) -> Row:
-    if found.placement is None or found.cost is None:
+def _row(problem: WaferProblem, outcome: Outcome) -> Row:
+    if outcome.placement is None or outcome.cost is None:
         return (problem.name, *("–",) * (len(FIGURE7_HEADERS) - 1))
-    rows, figures = rows_of(found.placement), metrics(problem, found.placement)
+    rows, figures = rows_of(outcome.placement), metrics(problem, outcome.placement)
     shares = (f"{100 * figures[name]:.1f} %" for name in ("utilisation", "busy"))
-    cost = found.cost
+    cost = outcome.cost
     return (
         problem.name,
         str(len(rows)),
@@ -77,17 +78,17 @@ def _in_short(counts: Sequence[int]) -> str:
     return " + ".join(f"{times} × {count}" if times > 1 else str(count) for count, times in runs)
 
 
-def _lines(name: str, case: Case, found: Found) -> Iterator[Comparison]:
-    if found.placement is not None:
-        yield Comparison(name, "", "rows", "", float(len(rows_of(found.placement))), None)
+def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
+    if outcome.placement is not None:
+        yield Comparison(name, "", "rows", "", float(len(rows_of(outcome.placement))), None)
     for part in COST_PARTS:
-        yield Comparison(name, "", part, "", found.part(part), case.paper(part))
+        yield Comparison(name, "", part, "", outcome.part(part), case.paper(part))
 
 
-def _pictures(problem: WaferProblem, found: Found, title: str, name: str) -> Iterator[Picture]:
-    if found.placement is not None:
-        cost = f"total cost {amount(found.total)}"
-        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", drawing(problem, found.placement))
+def _pictures(problem: WaferProblem, outcome: Outcome, title: str, name: str) -> Iterator[Picture]:
+    if outcome.placement is not None:
+        cost = f"total cost {amount(outcome.total)}"
+        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", drawing(problem, outcome.placement))
 
 
 def figure8(study: Study) -> Section:
@@ -109,8 +110,9 @@ def figure8(study: Study) -> Section:
         *reasons({label: each for label, _, each in labelled}),
     )
     lines = tuple(
-        Comparison(name, "", f"change of {part}", "%", change, published if part == "distance" else None)
+        Comparison(name, "", f"change of {part}", "%", change, theirs, "" if theirs is None else UNLIKE)
         for part, change in changes.items()
+        for theirs in (published if part == "distance" else None,)
     )
     pictures = tuple(
         picture

@@ -1,53 +1,65 @@
-"""The parts of the paper that can be reproduced, and the run over those asked for."""
+"""What of the wafer placement paper can be made again, and from which options."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
+from dse.reproduce.gigaplacer import SUMMARY
+from dse.reproduce.gigaplacer.cases import chosen_problems
 from dse.reproduce.gigaplacer.figures import figure7, figure8
 from dse.reproduce.gigaplacer.published import read_published
 from dse.reproduce.gigaplacer.refinement import refinement, slicing_trees
 from dse.reproduce.gigaplacer.study import Study
 from dse.reproduce.gigaplacer.table1 import table1
-from dse.reproduce.section import Reproduction, Section
-from dse.run.progress import StoppedError, ask
-from hardware.inputs import choose
+from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.results.result import document_of
+from dse.run.options import Option, Options
+from dse.wafer.options import MOVES
 
 NAME = "gigaplacer"
 
-PARTS: Mapping[str, Callable[[Study], Section]] = MappingProxyType(
-    {"table1": table1, "fig7": figure7, "fig8": figure8, "refinement": refinement, "slicing-tree": slicing_trees}
-)
-"""What makes each part, in the order of printing."""
 
+@dataclass(frozen=True)
+class GigaplacerOptions(Options):
+    """The options of ``dse reproduce gigaplacer``.
 
-def chosen_parts(asked: Sequence[str]) -> tuple[str, ...]:
-    """The parts asked for, in the order of printing; all of them when none is named.
-
-    Raises:
-        InputError: no part of this name (the nearest one is offered).
+    Attributes:
+        models: cases, files or folders, separated by commas (:func:`dse.reproduce.gigaplacer.cases.chosen_problems`);
+            None: the paper's twenty cases.
+        moves: of annealing in every search that anneals.
     """
-    for name in asked:
-        choose("dse reproduce", "TABLE", name, PARTS, "table or figure of gigaplacer")
-    return tuple(name for name in PARTS if not asked or name in asked)
+
+    COMMAND: ClassVar[str] = "reproduce gigaplacer"
+
+    models: Annotated[
+        str | None,
+        Option("Some of the cases (A,D), folders of .kgraph files, or what `dse wafer` takes.", metavar="CASE,…"),
+    ] = None
+    moves: Annotated[int, Option("Moves of annealing in each search.", min=1, max=10**12)] = MOVES
 
 
-def reproduce(parts: Sequence[str], study: Study) -> Reproduction:
-    """The parts of the paper beside ours, from the searches of ``study``; what is not reached says so."""
-    started, sections, stopped = time.perf_counter(), list[Section](), None
-    names, paper = chosen_parts(parts), read_published()
-    for name in names:
-        try:
-            ask(study.stop)
-            sections.append(PARTS[name](study))
-        except StoppedError as reason:
-            stopped = str(reason)
-            sections.append(Section(name, name, (), (f"not reached: {stopped}",)))
-    asked = {
-        "paper": NAME,
-        "parts": list(names),
-        "models": list(study.problems),
-        "seed": study.seed,
-        "moves": study.moves,
-    }
-    return Reproduction(NAME, paper.citation, asked, tuple(sections), time.perf_counter() - started, stopped)
+def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:
+    problems = chosen_problems(options.models)
+
+    def context(run: Run) -> Study:
+        return Study(problems, run.executor, run.journal, run.progress, run.stop, options.moves, run.seed)
+
+    # Half a minute for a search with the default number of moves.
+    seconds = len(problems) * (5 + 30 * options.moves / MOVES)
+    return Posed(
+        settings={"models": list(problems), "moves": options.moves},
+        budget=f"Cases: {', '.join(problems)}; {options.moves:,} moves in each search.",
+        identity=document_of(problems),
+        predicted_s=dict.fromkeys(PARTS, seconds),
+        context=context,
+    )
+
+
+PARTS = {
+    "table1": Part("Table 1: total cost, bound and seconds of each case", table1),
+    "fig7": Part("Figure 7: final layouts", figure7),
+    "fig8": Part("Figure 8: a case with and without refinement", figure8),
+    "refinement": Part("Refinement: what each step is worth", refinement),
+    "slicing-tree": Part("Section 1: annealing of slicing trees", slicing_trees),
+}
+
+PAPER = Paper(NAME, SUMMARY, read_published().citation, GigaplacerOptions, PARTS, _posed)

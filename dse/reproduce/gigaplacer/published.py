@@ -120,8 +120,8 @@ def _content(problem: WaferProblem) -> str:
     """A digest of the problem without names."""
     kernels = [(kernel.kind, sorted(kernel.values)) for kernel in problem.kernels]
     weights: Weights = problem.weights
-    found: Any = document_of((problem.wafer, weights, kernels, problem.edges))
-    return digest(found)
+    content: Any = document_of((problem.wafer, weights, kernels, problem.edges))
+    return digest(content)
 
 
 @cache

@@ -14,7 +14,7 @@ from dse.reproduce.gigaplacer.study import (
     WITH_PROTOCOLS,
     WITH_TREES,
     CostPart,
-    Found,
+    Outcome,
     Study,
 )
 from dse.reproduce.section import (
@@ -30,6 +30,8 @@ from dse.reproduce.section import (
 )
 
 _STEPS = (ROWS, WITH_PROTOCOLS, WITH_ANNEALING, WITH_TREES, FULL)
+UNLIKE = "the paper's two refinements move finished kernels, our steps search with all parameters free"
+
 _ALL, _MEAN = "all steps", "geometric mean"
 
 
@@ -39,7 +41,7 @@ def refinement(study: Study) -> Section:
     rows = tuple(_row(name, step, steps[step][name]) for name in study.problems for step in _STEPS)
     compared = {step: _changes(steps, before, step) for before, step in pairwise(_STEPS)}
     compared[_ALL] = _changes(steps, ROWS, FULL)
-    seconds = {step: sum(each.search_s for each in found.values()) for step, found in steps.items()}
+    seconds = {step: sum(each.search_s for each in outcomes.values()) for step, outcomes in steps.items()}
     means = tuple(
         (
             step,
@@ -52,9 +54,10 @@ def refinement(study: Study) -> Section:
     cases = cases_of(study)
     printed = {"distance": paper.distance_percent, "adapter": paper.adapter_percent} if are_all(cases) else {}
     lines = tuple(
-        Comparison(_MEAN, "", f"change of {part}, {step}", "%", change, printed.get(part) if step == _ALL else None)
+        Comparison(_MEAN, "", f"change of {part}, {step}", "%", change, theirs, "" if theirs is None else UNLIKE)
         for step, changes in compared.items()
         for part, change in changes.items()
+        for theirs in (printed.get(part) if step == _ALL else None,)
     )
     notes = (
         f"The paper: its two refinements change distance by {paper.distance_percent:g} % and adapter by "
@@ -65,7 +68,7 @@ def refinement(study: Study) -> Section:
         "Every step is a search of its own from the beginning: its seconds include those of the steps before.",
         budget(study, FULL),
         *unpublished(cases),
-        *(reason for found in steps.values() for reason in reasons(found)),
+        *(reason for outcomes in steps.values() for reason in reasons(outcomes)),
     )
     mean_headers = ("step", *(f"{part}, %" for part in COST_PARTS), "seconds in all")
     tables = (Table(mean_headers, means), Table(("case", "step", *COST_PARTS, "seconds"), rows))
@@ -77,27 +80,27 @@ def _last(step: str) -> str:
     return FULL if step == _ALL else step
 
 
-def _row(name: str, step: str, found: Found) -> Row:
-    cells = [amount(found.part(part)) for part in COST_PARTS]
-    return (name if step == ROWS else "", step, *cells, f"{found.search_s:.1f}")
+def _row(name: str, step: str, outcome: Outcome) -> Row:
+    cells = [amount(outcome.part(part)) for part in COST_PARTS]
+    return (name if step == ROWS else "", step, *cells, f"{outcome.search_s:.1f}")
 
 
-def _changes(steps: Mapping[str, Mapping[str, Found]], before: str, after: str) -> dict[CostPart, float | None]:
+def _changes(steps: Mapping[str, Mapping[str, Outcome]], before: str, after: str) -> dict[CostPart, float | None]:
     """Of the parts of the cost, geometric means over all cases, in per cent."""
-    found: dict[CostPart, float | None] = {}
+    changes: dict[CostPart, float | None] = {}
     for part in COST_PARTS:
         pairs = [(steps[before][name].part(part), steps[after][name].part(part)) for name in steps[before]]
         mean = geometric_mean([new / old for old, new in pairs if old and new])
-        found[part] = None if mean is None else 100 * (mean - 1)
-    return found
+        changes[part] = None if mean is None else 100 * (mean - 1)
+    return changes
 
 
-def _steps_chart(steps: Mapping[str, Mapping[str, Found]]) -> Chart:
+def _steps_chart(steps: Mapping[str, Mapping[str, Outcome]]) -> Chart:
     """Costs over those of rows only."""
     first = steps[ROWS]
     series = tuple(
-        Series(step, tuple(found), tuple(ratio(each.total, first[name].total) for name, each in found.items()))
-        for step, found in steps.items()
+        Series(step, tuple(outcomes), tuple(ratio(each.total, first[name].total) for name, each in outcomes.items()))
+        for step, outcomes in steps.items()
     )
     return Chart("bars", "Total cost over that of rows only", "", "", series)
 

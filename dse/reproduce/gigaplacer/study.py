@@ -74,7 +74,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     """What a search has found: None for a placement where there is none.
 
     Attributes:
@@ -121,9 +121,9 @@ class Searching:
         Raises:
             StoppedError: the search was stopped before its end.
         """
-        found = search(trial, self.stop)
+        document = search(trial, self.stop)
         ask(self.stop)
-        return found
+        return document
 
 
 def search(trial: Trial, stop: StopSignal = never_stop) -> dict[str, Any]:
@@ -133,11 +133,11 @@ def search(trial: Trial, stop: StopSignal = never_stop) -> dict[str, Any]:
     begun = perf_counter()
     moves = round(trial.moves * variant.share)
     context = SearchContext(problem, InProcessExecutor(), trial.seed, moves, stop=stop, steps=frozenset(variant.steps))
-    found = METHODS[variant.method](context)
+    answer = METHODS[variant.method](context)
     searched = perf_counter()
-    bound = cost_bound(problem, found, stop) if variant.bounded else None
+    bound = cost_bound(problem, answer, stop) if variant.bounded else None
     return {
-        "solution": None if found.placement is None else placement_document(problem, found.placement),
+        "solution": None if answer.placement is None else placement_document(problem, answer.placement),
         "bound": bound,
         "search_s": searched - begun,
         "proof_s": perf_counter() - searched,
@@ -172,7 +172,7 @@ class Study:
     moves: int = MOVES
     seed: int = 0
 
-    def searched(self, variant: str, cases: Sequence[str] | None = None) -> dict[str, Found]:
+    def searched(self, variant: str, cases: Sequence[str] | None = None) -> dict[str, Outcome]:
         """What a variant finds for the cases (all of them for None); one that failed says why.
 
         Raises:
@@ -186,7 +186,7 @@ class Study:
         key_of = {trials[name]: keys[name] for name in missing}
 
         def keep(arrived: Sequence[tuple[Any, Any]]) -> None:
-            self.journal.append_all({key_of[t]: kept for t, kept in arrived if not isinstance(kept, Failed)})
+            self.journal.append_all({key_of[t]: made for t, made in arrived if not isinstance(made, Failed)})
 
         outcomes = self.executor.outcomes(Searching(self.stop), [trials[name] for name in missing], self.stop, keep)
         failed: dict[str, str] = {}
@@ -195,20 +195,20 @@ class Study:
                 failed[name] = outcome.reason
             self.progress(f"searches: {variant}", number + 1, len(missing))
         return {
-            name: Found(reason=f"{name}, {variant}: {failed[name]}")
+            name: Outcome(reason=f"{name}, {variant}: {failed[name]}")
             if name in failed
             else _checked(self.problems[name], self.journal[keys[name]])
             for name in names
         }
 
 
-def _checked(problem: WaferProblem, kept: dict[str, Any]) -> Found:
+def _checked(problem: WaferProblem, document: dict[str, Any]) -> Outcome:
     """What :func:`search` has found, passed by the checker once more: it may come from the journal."""
-    bound, seconds = kept["bound"], (kept["search_s"], kept["proof_s"])
-    if kept["solution"] is None:
-        return Found(None, None, bound, *seconds, f"{problem.name}: no placement found")
-    placement = placement_from_document(problem, kept["solution"], JOURNAL_FILE)
+    bound, seconds = document["bound"], (document["search_s"], document["proof_s"])
+    if document["solution"] is None:
+        return Outcome(None, None, bound, *seconds, f"{problem.name}: no placement found")
+    placement = placement_from_document(problem, document["solution"], JOURNAL_FILE)
     broken = violations(problem, placement)
     if broken:
         raise FailedCheckError("; ".join(broken))
-    return Found(placement, cost(problem, placement), bound, *seconds)
+    return Outcome(placement, cost(problem, placement), bound, *seconds)

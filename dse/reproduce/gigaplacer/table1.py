@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, share, unpublished
 from dse.reproduce.gigaplacer.published import PublishedCase
-from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, Found, Study
+from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, Outcome, Study
 from dse.reproduce.section import Chart, Comparison, Section, Series, Table, geometric_mean, ratio, shown
 from dse.results.result import percent
 
@@ -22,28 +22,28 @@ _NOTES = (
 
 def table1(study: Study) -> Section:
     """Every case, and the geometric means over those that are the paper's."""
-    found, cases = study.searched(FULL), cases_of(study)
-    rows = [_row(name, cases[name], each) for name, each in found.items()]
+    outcomes, cases = study.searched(FULL), cases_of(study)
+    rows = [_row(name, cases[name], each) for name, each in outcomes.items()]
     # Three tables, as one would not fit a terminal.
     tables = (Table(names, tuple(tuple(row[name] for name in names) for row in rows)) for names in TABLES)
-    lines = [line for name, each in found.items() for line in _lines(name, cases[name], each)]
-    means = _means(cases, found)
+    lines = [line for name, each in outcomes.items() for line in _lines(name, cases[name], each)]
+    means = _means(cases, outcomes)
     notes = [
         f"Geometric mean of {each.quantity}: ours {shown(each.ours, 4)}, the paper's {shown(each.paper, 4)}."
         for each in means
     ]
-    notes += [budget(study, FULL), *_NOTES, *unpublished(cases), *reasons(found)]
+    notes += [budget(study, FULL), *_NOTES, *unpublished(cases), *reasons(outcomes)]
     return Section(
         "table1",
         "Table 1: total cost, bound and seconds of each case",
         tuple(tables),
         tuple(notes),
         (*lines, *means),
-        (_chart(cases, found),),
+        (_chart(cases, outcomes),),
     )
 
 
-def _row(name: str, case: Case, found: Found) -> dict[str, str]:
+def _row(name: str, case: Case, outcome: Outcome) -> dict[str, str]:
     weights = case.problem.weights
     return {
         "case": name,
@@ -51,24 +51,24 @@ def _row(name: str, case: Case, found: Found) -> dict[str, str]:
         "weights": f"{weights.time:g} {weights.distance:g} {weights.adapter:g}",
         "winner": amount(case.winner_total),
         "GigaPlacer": amount(case.paper("total")),
-        "ours": amount(found.total),
-        "ratio": share(ratio(found.total, case.paper("total"))),
-        **{part: amount(found.part(part)) for part in COST_PARTS[1:]},
-        "bound": amount(found.bound),
-        "gap": "–" if found.gap is None else percent(found.gap),
+        "ours": amount(outcome.total),
+        "ratio": share(ratio(outcome.total, case.paper("total"))),
+        **{part: amount(outcome.part(part)) for part in COST_PARTS[1:]},
+        "bound": amount(outcome.bound),
+        "gap": "–" if outcome.gap is None else percent(outcome.gap),
         "GigaPlacer, s": amount(case.paper("seconds")),
-        "ours, s": f"{found.search_s:.1f}",
-        "bound, s": f"{found.proof_s:.1f}",
+        "ours, s": f"{outcome.search_s:.1f}",
+        "bound, s": f"{outcome.proof_s:.1f}",
     }
 
 
-def _lines(name: str, case: Case, found: Found) -> Iterator[Comparison]:
+def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
     """Every number of a row."""
     for part in COST_PARTS:
-        yield Comparison(name, "", part, "", found.part(part), case.paper(part))
-    yield Comparison(name, "", "total, beside the winner's", "", found.total, case.winner_total)
-    yield Comparison(name, "", "lower bound", "", found.bound, None)
-    yield Comparison(name, "", "seconds", "s", found.search_s, case.paper("seconds"))
+        yield Comparison(name, "", part, "", outcome.part(part), case.paper(part))
+    yield Comparison(name, "", "total, beside the winner's", "", outcome.total, case.winner_total)
+    yield Comparison(name, "", "lower bound", "", outcome.bound, None)
+    yield Comparison(name, "", "seconds", "s", outcome.search_s, case.paper("seconds"))
 
 
 _Ratio = Callable[[float, float, PublishedCase], float]
@@ -85,10 +85,10 @@ _MEANS: tuple[tuple[str, _Ratio, Callable[[PublishedCase], float]], ...] = (
 """(what, of our cost and seconds, of the paper's)."""
 
 
-def _means(cases: Mapping[str, Case], found: Mapping[str, Found]) -> list[Comparison]:
+def _means(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> list[Comparison]:
     answered = [
         (each.total, each.search_s, published)
-        for name, each in found.items()
+        for name, each in outcomes.items()
         if (published := cases[name].published) is not None and each.total is not None
     ]
     return [
@@ -104,7 +104,7 @@ def _means(cases: Mapping[str, Case], found: Mapping[str, Found]) -> list[Compar
     ]
 
 
-def _chart(cases: Mapping[str, Case], found: Mapping[str, Found]) -> Chart:
+def _chart(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> Chart:
     """Costs over GigaPlacer's, of the cases that are the paper's."""
     published = {name: case.published for name, case in cases.items() if case.published is not None}
 
@@ -117,7 +117,7 @@ def _chart(cases: Mapping[str, Case], found: Mapping[str, Found]) -> Chart:
 
     series = (
         bars("contest winner", lambda name: published[name].winner.total),
-        bars("ours", lambda name: found[name].total),
-        bars("lower bound", lambda name: found[name].bound),
+        bars("ours", lambda name: outcomes[name].total),
+        bars("lower bound", lambda name: outcomes[name].bound),
     )
     return Chart("bars", "Total cost over GigaPlacer's", "", "", series)

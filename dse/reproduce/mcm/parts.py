@@ -1,275 +1,138 @@
-"""Figure 7 of the multi-chip partitioning paper: the reference evaluator beside the simulator, in place of silicon.
+"""What of the multi-chip partitioning paper can be made again, and from which options."""
 
-Random partitions (SAMPLE with uniform weights) are priced by both. The paper compares its analytical model with real
-hardware: of 2,000 partitions of BERT 13.5 % could not run, and the run times of the others, each divided by their
-minimum, correlate with R = 0.91. Two constants of the simulator (memory, size of the compile effect) are calibrated on
-just these two numbers, with one graph: the reference graph of BERT with 2,138 operators. That they agree there says
-nothing about it, and on other graphs, our own BERT among them, the share that cannot run is another.
-"""
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dse.partition.methods import Method
+from dse.reproduce.mcm import SUMMARY, figure7
+from dse.reproduce.mcm.study import Study, StudyBudget
+from dse.reproduce.mcm.tables import TITLES
+from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.reproduce.section import Section
+from dse.run.options import Option, Options
+from hardware.inputs import fail
 
-import numpy as np
-
-from dse.partition.constraints.sampler import Sampler, seeds_of
-from dse.partition.evaluators.analytical import AnalyticalEvaluator
-from dse.partition.evaluators.simulator import SimulatorEvaluator
-from dse.partition.graphs.from_trace import graph_from_trace
-from dse.partition.graphs.prepare import prepare
-from dse.partition.graphs.source import graph_of
-from dse.partition.problem import Chips, Floats, PartitionGraph, PartitionProblem
-from dse.reproduce.mcm.study import STUDIES, Study
-from dse.reproduce.section import Chart, Comparison, Reproduction, Row, Section, Series, Table, shown
-from dse.run.progress import StoppedError, ask
-from dse.sources.built_in import inference_trace
-from dse.sources.workloads import model
-from hardware.inputs import choose
-from hardware.packages import Package, package
-from hardware.units import MEGA
-
-PAPER_CORRELATION = 0.91
-PAPER_INVALID_PERCENT = 13.5
-PAPER_SAMPLES = 2000
-"""Xie et al., section 5.4."""
+NAME = "mcm"
 
 CITATION = (
     "Xie et al., A Transferable Approach for Partitioning Machine Learning Models on Multi-Chip-Modules, MLSys 2022"
 )
 
-HEADERS = ("", "paper", "ours", "other samples", "no compile effect")
+STUDY_S = 600.0
+"""Seconds of one part of the study on one core, at the least: it runs every method on every graph."""
 
-_BEST_SHARE = 0.1
-"""The partitions that an evaluator calls good: this share of all."""
+FIGURE7_S = 20.0
+"""Seconds of Figure 7: four times 2,000 partitions of BERT by both evaluators."""
+
+NEEDS_LEARNING = "needs the learned methods, and the extra `learn` is not installed"
+
+SYNONYMS: Mapping[str, str] = MappingProxyType({"fig5": "table2", "fig6": "table3"})
+"""Figures that show what a table counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Random partitions under both evaluators.
+@dataclass(frozen=True)
+class McmOptions(Options):
+    """The options of ``dse reproduce mcm``.
 
     Attributes:
-        predicted_s: of the reference evaluator, [B].
-        simulated_s: of the simulator; infinite where the partition cannot run, [B].
+        models: graphs in place of the paper's, separated by commas (:func:`dse.partition.graphs.source.graph_of`): the
+            first for Table 3 and Figure 7, all of them for the others; None: the 16 test graphs of the catalogue, and
+            BERT-large.
+        samples: evaluations of each method.
+        seeds: of each method that draws.
     """
 
-    predicted_s: Floats
-    simulated_s: Floats
+    COMMAND: ClassVar[str] = "reproduce mcm"
 
-    @cached_property
-    def normalised(self) -> tuple[Floats, Floats]:
-        """(predicted, simulated) of those that run, over their minima: the axes of Figure 7."""
-        runs = np.isfinite(self.simulated_s)
-        predicted_s, simulated_s = self.predicted_s[runs], self.simulated_s[runs]
-        return predicted_s / predicted_s.min(initial=np.inf), simulated_s / simulated_s.min(initial=np.inf)
+    models: Annotated[
+        str | None, Option("Graphs in place of the paper's, as of `dse partition`.", metavar="GRAPH,…")
+    ] = None
+    samples: Annotated[int, Option("Evaluations of each method.", min=1, max=10**6)] = 300
+    seeds: Annotated[int, Option("Seeds of each method that draws.", min=1, max=1000)] = 5
 
-    @property
-    def invalid_percent(self) -> float:
-        """Partitions that cannot run."""
-        return float(100 * np.mean(np.isinf(self.simulated_s)))
 
-    @property
-    def correlation(self) -> float | None:
-        """Pearson's R of those that run; None where there are too few, or all are alike."""
-        predicted, simulated = self.normalised
-        if len(predicted) < 2 or np.ptp(predicted) == 0 or np.ptp(simulated) == 0:
-            return None
-        return float(np.corrcoef(predicted, simulated)[0, 1])
+@dataclass(frozen=True)
+class Learned:
+    """The learned methods, which come from outside.
 
-    @property
-    def best_overlap_percent(self) -> float | None:
-        """Of the tenth that the reference evaluator calls best, the share that is in the simulator's best tenth too."""
-        predicted, simulated = self.normalised
-        count = round(_BEST_SHARE * len(predicted))
-        if count == 0:
-            return None
-        best = [set(np.argsort(values, kind="stable")[:count].tolist()) for values in (predicted, simulated)]
-        return 100 * len(best[0] & best[1]) / count
+    Attributes:
+        methods: by name, beside those that do not learn.
+        variants: of one of them, for the ablation.
+        identity: what decides what they find, as JSON types; it may be slow.
+    """
 
-    @property
-    def best_predicted_over_best(self) -> float | None:
-        """What the partition of the best prediction takes, over the best that was simulated."""
-        predicted, simulated = self.normalised
-        return float(simulated[np.argmin(predicted)]) if len(predicted) else None
+    methods: Mapping[str, Method]
+    variants: Mapping[str, Method]
+    identity: Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What is reproduced.
+    """What the parts are made from.
 
     Attributes:
-        graph: the paper's is BERT with 2,138 operators.
-        package: the paper's has 36 chips.
-        samples: random partitions.
-        seed: of the first sampling.
-        samplings: how many there are in all; those after the first show how much the numbers depend on the draw.
+        study: of samples.
+        source: the graph of Figure 7; None for the paper's.
     """
 
-    graph: PartitionGraph
-    package: Package
-    samples: int = PAPER_SAMPLES
-    seed: int = 0
-    samplings: int = 4
+    study: Study
+    source: str | None
 
 
-def problem_of(context: Context) -> PartitionProblem:
-    """The problem of the reference evaluator: the package prices operators that have no latency."""
-    package = context.package
-    graph = context.graph.priced(package.latency_s(context.graph.flops, context.graph.moved_bytes))
-    return PartitionProblem(graph, package.chips, package.link_bytes_per_s)
+def _figure7(context: Context) -> Section:
+    return figure7.figure7(figure7.context_of(context.source, context.study.first_seed))
 
 
-def random_partitions(context: Context, sampling: int = 0) -> Chips:
-    """Valid partitions by SAMPLE with uniform weights, [B, N]; every ``sampling`` has draws of its own."""
-    sampler = Sampler(context.graph, context.package.chips)
-    weights = np.ones((len(context.graph), context.package.chips))
-    return sampler.sample(seeds_of(context.seed, sampling * context.samples, context.samples), weights)
+def _studied(part: str, context: Context) -> Section:
+    return context.study.section(part)
 
 
-def calibrate(problem: PartitionProblem, package: Package, chips: Chips) -> Calibration:
-    """Both evaluators on ``chips`` [B, N]."""
-    return Calibration(AnalyticalEvaluator(problem).costs(chips), SimulatorEvaluator(problem, package).costs(chips))
-
-
-def figure7(context: Context) -> Section:
-    """Correlation and invalid share beside the paper's, and the scatter plot."""
-    problem, package = problem_of(context), context.package
-    chips = random_partitions(context)
-    ours = calibrate(problem, package, chips)
-    plain = calibrate(problem, replace(package, effect_sigma=0.0), chips)
-    others = [
-        calibrate(problem, package, random_partitions(context, sampling)) for sampling in range(1, context.samplings)
-    ]
-    rows: list[Row] = []
-    comparisons: list[Comparison] = []
-    for quantity, unit, paper, read in _QUANTITIES:
-        name = f"{quantity}, {unit}" if unit else quantity
-        rows.append((name, shown(paper), _shown(read(ours)), _spread(read, others), _shown(read(plain))))
-        comparisons.append(Comparison(context.graph.name, package.name, quantity, unit, read(ours), paper))
-    return Section(
-        "fig7",
-        "Figure 7: predicted and simulated run time",
-        (Table(HEADERS, tuple(rows)),),
-        _notes(context),
-        tuple(comparisons),
-        (_chart(context, ours),),
+def paper(learned: Learned | None = None) -> Paper[McmOptions, Context]:
+    """The paper; without learned methods only Figure 7 can be made."""
+    missing = NEEDS_LEARNING if learned is None else None
+    parts = {name: Part(title, partial(_studied, name), missing) for name, title in TITLES.items()}
+    return Paper(
+        NAME,
+        SUMMARY,
+        CITATION,
+        McmOptions,
+        {**parts, "fig7": Part(figure7.TITLE, _figure7)},
+        lambda options, wanted: _posed(options, wanted, learned),
+        SYNONYMS,
     )
 
 
-PARTS = (*STUDIES, "fig7")
-"""In the order of printing."""
+def _posed(options: McmOptions, wanted: tuple[str, ...], learned: Learned | None) -> Posed[Context]:
+    sources = () if options.models is None else tuple(name.strip() for name in options.models.split(","))
+    if "" in sources:
+        raise fail("dse reproduce mcm", "--models", options.models, "must be names separated by commas")
+    known = learned if learned is not None and any(name in TITLES for name in wanted) else None
+    samples, seeds = options.samples, options.seeds
+    models = list(sources) or ["16 test graphs of the catalogue", "bert-large"]
 
-_WITH: Mapping[str, str] = {"fig5": "table2", "fig6": "table3"}
-"""Figures that show what a table counts."""
+    def context(run: Run) -> Context:
+        study = Study(
+            {} if learned is None else learned.methods,
+            {} if learned is None else learned.variants,
+            run.executor,
+            run.journal,
+            run.progress,
+            run.stop,
+            StudyBudget(samples, seeds),
+            run.seed,
+        )
+        return Context(study.over(sources), sources[0] if sources else None)
 
-DEFAULT_PACKAGE = "mcm-36"
-
-_TOKENS = 128
-"""Tokens of an input; with 512 the attention of two layers fills a chip."""
-
-
-def chosen_parts(asked: Sequence[str]) -> tuple[str, ...]:
-    """The parts asked for; all of them when none is named.
-
-    Raises:
-        InputError: no part of this name (the nearest one is offered).
-    """
-    for name in asked:
-        choose("dse reproduce", "TABLE", name, (*PARTS, *_WITH), "table or figure of mcm")
-    wanted = {_WITH.get(name, name) for name in asked}
-    return tuple(name for name in PARTS if not asked or name in wanted)
-
-
-def _paper_graph() -> PartitionGraph:
-    """BERT-large at the paper's granularity: inference of one input of 128 tokens in 8 bits, as Edge TPUs compute."""
-    bert = model("bert-large").model_copy(update={"sequence": _TOKENS})
-    return graph_from_trace(inference_trace(bert), "primitive", element_bytes=1)
-
-
-def reproduce(parts: Sequence[str], sources: Sequence[str], study: Study) -> Reproduction:
-    """The parts of the paper beside ours.
-
-    Args:
-        parts: which.
-        sources: graphs in place of the paper's (:func:`dse.partition.graphs.source.graph_of`): the first for Table 3
-            and Figure 7, all of them for the others; none: the 16 test graphs of the catalogue, and BERT-large.
-        study: how Tables 2 and 3 are made.
-
-    Raises:
-        InputError: one of ``sources`` is no graph.
-    """
-    started, seed, names = time.perf_counter(), study.first_seed, chosen_parts(parts)
-    sections: list[Section] = []
-    stopped = None
-    if sources:
-        study = replace(study, graphs=tuple(sources), large=sources[0])
-    try:
-        for name in names:
-            ask(study.stop)
-            sections.append(figure7(_context(sources, seed)) if name == "fig7" else study.section(name))
-    except StoppedError as reason:
-        stopped = str(reason)
-    asked = {
-        "paper": "mcm",
-        "parts": list(names),
-        "models": list(sources) or ["16 test graphs of the catalogue", "bert-large"],
-        "seed": seed,
-        "samples": study.budget.samples,
-        "seeds": study.budget.seeds,
-    }
-    return Reproduction("mcm", CITATION, asked, tuple(sections), time.perf_counter() - started, stopped)
-
-
-def _context(sources: Sequence[str], seed: int) -> Context:
-    graph = graph_of(sources[0]) if sources else _paper_graph()
-    if np.isnan(graph.latency_s).all():
-        graph = prepare(graph).graph
-    return Context(graph.with_weights_as_read(), package(DEFAULT_PACKAGE), seed=seed)
-
-
-_Read = Callable[[Calibration], float | None]
-
-_QUANTITIES: tuple[tuple[str, str, float | None, _Read], ...] = (
-    ("Pearson's R", "", PAPER_CORRELATION, lambda found: found.correlation),
-    ("partitions that cannot run", "%", PAPER_INVALID_PERCENT, lambda found: found.invalid_percent),
-    ("best tenth in common", "%", None, lambda found: found.best_overlap_percent),
-    ("best prediction over best", "×", None, lambda found: found.best_predicted_over_best),
-)
-
-
-def _spread(read: _Read, others: list[Calibration]) -> str:
-    """Least and most over other samples."""
-    values = [value for value in map(read, others) if value is not None]
-    return f"{_shown(min(values))} to {_shown(max(values))}" if values else _shown(None)
-
-
-def _shown(value: float | None) -> str:
-    """With digits enough to tell an R below 1 from 1."""
-    return shown(value, 5 if value is not None and 0.999 < value < 1 else 3)
-
-
-def _notes(context: Context) -> tuple[str, ...]:
-    package = context.package
-    return (
-        f"{context.samples:,} random partitions of {context.graph.name} ({len(context.graph):,} operators) on "
-        f"{package.name} ({package.chips} chips), SAMPLE with uniform weights. The simulator stands for the paper's "
-        "hardware.",
-        "The simulator's memory and compile effect were calibrated on the paper's two numbers, before any search, with "
-        "mcm-36 and the reference graph of BERT with 2,138 operators only: there 11.7 % cannot run and R is 0.911 "
-        "(benchmarks/partition_calibration.py).",
-        f"Nothing is calibrated on any other graph. {package.name} has {package.sram_bytes / MEGA:g} MB of memory a "
-        f"chip and σ = {package.effect_sigma:g}; with these the share that cannot run does not carry over to other "
-        "graphs: it follows from the sizes of their tensors. Our own BERT, with 128 tokens and elements of 8 bits, is "
-        "such another graph.",
-        "Without the compile effect the two evaluators agree nearly everywhere: scheduling, fusion, overlap and "
-        "contention do not explain the paper's scatter.",
-        "The share that cannot run moves in steps with the memory, as tensors come in few sizes.",
+    return Posed(
+        settings={"models": models, "samples": samples, "seeds": seeds},
+        budget=f"Graphs: {', '.join(models)}. Study: {samples:,} evaluations and {seeds} seeds of each method.",
+        identity=None if known is None else known.identity(),
+        predicted_s={**dict.fromkeys(TITLES, STUDY_S), "fig7": FIGURE7_S},
+        context=context,
     )
 
 
-def _chart(context: Context, found: Calibration) -> Chart:
-    predicted, simulated = found.normalised
-    series = Series("partitions that run", tuple(predicted.tolist()), tuple(simulated.tolist()))
-    title = f"{context.graph.name} on {context.package.name}: run time over its minimum"
-    return Chart("dots", title, "predicted by the reference evaluator", "simulated", (series,))
+PAPER = paper()

@@ -1,6 +1,6 @@
 """Tables 2 and 3, Figures 5 and 6 of the multi-chip partitioning paper: how many samples each method needs.
 
-Every method partitions every graph with several seeds, and what it has found after each evaluation is kept. The paper
+Every method partitions every graph with several seeds, and its best cost after each evaluation is recorded. The paper
 counts samples until the geometric mean over 16 unseen graphs (Table 2, Figure 5: analytical model) or the throughput of
 BERT (Table 3, Figure 6: hardware, here the simulator) reaches some multiple of a greedy heuristic's. Its multiples
 depend on its heuristic, so ours are shares of the best throughput that any method has found for a graph; the
@@ -12,26 +12,24 @@ samples. Learned methods come from outside (the command line), by name.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from dse.partition.check import violations
 from dse.partition.methods import METHODS, Method
 from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import Chips, Floats
-from dse.partition.search.context import Evaluator, SearchContext
+from dse.partition.search.context import Found, SearchContext
 from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, section_of
 from dse.reproduce.section import Section
-from dse.results.result import digest
+from dse.results.result import FailedCheckError, digest
 from dse.run.executor import Executor, Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.sources.catalogue import split
-
-STUDIES = ("table2", "table3", "simulator", "ablation")
-"""The parts that are made here."""
 
 UNSAMPLED = ("dp", "portfolio")
 """Methods whose answer counts as one evaluation of the reference evaluator, which they know by heart.
@@ -57,27 +55,32 @@ class StudyBudget:
     seeds: int = 5
 
 
-class _Tracked:
-    """An evaluator that keeps what its cheapest partition cost after each evaluation."""
+class _CurveRecorder:
+    """The lowest cost after each evaluation, from everything that an evaluator prices.
 
-    def __init__(self, evaluator: Evaluator, most: int) -> None:
-        self._evaluator, self._most = evaluator, most
-        self._asked = 0
+    Args:
+        samples: how many evaluations count.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._samples, self._evaluations = samples, 0
         self.points: list[tuple[int, float]] = []
 
-    def costs(self, chips: Chips) -> Floats:
-        """As the evaluator's own."""
-        costs = self._evaluator.costs(chips)
+    def add(self, _chips: Chips, costs: Floats) -> None:
+        """These were priced, [B]."""
         for cost_s in costs.tolist():
-            self._asked += 1
+            self._evaluations += 1
             best_s = self.points[-1][1] if self.points else np.inf
-            if self._asked <= self._most and cost_s < best_s:
-                self.points.append((self._asked, cost_s))
-        return costs
+            if self._evaluations <= self._samples and cost_s < best_s:
+                self.points.append((self._evaluations, cost_s))
 
-    def busy_s(self, chips: Chips) -> Floats:
-        """As the evaluator's own."""
-        return self._evaluator.busy_s(chips)
+
+@dataclass(frozen=True)
+class Made:
+    """What a trial came to: the method's answer, and the best cost after each evaluation."""
+
+    found: Found
+    curve: Curve
 
 
 @cache
@@ -100,14 +103,25 @@ class Trials:
         return f"{trial.method} on {trial.graph}, seed {trial.seed}"
 
     def __call__(self, trial: Trial) -> Curve:
-        """What the method had found after each evaluation."""
-        question = _question(trial.graph)
-        tracked = _Tracked(question.evaluator(trial.evaluator), trial.samples)
-        context = SearchContext(question.problem, tracked, InProcessExecutor(), trial.seed, trial.samples)
+        """The best cost after each evaluation."""
+        return self.made(trial).curve
+
+    def made(self, trial: Trial) -> Made:
+        """The search of ``dse partition`` with this method, its evaluations recorded.
+
+        Raises:
+            FailedCheckError: the method's partition is not valid.
+        """
+        question, recorder = _question(trial.graph), _CurveRecorder(trial.samples)
+        evaluator = question.evaluator(trial.evaluator, recorder)
+        context = SearchContext(question.problem, evaluator, InProcessExecutor(), trial.seed, trial.samples)
         found = self._methods[trial.method](context)
-        if trial.method in UNSAMPLED and trial.evaluator == "analytical":
-            return ((1, found.cost_s),) if found.chip is not None else ()
-        return tuple(tracked.points)
+        broken = [] if found.chip is None else violations(question.problem, found.chip)
+        if broken:
+            raise FailedCheckError("; ".join(broken))
+        if trial.method in UNSAMPLED and evaluator.is_reference:
+            return Made(found, ((1, found.cost_s),) if found.chip is not None else ())
+        return Made(found, tuple(recorder.points))
 
 
 @dataclass(frozen=True)
@@ -135,20 +149,24 @@ class Study:
     graphs: tuple[str, ...] = ()
     large: str = BERT
 
+    def over(self, sources: Sequence[str]) -> "Study":
+        """The study of ``sources`` in place of the paper's graphs, the first in place of BERT; of none, as it is."""
+        return replace(self, graphs=tuple(sources), large=sources[0]) if sources else self
+
     def section(self, part: str) -> Section:
-        """One of :data:`STUDIES`, with its figure.
+        """One of :data:`dse.reproduce.mcm.tables.TITLES`, with its figure.
 
         Raises:
             StoppedError: the stop signal gave a reason; finished trials are in the journal.
         """
-        graphs, evaluator, known = self._asked(part)
+        graphs, evaluator, known = self._scope(part)
         curves, failed = self.curves(part)
         samples = self.budget.samples
-        asked = (
+        scope = (
             f"{PACKAGE}, {_PRICED[evaluator]}; mean ± deviation over {self.budget.seeds} seeds, at most {samples} "
             "evaluations; levels are shares of the best throughput that any method here has found"
         )
-        return section_of(part, curves, failed, graphs, list(known), asked, samples)
+        return section_of(part, curves, failed, graphs, list(known), scope, samples)
 
     def curves(self, part: str) -> tuple[dict[Trial, Curve], list[str]]:
         """(what every trial of a part had found after each evaluation, reasons of those that failed).
@@ -156,7 +174,7 @@ class Study:
         Raises:
             StoppedError: as :meth:`section`.
         """
-        graphs, evaluator, known = self._asked(part)
+        graphs, evaluator, known = self._scope(part)
         seeds = range(self.first_seed, self.first_seed + self.budget.seeds)
         trials = [
             Trial(graph, evaluator, method, seed, self.budget.samples)
@@ -177,10 +195,10 @@ class Study:
             if isinstance(outcome, Failed):
                 failed.append(f"{work.describe(missing[number])}: {outcome.reason}")
             self.progress(f"trials of {part}", number + 1, len(missing))
-        found = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
-        return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in found.items()}, failed
+        curves = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
+        return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in curves.items()}, failed
 
-    def _asked(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
+    def _scope(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
         """(graphs, what prices them, methods by name) of a part."""
         graphs = self.graphs or split()["test"]
         if part == "table3":

@@ -17,9 +17,9 @@ Strategy = tuple[float | None, float | None]
 def strategies(context: Context, model: str, cost_model: str) -> dict[str, Strategy]:
     """What each strategy reaches for one model under one cost model."""
     own, shared = context.model_search(model, cost_model), context.common_search(cost_model)
-    found = {entry["name"]: entry for entry in own.result.metrics.get("baselines", {}).get(model, [])}
+    baselines = {entry["name"]: entry for entry in own.result.metrics.get("baselines", {}).get(model, [])}
     return {
-        **{name: _baseline(found.get(key)) for name, key in _BASELINES.items()},
+        **{name: _baseline(baselines.get(key)) for name, key in _BASELINES.items()},
         COMMON: _answer(shared, model),
         OWN: _answer(own, model),
     }

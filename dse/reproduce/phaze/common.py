@@ -59,7 +59,7 @@ def paper_score(context: Context, cost_model: str, mean: Mean, answered: Answere
     size_bytes = bytes_from_gib(plan["hbm_gb"])
     plans = [plan_at(context.evaluate(model, cost_model, index), size_bytes) for model in context.models]
     batch = context.paper.setup.global_batch
-    values = np.array([0.0 if found is None else found.throughput_per_s(batch) for found in plans])
+    values = np.array([0.0 if plan is None else plan.throughput_per_s(batch) for plan in plans])
     return float(Objective(mean=mean).score(values)) or None
 
 
@@ -87,15 +87,17 @@ def _comparisons(
     """Every number of the row; the model is called after its mean."""
     published = context.paper.common
     machine = answered.result.solution.get("architecture")
+    reason = context.unlike_all_models if mean == "arithmetic" else "the paper's is under the arithmetic mean"
     name = f"common ({mean} mean)"
     for field in Cores.model_fields:
         ours = None if machine is None else float(getattr(our_cores(machine), field))
-        yield Comparison(name, cost_model, field, "", ours, float(getattr(published.accelerator, field)))
+        yield Comparison(name, cost_model, field, "", ours, float(getattr(published.accelerator, field)), reason)
     buffer_mb = None if machine is None else machine["global_buffer_bytes"] / MIB
-    yield Comparison(name, cost_model, "global_buffer", "MB", buffer_mb, float(published.accelerator.global_buffer_mb))
+    paper_mb = float(published.accelerator.global_buffer_mb)
+    yield Comparison(name, cost_model, "global_buffer", "MB", buffer_mb, paper_mb, reason)
     plan = answered.plan(context.models[0])
     hbm_gb = None if plan is None else float(plan["hbm_gb"])
-    yield Comparison(name, cost_model, "hbm", "GB", hbm_gb, float(published.hbm_gb))
+    yield Comparison(name, cost_model, "hbm", "GB", hbm_gb, float(published.hbm_gb), reason)
     yield Comparison(name, cost_model, "mean throughput", "samples/s", answered.value, None)
     yield Comparison(name, cost_model, "mean throughput upper bound", "samples/s", answered.result.bound, None)
     yield Comparison(name, cost_model, "mean throughput of the paper's accelerator", "samples/s", reference, None)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from dse.codesign.options import CodesignOptions, CostModelName
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
 from dse.codesign.search import exhaustive, sweep
 from dse.problem import pose
-from dse.reproduce.phaze.published import Cores, Paper
+from dse.reproduce.phaze.published import Cores, PublishedPaper
 from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker, Work
 from dse.results.result import Result
 from dse.run.executor import Executor
@@ -76,8 +76,8 @@ class Answered:
 
     def plan(self, model: str) -> dict[str, Any] | None:
         """The plan of one model; None without an answer."""
-        found: dict[str, Any] | None = self.result.solution.get("models", {}).get(model)
-        return found
+        plan: dict[str, Any] | None = self.result.solution.get("models", {}).get(model)
+        return plan
 
     @property
     def proof(self) -> str:
@@ -89,43 +89,41 @@ class Answered:
         return "not proven" if self.result.gap is None else f"gap {100 * self.result.gap:.2f} %"
 
 
+@dataclass(frozen=True, eq=False)
 class Context:
-    """The searches of one reproduction, each made when it is first asked for.
+    """The searches of one reproduction, each made when it is first needed.
 
-    Args:
+    Attributes:
         paper: the published numbers.
-        models: the models asked for, in the paper's order.
-        cost_models: the cost models asked for.
-        budget: limits of single searches.
+        models: the models that are compared, in the paper's order.
+        cost_models: the cost models that are compared.
         executor: where the work runs; it is started and ended by the caller.
         journal: finished evaluations of all searches.
-        progress: told how far each search is.
+        budget: limits of single searches.
+        progress: receives how far each search is.
         stop: asked between pieces of work.
         seed: of searches that draw.
     """
 
-    def __init__(
-        self,
-        paper: Paper,
-        models: tuple[str, ...],
-        cost_models: tuple[str, ...],
-        executor: Executor,
-        journal: Journal,
-        budget: Budget = DEFAULT_BUDGET,
-        progress: ProgressCallback = silent,
-        stop: StopSignal = never_stop,
-        seed: int = 0,
-    ) -> None:
-        self.paper, self.models, self.cost_models, self.budget = paper, models, cost_models, budget
-        self._executor, self._journal, self._worker = executor, journal, TimedWorker()
-        self._progress, self._stop, self._seed = progress, stop, seed
-        self._answers: dict[tuple[CodesignOptions, str], Answered] = {}
-        self._evaluations: dict[tuple[str, str, int], Evaluation] = {}
+    paper: PublishedPaper
+    models: tuple[str, ...]
+    cost_models: tuple[str, ...]
+    executor: Executor
+    journal: Journal
+    budget: Budget = DEFAULT_BUDGET
+    progress: ProgressCallback = silent
+    stop: StopSignal = never_stop
+    seed: int = 0
+    _worker: TimedWorker = field(default_factory=TimedWorker, init=False, repr=False)
+    _answers: dict[tuple[CodesignOptions, str], Answered] = field(default_factory=dict, init=False, repr=False)
+    _evaluations: dict[tuple[str, str, int], Evaluation] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def stopped(self) -> str | None:
-        """Why nothing more may begin; None to go on."""
-        return self._stop()
+    def unlike_all_models(self) -> str:
+        """Why a mean over our models is not the paper's, which is over all of its own; empty where it is."""
+        if set(self.models) == set(self.paper.models):
+            return ""
+        return f"ours is over {', '.join(self.models)}, the paper's over {len(self.paper.models)} models"
 
     def options(self, models: tuple[str, ...], cost_model: str, mean: Mean = "arithmetic") -> CodesignOptions:
         """The paper's job for ``models``."""
@@ -161,11 +159,11 @@ class Context:
         """A black-box search for one model; what it proposes depends on the number of workers."""
         from dse.codesign.search.bayesian import ArchitectureStudy  # Optuna takes a second to import
 
-        samples, parallel = self.budget.samples, max(1, self._executor.workers)
+        samples, parallel = self.budget.samples, max(1, self.executor.workers)
         options = replace(self.options((model,), cost_model), search="bayesian", samples=samples)
 
         def function(context: SearchContext) -> SearchOutcome:
-            return sweep.search(context, proposer=ArchitectureStudy(context.machines, samples, self._seed, parallel))
+            return sweep.search(context, proposer=ArchitectureStudy(context.machines, samples, self.seed, parallel))
 
         return self.search(options, f"{model}, {cost_model}, Bayesian", self.budget.bayesian_s, function)
 
@@ -191,16 +189,16 @@ class Context:
             problem = options.problem()
             machines = problem.machines()
             store = self._store(problem, machines) if journalled else {}
-            timed = TimedExecutor(self._executor, self._worker)
+            timed = TimedExecutor(self.executor, self._worker)
             started = time.monotonic()
             run = Run(
                 executor=timed,
-                progress=lambda _phase, done, total: self._progress(name, done, total),
+                progress=lambda _phase, done, total: self.progress(name, done, total),
                 stop=self._until(started + limit_s),
-                seed=self._seed,
+                seed=self.seed,
             )
             result, outcome = solve(pose(PROBLEM, options), run, function, store)
-            self._progress(name, len(machines), len(machines))
+            self.progress(name, len(machines), len(machines))
             seconds = time.monotonic() - started
             self._answers[key] = Answered(result, outcome, machines, tuple(timed.work), seconds)
         return self._answers[key]
@@ -219,16 +217,16 @@ class Context:
         return self._evaluations[key]
 
     def _store(self, problem: CodesignProblem, machines: Machines) -> MutableMapping[JobTask, Evaluation]:
-        return JournalledEvaluations(self._journal, problem, machines)
+        return JournalledEvaluations(self.journal, problem, machines)
 
     def _until(self, deadline_s: float) -> StopSignal:
         """The caller's signal, or the limit of one search."""
-        return lambda: self._stop() or ("time limit" if time.monotonic() > deadline_s else None)
+        return lambda: self.stop() or ("time limit" if time.monotonic() > deadline_s else None)
 
 
 def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | None:
     """Where an architecture stands in the space; None where it is no point of it."""
-    found = np.flatnonzero(
+    positions = np.flatnonzero(
         (machines.tensor_cores == wanted.tensor_cores)
         & (machines.vector_cores == wanted.vector_cores)
         & (machines.core_width == wanted.width)
@@ -236,7 +234,7 @@ def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | 
         & (machines.vector_lanes == wanted.lanes)
         & (machines.global_buffer_bytes == global_buffer_mb * MIB)
     )
-    return int(found[0]) if len(found) else None
+    return int(positions[0]) if len(positions) else None
 
 
 def plan_at(evaluation: Evaluation, hbm_bytes: int) -> TrainingPlan | None:

@@ -69,14 +69,14 @@ class Walk:
     @cached_property
     def seconds(self) -> dict[int, float]:
         """Work of each architecture; those that were evaluated together share it equally."""
-        found: dict[int, float] = {}
+        shares_s: dict[int, float] = {}
         for work in self.answered.work:
             match work.item.task:
                 case EvaluateMany(indices=indices):
-                    found |= dict.fromkeys(indices, work.seconds.total_s / len(indices))
+                    shares_s |= dict.fromkeys(indices, work.seconds.total_s / len(indices))
                 case Evaluate(index=index):
-                    found[index] = work.seconds.total_s
-        return found
+                    shares_s[index] = work.seconds.total_s
+        return shares_s
 
     def stop(self, rule: StoppingRule) -> Stop | None:
         """Where ``rule`` stops, at the latest at the end of the space; None where the walk ended before."""
@@ -150,14 +150,14 @@ def figure9(context: Context) -> Section:
             for level in published.levels:
                 stop = walk.stop(rule(level))
                 rows.append(_level_row(cost_model, name, level, walk, stop, best.value, published))
-                reached = None if stop is None else ratio(stop.score, best.value)
+                share = None if stop is None else ratio(stop.score, best.value)
                 comparisons.append(
                     Comparison(
                         published.model,
                         cost_model,
                         f"share of the proven optimum, level {level}, {name}",
                         "%",
-                        None if reached is None else 100 * reached,
+                        None if share is None else 100 * share,
                         100.0 if level >= published.optimal_from_level else None,
                     )
                 )

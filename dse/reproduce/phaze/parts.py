@@ -1,89 +1,98 @@
-"""The parts of the PHAZE paper that can be reproduced, and the run over those asked for."""
+"""What of the PHAZE paper can be made again, and from which options."""
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
+from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.reproduce.phaze import SUMMARY
 from dse.reproduce.phaze.common import common
-from dse.reproduce.phaze.context import Context
+from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
 from dse.reproduce.phaze.convergence import figure8, figure9
 from dse.reproduce.phaze.figure4 import figure4
-from dse.reproduce.phaze.published import Paper
+from dse.reproduce.phaze.published import PublishedPaper, read_published
 from dse.reproduce.phaze.search_time import figure6, figure7
 from dse.reproduce.phaze.table2 import table2
 from dse.reproduce.phaze.table4 import table4
 from dse.reproduce.phaze.table5 import table5
-from dse.reproduce.section import Reproduction, Section
+from dse.run.options import Option, Options
 from hardware.inputs import choose
 
-PARTS: dict[str, Callable[[Context], Section]] = {
-    "table2": table2,
-    "common": common,
-    "table4": table4,
-    "table5": table5,
-    "fig4": figure4,
-    "fig6": figure6,
-    "fig7": figure7,
-    "fig8": figure8,
-    "fig9": figure9,
+NAME = "phaze"
+
+COST_MODELS = ("consistent", "phaze-2024")
+
+SEARCH_S = 60.0
+"""Seconds of the searches of one model on one core."""
+
+
+@dataclass(frozen=True)
+class PhazeOptions(Options):
+    """The options of ``dse reproduce phaze``.
+
+    Attributes:
+        models: some of the paper's models, separated by commas; None for all.
+        cost_model: under which the searches price operators.
+    """
+
+    COMMAND: ClassVar[str] = "reproduce phaze"
+
+    models: Annotated[str | None, Option("Some of the paper's models (default: all).", metavar="NAME,…")] = None
+    cost_model: Annotated[Literal["consistent", "phaze-2024", "both"], Option("What prices the operators.")] = "both"
+
+
+PARTS = {
+    "table2": Part("Table 2: architecture and placement of each model", table2),
+    "common": Part("Common architecture of all models", common),
+    "table4": Part("Table 4: size of the models", table4),
+    "table5": Part("Table 5: model FLOPs utilisation", table5),
+    "fig4": Part("Figure 4: throughput over TPUv4 with expert placement", figure4),
+    "fig6": Part("Figure 6: work of a search", figure6),
+    "fig7": Part("Figure 7: operator scheduling against placement", figure7),
+    "fig8": Part("Figure 8: time by hysteresis level", figure8),
+    "fig9": Part("Figure 9: architectures walked by hysteresis level", figure9),
 }
-"""What makes each part, in the order of printing."""
 
 WITHOUT_SEARCH = ("table4",)
 """Parts that take no time."""
 
 
-def chosen_parts(asked: Sequence[str]) -> tuple[str, ...]:
-    """The parts asked for, in the order of printing; all of them when none is named.
-
-    Raises:
-        InputError: no part of this name (the nearest one is offered).
-    """
-    for name in asked:
-        choose("dse reproduce", "TABLE", name, PARTS, "table or figure of phaze")
-    return tuple(name for name in PARTS if not asked or name in asked)
-
-
-def chosen_models(paper: Paper, asked: str | None) -> tuple[str, ...]:
-    """The models asked for (names separated by commas), in the paper's order; all of them for None.
+def chosen_models(paper: PublishedPaper, text: str | None) -> tuple[str, ...]:
+    """The models that ``text`` names, separated by commas, in the paper's order; all of them for None.
 
     Raises:
         InputError: no model of this name in the paper (the nearest one is offered).
     """
-    names = list(paper.models) if asked is None else [name.strip() for name in asked.split(",")]
+    names = list(paper.models) if text is None else [name.strip() for name in text.split(",")]
     for name in names:
         choose("dse reproduce", "--models", name, paper.models, f"model of {paper.name}")
     return tuple(name for name in paper.models if name in names)
 
 
-def reproduce(
-    context: Context, parts: Sequence[str], settings: dict[str, Any], done: Callable[[Section], None] | None = None
-) -> Reproduction:
-    """Every part in turn; ``done`` is told of each as it is finished. What is not reached says so.
+def posed(
+    paper: PublishedPaper, models: tuple[str, ...], cost_models: tuple[str, ...], budget: Budget
+) -> Posed[Context]:
+    """The searches of ``models`` under ``cost_models``, each with its limit of ``budget``."""
 
-    Args:
-        context: models, cost models, budget and searches.
-        parts: names of :data:`PARTS`.
-        settings: what was asked, for the document.
-        done: called with each finished section.
-    """
-    started = time.monotonic()
-    sections = []
-    stopped = None
-    for name in parts:
-        stopped = stopped or context.stopped
-        if stopped is not None and name not in WITHOUT_SEARCH:
-            section = Section(name, name, (), (f"not reached: {stopped}",))
-        else:
-            section = PARTS[name](context)
-        sections.append(section)
-        if done is not None:
-            done(section)
-    return Reproduction(
-        paper=context.paper.name,
-        citation=context.paper.citation,
-        settings=settings,
-        sections=tuple(sections),
-        seconds=time.monotonic() - started,
-        stopped=stopped or context.stopped,
+    def context(run: Run) -> Context:
+        return Context(
+            paper, models, cost_models, run.executor, run.journal, budget, run.progress, run.stop, run.seed
+        )  # fmt: skip
+
+    limits = ", ".join(f"{name} {value:g} s" for name, value in budget.limits_s.items())
+    searching_s = SEARCH_S * len(models)
+    return Posed(
+        settings={"models": list(models), "cost_models": list(cost_models), "limits_s": budget.limits_s},
+        budget=(f"Models: {', '.join(models)}; cost models: {', '.join(cost_models)}; limit of each search: {limits}."),
+        identity=paper.model_dump(mode="json"),
+        predicted_s={name: 0.0 if name in WITHOUT_SEARCH else searching_s for name in PARTS},
+        context=context,
     )
+
+
+def _posed(options: PhazeOptions, _parts: tuple[str, ...]) -> Posed[Context]:
+    paper = read_published()
+    cost_models = COST_MODELS if options.cost_model == "both" else (options.cost_model,)
+    return posed(paper, chosen_models(paper, options.models), cost_models, DEFAULT_BUDGET)
+
+
+PAPER = Paper(NAME, SUMMARY, read_published().citation, PhazeOptions, PARTS, _posed)

@@ -1,12 +1,13 @@
 """What the paper prints, as data: ``published.yaml`` of schema ``dse.paper/1``, each block with its table or figure."""
 
+from functools import cache
 from importlib import resources
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from dse.sources.workloads import list_models
-from hardware.inputs import choose, read_document, validate
+from hardware.inputs import read_document, validate
 from hardware.spec_fields import NonNegative, Positive, PositiveInteger, Source, StrictModel
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
@@ -140,7 +141,7 @@ class Sources(StrictModel):
     table_5: Source
 
 
-class Paper(StrictModel):
+class PublishedPaper(StrictModel):
     """All that is printed, by model in the paper's order."""
 
     schema_: Literal["dse.paper/1"] = Field(alias="schema")
@@ -155,25 +156,15 @@ class Paper(StrictModel):
     models: dict[str, PublishedModel]
 
     @model_validator(mode="after")
-    def _models_are_built_in(self) -> "Paper":
+    def _models_are_built_in(self) -> "PublishedPaper":
         unknown = {*self.models, self.convergence.model} - set(list_models())
         if unknown:
             raise ValueError(f"{', '.join(sorted(unknown))}: no built-in model of this name")
         return self
 
 
-def list_papers() -> list[str]:
-    """Names of the papers of which the published numbers are kept."""
-    folders = resources.files("dse.reproduce").iterdir()
-    return sorted(folder.name for folder in folders if folder.joinpath("published.yaml").is_file())
-
-
-def read_paper(name: str) -> Paper:
-    """The published numbers of the paper ``name``.
-
-    Raises:
-        InputError: no paper of this name (the nearest one is offered).
-    """
-    choose("dse reproduce", "PAPER", name, [*list_papers(), "mcm"], "paper")
-    with resources.as_file(resources.files("dse.reproduce").joinpath(name, "published.yaml")) as path:
-        return validate(Paper, read_document(path), path)
+@cache
+def read_published() -> PublishedPaper:
+    """The published numbers."""
+    with resources.as_file(resources.files("dse.reproduce").joinpath("phaze", "published.yaml")) as path:
+        return validate(PublishedPaper, read_document(path), path)

@@ -74,18 +74,18 @@ def figure7(context: Context) -> Section:
 def _searches(context: Context) -> dict[tuple[str, str, str], Answered]:
     """The exhaustive search of Table 2 and the walk of the paper, by (model, cost model, name)."""
     level = context.paper.search_time.hysteresis
-    found = {}
+    searches = {}
     for model in context.models:
         for cost_model in context.cost_models:
-            found[model, cost_model, "exhaustive"] = context.model_search(model, cost_model)
-            found[model, cost_model, f"hysteresis {level}"] = context.search(
+            searches[model, cost_model, "exhaustive"] = context.model_search(model, cost_model)
+            searches[model, cost_model, f"hysteresis {level}"] = context.search(
                 replace(context.options((model,), cost_model), search="hysteresis", hysteresis=level),
                 f"{model}, {cost_model}, hysteresis {level}",
                 context.budget.walk_s,
                 partial(hysteresis.search, level=level),
                 journalled=False,
             )
-    return found
+    return searches
 
 
 def _paper_share(context: Context, model: str, phase: Phase) -> float | None:

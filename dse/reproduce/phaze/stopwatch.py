@@ -33,7 +33,7 @@ _SEAMS: tuple[tuple[Any, str, Phase], ...] = (
 
 @dataclass(frozen=True)
 class PhaseSeconds:
-    """Seconds of work by phase; ``total_s`` has building graphs and everything else besides."""
+    """Seconds of work by phase; ``total_s`` has building graphs and everything else too."""
 
     estimation_s: float = 0.0
     scheduling_s: float = 0.0
@@ -66,7 +66,7 @@ Call = tuple[str, Callable[[Any], Any], Any]
 
 
 class TimedExecutor(Executor):
-    """An executor that notes what every item took, made anew for each search.
+    """An executor that notes what every item took; each search has one of its own.
 
     It leaves starting and ending ``inner`` to its owner, and gives it the same function in every search: ``inner``
     keeps its workers then, where new ones would take seconds to start.
@@ -94,19 +94,19 @@ class TimedExecutor(Executor):
         """``function`` of every item, or why there is none, in order."""
         if self._function is not function:
             self._function, self._key = function, uuid.uuid4().hex
-        asked: deque[Any] = deque()
+        waiting: deque[Any] = deque()
 
         def calls() -> Iterator[Call]:
             # Items may be made while earlier answers come in, so they are taken one by one.
             for item in items:
-                asked.append(item)
+                waiting.append(item)
                 yield self._key, function, item
 
         def untimed(finished: Sequence[tuple[Call, Any]]) -> None:
             arrived([(call[2], got if isinstance(got, Failed) else got[0]) for call, got in finished])
 
         for outcome in self._inner.outcomes(self._worker, calls(), stop, untimed):
-            item = asked.popleft()
+            item = waiting.popleft()
             if isinstance(outcome, Failed):
                 yield outcome
                 continue

@@ -134,8 +134,8 @@ def paper_throughput(
     plan, index = answered.plan(model), position(answered.machines, machine, machine.global_buffer_mb)
     if plan is None or index is None:
         return None
-    found = plan_at(context.evaluate(model, cost_model, index), bytes_from_gib(plan["hbm_gb"]))
-    return None if found is None else found.throughput_per_s(context.paper.setup.global_batch)
+    placed = plan_at(context.evaluate(model, cost_model, index), bytes_from_gib(plan["hbm_gb"]))
+    return None if placed is None else placed.throughput_per_s(context.paper.setup.global_batch)
 
 
 def _same(answered: Answered, model: str, published: Table2) -> Iterator[bool]:

@@ -97,8 +97,8 @@ def _figures(model: str, published: Table4) -> Iterator[Figure]:
     yield "operators", "", float(published.operators), operators[1], operators
     weights = Reading(block.weight_bytes / MEGA, "block, 16 bits")
     yield "parameter size", "MB", published.parameter_mb, weights, list(_weight_readings(model))
-    kept = Reading(sum(layer.activation_bytes for layer in whole.layers) / MEGA, "model, microbatch 1")
-    yield "activation size", "MB", published.activation_mb, kept, list(_activation_readings(model))
+    stored = Reading(sum(layer.activation_bytes for layer in whole.layers) / MEGA, "model, microbatch 1")
+    yield "activation size", "MB", published.activation_mb, stored, list(_activation_readings(model))
     tensor = Reading((block.forward.flops + block.backward.flops) / GIGA, f"{per_pass}, microbatch 1")
     yield "tensor FLOPs", "G", published.tensor_flops / GIGA, tensor, flops + macs
     vector = Reading(
