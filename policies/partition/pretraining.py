@@ -30,8 +30,9 @@ from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, sile
 from dse.sources.catalogue import split
 from hardware.inputs import fail
 from hardware.packages import Package, package
+from policies.learning.curves import CurvePoint
 from policies.partition.checkpoint import Checkpoint
-from policies.partition.curves import CurvePoint, curve_point
+from policies.partition.curves import iteration_scalars
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining
 from policies.partition.search import learn
@@ -243,7 +244,7 @@ class Trainer:
         while samples < self.plan.samples_until(number):
             episodes, told = training.iterate(stop)
             samples += len(episodes)
-            curve.append(curve_point(samples, episodes, told))
+            curve.append(CurvePoint(samples, iteration_scalars(episodes, told)))
         self._at = number
         about = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": dse.__version__}
         about["graphs"] = len(training.runner.store)

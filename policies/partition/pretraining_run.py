@@ -21,9 +21,8 @@ from dse.run.directory import write_bytes
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask
 from hardware.inputs import fail
-from policies.partition import event_file
+from policies.learning.curves import FOLDER, CurveWriter
 from policies.partition.checkpoint import CARD_FILE, Checkpoint, load_checkpoint, save_checkpoint
-from policies.partition.event_file import EventFile
 from policies.partition.pretraining import (
     PretrainingPlan,
     Progressed,
@@ -61,8 +60,8 @@ class PretrainingRun:
         self._shown = {_CURVE: 0, _SCORE: 0}
 
     @cached_property
-    def _events(self) -> EventFile:
-        return EventFile(self.folder / event_file.FOLDER / event_file.FILE)
+    def _curves(self) -> CurveWriter:
+        return CurveWriter(self.folder / FOLDER, 0)
 
     def latest(self) -> Progressed:
         """Where training goes on.
@@ -99,13 +98,13 @@ class PretrainingRun:
         self.show()
 
     def show(self) -> None:
-        """Bring the events up to what the journal has; scores that have arrived before their turn wait for it."""
+        """Bring the curves up to what the journal has; scores that have arrived before their turn wait for it."""
         for _, points in self._not_shown(_CURVE):
             for point in points:
                 scalars = {f"training/{name}": value for name, value in point["scalars"].items()}
-                self._events.append(point["samples"], scalars)
+                self._curves.append(point["samples"], scalars)
         for number, score in self._not_shown(_SCORE):
-            self._events.append(number, {f"validation/{name}": mean for name, mean in score["means"].items()})
+            self._curves.append(number, {f"validation/{name}": mean for name, mean in score["means"].items()})
 
     def _not_shown(self, kind: str) -> Iterator[tuple[int, Any]]:
         while (key := _key(self._shown[kind] + 1, kind)) in self._journal:
