@@ -58,7 +58,7 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*Overriding environment")
     from policies.partition.graph_store import GraphStore
-    from policies.partition.pretraining import stored_graphs
+    from policies.partition.training_graphs import stored_graphs
     from policies.partition.settings import LearningSettings
 
     store = GraphStore(stored_graphs(GRAPHS, (PACKAGE,)))

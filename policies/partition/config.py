@@ -8,7 +8,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 
-from policies.partition.checkpoint import Checkpoint
+from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.curves import algorithm_curves
 from policies.partition.graph_store import GraphStore
 from policies.partition.learner import PartitionLearner
@@ -80,9 +80,9 @@ def config_of(
     return config
 
 
-def checkpoint_of(algorithm: Algorithm, told: Mapping[str, Any]) -> Checkpoint:
-    """What an algorithm of :func:`config_of` has learned so far; ``told`` is for the card."""
+def checkpoint_of(algorithm: Algorithm, provenance: Mapping[str, Any]) -> PolicyCheckpoint:
+    """What an algorithm of :func:`config_of` has learned so far; ``provenance`` is for the card."""
     assert algorithm.config is not None
     assert algorithm.learner_group is not None
     settings = LearningSettings.from_document(algorithm.config.env_config["settings"])
-    return Checkpoint(settings, algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID], told)
+    return PolicyCheckpoint(settings, algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID], provenance)

@@ -14,7 +14,7 @@ from dse.partition.search.context import Found, SearchContext
 from dse.partition.search.order_search import order_search
 from dse.partition.search.refining import starts_of
 from dse.run.progress import silent
-from policies.partition.checkpoint import Checkpoint
+from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining
 from policies.partition.runner import COST, REPAIRED
@@ -24,7 +24,7 @@ _PHASE = "partitions evaluated"
 
 
 def learn(
-    context: SearchContext, settings: LearningSettings, checkpoint: Checkpoint | None = None, *, tune: bool = True
+    context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None, *, tune: bool = True
 ) -> Found:
     """The best of exactly ``context.samples`` candidates of a policy that learns from them; fewer if told to stop.
 
@@ -36,7 +36,7 @@ def learn(
     """
     settings = replace(settings, anchor_visits=0)
     if checkpoint is not None:
-        settings = checkpoint.network_settings(settings)
+        settings = settings.with_network_of(checkpoint.settings)
     tuner = training_of(context, settings, checkpoint)
     found = _begun(context, tuner) if settings.anchor == "best" else Found()
     knows_nothing = checkpoint is None and settings.prior == "none" and settings.anchor == "prior"
@@ -70,7 +70,7 @@ def _begun(context: SearchContext, tuner: LocalTraining) -> Found:
 
 
 def training_of(
-    context: SearchContext, settings: LearningSettings, checkpoint: Checkpoint | None = None
+    context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None
 ) -> LocalTraining:
     """Rollouts and learning on the graph of ``context`` alone."""
     graph = StoredGraph(context.problem, context.evaluator, start=_start(context, settings))

@@ -41,11 +41,11 @@ class _Range:
         )
 
 
-MOST_REPEATED = 10_000
+MAX_REPEATED = 10_000
 """Rollouts, graphs, minibatches, epochs and elites at most. Time and memory grow with them: that is more than any run
 can use, so that a mistake in a file ends in a line and not in a machine without memory."""
 
-_COUNT, _MANY = _Range(1, MOST_REPEATED), _Range(0, 1_000_000)
+_COUNT, _MANY = _Range(1, MAX_REPEATED), _Range(0, 1_000_000)
 
 _WEIGHT = _Range(0, 1_000)
 """Of a term of the loss."""
@@ -164,6 +164,10 @@ class LearningSettings:
     def on_one_graph(self) -> "LearningSettings":
         """How one graph is partitioned after such a training: a policy that refines follows what is better at once."""
         return REFINING if self.anchor == "best" else self
+
+    def with_network_of(self, other: "LearningSettings") -> "LearningSettings":
+        """These settings with the network of the other ones, whose weights they can then begin with."""
+        return replace(self, **{name: getattr(other, name) for name in (*_NETWORK, "passes")})
 
     def same_network(self, other: "LearningSettings") -> bool:
         """Whether weights that were learned under these settings fit a network of the other ones."""
