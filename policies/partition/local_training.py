@@ -31,8 +31,8 @@ class LocalTraining(RLlibTraining[PartitionRunner, PartitionLearner]):
     ) -> None:
         self._settings = settings
         config = config_of(settings, store, seed)
-        groups, rollouts = settings.graphs, settings.rollouts
-        super().__init__(config, PartitionRunner, PartitionLearner, groups, rollouts, checkpoint)
+        runner = PartitionRunner(config=config)
+        super().__init__(config, runner, PartitionLearner, settings.graphs, settings.rollouts, checkpoint)
 
     def begin(self, chips: Chips, costs: Floats) -> None:
         """Know partitions [B, N] of the only graph, with their costs [B], that were not drawn by the policy."""

@@ -51,7 +51,7 @@ class Group:
     Attributes:
         number: of the graph in the store.
         seeds: of each rollout, [R].
-        anchor: what the first pass was told, [N]; zeros where it was told nothing.
+        anchor: what the first pass sees, [N]; zeros where it sees nothing.
         busy: of the anchor, chips and links over the busiest, [2, most chips]; zeros where nobody has measured it.
         anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
@@ -183,10 +183,10 @@ class PartitionRunner(GroupRunner):
 
     def anchor(self, number: int) -> Anchor:
         """What the policy corrects now; at first, and after so many groups as the settings say, the prior."""
-        found = self.anchors.get(number)
-        if found is None or found.groups == self.settings.anchor_visits > 0:
-            found = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
-        return found
+        anchor = self.anchors.get(number)
+        if anchor is None or anchor.groups == self.settings.anchor_visits > 0:
+            anchor = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
+        return anchor
 
     def _first_anchor(self, graph: StoredGraph) -> Chips:
         """The prior as a valid partition, or every other time the graph's start; without both any."""

@@ -26,7 +26,8 @@ class RLlibTraining(ABC, Generic[RunnerT, LearnerT]):
 
     Args:
         config: of the algorithm.
-        runner_class, learner_class: those that it names.
+        runner: of that algorithm.
+        learner_class: that it names.
         groups: calls of the runner that make an iteration.
         episodes: that each of them gives.
         checkpoint: weights to begin with.
@@ -35,7 +36,7 @@ class RLlibTraining(ABC, Generic[RunnerT, LearnerT]):
     def __init__(
         self,
         config: AlgorithmConfig,
-        runner_class: type[RunnerT],
+        runner: RunnerT,
         learner_class: type[LearnerT],
         groups: int,
         episodes: int,
@@ -44,7 +45,7 @@ class RLlibTraining(ABC, Generic[RunnerT, LearnerT]):
         # Networks this small gain nothing from more threads, and sums come out the same on any machine.
         torch.set_num_threads(1)
         self._groups, self._episodes, self._epochs = groups, episodes, int(config.num_epochs)
-        self.runner = runner_class(config=config)
+        self.runner = runner
         learner = config.build_learner(spaces=self.runner.get_spaces())
         assert isinstance(learner, learner_class)
         self.learner = learner

@@ -39,7 +39,7 @@ class GroupRunner(EnvRunner, Checkpointable):
         super().__init__(config=config, **kwargs)
         index = self.worker_index or 0
         self.own_seed = int(np.random.SeedSequence((seed, index)).generate_state(1)[0])
-        self._environments, self._seed = environments, seed
+        self._environments, self._order_seed = environments, seed
         self._episodes, self._steps = episodes, steps
         # Runners begin at different places of the same order, so that together they go over all environments.
         self._first_visit = max(0, index - 1) * -(-environments // max(1, self.num_workers))
@@ -98,7 +98,7 @@ class GroupRunner(EnvRunner, Checkpointable):
         """The next one: rounds over all, each in an order of its own that all runners share."""
         turn, place = divmod(self._visits, self._environments)
         self._visits += 1
-        return int(np.random.default_rng((self._seed, turn)).permutation(self._environments)[place])
+        return int(np.random.default_rng((self._order_seed, turn)).permutation(self._environments)[place])
 
     def _count(self, episodes: int) -> None:
         """Say how much was sampled: RLlib decides by this when an iteration has enough."""
