@@ -111,12 +111,16 @@ class PartitionRunner(GroupRunner):
         self.anchors: dict[int, Anchor] = {}
         super().__init__(
             config=config,
-            environments=len(self.store),
             seed=int(given["seed"]),
             episodes=self.settings.rollouts,
             steps=self.settings.passes,
             **kwargs,
         )
+
+    @property
+    def environments(self) -> int:
+        """The graphs of the store."""
+        return len(self.store)
 
     def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
         """Episodes of one graph: T steps each, the reward at the last, and a column for each thing the learner needs.

@@ -23,7 +23,6 @@ class GroupRunner(EnvRunner, Checkpointable):
 
     Args:
         config: of the algorithm.
-        environments: how many there are.
         seed: of the order, and of what :attr:`own_seed` seeds.
         episodes: of a group, as a rule.
         steps: of an episode.
@@ -35,14 +34,13 @@ class GroupRunner(EnvRunner, Checkpointable):
 
     module: RLModule
 
-    def __init__(self, *, config: Any, environments: int, seed: int, episodes: int, steps: int, **kwargs: Any) -> None:
+    def __init__(self, *, config: Any, seed: int, episodes: int, steps: int, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         index = self.worker_index or 0
         self.own_seed = int(np.random.SeedSequence((seed, index)).generate_state(1)[0])
-        self._environments, self._order_seed = environments, seed
-        self._episodes, self._steps = episodes, steps
+        self._order_seed, self._episodes, self._steps = seed, episodes, steps
         # Runners begin at different places of the same order, so that together they go over all environments.
-        self._first_visit = max(0, index - 1) * -(-environments // max(1, self.num_workers))
+        self._first_visit = max(0, index - 1) * -(-self.environments // max(1, self.num_workers))
         self._visits = self._first_visit
         self._made = 0
         self._weights_seq_no = 0
@@ -52,6 +50,11 @@ class GroupRunner(EnvRunner, Checkpointable):
         """Make the policy's module from the configuration."""
         spec = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
         self.module = spec.build()
+
+    @property
+    @abstractmethod
+    def environments(self) -> int:
+        """How many there are; asked from the constructor on."""
 
     @abstractmethod
     def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
@@ -96,9 +99,9 @@ class GroupRunner(EnvRunner, Checkpointable):
 
     def _next_environment(self) -> int:
         """The next one: rounds over all, each in an order of its own that all runners share."""
-        turn, place = divmod(self._visits, self._environments)
+        turn, place = divmod(self._visits, self.environments)
         self._visits += 1
-        return int(np.random.default_rng((self._order_seed, turn)).permutation(self._environments)[place])
+        return int(np.random.default_rng((self._order_seed, turn)).permutation(self.environments)[place])
 
     def _count(self, episodes: int) -> None:
         """Say how much was sampled: RLlib decides by this when an iteration has enough."""
