@@ -1,4 +1,4 @@
-"""The sweep over how the partitioner learns (:mod:`policies.partition.sweep`), with Ray Tune on the house's cluster.
+"""A sweep over how a network learns (:mod:`policies.learning.sweep`), with Ray Tune on the house's cluster.
 
 A Tune trial trains and scores one trial of the sweep, and reports every checkpoint. The driver keeps each in the
 trial's own folder as it comes: Tune's snapshots are not used, and a sweep that goes on begins each trial behind its
@@ -20,8 +20,9 @@ from actors.windowed_map import PATIENCE_S
 from dse.run.owned_folder import OwnedFolder
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import fail
-from policies.partition.pretraining import PretrainingPlan, Progressed, Score, Trainer, Validator
-from policies.partition.sweep import SWEPT, SweepRun, Trial
+from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
+from policies.learning.scores import Score
+from policies.learning.sweep import SWEPT, SweepRun, Trial
 
 _FAILURES = 3
 """Workers that may die under a trial before it is given up."""
@@ -35,13 +36,13 @@ class Begin:
 
     Attributes:
         plan: what it is.
-        at: its last checkpoint.
+        latest: its last checkpoint.
         unscored: checkpoints that were made and not scored.
     """
 
     plan: PretrainingPlan
-    at: Progressed
-    unscored: tuple[Progressed, ...]
+    latest: Snapshot
+    unscored: tuple[Snapshot, ...]
 
 
 class LearningTrial(tune.Trainable):
@@ -57,7 +58,7 @@ class LearningTrial(tune.Trainable):
         self._place = int(new_config[_TRIAL])
         begin = self._begins[self._place]
         self._trainer, self._validator = Trainer(begin.plan), Validator(begin.plan)
-        self._at, self._unscored = begin.at, list(begin.unscored)
+        self._latest, self._unscored = begin.latest, list(begin.unscored)
         self._begun = False
         return True
 
@@ -69,14 +70,14 @@ class LearningTrial(tune.Trainable):
         if self._unscored:
             made = self._unscored.pop(0)
         else:
-            made = self._at = self._trainer.advance(self._at)
+            made = self._latest = self._trainer.advance(self._latest)
         score = self._validator.score(made)
-        ended = not self._unscored and self._at.number >= self._trainer.plan.checkpoints
+        ended = not self._unscored and self._latest.number >= self._trainer.plan.checkpoints
         return {"done": ended, _TRIAL: self._place, _MADE: made, _SCORE: score}
 
 
 def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop: StopSignal) -> None:
-    """As :func:`policies.partition.sweep.sweep`, by Tune on the Ray that ``executor`` has joined.
+    """As :func:`policies.learning.sweep.sweep`, by Tune on the Ray that ``executor`` has joined.
 
     Raises:
         StoppedError: ``stop`` gave a reason; what was finished is kept.
@@ -84,15 +85,15 @@ def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop
     """
     if executor.through_client:
         raise fail("dse pretrain", "--address", "ray://…", "a sweep needs a driver in the cluster: `ray job submit`")
-    left = run.unfinished()
-    if not left:
+    unfinished = run.unfinished()
+    if not unfinished:
         return
     executor.release()
-    driver = _Driver(run, left, progress, stop)
+    driver = _Driver(run, unfinished, progress, stop)
     with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, quiet_tune(executor.workers):
         results = tune.Tuner(
-            tune.with_parameters(LearningTrial, begins=tuple(_begin(run, trial) for trial in left)),
-            param_space={_TRIAL: tune.grid_search(list(range(len(left))))},
+            tune.with_parameters(LearningTrial, begins=tuple(_begin(run, trial) for trial in unfinished)),
+            param_space={_TRIAL: tune.grid_search(list(range(len(unfinished))))},
             tune_config=tune.TuneConfig(
                 reuse_actors=True,
                 max_concurrent_trials=executor.workers,
@@ -125,11 +126,11 @@ class _Driver:
         heard: whether a worker has reported.
     """
 
-    def __init__(self, run: SweepRun, left: list[Trial], progress: ProgressCallback, stop: StopSignal) -> None:
+    def __init__(self, run: SweepRun, unfinished: list[Trial], progress: ProgressCallback, stop: StopSignal) -> None:
         self.fault: Exception | None = None
         self.stopped: str | None = None
         self.heard = False
-        self._run, self._left, self._progress, self._stop = run, left, progress, stop
+        self._run, self._unfinished, self._progress, self._stop = run, unfinished, progress, stop
         self._total = len(run.plan.trials) * run.plan.plan.checkpoints
         self._scored = sum(len(run.scores(trial)) for trial in run.plan.trials)
 
@@ -145,10 +146,10 @@ class _Driver:
         if _MADE not in result:
             return
         made, score = result[_MADE], result[_SCORE]
-        assert isinstance(made, Progressed)
+        assert isinstance(made, Snapshot)
         assert isinstance(score, Score)
         try:
-            with self._run.opened(self._left[result[_TRIAL]]) as own:
+            with self._run.opened(self._unfinished[result[_TRIAL]]) as own:
                 known = len(own.scores())
                 # A trial that began again after its worker had died makes what is kept once more.
                 if made.number > own.latest().number:
@@ -160,7 +161,7 @@ class _Driver:
             self.fault = self.fault or error
 
     def finish(self, errors: list[str]) -> None:
-        """Tell how it ended."""
+        """Raise what ended it before its time."""
         if self.fault is not None:
             raise self.fault
         if self.stopped is not None and self._scored < self._total:
@@ -188,11 +189,11 @@ class _Keeping(tune.Callback):
 
 
 class _Watch(tune.Stopper):
-    """Ends the sweep when the driver says so, and tells of a wait in which no worker has reported yet."""
+    """Ends the sweep when the driver says so, and explains a wait in which no worker has reported yet."""
 
     def __init__(self, driver: _Driver | None, notice_wait: Callable[[], None] | None) -> None:
         self._driver, self._notice_wait = driver, notice_wait
-        self._told_s = time.monotonic()
+        self._noticed_s = time.monotonic()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -201,8 +202,8 @@ class _Watch(tune.Stopper):
         """Whether to stop the whole sweep."""
         if self._driver is None:
             return False
-        if not self._driver.heard and self._notice_wait and time.monotonic() - self._told_s > PATIENCE_S:
-            self._told_s = time.monotonic()
+        if not self._driver.heard and self._notice_wait and time.monotonic() - self._noticed_s > PATIENCE_S:
+            self._noticed_s = time.monotonic()
             self._notice_wait()
         return self._driver.ended
 

@@ -1,8 +1,8 @@
-"""Pretraining on Ray: one actor trains while others validate its checkpoints as they appear (paper, section 4.3).
+"""Pretraining on Ray: one actor trains while others validate its checkpoints as they appear.
 
-The driver hands states and checkpoints from one to the other and keeps them; the actors keep nothing that is not made
-again from their arguments, so one that has died is started anew and its call repeated. It waits for room like any
-actor: the wait is told as that of a map is.
+The driver hands snapshots from one to the other and keeps them; the actors keep nothing that is not made again from
+their arguments, so one that has died is started again and its call repeated. Actors wait for room on the cluster, and
+the wait is explained as that of a map is.
 """
 
 import time
@@ -13,14 +13,14 @@ import ray
 from actors.ray_executor import RayExecutor
 from actors.windowed_map import PATIENCE_S
 from dse.run.progress import ProgressCallback, StopSignal, ask
-from policies.partition.pretraining import Trainer, Validator
-from policies.partition.pretraining_run import TRAINED, VALIDATED, PretrainingRun
+from policies.learning.pretraining import Trainer, Validator
+from policies.learning.pretraining_run import TRAINED, VALIDATED, PretrainingRun
 
 _POLL_S = 0.5
 
 
 def pretrain(run: PretrainingRun, executor: RayExecutor, progress: ProgressCallback, stop: StopSignal) -> None:
-    """As :func:`policies.partition.pretraining_run.pretrain`, on the Ray that ``executor`` has joined.
+    """As :func:`policies.learning.pretraining_run.pretrain`, on the Ray that ``executor`` has joined.
 
     Of the executor's workers one trains, and the others, at least one, validate. Scores and weights are those of one
     process: both depend on the plan alone.
@@ -37,16 +37,16 @@ class _Pipeline:
     def __init__(self, run: PretrainingRun, executor: RayExecutor, progress: ProgressCallback) -> None:
         self._run, self._progress = run, progress
         self._notice_wait = executor.notice_wait
-        lasting = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)
-        self._trainer: Any = lasting(Trainer).remote(run.plan)
-        self._idle: list[Any] = [lasting(Validator).remote(run.plan) for _ in range(max(1, executor.workers - 1))]
+        durable = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)
+        self._trainer: Any = durable(Trainer).remote(run.plan)
+        self._idle: list[Any] = [durable(Validator).remote(run.plan) for _ in range(max(1, executor.workers - 1))]
         self._actors: list[Any] = [self._trainer, *self._idle]
         self._scoring: dict[Any, Any] = {}
-        self._left = run.unscored()
-        self._at = run.latest()
+        self._unscored = run.unscored()
+        self._latest = run.latest()
         self._training: Any = None
-        self._heard_s = time.monotonic()
-        self._any_heard = False
+        self._noticed_s = time.monotonic()
+        self._answered = False
 
     def work(self, stop: StopSignal) -> None:
         """Until every checkpoint has its score."""
@@ -57,34 +57,34 @@ class _Pipeline:
                 ready, _ = ray.wait(calls, num_returns=1, timeout=_POLL_S)
                 for call in ready:
                     self._take(call)
-                self._explain(heard=bool(ready))
+                self._explain(answered=bool(ready))
         finally:
             for actor in self._actors:
                 ray.kill(actor)
 
     def _send(self) -> bool:
         """Give work to whoever has none; whether any is under way."""
-        if self._training is None and self._at.number < self._run.plan.checkpoints:
-            self._training = self._trainer.advance.remote(self._at)
-        while self._idle and self._left:
+        if self._training is None and self._latest.number < self._run.plan.checkpoints:
+            self._training = self._trainer.advance.remote(self._latest)
+        while self._idle and self._unscored:
             validator = self._idle.pop()
-            self._scoring[validator.score.remote(self._run.checkpoint(self._left.pop(0)))] = validator
+            self._scoring[validator.score.remote(self._run.checkpoint(self._unscored.pop(0)))] = validator
         return self._training is not None or bool(self._scoring)
 
     def _take(self, call: Any) -> None:
         if call == self._training:
-            self._at, self._training = ray.get(call), None
-            self._run.keep(self._at)
-            self._left.append(self._at.number)
-            self._progress(TRAINED, self._at.number, self._run.plan.checkpoints)
+            self._latest, self._training = ray.get(call), None
+            self._run.keep(self._latest)
+            self._unscored.append(self._latest.number)
+            self._progress(TRAINED, self._latest.number, self._run.plan.checkpoints)
             return
         self._idle.append(self._scoring.pop(call))
         self._run.keep_score(ray.get(call))
         self._progress(VALIDATED, len(self._run.scores()), self._run.plan.checkpoints)
 
-    def _explain(self, *, heard: bool) -> None:
+    def _explain(self, *, answered: bool) -> None:
         """Say what the workers need, while none has answered yet."""
-        self._any_heard = self._any_heard or heard
-        if not self._any_heard and time.monotonic() - self._heard_s > PATIENCE_S:
-            self._heard_s = time.monotonic()
+        self._answered = self._answered or answered
+        if not self._answered and time.monotonic() - self._noticed_s > PATIENCE_S:
+            self._noticed_s = time.monotonic()
             self._notice_wait()

@@ -58,8 +58,8 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*Overriding environment")
     from policies.partition.graph_store import GraphStore
-    from policies.partition.pretraining import stored_graphs
     from policies.partition.settings import LearningSettings
+    from policies.partition.training_graphs import stored_graphs
 
     store = GraphStore(stored_graphs(GRAPHS, (PACKAGE,)))
     sizes = [(len(graph.problem.graph), len(graph.problem.graph.edges)) for graph in store.graphs]

@@ -1,4 +1,5 @@
 """What is learned: networks, environments and cost models with weights. ``dse`` never imports this floor.
 
-Empty until the first learned method arrives (the multi-chip partitioner).
+:mod:`policies.learning` is the kit that all learners share; every learner has a folder of its own, and a line in
+:mod:`policies.learners`.
 """

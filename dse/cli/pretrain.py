@@ -1,12 +1,14 @@
-"""``dse pretrain``: a policy trained over many graphs and the best of its checkpoints, or a sweep over its learning."""
+"""``dse pretrain``: a learner trained over many environments and the best of its checkpoints, or a sweep over how it
+learns.
+"""
 
 import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
@@ -22,199 +24,136 @@ from dse.cli.run import (
     stop_signal,
 )
 from dse.cli.terminal import console, print_table
-from dse.partition.options import EvaluatorName
 from dse.results.result import digest
-from dse.run.directory import JOURNAL_FILE, RunDirectory, write_text
+from dse.run.directory import RunDirectory
 from dse.run.executor import InProcessExecutor
-from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
-from hardware.inputs import fail
-from policies.partition.methods import ask_for_extra
-from policies.partition.settings import MOST_REPEATED
+from hardware.inputs import choose, fail
+from policies.learners import LEARNERS
+from policies.learning.options import COMMAND, Option, PretrainingOptions
 
 if TYPE_CHECKING:
     from actors.ray_executor import RayExecutor
-    from policies.partition.pretraining import PretrainingPlan, ScoreName
-    from policies.partition.pretraining_run import PretrainingRun
-    from policies.partition.sweep import ChoiceSummary, SweepRun
-
-_CHOICES = ("fine_tuned", "zero_shot", "both")
-_FORMS = ("refine", "prior", "plain", "paper")
-
-_WORK_S = 600.0
-"""Of the default plan on one core, about."""
+    from policies.learning.pretraining_run import PretrainingRun
+    from policies.learning.scores import Score
+    from policies.learning.sweep import SweepRun
 
 _SHOWN = 5
-
-_SWEEP_FILE = "sweep.json"
-
-
-@dataclass(frozen=True)
-class _Budget:
-    """Samples of training, checkpoints, and samples and seeds of a validation graph, where the user does not say."""
-
-    samples: int
-    checkpoints: int
-    validation_samples: int
-    validation_seeds: int = 1
+"""Checkpoints in the table."""
 
 
-_BUDGET, _OF_A_TRIAL = _Budget(20_000, 200, 50), _Budget(1_000, 2, 60)
-"""Of a run, and of a trial in a sweep. A trial that learns from 20 rollouts at a time is fine-tuned by two updates."""
+class _Learners(click.Group):
+    """A command for each learner, made of its options when it is called."""
 
-_SWEPT: Mapping[str, tuple[float, ...]] = {
-    "rollouts": (10, 20),
-    "minibatches": (1, 4),
-    "epochs": (4, 10),
-    "learning_rate": (1e-3, 2e-3),
-}
-"""What a sweep tries where the user names nothing."""
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(LEARNERS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        learner = LEARNERS.get(cmd_name)
+        return None if learner is None else _command(cmd_name, learner.load())
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not args[0].startswith("-"):
+            choose(COMMAND, "PROBLEM", args[0], LEARNERS, "learner")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Problems"):
+            formatter.write_dl([(name, learner.summary) for name, learner in LEARNERS.items()])
+
+
+@click.group("pretrain", cls=_Learners, subcommand_metavar="PROBLEM [OPTIONS]")
+def command() -> None:
+    """Train what PROBLEM learns over many environments and keep the best checkpoint in --out DIR/best."""
+
+
+def _command(name: str, kind: type[PretrainingOptions]) -> click.Command:
+    """The command of one learner."""
+
+    def run(**given: Any) -> None:
+        settings = settings_from(given)
+        options = kind(**given)
+        options.require_extra()
+        if settings.out is None:
+            raise fail(COMMAND, "--out", "", "needs the directory of the run: --out DIR")
+        (_pretrain if options.sweep is None else _sweep)(settings, name, options)
+
+    decorated = run_options(run)
+    hints, defaults = get_type_hints(kind, include_extras=True), {field.name: field.default for field in fields(kind)}
+    # In the order of the learner's own class; the dataclass has the fields of its base first.
+    for field in reversed([field for field in kind.__annotations__ if field in defaults]):
+        annotated, option = get_args(hints[field])
+        decorated = _option(field, annotated, option, defaults[field])(decorated)
+    return click.command(name, help=kind.description)(decorated)
+
+
+def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any], Any]:
+    """The option of one field."""
+    given: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        given |= {"multiple": True} if item is str else {"callback": _numbers(item, option.max)}
+    elif get_origin(kind) is Literal:
+        given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
+    else:
+        given |= {"type": click.IntRange(option.min, option.max), "default": default}
+    return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 
 def _numbers(
-    kind: Callable[[str], float], most: float = math.inf
+    kind: Callable[[str], float], limit: float | None
 ) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A callback for positive numbers up to ``most`` with commas between them."""
+    """A callback for positive numbers up to ``limit`` with commas between them."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[float, ...]:
         try:
-            found = () if text is None else tuple(kind(part) for part in text.split(","))
+            values = () if text is None else tuple(kind(part) for part in text.split(","))
         except ValueError:
-            found = (math.nan,)
-        if not all(math.isfinite(value) and 0 < value <= most for value in found):
+            values = (math.nan,)
+        if not all(math.isfinite(value) and 0 < value <= (limit or math.inf) for value in values):
             what = "whole numbers" if kind is int else "numbers"
-            limit = f", at most {most:g}" if math.isfinite(most) else ""
-            rule = f"{text}: must be positive {what} with commas between them{limit}"
+            at_most = "" if limit is None else f", at most {limit:g}"
+            rule = f"{text}: must be positive {what} with commas between them{at_most}"
             raise click.BadParameter(rule, context, parameter)
-        return found
+        return values
 
     return read
 
 
-@click.command("pretrain")
-@click.argument("problem", type=click.Choice(["partition"]))
-@click.option(
-    "--samples",
-    type=click.IntRange(1, 10**9),
-    help=f"Of training, in all [{_BUDGET.samples}], or of each trial of a sweep [{_OF_A_TRIAL.samples}].",
-)
-@click.option(
-    "--checkpoints",
-    type=click.IntRange(1, 10**6),
-    help=f"Made and scored [{_BUDGET.checkpoints}; of a trial {_OF_A_TRIAL.checkpoints}; one an update at most].",
-)
-@click.option(
-    "--package",
-    "packages",
-    multiple=True,
-    metavar="SPEC",
-    help="Trained and scored on; may be given several times [mcm-36].",
-)
-@click.option(
-    "--form",
-    type=click.Choice(_FORMS),
-    default="refine",
-    show_default=True,
-    help="What is learned: to change the best partition known; to correct a prior; from nothing; as in the paper.",
-)
-@click.option("--evaluator", type=click.Choice(get_args(EvaluatorName)), default="analytical", show_default=True)
-@click.option(
-    "--validation-samples",
-    type=click.IntRange(1, 10**6),
-    help="Candidates of a validation graph, for each of the two scores "
-    f"[{_BUDGET.validation_samples}; of a trial {_OF_A_TRIAL.validation_samples}].",
-)
-@click.option(
-    "--validation-seeds",
-    type=click.IntRange(1, 1000),
-    help=f"How often each is made; one says little where checkpoints are nearly as good [{_BUDGET.validation_seeds}].",
-)
-@click.option("--choose-by", type=click.Choice(_CHOICES), default="fine_tuned", show_default=True)
-@click.option(
-    "--rollouts", callback=_numbers(int, MOST_REPEATED), metavar="N[,N…]", help="Of a graph, learned from together."
-)
-@click.option(
-    "--minibatches", callback=_numbers(int, MOST_REPEATED), metavar="N[,N…]", help="That the rollouts are divided into."
-)
-@click.option(
-    "--epochs", callback=_numbers(int, MOST_REPEATED), metavar="N[,N…]", help="How often they are learned from."
-)
-@click.option("--learning-rate", callback=_numbers(float, most=1.0), metavar="X[,X…]", help="Adam's.")
-@click.option(
-    "--sweep",
-    "seeds",
-    type=click.IntRange(1, 1000),
-    metavar="SEEDS",
-    help="Try all combinations of the four above, each with so many seeds, and print what they reach.",
-)
-@run_options
-def command(
-    problem: str, choose_by: Literal["fine_tuned", "zero_shot", "both"], seeds: int | None, **options: Any
-) -> None:
-    """Pretrain the policy of PROBLEM and keep its best checkpoint in --out DIR/best.
-
-    partition: a network that assigns operators to chips learns on 66 graphs of the catalogue; every checkpoint is
-    scored on 5 others as it is and fine-tuned, while training goes on (with --workers 2 or more). Then
-    `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
-
-    With --sweep SEEDS: short trials of how it learns instead, the paper's choice of rollouts, minibatches and epochs
-    (20, 4, 10) and the default among them.
-    """
-    settings = settings_from(options)
-    ask_for_extra("dse pretrain", "PROBLEM", problem)
-    if settings.out is None:
-        raise fail("dse pretrain", "--out", "", "needs the directory of the run: --out DIR")
-    learning = {name: options.pop(name) for name in _SWEPT}
-    if seeds is not None:
-        _sweep(settings, problem, _plan(settings, _OF_A_TRIAL, {}, **options), learning, seeds, choose_by)
-    else:
-        _pretrain(settings, problem, _plan(settings, _BUDGET, learning, **options), choose_by)
-
-
-def _pretrain(settings: RunSettings, problem: str, plan: "PretrainingPlan", choose_by: "ScoreName") -> None:
+def _pretrain(settings: RunSettings, name: str, options: PretrainingOptions) -> None:
     """One run of pretraining, and its best checkpoint."""
     from actors import pretraining
-    from policies.partition import pretraining_run
+    from policies.learning.pretraining_run import PretrainingRun, pretrain
 
-    directory = _directory(settings, {"problem": problem, **plan.document()}, plan.identity)
-    with mirrored(settings), Journal(directory.path / JOURNAL_FILE) as journal:
-        run = pretraining_run.PretrainingRun(directory.path, journal, plan)
-        here, on_ray = partial(pretraining_run.pretrain, run), partial(pretraining.pretrain, run)
-        stopped = _worked(settings, plan.samples, here, on_ray)
-        if run.scores():
-            best = run.choose(choose_by)
-            _show(settings, run, best.number, stopped)
-    _end(settings, stopped, answered=bool(run.scores()))
+    plan = options.plan(settings.seed)
+    directory = _directory(settings, {"problem": name, **plan.document()}, plan.identity)
+    with mirrored(settings), PretrainingRun(directory.path, plan) as run:
+        on_ray = partial(pretraining.pretrain, run)
+        stopped = _worked(settings, options.predicted_s(plan.samples), partial(pretrain, run), on_ray)
+        scores = run.scores()
+        if scores:
+            _show(settings, run, options.choose_by, run.choose(options.choose_by), stopped)
+    _end(settings, stopped, answered=bool(scores))
 
 
-def _sweep(
-    settings: RunSettings,
-    problem: str,
-    plan: "PretrainingPlan",
-    learning: Mapping[str, tuple[float, ...]],
-    seeds: int,
-    choose_by: "ScoreName",
-) -> None:
-    """Trials of every choice, and a table of what they reach."""
+def _sweep(settings: RunSettings, name: str, options: PretrainingOptions) -> None:
+    """Trials of every choice, and a table of their scores."""
     from actors import learning_sweep
-    from policies.partition import sweep
+    from policies.learning.sweep import SweepRun, sweep
 
-    asked = sweep.SweepPlan.over(plan, learning if any(learning.values()) else _SWEPT, seeds)
-    for choice in asked.choices:
-        _ask_for_enough(asked.plan_of(sweep.Trial(choice, settings.seed)), f"a trial of {choice.rollouts} rollouts")
-    directory = _directory(settings, {"problem": problem, **asked.document()}, asked.identity)
-    with mirrored(settings), Journal(directory.path / JOURNAL_FILE):
-        run = sweep.SweepRun(directory.path, asked)
-        samples = plan.samples * len(run.unfinished())
-        stopped = _worked(settings, samples, partial(sweep.sweep, run), partial(learning_sweep.sweep, run))
-        found = run.summaries(choose_by)
-        document = {"chosen_by": choose_by, "stopped": stopped, "choices": [summary.document() for summary in found]}
-        write_text(directory.path / _SWEEP_FILE, json.dumps(document, indent=2) + "\n")
+    plan = options.sweep_plan(settings.seed)
+    directory = _directory(settings, {"problem": name, **plan.document()}, plan.identity)
+    with mirrored(settings), SweepRun(directory.path, plan) as run:
+        work_s = options.predicted_s(plan.plan.samples * len(run.unfinished()))
+        stopped = _worked(settings, work_s, partial(sweep, run), partial(learning_sweep.sweep, run))
+        document = run.write_summaries(options.choose_by, stopped)
         if settings.json:
             click.echo(json.dumps(document))
-        elif found and not settings.quiet:
-            _show_choices(run, found)
-    _end(settings, stopped, answered=bool(found))
+        elif document["choices"] and not settings.quiet:
+            _show_choices(run, options.choose_by)
+    _end(settings, stopped, answered=bool(document["choices"]))
 
 
 def _directory(settings: RunSettings, arguments: Mapping[str, Any], identity: Mapping[str, Any]) -> RunDirectory:
@@ -224,79 +163,23 @@ def _directory(settings: RunSettings, arguments: Mapping[str, Any], identity: Ma
 
 
 def _end(settings: RunSettings, stopped: str | None, *, answered: bool) -> None:
-    """Say how to go on where work was stopped, and leave with the code of what was found."""
+    """Say how to go on where work was stopped, and exit."""
     if stopped is not None and not settings.quiet:
         click.echo(f"{stopped}; continue with --out {settings.out} --resume", err=True)
     sys.exit(EXIT_INTERRUPTED if stopped == "interrupted" else 0 if answered else 3)
 
 
-def _plan(
-    settings: RunSettings,
-    budget: _Budget,
-    learning: Mapping[str, tuple[float, ...]],
-    *,
-    form: str,
-    evaluator: EvaluatorName,
-    packages: tuple[str, ...],
-    **asked: int | None,
-) -> "PretrainingPlan":
-    """The plan that the options ask for."""
-    from policies.partition.pretraining import PretrainingPlan
-    from policies.partition.settings import FORMS
-
-    for name, values in learning.items():
-        if len(values) > 1:
-            option = f"--{name.replace('_', '-')}"
-            raise fail("dse pretrain", option, ",".join(map(str, values)), "one value, or several with --sweep SEEDS")
-    given: dict[str, Any] = {name: values[0] for name, values in learning.items() if values}
-    sizes: dict[str, Any] = {name: getattr(budget, name) if value is None else value for name, value in asked.items()}
-    learning_settings = replace(FORMS[form], **given)
-    most = sizes["samples"] // (learning_settings.rollouts * learning_settings.graphs)
-    if asked["checkpoints"] is None:
-        sizes["checkpoints"] = max(1, min(budget.checkpoints, most))
-    plan = PretrainingPlan(
-        learning_settings,
-        # The same package twice would be graphs of the same name.
-        packages=tuple(dict.fromkeys(packages)) or ("mcm-36",),
-        evaluator=evaluator,
-        seed=settings.seed,
-        **sizes,
-    )
-    _ask_for_enough(plan, form)
-    return plan
-
-
-def _ask_for_enough(plan: "PretrainingPlan", learner: str) -> None:
-    """Refuse budgets that updates cannot have; ``learner`` for people.
-
-    Raises:
-        InputError: there are too few samples for one update, too many checkpoints, or nothing to fine-tune with.
-    """
-    group = plan.settings.rollouts * plan.settings.graphs
-    at_a_time = f"{learner} learns from {group} samples at a time"
-    if plan.samples < group:
-        raise fail("dse pretrain", "--samples", str(plan.samples), f"{at_a_time}, so at least so many")
-    most = plan.samples // group
-    if plan.checkpoints > most:
-        rule = f"{at_a_time}, so at most {most} with {plan.samples:,} samples"
-        raise fail("dse pretrain", "--checkpoints", str(plan.checkpoints), rule)
-    least = plan.least_validation_samples
-    if plan.validation_samples < least:
-        rule = f"with fewer than {least}, {learner} learns nothing on a validation graph"
-        raise fail("dse pretrain", "--validation-samples", str(plan.validation_samples), rule)
-
-
 def _worked(
     settings: RunSettings,
-    samples: int,
+    work_s: float,
     here: Callable[[ProgressCallback, StopSignal], None],
     on_ray: Callable[["RayExecutor", ProgressCallback, StopSignal], None],
 ) -> str | None:
-    """Work of so many samples, in this process or on Ray; why it was stopped, None if it was not."""
+    """Work of about so many seconds, in this process or on Ray; why it was stopped, None if it was not."""
     with (
         progress(settings) as report,
         stop_signal(settings) as stop,
-        executor_for(settings, _WORK_S * samples / _BUDGET.samples) as executor,
+        executor_for(settings, work_s) as executor,
     ):
         try:
             if isinstance(executor, InProcessExecutor):
@@ -311,26 +194,25 @@ def _worked(
     return None
 
 
-def _show(settings: RunSettings, run: "PretrainingRun", best: int, stopped: str | None) -> None:
+def _show(settings: RunSettings, run: "PretrainingRun", criterion: str, best: "Score", stopped: str | None) -> None:
+    """The best checkpoints by the criterion, the chosen one marked."""
     scores = run.scores()
     if settings.json:
-        document = {"best": best, "stopped": stopped, "scores": [score.document() for score in scores]}
+        document = {"best": best.number, "stopped": stopped, "scores": [score.document() for score in scores]}
         click.echo(json.dumps(document))
         return
     if settings.quiet:
         return
-    ordered = sorted(scores, key=lambda score: -score.mean("fine_tuned"))[:_SHOWN]
-    if best not in [score.number for score in ordered]:
-        ordered.append(next(score for score in scores if score.number == best))
+    names, task = list(best.values), run.plan.task
     rows = [
         (
-            f"{score.number}{' (chosen)' if score.number == best else ''}",
+            f"{score.number}{' (chosen)' if score == best else ''}",
             f"{score.samples:,}",
-            *(f"{score.mean(name):.4f}" for name in ("zero_shot", "fine_tuned")),
+            *(f"{score.mean(name):.4f}" for name in names),
         )
-        for score in ordered
+        for score in sorted(scores, key=lambda score: -score.mean(*task.criteria[criterion]))[:_SHOWN]
     ]
-    print_table(("checkpoint", "samples", "zero-shot", "fine-tuned"), rows, title="throughput over the simple bound's")
+    print_table(("checkpoint", "samples", *map(_hyphenated, names)), rows, title=task.score_title)
     screen = console()
     scored = "1 checkpoint" if len(scores) == 1 else f"{len(scores):,} checkpoints"
     screen.print(f"{scored} scored; {run.folder / 'best'}", soft_wrap=True)
@@ -341,24 +223,27 @@ def _show(settings: RunSettings, run: "PretrainingRun", best: int, stopped: str 
         )
 
 
-def _show_choices(run: "SweepRun", found: "list[ChoiceSummary]") -> None:
+def _show_choices(run: "SweepRun", criterion: str) -> None:
     """A row for each choice, the best first; scores as mean ± deviation over the seeds."""
-    from policies.partition.sweep import LearningChoice
+    from policies.learning.sweep import SWEEP_FILE
 
-    own = LearningChoice.of(run.plan.plan.settings)
+    summaries, plan = run.summaries(criterion), run.plan.plan
+    names = list(summaries[0].scores)
     rows = []
-    for summary in found:
-        choice = summary.choice
-        whose = [name for name, is_so in (("paper", choice.is_papers), ("default", choice == own)) if is_so]
-        scores = []
-        names: tuple[ScoreName, ...] = ("zero_shot", "fine_tuned")
-        for name in names:
-            spread = f" ± {summary.deviation(name):.4f}" if run.plan.seeds > 1 else ""
-            scores.append(f"{summary.mean(name):.4f}{spread}")
-        sizes = map(str, (choice.rollouts, choice.minibatches, choice.epochs, choice.learning_rate))
-        rows.append((*sizes, " = ".join(whose), f"{summary.steps:,}", *scores, str(len(summary.fine_tuned))))
-    head = ("rollouts", "minibatches", "epochs", "rate", "", "steps", "zero-shot", "fine-tuned", "seeds")
-    plan = run.plan.plan
-    title = f"throughput over the simple bound's after {plan.samples:,} samples, {len(plan.validation)} graphs"
+    for summary in summaries:
+        scores = [
+            f"{summary.mean(name):.4f}" + (f" ± {summary.deviation(name):.4f}" if run.plan.seeds > 1 else "")
+            for name in names
+        ]
+        labels = " = ".join(run.plan.labels(summary.choice))
+        values = map(str, summary.choice.values.values())
+        rows.append((*values, labels, f"{summary.steps:,}", *scores, str(summary.trials)))
+    settings_names = (name.replace("_", " ") for name in plan.task.swept)
+    head = (*settings_names, "", "steps", *map(_hyphenated, names), "seeds")
+    title = f"{plan.task.score_title} after {plan.samples:,} samples, {len(plan.task.validation_names)} environments"
     print_table(head, rows, title=title)
-    console().print(f"steps: of the optimiser; {run.folder / _SWEEP_FILE}", soft_wrap=True)
+    console().print(f"steps: of the optimiser; {run.folder / SWEEP_FILE}", soft_wrap=True)
+
+
+def _hyphenated(name: str) -> str:
+    return name.replace("_", "-")

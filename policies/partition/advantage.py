@@ -5,7 +5,7 @@ import numpy as np
 from dse.partition.problem import Floats
 from policies.partition.settings import AdvantageName
 
-_LEAST_DEVIATION = 1e-6
+_MIN_DEVIATION = 1e-6
 
 
 def advantages(rewards: Floats, kind: AdvantageName, anchor_reward: float = np.inf) -> Floats:
@@ -23,6 +23,6 @@ def advantages(rewards: Floats, kind: AdvantageName, anchor_reward: float = np.i
         better = rewards > anchor_reward
         return np.asarray(better - better.mean())
     if kind == "standard":
-        return np.asarray((rewards - rewards.mean()) / (rewards.std() + _LEAST_DEVIATION))
+        return np.asarray((rewards - rewards.mean()) / (rewards.std() + _MIN_DEVIATION))
     above = rewards[:, None] > rewards[None, :]
     return np.asarray((above.sum(axis=1) - above.sum(axis=0)) / max(1, len(rewards) - 1))

@@ -1,4 +1,4 @@
-"""The partition of a graph that a policy which refines is told, and corrects."""
+"""The partition of a graph that a policy which refines sees, and corrects."""
 
 from dataclasses import dataclass
 
@@ -50,6 +50,6 @@ class Anchor:
         if self.cost_s is None or graph.problem.objective != "throughput":
             return shares
         busy_s = graph.evaluator.busy_s(self.chips[None])[0]
-        most_s = float(busy_s[np.isfinite(busy_s)].max(initial=0.0)) or 1.0
-        shares[:, : graph.problem.chips] = np.minimum(busy_s / most_s, _FOR_EVER)
+        max_s = float(busy_s[np.isfinite(busy_s)].max(initial=0.0)) or 1.0
+        shares[:, : graph.problem.chips] = np.minimum(busy_s / max_s, _FOR_EVER)
         return shares

@@ -8,9 +8,8 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 
-from policies.partition.checkpoint import Checkpoint
-from policies.partition.curves import AlgorithmEvents
-from policies.partition.event_file import FILE
+from policies.partition.checkpoint import PolicyCheckpoint
+from policies.partition.curves import algorithm_curves
 from policies.partition.graph_store import GraphStore
 from policies.partition.learner import PartitionLearner
 from policies.partition.rl_module import ACTION_SPACE, OBSERVATION_SPACE, module_spec
@@ -39,7 +38,7 @@ def config_of(
         env_runners: processes that make rollouts; 0: this one does.
         learners: processes that learn; 0: this one does.
         gpus_per_learner: CUDA devices of each.
-        events: a folder that gets the iterations as a file for TensorBoard.
+        events: a folder that gets the iterations' curves for TensorBoard.
     """
     given: dict[str, Any] = {"settings": settings.document(), "store": store, "seed": seed}
     groups = max(settings.graphs, env_runners)
@@ -77,13 +76,13 @@ def config_of(
         )
     )
     if events is not None:
-        config = config.callbacks(on_train_result=AlgorithmEvents(events / FILE, settings.passes))
+        config = config.callbacks(on_train_result=algorithm_curves(events, settings.passes))
     return config
 
 
-def checkpoint_of(algorithm: Algorithm, told: Mapping[str, Any]) -> Checkpoint:
-    """What an algorithm of :func:`config_of` has learned so far; ``told`` is for the card."""
+def checkpoint_of(algorithm: Algorithm, provenance: Mapping[str, Any]) -> PolicyCheckpoint:
+    """What an algorithm of :func:`config_of` has learned so far; ``provenance`` is for the card."""
     assert algorithm.config is not None
     assert algorithm.learner_group is not None
     settings = LearningSettings.from_document(algorithm.config.env_config["settings"])
-    return Checkpoint(settings, algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID], told)
+    return PolicyCheckpoint(settings, algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID], provenance)

@@ -29,10 +29,11 @@ class Contender:
 
     def __call__(self, context: SearchContext) -> Found:
         """The best of ``context.samples`` candidates."""
-        from policies.partition.pretraining_run import chosen_checkpoint
+        from policies.learning.checkpoint import chosen_folder
+        from policies.partition.checkpoint import POLICY
         from policies.partition.search import learn
 
-        weights = None if self.checkpoint is None else chosen_checkpoint(self.checkpoint)
+        weights = None if self.checkpoint is None else POLICY.load(chosen_folder(self.checkpoint))
         return learn(context, self.settings, weights, tune=self.tune)
 
 

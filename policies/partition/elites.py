@@ -25,14 +25,14 @@ class EliteBuffer:
         held = self._held.get(graph)
         if held is not None:
             chips, costs = np.concatenate([held[0], chips]), np.concatenate([held[1], costs])
-        kept: dict[bytes, int] = {}
+        places: dict[bytes, int] = {}
         for place in np.argsort(costs, kind="stable").tolist():
-            if len(kept) == self.size or not np.isfinite(costs[place]):
+            if len(places) == self.size or not np.isfinite(costs[place]):
                 break
-            kept.setdefault(np.ascontiguousarray(chips[place]).tobytes(), place)
-        places = list(kept.values())
+            places.setdefault(np.ascontiguousarray(chips[place]).tobytes(), place)
         if places:
-            self._held[graph] = (np.asarray(chips[places], dtype=np.int8), costs[places])
+            rows = list(places.values())
+            self._held[graph] = (np.asarray(chips[rows], dtype=np.int8), costs[rows])
 
     def merge(self, state: Mapping[str, Any]) -> None:
         """Take what another buffer holds, as its :meth:`state` gives it."""

@@ -1,4 +1,4 @@
-"""What the network is told of every operator, and where each stands along the work.
+"""What the network sees of every operator, and where each stands along the work.
 
 Rank, work and bytes before, and what lies between the ends of an edge, follow the graph's own topological order; the
 other features are the same however the operators are numbered. Sizes are shares, so that graphs of any size and unit
@@ -73,7 +73,7 @@ def sequence_of(graph: PartitionGraph) -> Sequence:
 
 
 def node_features(problem: PartitionProblem, structure: Structure, sequence: Sequence) -> Float32s:
-    """What the network is told of every operator, [N, :data:`FEATURES`]."""
+    """What the network sees of every operator, [N, :data:`FEATURES`]."""
     graph, chips = problem.graph, problem.chips
     count = len(graph)
     latency_s = graph.latency_s
@@ -143,11 +143,11 @@ def _longest(amount: Floats, graph: PartitionGraph, sequence: Sequence, *, backw
     edges = graph.edges.reshape(-1, 2)
     source, target = (edges[:, 1], edges[:, 0]) if backward else (edges[:, 0], edges[:, 1])
     rank = len(graph) - 1 - sequence.rank if backward else sequence.rank
-    found = amount.astype(np.float64).copy()
+    longest = amount.astype(np.float64).copy()
     # Edges by the rank of their source: whatever leads to an operator has been seen before what leaves it.
     for edge in np.argsort(rank[source], kind="stable").tolist():
-        found[target[edge]] = max(found[target[edge]], found[source[edge]] + amount[target[edge]])
-    return found
+        longest[target[edge]] = max(longest[target[edge]], longest[source[edge]] + amount[target[edge]])
+    return longest
 
 
 def _apart(graph: PartitionGraph, sequence: Sequence) -> tuple[Ints, Ints, Floats]:
@@ -159,14 +159,14 @@ def _apart(graph: PartitionGraph, sequence: Sequence) -> tuple[Ints, Ints, Float
 def _nearest_producer(graph: PartitionGraph, sequence: Sequence) -> Floats:
     """Work between each operator and its nearest producer, [N]; 0 without one."""
     _, target, apart = _apart(graph, sequence)
-    found = np.full(len(graph), np.inf)
-    np.minimum.at(found, target, apart)
-    return np.where(np.isinf(found), 0.0, found)
+    nearest = np.full(len(graph), np.inf)
+    np.minimum.at(nearest, target, apart)
+    return np.where(np.isinf(nearest), 0.0, nearest)
 
 
 def _farthest_consumer(graph: PartitionGraph, sequence: Sequence) -> Floats:
     """Work between each operator and its farthest consumer, [N]; 0 without one."""
     source, _, apart = _apart(graph, sequence)
-    found = np.zeros(len(graph))
-    np.maximum.at(found, source, apart)
-    return found
+    farthest = np.zeros(len(graph))
+    np.maximum.at(farthest, source, apart)
+    return farthest

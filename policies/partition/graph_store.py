@@ -73,7 +73,7 @@ class StoredGraph:
 
     @cached_property
     def features(self) -> Float32s:
-        """What the network is told, [N, F]."""
+        """What the network sees, [N, F]."""
         return node_features(self.problem, self.sampler.structure, self.sequence)
 
     @cached_property
@@ -86,7 +86,7 @@ class StoredGraph:
         return np.where(np.isfinite(costs), self.bound_s / costs, 0.0)
 
     def basis(self, width: float) -> Float32s:
-        """:func:`~dse.partition.search.proposals.field_basis` of the work, kept, [N, K]."""
+        """:func:`~dse.partition.search.proposals.field_basis` of the work, computed once, [N, K]."""
         if width not in self._bases:
             self._bases[width] = field_basis(self.sequence.work, width)
         return self._bases[width]

@@ -28,7 +28,7 @@ from policies.partition.settings import LearningSettings
 
 ELITES = "elites"
 
-_FARTHEST = 20.0
+_MAX_LOG_RATIO = 20.0
 """Logarithm of a ratio at most. The repaired chip can be one that the policy gave no probability at all; its ratio
 would overflow, and the gradient not be a number even where clipping leaves it out."""
 
@@ -143,7 +143,7 @@ def clipped_loss(new: Tensor, old: Tensor, gain: Tensor, clip: float, *, joint: 
         joint: r of the whole assignment, the product over its operators, instead of each operator's own.
     """
     difference = (new - old).sum(1, keepdim=True) if joint else new - old
-    ratio = difference.clamp(-_FARTHEST, _FARTHEST).exp()
+    ratio = difference.clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()
     return -torch.minimum(ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain).mean()
 
 
@@ -185,12 +185,12 @@ class _Batch(ConnectorV2):
         by_graph: dict[int, list[SingleAgentEpisode]] = {}
         for episode in episodes:
             by_graph.setdefault(int(episode.get_observations(0)[GRAPH]), []).append(episode)
-        found = EliteBuffer(self._elites.size)
+        elites = EliteBuffer(self._elites.size)
         for number, own in by_graph.items():
             chips = np.stack([episode.get_extra_model_outputs(REPAIRED, -1) for episode in own])
             costs = np.array([episode.get_extra_model_outputs(COST, -1) for episode in own], dtype=np.float64)
-            found.add(self._store[number].name, chips, costs)
-        for state in self._of_all_learners(found.state()):
+            elites.add(self._store[number].name, chips, costs)
+        for state in self._of_all_learners(elites.state()):
             self._elites.merge(state)
 
     def _of_all_learners(self, state: dict[str, Any]) -> list[dict[str, Any]]:

@@ -44,13 +44,14 @@ class ReinforcementLearning:
             InputError: the extra ``learn`` is not installed, or the folder holds no checkpoint.
         """
         ask_for_extra("dse partition", "--method", "rl")
-        from policies.partition.pretraining_run import chosen_checkpoint
+        from policies.learning.checkpoint import chosen_folder
+        from policies.partition.checkpoint import POLICY
         from policies.partition.search import learn
         from policies.partition.settings import REFINING
 
         if self.folder is None:
             return learn(context, REFINING)
-        checkpoint = chosen_checkpoint(self.folder)
+        checkpoint = POLICY.load(chosen_folder(self.folder))
         return learn(context, checkpoint.settings.on_one_graph(), checkpoint)
 
 
@@ -66,8 +67,7 @@ def weights_digest(folder: str) -> str:
         InputError: there is none, or the extra ``learn`` is not installed.
     """
     ask_for_extra("dse partition", "--checkpoint", folder)
-    from policies.partition.checkpoint import CARD_FILE
-    from policies.partition.pretraining_run import chosen_folder
+    from policies.learning.checkpoint import CARD_FILE, chosen_folder
 
     card = read_document(chosen_folder(Path(folder)) / CARD_FILE)
     return str(card.get("sha256")) if isinstance(card, dict) else ""

@@ -1,6 +1,6 @@
 """The policy network (paper section 4.1): GraphSAGE over the operators, then two layers for each operator.
 
-The graph is encoded once; every pass (equation 7) then goes through the two layers only, which are told how the
+The graph is encoded once; every pass (equation 7) then goes through the two layers only, which see how the
 previous assignment looks from each operator. Nothing depends on how the operators are numbered.
 """
 
@@ -270,8 +270,8 @@ class PartitionNetwork(nn.Module):
             busy: what was measured of those (:func:`assignment_state`).
         """
         state = assignment_state(graph, previous, busy)
-        told = torch.cat([embedding.expand(len(state), -1, -1), state], dim=-1)
-        raw = self.outward(torch.relu(self.hidden(told)))
+        inputs = torch.cat([embedding.expand(len(state), -1, -1), state], dim=-1)
+        raw = self.outward(torch.relu(self.hidden(inputs)))
         if self.ordinal:
             return self._ordinal(raw, graph, previous)
         logits: Tensor = raw[..., : graph.chips]

@@ -57,42 +57,42 @@ class PartitionModule(TorchRLModule):
     def tensors(self, number: int) -> GraphTensors:
         """The graph on the network's device."""
         device = next(self.network.parameters()).device
-        found = self._tensors.get(number)
-        if found is None or found.features.device != device:
-            found = self._tensors[number] = graph_tensors(self.store[number], self.settings, device)
-        return found
+        tensors = self._tensors.get(number)
+        if tensors is None or tensors.features.device != device:
+            tensors = self._tensors[number] = graph_tensors(self.store[number], self.settings, device)
+        return tensors
 
     def distributions(
         self, observations: Tensor, previous: Tensor | None, busy: Tensor | None
     ) -> dict[int, tuple[Tensor, ChipDistribution, Tensor]]:
         """For every graph among the rows: (its rows, the distributions [D, N, C], which of them each row has).
 
-        Rows of a graph that are told the same share one distribution. The graph is encoded once.
+        Rows of a graph that see the same share one distribution. The graph is encoded once.
 
         Args:
             observations: [B, 3].
             previous: what the pass before has drawn, or in the first one the anchor ``best``, [B, ≥ N]; None where no
-                row is told anything.
+                row sees any.
             busy: what was measured of those, [B, 2, most chips]; None where nothing was.
         """
         numbers = sorted(set(observations[:, GRAPH].tolist()))
         embeddings = self.network.encode([self.tensors(number) for number in numbers])
-        found = {}
+        distributions = {}
         for number, embedding in zip(numbers, embeddings, strict=True):
             graph = self.tensors(number)
             rows = torch.nonzero(observations[:, GRAPH] == number).squeeze(1)
-            told = observations[rows, PASS] >= (0 if self.settings.anchor == "best" else 1)
-            parts = [] if bool(told.all()) else [self.network.logits(embedding, graph, None)]
+            informed = observations[rows, PASS] >= (0 if self.settings.anchor == "best" else 1)
+            parts = [] if bool(informed.all()) else [self.network.logits(embedding, graph, None)]
             which = torch.zeros_like(rows)
-            if bool(told.any()):
+            if bool(informed.any()):
                 assert previous is not None
-                own = rows[told]
+                own = rows[informed]
                 seen = previous[own, : len(graph)]
                 if busy is not None:
-                    # What was measured once, and drawn again by a later pass, is told twice.
+                    # What was measured once, and drawn again by a later pass, is seen in two forms.
                     seen = torch.cat([seen, busy[own].amax((1, 2)).ceil().to(seen).unsqueeze(1)], dim=1)
                 distinct, place = torch.unique(seen, dim=0, return_inverse=True)
-                which[told] = place + len(parts)
+                which[informed] = place + len(parts)
                 row = torch.zeros(len(distinct), dtype=own.dtype, device=own.device)
                 row = row.scatter_reduce(0, place, own, "amax")
                 parts.append(
@@ -100,8 +100,8 @@ class PartitionModule(TorchRLModule):
                         embedding, graph, previous[row, : len(graph)], None if busy is None else busy[row]
                     )
                 )
-            found[number] = (rows, ChipDistribution.from_logits(torch.cat(parts)), which)
-        return found
+            distributions[number] = (rows, ChipDistribution.from_logits(torch.cat(parts)), which)
+        return distributions
 
     def _forward_train(self, batch: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
         return {DISTRIBUTIONS: self.distributions(batch[Columns.OBS], batch.get(PREVIOUS), batch.get(BUSY))}

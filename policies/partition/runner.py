@@ -1,29 +1,26 @@
 """Rollouts: the network draws candidates of a graph, the constraint solver repairs them, the evaluator prices them.
 
-An RLlib environment runner of its own, because one network pass, one call of the solver and one of the evaluator serve
+A runner of groups, because one network pass, one call of the solver and one of the evaluator serve
 all rollouts of a graph; there is no environment to step through.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import numpy as np
-import ray
 import torch
-from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_AGENT_ID, DEFAULT_MODULE_ID
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
-from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils import metrics as names
-from ray.rllib.utils.checkpoints import Checkpointable
 
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
 from dse.partition.search.proposals import Float32s, mixed_orders
 from hardware.packages import MOST_CHIPS
+from policies.learning.rllib.runner import GroupRunner
 from policies.partition.advantage import advantages
 from policies.partition.anchor import Anchor
 from policies.partition.distribution import ChipDistribution
@@ -44,7 +41,7 @@ from policies.partition.settings import LearningSettings
 
 COST, ADVANTAGE, REPAIRED = "cost_s", "advantage", "repaired"
 
-_WEIGHTS, _ROLLOUTS, _VISITS, _BEST, _ANCHORS = "weights_seq_no", "rollouts", "visits", "best_cost_s", "anchors"
+_BEST, _ANCHORS = "best_cost_s", "anchors"
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Group:
     Attributes:
         number: of the graph in the store.
         seeds: of each rollout, [R].
-        anchor: what the first pass was told, [N]; zeros where it was told nothing.
+        anchor: what the first pass sees, [N]; zeros where it sees nothing.
         busy: of the anchor, chips and links over the busiest, [2, most chips]; zeros where nobody has measured it.
         anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
@@ -97,62 +94,46 @@ def _summary(group: Group) -> _Summary:
     )
 
 
-class PartitionRunner(EnvRunner, Checkpointable):
-    """Makes groups of rollouts, graph by graph, in an order that the seed decides.
+class PartitionRunner(GroupRunner):
+    """Makes groups of rollouts of the graphs.
 
     ``config.env_config``: ``settings``, ``store`` and ``seed``, as for the module.
     """
 
+    module: PartitionModule
+
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
-        super().__init__(config=config, **kwargs)
         given = config.env_config
         self.settings = LearningSettings.from_document(given["settings"])
         self.store: GraphStore = given["store"]
-        index = self.worker_index or 0
-        self._own_seed = int(np.random.SeedSequence((given["seed"], index)).generate_state(1)[0])
-        # Runners begin at different places of the same order, so that together they go over all graphs.
-        self._first_visit = max(0, index - 1) * -(-len(self.store) // max(1, self.num_workers))
-        self._visits = self._first_visit
-        self._rollouts = 0
-        self._weights_seq_no = 0
         self._done: list[_Summary] = []
         self.best: dict[str, float] = {}
         self.anchors: dict[int, Anchor] = {}
-        self.make_module()
+        super().__init__(
+            config=config,
+            seed=int(given["seed"]),
+            episodes=self.settings.rollouts,
+            steps=self.settings.passes,
+            **kwargs,
+        )
 
-    def make_module(self) -> None:
-        """Make the policy's module from the configuration."""
-        spec = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
-        module = spec.build()
-        assert isinstance(module, PartitionModule)
-        self.module = module
+    @property
+    def environments(self) -> int:
+        """The graphs of the store."""
+        return len(self.store)
 
-    def sample(
-        self,
-        *,
-        num_timesteps: int | None = None,
-        num_episodes: int | None = None,
-        explore: bool | None = None,
-        random_actions: bool = False,
-        force_reset: bool = False,
-        **_kwargs: Any,
-    ) -> list[SingleAgentEpisode]:
+    def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
         """Episodes of one graph: T steps each, the reward at the last, and a column for each thing the learner needs.
 
         Args:
-            num_timesteps: not used: one group is made.
-            num_episodes: rollouts; None: as many as the settings say.
+            number: of the graph in the store.
+            count: of the rollouts.
             explore: draw, or take every operator's likeliest chip.
-            random_actions: valid partitions that the solver draws with equal weights stand for the policy's.
-            force_reset: not used: rollouts do not go on from each other.
+            random: valid partitions that the solver draws with equal weights stand for the policy's.
         """
-        number = self._next_graph()
-        count = num_episodes or self.settings.rollouts
-        with self.metrics.log_time(names.SAMPLE_TIMER):
-            group = self.rollouts(number, self._seeds(count), explore=explore is not False, random=random_actions)
+        group = self.rollouts(number, self._seeds(count), explore=explore, random=random)
         self._done.append(_summary(group))
-        self._count(count)
-        return self._episodes(group)
+        return self._episodes_of(group)
 
     def rollouts(self, number: int, seeds: Words, *, explore: bool = True, random: bool = False) -> Group:
         """One candidate of graph ``number`` for each of ``seeds``, repaired and priced.
@@ -206,10 +187,10 @@ class PartitionRunner(EnvRunner, Checkpointable):
 
     def anchor(self, number: int) -> Anchor:
         """What the policy corrects now; at first, and after so many groups as the settings say, the prior."""
-        found = self.anchors.get(number)
-        if found is None or found.groups == self.settings.anchor_visits > 0:
-            found = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
-        return found
+        anchor = self.anchors.get(number)
+        if anchor is None or anchor.groups == self.settings.anchor_visits > 0:
+            anchor = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
+        return anchor
 
     def _first_anchor(self, graph: StoredGraph) -> Chips:
         """The prior as a valid partition, or every other time the graph's start; without both any."""
@@ -253,7 +234,7 @@ class PartitionRunner(EnvRunner, Checkpointable):
             costs[valid] = graph.evaluator.costs(chips[valid])
         return costs
 
-    def _episodes(self, group: Group) -> list[SingleAgentEpisode]:
+    def _episodes_of(self, group: Group) -> list[SingleAgentEpisode]:
         turns, count, _ = group.drawn.shape
         credited = group.drawn.astype(np.int8)
         if self.settings.credit == "repaired":
@@ -295,30 +276,8 @@ class PartitionRunner(EnvRunner, Checkpointable):
             )
         return episodes
 
-    def _next_graph(self) -> int:
-        """The next graph: rounds over all, each in an order of its own that all runners share."""
-        turn, place = divmod(self._visits, len(self.store))
-        self._visits += 1
-        order = np.random.default_rng((int(self.config.env_config["seed"]), turn)).permutation(len(self.store))
-        return int(order[place])
-
     def _seeds(self, count: int) -> Words:
-        seeds = seeds_of(self._own_seed, self._rollouts, count)
-        self._rollouts += count
-        return seeds
-
-    def _count(self, rollouts: int) -> None:
-        """Tell RLlib how much was sampled: it decides by this when an iteration has enough."""
-        steps = rollouts * self.settings.passes
-        log = self.metrics.log_value
-        log(names.NUM_ENV_STEPS_SAMPLED, steps, reduce="sum")
-        log((names.NUM_AGENT_STEPS_SAMPLED, DEFAULT_AGENT_ID), steps, reduce="sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED, DEFAULT_MODULE_ID), steps, reduce="sum")
-        log(names.NUM_EPISODES, rollouts, reduce="sum")
-        log(names.NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum", with_throughput=True)
-        log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), steps, reduce="lifetime_sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), steps, reduce="lifetime_sum")
-        log(names.NUM_EPISODES_LIFETIME, rollouts, reduce="lifetime_sum")
+        return seeds_of(self.own_seed, self.take_numbers(count), count)
 
     def get_metrics(self) -> Any:
         """Mean and best reward, and shares of what cannot run and of operators that the solver moved, of late."""
@@ -338,54 +297,12 @@ class PartitionRunner(EnvRunner, Checkpointable):
         spaces = (OBSERVATION_SPACE, ACTION_SPACE)
         return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
 
-    def get_state(
-        self,
-        components: str | Collection[str] | None = None,
-        *,
-        not_components: str | Collection[str] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Where the rollouts are, and the weights."""
-        state: dict[str, Any] = {_VISITS: self._visits, _ROLLOUTS: self._rollouts, _BEST: dict(self.best)}
-        state[_ANCHORS] = dict(self.anchors)
-        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
-            state[_WEIGHTS] = self._weights_seq_no
-        return state
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Where the rollouts are, the best that is known, and the weights."""
+        return super().get_state(*args, **kwargs) | {_BEST: dict(self.best), _ANCHORS: dict(self.anchors)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`get_state` gave; a state of weights alone leaves the rest as it is."""
-        newer = state.get(_WEIGHTS, 0)
-        if COMPONENT_RL_MODULE in state and (newer == 0 or self._weights_seq_no < newer):
-            weights = state[COMPONENT_RL_MODULE]
-            if isinstance(weights, ray.ObjectRef):
-                weights = ray.get(weights)
-            self.module.set_state(weights.get(DEFAULT_MODULE_ID, weights))
-        self._weights_seq_no = newer or self._weights_seq_no
-        self._visits = state.get(_VISITS, self._visits)
-        self._rollouts = state.get(_ROLLOUTS, self._rollouts)
+        super().set_state(state)
         self.best = dict(state.get(_BEST, self.best))
         self.anchors = dict(state.get(_ANCHORS, self.anchors))
-        if self.worker_index and names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
-            self._catch_up(int(state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]))
-
-    def _catch_up(self, steps: int) -> None:
-        """Go on behind this runner's share of what all have sampled.
-
-        A checkpoint holds no state of runners in processes of their own; but this number reaches them.
-        """
-        groups = steps // (self.num_workers * self.settings.passes * self.settings.rollouts)
-        self._visits = max(self._visits, self._first_visit + groups)
-        self._rollouts = max(self._rollouts, groups * self.settings.rollouts)
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What a checkpoint makes the runner from."""
-        return (), {"config": self.config}
-
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """The module."""
-        return [(COMPONENT_RL_MODULE, self.module)]
-
-    def assert_healthy(self) -> None:
-        """The module was made."""
-        assert self.module is not None

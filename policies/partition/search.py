@@ -14,7 +14,7 @@ from dse.partition.search.context import Found, SearchContext
 from dse.partition.search.order_search import order_search
 from dse.partition.search.refining import starts_of
 from dse.run.progress import silent
-from policies.partition.checkpoint import Checkpoint
+from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining
 from policies.partition.runner import COST, REPAIRED
@@ -24,9 +24,9 @@ _PHASE = "partitions evaluated"
 
 
 def learn(
-    context: SearchContext, settings: LearningSettings, checkpoint: Checkpoint | None = None, *, tune: bool = True
+    context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None, *, tune: bool = True
 ) -> Found:
-    """The best of exactly ``context.samples`` candidates of a policy that learns from them; fewer if told to stop.
+    """The best of exactly ``context.samples`` candidates of a policy that learns from them; fewer if it is stopped.
 
     Args:
         context: problem, evaluator, seed, samples, progress, stop; its first start partition is the prior ``dp``'s.
@@ -36,28 +36,28 @@ def learn(
     """
     settings = replace(settings, anchor_visits=0)
     if checkpoint is not None:
-        settings = checkpoint.network_settings(settings)
+        settings = settings.with_network_of(checkpoint.settings)
     tuner = training_of(context, settings, checkpoint)
-    found = _begun(context, tuner) if settings.anchor == "best" else Found()
+    best = _begun(context, tuner) if settings.anchor == "best" else Found()
     knows_nothing = checkpoint is None and settings.prior == "none" and settings.anchor == "prior"
     uniform = settings.warmup * settings.rollouts if knows_nothing and settings.solver != "none" else 0
     unlearned: list[SingleAgentEpisode] = []
-    while found.evaluations < context.samples and context.stop() is None:
-        count = min(settings.rollouts, context.samples - found.evaluations)
-        if found.evaluations == 0 and (checkpoint is not None or settings.prior != "none"):
+    while best.evaluations < context.samples and context.stop() is None:
+        count = min(settings.rollouts, context.samples - best.evaluations)
+        if best.evaluations == 0 and (checkpoint is not None or settings.prior != "none"):
             # What the policy thinks best, before anything is drawn; a network that knows nothing thinks nothing.
             episodes = tuner.candidates(1, explore=False)
             if count > 1:
                 episodes += tuner.candidates(count - 1)
         else:
-            episodes = tuner.candidates(count, random=found.evaluations < uniform)
-        found = found.with_candidates(*_candidates(episodes))
-        context.progress(_PHASE, found.evaluations, context.samples)
+            episodes = tuner.candidates(count, random=best.evaluations < uniform)
+        best = best.with_candidates(*_candidates(episodes))
+        context.progress(_PHASE, best.evaluations, context.samples)
         unlearned += episodes
-        if tune and len(unlearned) >= settings.rollouts * settings.graphs and found.evaluations < context.samples:
+        if tune and len(unlearned) >= settings.rollouts * settings.graphs and best.evaluations < context.samples:
             tuner.update(unlearned)
             unlearned = []
-    return found
+    return best
 
 
 def _begun(context: SearchContext, tuner: LocalTraining) -> Found:
@@ -70,7 +70,7 @@ def _begun(context: SearchContext, tuner: LocalTraining) -> Found:
 
 
 def training_of(
-    context: SearchContext, settings: LearningSettings, checkpoint: Checkpoint | None = None
+    context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None
 ) -> LocalTraining:
     """Rollouts and learning on the graph of ``context`` alone."""
     graph = StoredGraph(context.problem, context.evaluator, start=_start(context, settings))

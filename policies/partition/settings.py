@@ -21,31 +21,30 @@ _NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor")
 
 @dataclass(frozen=True)
 class _Range:
-    """Where a number must lie; ``open_least``, ``open_most``: that end itself is left out."""
+    """Where a number must lie; ``open_lower``, ``open_upper``: that end itself is left out."""
 
-    least: float
-    most: float
-    open_least: bool = False
-    open_most: bool = False
+    lower: float
+    upper: float
+    open_lower: bool = False
+    open_upper: bool = False
 
     def __contains__(self, value: float) -> bool:
         # What is no number compares as false.
-        return (self.least < value if self.open_least else self.least <= value) and (
-            value < self.most if self.open_most else value <= self.most
+        return (self.lower < value if self.open_lower else self.lower <= value) and (
+            value < self.upper if self.open_upper else value <= self.upper
         )
 
     def rule(self, name: str) -> str:
         """What must hold of the number of that name."""
-        return (
-            f"{self.least:g} {'<' if self.open_least else '<='} {name} {'<' if self.open_most else '<='} {self.most:g}"
-        )
+        below, above = ("<" if is_open else "<=" for is_open in (self.open_lower, self.open_upper))
+        return f"{self.lower:g} {below} {name} {above} {self.upper:g}"
 
 
-MOST_REPEATED = 10_000
+MAX_REPEATED = 10_000
 """Rollouts, graphs, minibatches, epochs and elites at most. Time and memory grow with them: that is more than any run
 can use, so that a mistake in a file ends in a line and not in a machine without memory."""
 
-_COUNT, _MANY = _Range(1, MOST_REPEATED), _Range(0, 1_000_000)
+_COUNT, _MANY = _Range(1, MAX_REPEATED), _Range(0, 1_000_000)
 
 _WEIGHT = _Range(0, 1_000)
 """Of a term of the loss."""
@@ -67,7 +66,7 @@ class LearningSettings:
         prior: what the network corrects: nothing; ``diagonal``, the chip at an operator's share of the work;
             ``dp``, the chips of a start partition.
         anchor: whether it goes on to correct the ``prior``, or the ``best`` partition that is known of the graph, which
-            it is then told as equation (7) tells it of the pass before: the policy proposes changes.
+            it then sees as equation (7) lets it see the pass before: the policy proposes changes.
         anchor_visits: groups of rollouts of a graph after which its best partition is forgotten, so that a policy that
             is trained over many graphs sees good and bad ones; 0: never.
         focus: share of the rollouts that change operators of one stretch of the work only, or a few scattered ones.
@@ -130,10 +129,10 @@ class LearningSettings:
     imitation_weight: Annotated[float, _WEIGHT] = 1.0
     elites: Annotated[int, _COUNT] = 5
     entropy_weight: Annotated[float, _WEIGHT] = 0.003
-    clip: Annotated[float, _Range(0, 1, open_least=True)] = 0.2
-    learning_rate: Annotated[float, _Range(0, 1, open_least=True)] = 2e-3
-    gradient_clip: Annotated[float, _Range(0, 1e6, open_least=True)] = 1.0
-    correlation: Annotated[float, _Range(0, 1, open_most=True)] = 0.8
+    clip: Annotated[float, _Range(0, 1, open_lower=True)] = 0.2
+    learning_rate: Annotated[float, _Range(0, 1, open_lower=True)] = 2e-3
+    gradient_clip: Annotated[float, _Range(0, 1e6, open_lower=True)] = 1.0
+    correlation: Annotated[float, _Range(0, 1, open_upper=True)] = 0.8
     correlation_width: Annotated[float, _Range(1e-3, 100)] = 0.07
     temperature: Annotated[float, _Range(0.01, 1e6)] = 1.0
 
@@ -164,6 +163,10 @@ class LearningSettings:
     def on_one_graph(self) -> "LearningSettings":
         """How one graph is partitioned after such a training: a policy that refines follows what is better at once."""
         return REFINING if self.anchor == "best" else self
+
+    def with_network_of(self, other: "LearningSettings") -> "LearningSettings":
+        """These settings with the network of the other ones, whose weights they can then begin with."""
+        return replace(self, **{name: getattr(other, name) for name in (*_NETWORK, "passes")})
 
     def same_network(self, other: "LearningSettings") -> bool:
         """Whether weights that were learned under these settings fit a network of the other ones."""

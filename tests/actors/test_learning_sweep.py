@@ -8,7 +8,7 @@ import pytest
 from actors import learning_sweep
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
-from policies.partition.sweep import SweepPlan, SweepRun, sweep
+from policies.learning.sweep import SweepPlan, SweepRun, sweep
 from tests.policies.test_pretraining import Once
 from tests.policies.test_sweep import BUDGET, found
 

@@ -2,7 +2,7 @@
 
 import struct
 
-from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 
 def crc32c(content):
@@ -23,23 +23,29 @@ def masked(content):
 
 def events(path):
     """The events of a file, which must be whole."""
-    content, found = path.read_bytes(), []
+    content, read = path.read_bytes(), []
     while content:
         length, check = struct.unpack_from("<QI", content)
         assert check == masked(content[:8])
         body = content[12 : 12 + length]
         assert struct.unpack_from("<I", content, 12 + length) == (masked(body),)
-        found.append(Event.FromString(body))
+        read.append(Event.FromString(body))
         content = content[16 + length :]
-    assert found[0].file_version == "brain.Event:2"
-    return found
+    assert read[0].file_version == "brain.Event:2"
+    return read
 
 
 def scalars(folder):
-    """(step, value) by tag, in the order of the one event file in ``folder/tensorboard``."""
-    (path,) = (folder / "tensorboard").glob("*tfevents*")
-    found = {}
-    for event in events(path):
-        for value in event.summary.value:
-            found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found
+    """(step, value) by tag that TensorBoard shows of the event files in ``folder/tensorboard``.
+
+    Where a file says that a session starts at a step, what earlier ones have from there on is hidden.
+    """
+    shown = {}
+    for path in sorted((folder / "tensorboard").glob("*tfevents*")):
+        for event in events(path):
+            if event.session_log.status == SessionLog.START:
+                for tag, points in shown.items():
+                    shown[tag] = [point for point in points if point[0] < event.step]
+            for value in event.summary.value:
+                shown.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return shown

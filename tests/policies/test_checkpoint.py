@@ -10,7 +10,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from safetensors.numpy import save
 
 from hardware.inputs import InputError
-from policies.partition.checkpoint import CARD_FILE, WEIGHTS_FILE, Checkpoint, load_checkpoint, save_checkpoint
+from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
+from policies.partition.checkpoint import POLICY, PolicyCheckpoint
 from policies.partition.search import training_of
 from policies.partition.settings import PAPER, LearningSettings
 from tests.policies.examples import context, problem
@@ -28,17 +29,17 @@ def test_broken_checkpoints_are_one_line(tmp_path, weights):
     folder = tmp_path / "policy"
 
     def broken(change):
-        save_checkpoint(folder, Checkpoint(SMALL, weights, {}))
+        POLICY.save(folder, PolicyCheckpoint(SMALL, weights, {}))
         card = json.loads((folder / CARD_FILE).read_text())
         change(card)
         (folder / CARD_FILE).write_text(json.dumps(card))
         with pytest.raises(InputError) as error:
-            load_checkpoint(folder)
+            POLICY.load(folder)
         (fault,) = error.value.faults
         return str(fault)
 
     with pytest.raises(InputError, match="cannot be read"):
-        load_checkpoint(folder)
+        POLICY.load(folder)
     assert "schema" in broken(lambda card: card.update(schema="other"))
     assert "features" in broken(lambda card: card.update(features=["rank"]))
     assert "settings" in broken(lambda card: card["settings"].update(width="wide"))
@@ -48,7 +49,7 @@ def test_broken_checkpoints_are_one_line(tmp_path, weights):
     assert "card.json: settings: `1 <= layers <= 64` must hold" in broken(
         lambda card: card["settings"].update(layers=100_000)
     )
-    for key in ("settings", "told"):
+    for key in ("settings", "provenance"):
         assert f"card.json: {key}: [1]: must be an object" in broken(lambda card, key=key: card.update({key: [1]}))
         assert f"card.json: {key}: null: must be an object" in broken(lambda card, key=key: card.pop(key))
     # The largest network there may be has 13 GB of weights: none of it is made.
@@ -80,14 +81,14 @@ def test_broken_checkpoints_are_one_line(tmp_path, weights):
     ids=["junk", "truncated", "one of another type", "header torn", "one more", "none", "whole numbers", "not finite"],
 )
 def test_weights_that_the_network_cannot_have_are_one_line(tmp_path, weights, change, told):
-    save_checkpoint(tmp_path, Checkpoint(SMALL, weights, {}))
+    POLICY.save(tmp_path, PolicyCheckpoint(SMALL, weights, {}))
     found = change(weights)
     content = found if isinstance(found, bytes) else save(found)
     card = json.loads((tmp_path / CARD_FILE).read_text()) | {"sha256": hashlib.sha256(content).hexdigest()}
     (tmp_path / CARD_FILE).write_text(json.dumps(card))
     (tmp_path / WEIGHTS_FILE).write_bytes(content)
     with pytest.raises(InputError) as error:
-        load_checkpoint(tmp_path)
+        POLICY.load(tmp_path)
     assert f"{WEIGHTS_FILE}: {told}" in str(error.value)
     assert len(str(error.value).splitlines()) == 1
 

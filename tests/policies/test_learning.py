@@ -16,7 +16,7 @@ from hardware.inputs import InputError
 from policies.partition import methods
 from policies.partition.advantage import advantages
 from policies.partition.anchor import Anchor
-from policies.partition.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from policies.partition.checkpoint import POLICY, PolicyCheckpoint
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.learner import clipped_loss
@@ -330,7 +330,7 @@ def test_zero_shot_learns_nothing():
     asked = problem()
     tuner = training_of(context(asked, 10), SMALL)
     weights = tuner.learner.module[DEFAULT_MODULE_ID].get_state()
-    checkpoint = Checkpoint(SMALL, weights, {})
+    checkpoint = PolicyCheckpoint(SMALL, weights, {})
     counting = Counting(asked)
     learn(context(asked, 30, evaluator=counting), SMALL, checkpoint, tune=False)
     again = training_of(context(asked, 30), SMALL, checkpoint).runner
@@ -345,14 +345,14 @@ def test_checkpoints_come_back_as_they_were(tmp_path):
     tuner = training_of(context(asked, 20), SMALL)
     tuner.update(tuner.runner.sample())
     weights = tuner.learner.module[DEFAULT_MODULE_ID].get_state()
-    save_checkpoint(tmp_path / "policy", Checkpoint(SMALL, weights, {"seed": 3}))
-    back = load_checkpoint(tmp_path / "policy")
+    POLICY.save(tmp_path / "policy", PolicyCheckpoint(SMALL, weights, {"seed": 3}))
+    back = POLICY.load(tmp_path / "policy")
     assert back.settings == SMALL
-    assert back.told == {"seed": 3}
+    assert back.provenance == {"seed": 3}
     for name, weight in weights.items():
         np.testing.assert_array_equal(back.tensors[name], weight)
     found = learn(context(asked, 20), SMALL, back)
-    assert found == learn(context(asked, 20), SMALL, Checkpoint(SMALL, weights, {}))
+    assert found == learn(context(asked, 20), SMALL, PolicyCheckpoint(SMALL, weights, {}))
     # The network is the checkpoint's, whatever the caller would have.
     assert learn(context(asked, 20), replace(SMALL, layers=3), back) == found
 

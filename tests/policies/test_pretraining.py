@@ -12,35 +12,43 @@ from actors import pretraining as on_ray
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
 from dse.run.executor import InProcessExecutor
-from dse.run.journal import Journal
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
-from policies.partition import pretraining
-from policies.partition.checkpoint import load_checkpoint, save_checkpoint
+from policies.learning.checkpoint import chosen_folder
+from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
+from policies.learning.pretraining_run import PretrainingRun, pretrain
+from policies.learning.scores import Score, selected
+from policies.partition import training_graphs
+from policies.partition.checkpoint import POLICY
 from policies.partition.methods import PLAIN, REFINE
-from policies.partition.pretraining import (
-    PretrainingPlan,
-    Progressed,
-    Score,
-    Trainer,
-    Validator,
-    selected,
-    stored_graphs,
-)
-from policies.partition.pretraining_run import PretrainingRun, chosen_checkpoint, pretrain
 from policies.partition.settings import REFINING, LearningSettings
+from policies.partition.task import PartitionTask
+from policies.partition.training_graphs import stored_graphs
 from tests.policies.events import scalars
 
 SMALL = LearningSettings(layers=1, width=8, rollouts=4, epochs=1)
-PLAN = PretrainingPlan(
+TASK = PartitionTask(
     SMALL,
-    samples=24,
-    checkpoints=3,
     packages=("mcm-4",),
     validation_samples=4,
     training=("alexnet", "dcgan-generator"),
     validation=("pointnet",),
 )
+PLAN = PretrainingPlan(TASK, samples=24, checkpoints=3)
+
+
+def with_task(plan=PLAN, **changes):
+    return replace(plan, task=replace(plan.task, **changes))
+
+
+def plan_of(document):
+    """The plan that a card says."""
+    budget = {name: document[name] for name in ("samples", "checkpoints", "seed")}
+    task = {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
+    settings = LearningSettings.from_document(task.pop("settings"))
+    return PretrainingPlan(
+        PartitionTask(settings, **{name: task[name] for name in task.keys() - budget.keys()}), **budget
+    )
 
 
 class After:
@@ -66,9 +74,7 @@ class Once:
 
 def pretrained(folder, stop=never_stop, drive=pretrain):
     """(scores, tensors of the last checkpoint, events) of a run in ``folder``."""
-    folder.mkdir(exist_ok=True)
-    with Journal(folder / "journal.jsonl") as journal:
-        kept = PretrainingRun(folder, journal, PLAN)
+    with PretrainingRun(folder, PLAN) as kept:
         drive(kept, silent, stop)
         return kept.scores(), kept.checkpoint(PLAN.checkpoints).checkpoint.tensors, scalars(folder)
 
@@ -91,8 +97,8 @@ def test_every_checkpoint_is_scored_on_the_validation_graphs(undisturbed):
     assert [score.number for score in scores] == [1, 2, 3]
     assert [score.samples for score in scores] == [8, 16, 24]
     for score in scores:
-        assert set(score.zero_shot) == set(score.fine_tuned) == {"pointnet on mcm-4"}
-        assert all(0 < value <= 1 for value in (*score.zero_shot.values(), *score.fine_tuned.values()))
+        assert set(score.values["zero_shot"]) == set(score.values["fine_tuned"]) == {"pointnet on mcm-4"}
+        assert all(0 < value <= 1 for value in (value for values in score.values.values() for value in values.values()))
         assert Score.from_document(score.document()) == score
 
 
@@ -108,11 +114,10 @@ def test_tensorboard_is_told_every_iteration_and_score_once(undisturbed):
 
 
 def test_a_score_that_arrives_early_waits_for_its_turn(tmp_path):
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        kept = PretrainingRun(tmp_path, journal, PLAN)
-        kept.keep_score(Score(2, 16, {"g": 0.25}, {"g": 0.5}))
+    with PretrainingRun(tmp_path, PLAN) as kept:
+        kept.keep_score(Score(2, 16, {"zero_shot": {"g": 0.25}, "fine_tuned": {"g": 0.5}}))
         assert not (tmp_path / "tensorboard").exists()
-        kept.keep_score(Score(1, 8, {"g": 0.75}, {"g": 1.0}))
+        kept.keep_score(Score(1, 8, {"zero_shot": {"g": 0.75}, "fine_tuned": {"g": 1.0}}))
         told = scalars(tmp_path)
     assert told["validation/zero_shot"] == [(1, pytest.approx(0.75)), (2, pytest.approx(0.25))]
 
@@ -146,7 +151,7 @@ def test_training_and_validation_beside_each_other_give_the_same(tmp_path, undis
 
 
 def test_a_trainer_that_was_started_anew_goes_on_from_the_state_it_is_given(undisturbed):
-    first = Trainer(PLAN).advance(Progressed())
+    first = Trainer(PLAN).advance(Snapshot())
     again = Trainer(PLAN)
     third = again.advance(again.advance(first))
     for name, tensor in undisturbed[1].items():
@@ -189,34 +194,35 @@ def test_a_damaged_state_is_told(tmp_path, stopped, damaged):
 
 
 def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
-    known = pretraining._runs
-    monkeypatch.setattr(pretraining, "_runs", lambda graph, chips: "dcgan" not in graph.name and known(graph, chips))
-    pretraining._shared_graph.cache_clear()
-    plan = replace(PLAN, samples=4, checkpoints=1, validation=("dcgan-discriminator", "pointnet"))
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        kept = PretrainingRun(tmp_path, journal, plan)
+    known = training_graphs._runs
+    monkeypatch.setattr(
+        training_graphs, "_runs", lambda graph, chips: "dcgan" not in graph.name and known(graph, chips)
+    )
+    training_graphs._shared_graph.cache_clear()
+    plan = with_task(replace(PLAN, samples=4, checkpoints=1), validation=("dcgan-discriminator", "pointnet"))
+    with PretrainingRun(tmp_path, plan) as kept:
         assert kept.left_out() == []
         pretrain(kept, silent, never_stop)
-        assert list(kept.scores()[0].zero_shot) == ["pointnet on mcm-4"]
+        assert list(kept.scores()[0].values["zero_shot"]) == ["pointnet on mcm-4"]
         assert kept.left_out() == ["dcgan-discriminator on mcm-4"]
-        assert kept.checkpoint(1).checkpoint.told["graphs"] == 1
+        assert kept.checkpoint(1).checkpoint.provenance["graphs"] == 1
     with pytest.raises(InputError, match="nothing can run of dcgan-generator"):
-        Trainer(replace(plan, training=("dcgan-generator",))).advance(Progressed())
-    pretraining._shared_graph.cache_clear()
+        Trainer(with_task(plan, training=("dcgan-generator",))).advance(Snapshot())
+    training_graphs._shared_graph.cache_clear()
 
 
 def test_training_tells_how_far_it_prepares_graphs_and_stops_there():
     told = []
-    pretraining._shared_graph.cache_clear()
+    training_graphs._shared_graph.cache_clear()
     with pytest.raises(StoppedError):
-        Trainer(PLAN).advance(Progressed(), After(1), lambda *done: told.append(done))
+        Trainer(PLAN).advance(Snapshot(), After(1), lambda *done: told.append(done))
     assert told == [("graphs prepared", 1, 2)]
 
 
 def test_what_a_package_is_now_decides_a_run(tmp_path):
     spec = tmp_path / "own.yaml"
     spec.write_text("name: own\nlike: mcm-36\nchips: {value: 4, source: made up for a test}\n")
-    plan = replace(PLAN, packages=(str(spec),))
+    plan = with_task(packages=(str(spec),))
     before = plan.identity
     assert before == plan.identity
     spec.write_text("name: own\nlike: mcm-36\nchips: {value: 8, source: made up for a test}\n")
@@ -226,27 +232,31 @@ def test_what_a_package_is_now_decides_a_run(tmp_path):
 
 def test_the_best_is_chosen_by_either_score_and_of_equals_the_first():
     found = ((0.5, 0.6), (0.4, 0.8), (0.5, 0.8))
-    scores = [Score(1 + place, 8, {"g": zero}, {"g": tuned}) for place, (zero, tuned) in enumerate(found)]
-    assert selected(scores, "zero_shot").number == 1
-    assert selected(scores, "fine_tuned").number == 2
-    assert Score(1, 8, {"a": 0.25}, {"a": 1.0}).mean("both") == pytest.approx(0.5)
-    assert Score(1, 8, {"a": 0.25, "b": 1.0}, {}).mean("zero_shot") == pytest.approx(0.5)
+    scores = [
+        Score(1 + place, 8, {"zero_shot": {"g": zero}, "fine_tuned": {"g": tuned}})
+        for place, (zero, tuned) in enumerate(found)
+    ]
+    assert selected(scores, ("zero_shot",)).number == 1
+    assert selected(scores, ("fine_tuned",)).number == 2
+    both = Score(1, 8, {"zero_shot": {"a": 0.25}, "fine_tuned": {"a": 1.0}})
+    assert both.mean(*PartitionTask.criteria["both"]) == pytest.approx(0.5)
+    assert Score(1, 8, {"zero_shot": {"a": 0.25, "b": 1.0}}).mean("zero_shot") == pytest.approx(0.5)
 
 
 def test_the_plan_is_what_its_document_says():
-    assert PretrainingPlan.from_document(PLAN.document()) == PLAN
-    assert len(PretrainingPlan(SMALL).training) == 66
-    assert len(PretrainingPlan(SMALL).validation) == 5
+    assert plan_of(json.loads(json.dumps(PLAN.document()))) == PLAN
+    assert len(PartitionTask(SMALL).training) == 66
+    assert len(PartitionTask(SMALL).validation) == 5
     graphs = stored_graphs(("alexnet",), ("mcm-4", "mcm-8"))
     assert [(graph.name, graph.problem.chips) for graph in graphs] == [("alexnet on mcm-4", 4), ("alexnet on mcm-8", 8)]
 
 
 @pytest.mark.parametrize("folder", [PLAIN, REFINE], ids=lambda folder: folder.name)
 def test_a_shipped_checkpoint_reproduces_the_scores_of_its_card(folder):
-    checkpoint = load_checkpoint(folder)
-    told = checkpoint.told
-    plan = PretrainingPlan.from_document(told["plan"])
-    again = Validator(plan).score(Progressed(told["number"], told["samples"], checkpoint))
+    checkpoint = POLICY.load(folder)
+    told = checkpoint.provenance
+    plan = plan_of(told["plan"])
+    again = Validator(plan).score(Snapshot(told["number"], told["samples"], checkpoint))
     wanted = Score.from_document(told["scores"])
     for name in ("zero_shot", "fine_tuned"):
         # Another machine's sums may round otherwise; a draw that falls to the other side then changes a candidate.
@@ -255,36 +265,36 @@ def test_a_shipped_checkpoint_reproduces_the_scores_of_its_card(folder):
 
 
 def test_a_score_is_the_mean_over_the_seeds():
-    plan = replace(PLAN, validation_samples=3)
-    progressed = Trainer(plan).advance(Progressed())
+    plan = with_task(validation_samples=3)
+    progressed = Trainer(plan).advance(Snapshot())
     alone = [Validator(replace(plan, seed=plan.seed + seed)).score(progressed) for seed in range(2)]
-    both = Validator(replace(plan, validation_seeds=2)).score(progressed)
+    both = Validator(with_task(plan, validation_seeds=2)).score(progressed)
     for name in ("zero_shot", "fine_tuned"):
-        for graph, reward in getattr(both, name).items():
-            one, other = (getattr(score, name)[graph] for score in alone)
+        for graph, reward in both.values[name].items():
+            one, other = (score.values[name][graph] for score in alone)
             assert reward == pytest.approx((one * other) ** 0.5)
     # What is zero once is zero, without a warning of a logarithm.
-    assert Score(1, 8, {"a": 0.0, "b": 1.0}, {}).mean("zero_shot") == 0.0
+    assert Score(1, 8, {"zero_shot": {"a": 0.0, "b": 1.0}}).mean("zero_shot") == 0.0
 
 
 def test_training_stops_between_two_updates():
     trainer = Trainer(PLAN)
-    whole = trainer.advance(Progressed())
+    whole = trainer.advance(Snapshot())
     with pytest.raises(StoppedError):
         trainer.advance(whole, After(1))
     # What was learned since is lost, and made again.
     again, once = trainer.advance(whole), Trainer(PLAN).advance(whole)
-    for name, weight in once.checkpoint.weights().items():
-        np.testing.assert_array_equal(again.checkpoint.weights()[name], weight)
+    for name, weight in once.checkpoint.tensors.items():
+        np.testing.assert_array_equal(again.checkpoint.tensors[name], weight)
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
-    checkpoint = Trainer(PLAN).advance(Progressed()).checkpoint
-    save_checkpoint(tmp_path, checkpoint)
-    assert load_checkpoint(tmp_path).settings == SMALL
-    save_checkpoint(tmp_path, replace(checkpoint, settings=replace(SMALL, width=16)))
+    checkpoint = Trainer(PLAN).advance(Snapshot()).checkpoint
+    POLICY.save(tmp_path, checkpoint)
+    assert POLICY.load(tmp_path).settings == SMALL
+    POLICY.save(tmp_path, replace(checkpoint, settings=replace(SMALL, width=16)))
     with pytest.raises(InputError, match="not the weights of this version's network"):
-        load_checkpoint(tmp_path)
+        POLICY.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -299,12 +309,11 @@ def test_a_budget_that_updates_cannot_have_is_refused(dse, small_plan, tmp_path,
 
 def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
     settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=1)
-    trainer = Trainer(replace(PLAN, settings=settings, training=("alexnet",)))
-    (graph,) = trainer._made(never_stop, silent).runner.store.graphs
+    runner = replace(TASK, settings=settings, training=("alexnet",)).begin(0, never_stop, silent).runner
+    (graph,) = runner.store.graphs
     assert graph.start is not None
     least_s = min(graph.evaluator.costs(starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))))
     assert graph.evaluator.costs(np.array([graph.start], dtype=np.int8))[0] == least_s
-    runner = trainer._made(never_stop, silent).runner
     first = [tuple(runner._first_anchor(graph).tolist()) for _ in range(40)]
     assert 8 < first.count(graph.start) < 32
     # Partitioning a graph, what simple methods find is known anyway.
@@ -315,8 +324,8 @@ def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
 @pytest.fixture
 def small_plan(monkeypatch):
     """The command with a split of three graphs and a small network."""
-    parts = {"training": PLAN.training, "validation": PLAN.validation}
-    monkeypatch.setattr("policies.partition.pretraining.split", lambda: parts)
+    parts = {"training": TASK.training, "validation": TASK.validation}
+    monkeypatch.setattr("policies.partition.task.split", lambda: parts)
     forms = {"refine": SMALL, "plain": replace(SMALL, clip=0.3)}
     monkeypatch.setattr("policies.partition.settings.FORMS", forms)
 
@@ -328,7 +337,7 @@ def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
     answer = dse("pretrain", "partition", *ASKED, "--out", tmp_path / "run")
     assert answer.code == 0
     assert "2 checkpoints scored" in answer.out
-    told = chosen_checkpoint(tmp_path / "run").told
+    told = POLICY.load(chosen_folder(tmp_path / "run")).provenance
     assert told["chosen_by"] == "fine_tuned"
     assert told["scores"]["number"] == told["number"] in (1, 2)
     again = dse("pretrain", "partition", *ASKED, "--out", tmp_path / "run", "--resume", "--json")
@@ -349,7 +358,7 @@ def test_a_checkpoint_that_does_not_say_its_samples_is_told(tmp_path):
         pretrained(tmp_path, Once(tmp_path / "training.pickle"))
     card = tmp_path / "checkpoints" / "0001" / "card.json"
     document = json.loads(card.read_text())
-    document["told"]["samples"] = "8"
+    document["provenance"]["samples"] = "8"
     card.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=r"card\.json: told\.samples: 8: must be a whole number"):
+    with pytest.raises(InputError, match=r"card\.json: provenance\.samples: 8: must be a whole number"):
         pretrained(tmp_path)

@@ -6,13 +6,20 @@ from dataclasses import replace
 import pytest
 
 from dse.run.progress import StoppedError, never_stop, silent
+from policies.learning.sweep import Choice, ChoiceSummary, SweepPlan, SweepRun, sweep
 from policies.partition.settings import PAPER
-from policies.partition.sweep import ChoiceSummary, LearningChoice, SweepPlan, SweepRun, sweep
+from policies.partition.task import PartitionTask
 from tests.policies.events import scalars
-from tests.policies.test_pretraining import PLAN, SMALL, After
+from tests.policies.test_pretraining import PLAN, SMALL, TASK, After, with_task
 
 BUDGET = replace(PLAN, samples=16, checkpoints=2)
-OWN = LearningChoice(4, 1, 1, 2e-3)
+
+
+def chosen(*values):
+    return Choice(tuple(zip(PartitionTask.swept, values, strict=True)))
+
+
+OWN = chosen(4, 1, 1, 2e-3)
 ASKED = SweepPlan.over(BUDGET, {"rollouts": (4, 8), "epochs": (2,)}, seeds=2)
 
 
@@ -22,22 +29,22 @@ def found(run):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    run = SweepRun(tmp_path_factory.mktemp("sweep"), ASKED)
-    sweep(run, silent, never_stop)
-    return run
+    with SweepRun(tmp_path_factory.mktemp("sweep"), ASKED) as run:
+        sweep(run, silent, never_stop)
+        yield run
 
 
 def test_all_combinations_are_tried_with_the_papers_choice_and_our_own():
-    assert LearningChoice.of(SMALL) == OWN
+    assert Choice.of(TASK) == OWN
     asked = SweepPlan.over(BUDGET, {"rollouts": (4, 8), "learning_rate": (1e-3, 2e-3)}, seeds=1)
-    grid = [LearningChoice(rollouts, 1, 1, rate) for rollouts in (4, 8) for rate in (1e-3, 2e-3)]
-    papers = [LearningChoice(20, 4, 10, rate) for rate in (1e-3, 2e-3)]
+    grid = [chosen(rollouts, 1, 1, rate) for rollouts in (4, 8) for rate in (1e-3, 2e-3)]
+    papers = [chosen(20, 4, 10, rate) for rate in (1e-3, 2e-3)]
     assert asked.choices == (*grid, *papers)
-    assert [choice.is_papers for choice in asked.choices] == [False] * 4 + [True] * 2
+    assert [asked.labels(choice) for choice in asked.choices] == [[], ["default"], [], [], ["paper"], ["paper"]]
     # What is named is tried in place of the own value, which is still there to compare with.
     assert OWN in SweepPlan.over(BUDGET, {"epochs": (2, 3)}, seeds=1).choices
-    of_paper = SweepPlan.over(replace(BUDGET, settings=PAPER), {}, seeds=1)
-    assert of_paper.choices == (LearningChoice.of(PAPER),)
+    of_paper = SweepPlan.over(with_task(BUDGET, settings=PAPER), {}, seeds=1)
+    assert of_paper.choices == (Choice.of(replace(TASK, settings=PAPER)),)
 
 
 def test_a_trial_is_the_plan_with_its_choice_and_seed():
@@ -45,7 +52,7 @@ def test_a_trial_is_the_plan_with_its_choice_and_seed():
     assert [trial.seed for trial in asked.trials] == [5, 5, 5, 6, 6, 6]
     assert len({trial.name for trial in asked.trials}) == 6
     plan = asked.plan_of(asked.trials[-1])
-    assert plan == replace(BUDGET, seed=6, settings=replace(SMALL, rollouts=20, minibatches=4, epochs=10))
+    assert plan == with_task(replace(BUDGET, seed=6), settings=replace(SMALL, rollouts=20, minibatches=4, epochs=10))
     assert len(asked.document()["sweep"]) == 3
 
 
@@ -67,20 +74,20 @@ def test_a_choice_is_worth_its_last_checkpoints_over_the_seeds(undisturbed):
         assert means == sorted(means, reverse=True)
         for summary in ordered:
             last = [undisturbed.scores(trial)[-1] for trial in ASKED.trials if trial.choice == summary.choice]
-            assert getattr(summary, name) == tuple(score.mean(name) for score in last)
+            assert summary.scores[name] == tuple(score.mean(name) for score in last)
     steps = {summary.choice: summary.steps for summary in undisturbed.summaries("fine_tuned")}
     # 16 samples are four iterations of 4 rollouts, two of 8, and less than one of 20.
     assert steps[OWN] == 4 * 1 * 1
-    assert steps[LearningChoice(8, 1, 2, 2e-3)] == 2 * 2
-    assert steps[LearningChoice(20, 4, 10, 2e-3)] == 1 * 40
+    assert steps[chosen(8, 1, 2, 2e-3)] == 2 * 2
+    assert steps[chosen(20, 4, 10, 2e-3)] == 1 * 40
 
 
 def test_mean_and_deviation_are_over_the_seeds():
-    summary = ChoiceSummary(OWN, 4, (0.5, 0.7), (0.25, 0.25))
+    summary = ChoiceSummary(OWN, 4, {"zero_shot": (0.5, 0.7), "fine_tuned": (0.25, 0.25)})
     assert summary.mean("zero_shot") == pytest.approx(0.6)
     assert summary.deviation("zero_shot") == pytest.approx(0.02**0.5)
     assert summary.deviation("fine_tuned") == 0
-    assert ChoiceSummary(OWN, 4, (0.5,), (0.5,)).deviation("zero_shot") == 0
+    assert ChoiceSummary(OWN, 4, {"zero_shot": (0.5,)}).deviation("zero_shot") == 0
 
 
 @pytest.mark.parametrize("passes", [0, 3, 12])
@@ -96,14 +103,14 @@ def test_an_interrupted_sweep_goes_on_to_the_same(tmp_path, undisturbed, passes)
 
 
 def test_a_finished_sweep_trains_nothing(undisturbed, monkeypatch):
-    monkeypatch.setattr("policies.partition.sweep.pretrain", lambda *_: pytest.fail("a trial was made again"))
+    monkeypatch.setattr("policies.learning.sweep.pretrain", lambda *_: pytest.fail("a trial was made again"))
     sweep(undisturbed, silent, never_stop)
 
 
 @pytest.fixture
 def small(monkeypatch):
-    parts = {"training": PLAN.training, "validation": PLAN.validation}
-    monkeypatch.setattr("policies.partition.pretraining.split", lambda: parts)
+    parts = {"training": TASK.training, "validation": TASK.validation}
+    monkeypatch.setattr("policies.partition.task.split", lambda: parts)
     forms = {"refine": SMALL, "plain": replace(SMALL, clip=0.3)}
     monkeypatch.setattr("policies.partition.settings.FORMS", forms)
 

@@ -1,43 +1,34 @@
 """What a pretraining run keeps in its directory, and how it goes from there to its end.
 
 ``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.pickle`` what the trainer needs to
-go on from the last one, behind its SHA-256, and the journal the scores and what each iteration of training told.
-``best/`` is the checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it:
-after a crash one is made again at most, and then the same.
+go on from the last one, behind its SHA-256, and the journal the scores and the iterations of training. ``best/`` is the
+checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash one
+is made again at most, and then the same.
 
 ``tensorboard/`` is the journal once more, for TensorBoard: ``training/…`` by samples, ``validation/…`` (geometric means
-over the graphs) by number of checkpoint.
+over the environments) by number of checkpoint. A run that goes on writes the whole curves again.
 """
 
 import hashlib
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from dse.run.directory import write_bytes
+from dse.run.directory import JOURNAL_FILE, write_bytes
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask
 from hardware.inputs import fail
-from policies.partition import event_file
-from policies.partition.checkpoint import CARD_FILE, Checkpoint, load_checkpoint, save_checkpoint
-from policies.partition.event_file import EventFile
-from policies.partition.pretraining import (
-    PretrainingPlan,
-    Progressed,
-    Score,
-    ScoreName,
-    Trainer,
-    Validator,
-    graph_name,
-    selected,
-)
+from policies.learning.checkpoint import BEST, CARD_FILE
+from policies.learning.curves import FOLDER, CurveWriter
+from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
+from policies.learning.scores import Score, selected
 
 TRAINED, VALIDATED = "checkpoints trained", "checkpoints validated"
 
-_STATE_FILE, _CHECKPOINTS, _BEST = "training.pickle", "checkpoints", "best"
+_STATE_FILE, _CHECKPOINTS = "training.pickle", "checkpoints"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -46,25 +37,34 @@ _SCORE, _CURVE = "checkpoint", "curve"
 
 
 class PretrainingRun:
-    """The directory of one plan's run.
+    """The directory of one plan's run, with its journal open; a context that closes it.
 
     Args:
-        folder: where it is; belongs to this run alone.
-        journal: its journal, open.
+        folder: where it is; made if it is not there. It belongs to this run alone.
         plan: what is asked.
+
+    Raises:
+        InputError: another process has the run open, or its journal is damaged.
     """
 
-    def __init__(self, folder: Path, journal: Journal, plan: PretrainingPlan) -> None:
+    def __init__(self, folder: Path, plan: PretrainingPlan) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.plan = plan
-        self._journal = journal
+        self._journal = Journal(folder / JOURNAL_FILE)
+        self._curves = CurveWriter(folder / FOLDER, first_step=0)
         self._shown = {_CURVE: 0, _SCORE: 0}
 
-    @cached_property
-    def _events(self) -> EventFile:
-        return EventFile(self.folder / event_file.FOLDER / event_file.FILE)
+    def __enter__(self) -> Self:
+        return self
 
-    def latest(self) -> Progressed:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._curves.close()
+        self._journal.close()
+
+    def latest(self) -> Snapshot:
         """Where training goes on.
 
         Raises:
@@ -72,7 +72,7 @@ class PretrainingRun:
         """
         path = self.folder / _STATE_FILE
         if not path.exists():
-            return Progressed()
+            return Snapshot()
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -82,14 +82,14 @@ class PretrainingRun:
         if hashlib.sha256(content).digest() != digest:
             raise fail(path, "", "", "is no state of a training: its content has not the digest at its beginning")
         number, samples, state = pickle.loads(content)
-        return Progressed(number, samples, None, state)
+        return Snapshot(number, samples, None, state)
 
-    def keep(self, progressed: Progressed) -> None:
-        """Keep a checkpoint, what its training told, and then the state that leads on from it."""
-        assert progressed.checkpoint is not None
-        save_checkpoint(self._place(progressed.number), progressed.checkpoint)
-        self._journal.append(_key(progressed.number, _CURVE), [asdict(point) for point in progressed.curve])
-        content = pickle.dumps((progressed.number, progressed.samples, progressed.state))
+    def keep(self, snapshot: Snapshot) -> None:
+        """Keep a checkpoint, its part of the curves, and then the state that leads on from it."""
+        assert snapshot.checkpoint is not None
+        self.plan.task.checkpoint_format.save(self._place(snapshot.number), snapshot.checkpoint)
+        self._journal.append(_key(snapshot.number, _CURVE), [asdict(point) for point in snapshot.curve])
+        content = pickle.dumps((snapshot.number, snapshot.samples, snapshot.state))
         write_bytes(self.folder / _STATE_FILE, hashlib.sha256(content).digest() + content)
         self.show()
 
@@ -99,13 +99,13 @@ class PretrainingRun:
         self.show()
 
     def show(self) -> None:
-        """Bring the events up to what the journal has; scores that have arrived before their turn wait for it."""
+        """Bring the curves up to what the journal has; scores that have arrived before their turn wait for it."""
         for _, points in self._not_shown(_CURVE):
             for point in points:
                 scalars = {f"training/{name}": value for name, value in point["scalars"].items()}
-                self._events.append(point["samples"], scalars)
+                self._curves.append(point["samples"], scalars)
         for number, score in self._not_shown(_SCORE):
-            self._events.append(number, {f"validation/{name}": mean for name, mean in score["means"].items()})
+            self._curves.append(number, {f"validation/{name}": mean for name, mean in score["means"].items()})
 
     def _not_shown(self, kind: str) -> Iterator[tuple[int, Any]]:
         while (key := _key(self._shown[kind] + 1, kind)) in self._journal:
@@ -118,10 +118,9 @@ class PretrainingRun:
         return [Score.from_document(self._journal[_key(number)]) for number in numbers if _key(number) in self._journal]
 
     def left_out(self) -> list[str]:
-        """Validation graphs that have no score, where checkpoints have: they cannot run."""
-        scored = next((score.zero_shot for score in self.scores()), None)
-        names = (graph_name(name, spec) for spec in self.plan.packages for name in self.plan.validation)
-        return [] if scored is None else [name for name in names if name not in scored]
+        """Validation environments that have no score, where checkpoints have: they cannot be used."""
+        scored = {name for score in self.scores() for values in score.values.values() for name in values}
+        return [name for name in self.plan.task.validation_names if scored and name not in scored]
 
     def iterations(self) -> int:
         """Iterations of training that are known."""
@@ -132,25 +131,30 @@ class PretrainingRun:
         """Checkpoints that are there and have no score yet."""
         return [number for number in range(1, self.latest().number + 1) if _key(number) not in self._journal]
 
-    def checkpoint(self, number: int) -> Progressed:
+    def checkpoint(self, number: int) -> Snapshot:
         """A checkpoint, for validation.
 
         Raises:
             InputError: it was damaged.
         """
-        checkpoint = load_checkpoint(self._place(number))
-        samples = checkpoint.told.get("samples")
+        checkpoint = self.plan.task.checkpoint_format.load(self._place(number))
+        samples = checkpoint.provenance.get("samples")
         if not isinstance(samples, int):
-            raise fail(self._place(number) / CARD_FILE, "told.samples", samples, "must be a whole number")
-        return Progressed(number, samples, checkpoint)
+            raise fail(self._place(number) / CARD_FILE, "provenance.samples", samples, "must be a whole number")
+        return Snapshot(number, samples, checkpoint)
 
-    def choose(self, name: ScoreName) -> Score:
-        """Write the best checkpoint by that score to ``best/``, with all that is known of its scores in its card."""
+    def choose(self, criterion: str) -> Score:
+        """Write the best checkpoint by that criterion to ``best/``, with all that is known of its scores in its card.
+
+        Args:
+            criterion: one of :attr:`~policies.learning.task.LearningTask.criteria`.
+        """
         self.show()
-        best = selected(self.scores(), name)
-        chosen = load_checkpoint(self._place(best.number))
-        told: dict[str, Any] = {**chosen.told, "chosen_by": name, "scores": best.document()}
-        save_checkpoint(self.folder / _BEST, replace(chosen, told=told))
+        task = self.plan.task
+        best = selected(self.scores(), task.criteria[criterion])
+        chosen = task.checkpoint_format.load(self._place(best.number))
+        provenance = {**chosen.provenance, "chosen_by": criterion, "scores": best.document()}
+        task.checkpoint_format.save(self.folder / BEST, replace(chosen, provenance=provenance))
         return best
 
     def _place(self, number: int) -> Path:
@@ -168,13 +172,13 @@ def pretrain(run: PretrainingRun, progress: ProgressCallback, stop: StopSignal) 
         StoppedError: ``stop`` gave a reason; what was finished is kept.
     """
     trainer, validator = Trainer(run.plan), Validator(run.plan)
-    at = run.latest()
+    latest = run.latest()
     _score(run, validator, run.unscored(), progress, stop)
-    while at.number < run.plan.checkpoints:
-        at = trainer.advance(at, stop, progress)
-        run.keep(at)
-        progress(TRAINED, at.number, run.plan.checkpoints)
-        _score(run, validator, [at.number], progress, stop)
+    while latest.number < run.plan.checkpoints:
+        latest = trainer.advance(latest, stop, progress)
+        run.keep(latest)
+        progress(TRAINED, latest.number, run.plan.checkpoints)
+        _score(run, validator, [latest.number], progress, stop)
 
 
 def _score(
@@ -184,17 +188,3 @@ def _score(
         ask(stop)
         run.keep_score(validator.score(run.checkpoint(number), stop))
         progress(VALIDATED, len(run.scores()), run.plan.checkpoints)
-
-
-def chosen_checkpoint(folder: Path) -> Checkpoint:
-    """The checkpoint in ``folder``, or in the ``best/`` of the run that it holds.
-
-    Raises:
-        InputError: there is none.
-    """
-    return load_checkpoint(chosen_folder(folder))
-
-
-def chosen_folder(folder: Path) -> Path:
-    """``folder`` itself, or the ``best/`` of the run that it holds."""
-    return folder / _BEST if (folder / _BEST).is_dir() else folder

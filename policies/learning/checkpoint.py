@@ -1,0 +1,139 @@
+"""Checkpoints: a network's weights as a file of safetensors, beside a card (JSON) that says what they are."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from dse.run.directory import write_bytes, write_text
+from hardware.inputs import fail, read_document, shown
+
+WEIGHTS_FILE, CARD_FILE = "weights.safetensors", "card.json"
+
+BEST = "best"
+"""The folder of a run's best checkpoint, in its directory."""
+
+
+class Settings(Protocol):
+    """What decides a network and how it learns, in JSON types."""
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON types."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Type and shape of a tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Checkpoint(Generic[S]):
+    """What was learned.
+
+    Attributes:
+        settings: under which it was.
+        tensors: the network's weights by name.
+        provenance: what else the card says: data, seed, versions, scores; JSON types.
+    """
+
+    settings: S
+    tensors: Mapping[str, npt.NDArray[Any]]
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CheckpointFormat(Generic[S]):
+    """How a learner's checkpoints are written, and what is asked of them when they are read.
+
+    Attributes:
+        schema: name and version, first in every card.
+        features: what the network reads of an input, in order; weights that were learned on others are refused.
+        settings_of: makes settings of their document; raises ValueError where they cannot be.
+        tensor_types: those of the network that settings describe, by name. The network itself need not be made.
+    """
+
+    schema: str
+    features: Sequence[str]
+    settings_of: Callable[[Mapping[str, Any]], S]
+    tensor_types: Callable[[S], Mapping[str, TensorType]]
+
+    def save(self, folder: Path, checkpoint: Checkpoint[S]) -> None:
+        """Write weights and card into ``folder``, which is made; the card last, so that where it is, all is."""
+        content = save({name: np.ascontiguousarray(tensor) for name, tensor in checkpoint.tensors.items()})
+        write_bytes(folder / WEIGHTS_FILE, content)
+        card = {
+            "schema": self.schema,
+            "settings": checkpoint.settings.document(),
+            "features": list(self.features),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "provenance": dict(checkpoint.provenance),
+        }
+        write_text(folder / CARD_FILE, json.dumps(card, indent=2) + "\n")
+
+    def load(self, folder: Path) -> Checkpoint[S]:
+        """The checkpoint that :meth:`save` wrote.
+
+        Raises:
+            InputError: the folder holds none, its card has settings that cannot be, its weights are not those of its
+                card, do not fit the network or are not finite, or they were learned on other features than today's.
+        """
+        card = read_document(folder / CARD_FILE)
+        if not isinstance(card, dict) or card.get("schema") != self.schema:
+            raise fail(folder / CARD_FILE, "schema", "", f"must be {self.schema}")
+        if card.get("features") != list(self.features):
+            raise fail(folder / CARD_FILE, "features", "", "must be those that this version computes")
+        try:
+            content = (folder / WEIGHTS_FILE).read_bytes()
+        except OSError as error:
+            raise fail(folder / WEIGHTS_FILE, "", "", f"cannot be read: {error.strerror or error}") from error
+        if hashlib.sha256(content).hexdigest() != card.get("sha256"):
+            raise fail(folder / WEIGHTS_FILE, "", "", "is not the file that the card beside it describes")
+        for key in ("settings", "provenance"):
+            if not isinstance(card.get(key), dict):
+                raise fail(folder / CARD_FILE, key, card.get(key), "must be an object")
+        try:
+            settings = self.settings_of(card["settings"])
+        except ValueError as error:
+            raise fail(folder / CARD_FILE, "settings", "", str(error)) from error
+        tensors = _tensors(content, self.tensor_types(settings), folder / WEIGHTS_FILE)
+        return Checkpoint(settings, tensors, card["provenance"])
+
+
+def chosen_folder(folder: Path) -> Path:
+    """``folder`` itself, or the :data:`BEST` of the run that it holds."""
+    return folder / BEST if (folder / BEST).is_dir() else folder
+
+
+def _tensors(content: bytes, types: Mapping[str, TensorType], path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The tensors in ``content``, which came from ``path``; they must be of ``types``."""
+    try:
+        tensors = load(content)
+    except (SafetensorError, KeyError, ValueError) as error:
+        # The latter two where numpy has no such type or shape.
+        raise fail(path, "", "", f"is no file of safetensors for numpy: {shown(str(error))}") from error
+    for name in sorted(tensors.keys() | types.keys()):
+        held = str(TensorType(str(tensors[name].dtype), tensors[name].shape)) if name in tensors else "missing"
+        needed = str(types[name]) if name in types else "none"
+        if held != needed:
+            rule = f"must be {needed}: it is not the weights of this version's network with the card's settings"
+            raise fail(path, shown(name), held, f"{rule}; train it again")
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise fail(path, name, "", "must be finite throughout")
+    return tensors

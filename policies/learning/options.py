@@ -1,0 +1,104 @@
+"""What a user can ask of pretraining. The command line of ``dse pretrain NAME`` is derived from it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from hardware.inputs import fail
+
+if TYPE_CHECKING:
+    from policies.learning.pretraining import PretrainingPlan
+    from policies.learning.sweep import SweepPlan
+
+COMMAND = "dse pretrain"
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field of options is offered: ``Annotated[int, Option("Samples a batch.", min=1)]``.
+
+    Attributes:
+        help: one sentence.
+        min, max: the range of a number, both ends included.
+        metavar: what stands for the value in ``--help``.
+    """
+
+    help: str = ""
+    min: int | None = None
+    max: int | None = None
+    metavar: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(ABC):
+    """Base of every learner's options. A subclass is a frozen dataclass whose fields are ``Annotated`` with
+    :class:`Option` and hold the defaults. It imports nothing heavy before a method is called.
+
+    Attributes:
+        choose_by: the criterion (:attr:`~policies.learning.task.LearningTask.criteria`) of the best checkpoint.
+        sweep: seeds of a sweep; None: one run.
+        description: of the learner, for ``dse pretrain NAME --help``.
+    """
+
+    choose_by: str
+    sweep: int | None = None
+
+    description: ClassVar[str]
+
+    @abstractmethod
+    def require_extra(self) -> None:
+        """Refuse to begin without the packages that the learner needs.
+
+        Raises:
+            InputError: one is not installed.
+        """
+
+    @abstractmethod
+    def plan(self, seed: int) -> "PretrainingPlan":
+        """The run that is asked for.
+
+        Raises:
+            InputError: options that contradict each other, or budgets that are too small.
+        """
+
+    @abstractmethod
+    def sweep_plan(self, seed: int) -> "SweepPlan":
+        """The sweep that is asked for, where :attr:`sweep` is given.
+
+        Raises:
+            InputError: as :meth:`plan`.
+        """
+
+    def predicted_s(self, samples: int) -> float:
+        """Seconds that so many samples of training, and validation beside it, take on one core, about."""
+        return 0.0
+
+
+def one_each(values: Mapping[str, tuple[float, ...]]) -> dict[str, float]:
+    """The values that are given, of which a run takes one each; by the names of the options.
+
+    Raises:
+        InputError: there are several of one.
+    """
+    for name, several in values.items():
+        if len(several) > 1:
+            rule = "one value, or several with --sweep SEEDS"
+            raise fail(COMMAND, f"--{name.replace('_', '-')}", ",".join(map(str, several)), rule)
+    return {name: several[0] for name, several in values.items() if several}
+
+
+def check_budget(plan: "PretrainingPlan", learner: str) -> None:
+    """Refuse budgets that iterations cannot have; ``learner`` for people.
+
+    Raises:
+        InputError: there are too few samples for one iteration, or more checkpoints than iterations.
+    """
+    group = plan.task.samples_per_iteration
+    at_a_time = f"{learner} learns from {group} samples at a time"
+    if plan.samples < group:
+        raise fail(COMMAND, "--samples", str(plan.samples), f"{at_a_time}, so at least so many")
+    iterations = plan.samples // group
+    if plan.checkpoints > iterations:
+        rule = f"{at_a_time}, so at most {iterations} with {plan.samples:,} samples"
+        raise fail(COMMAND, "--checkpoints", str(plan.checkpoints), rule)

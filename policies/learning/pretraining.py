@@ -1,0 +1,133 @@
+"""Pretraining: a learner is trained over many environments, and its checkpoints are scored on others.
+
+Two workers, each a plain object: the :class:`Trainer` goes from one checkpoint to the next, the :class:`Validator`
+scores them. They share nothing but checkpoints, so they may run one after the other or at the same time on different
+machines (:mod:`actors.pretraining`). What a trainer needs to go on is in the :class:`Snapshot` of its last checkpoint,
+so a worker that dies, or a run that is interrupted, continues from there.
+"""
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import dse
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from policies.learning.checkpoint import Checkpoint
+from policies.learning.curves import CurvePoint
+from policies.learning.scores import Score
+from policies.learning.task import LearningTask, Training
+
+
+@dataclass(frozen=True)
+class PretrainingPlan:
+    """What is asked of a pretraining run.
+
+    Attributes:
+        task: what is learned, on what.
+        samples: of training in all.
+        checkpoints: how many are made, evenly over the samples.
+        seed: of first weights, training and validation.
+    """
+
+    task: LearningTask[Any]
+    samples: int
+    checkpoints: int
+    seed: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """The plan as JSON types."""
+        return self.task.document() | self._budget()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides all weights and scores.
+
+        Raises:
+            InputError: as :attr:`LearningTask.identity`.
+        """
+        return self.task.identity | self._budget()
+
+    def _budget(self) -> dict[str, Any]:
+        return {"samples": self.samples, "checkpoints": self.checkpoints, "seed": self.seed}
+
+    def samples_until(self, number: int) -> int:
+        """Samples after which checkpoint ``number`` (from 1 on) is made."""
+        return -(-self.samples * number // self.checkpoints)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A checkpoint, and what the trainer needs to go on from it.
+
+    Attributes:
+        number: of the checkpoint, from 1 on; 0 before the first.
+        samples: that were learned from so far.
+        checkpoint: the weights; None before the first.
+        state: of the training, pickled; empty before the first.
+        curve: the iterations since the checkpoint before.
+    """
+
+    number: int = 0
+    samples: int = 0
+    checkpoint: Checkpoint[Any] | None = None
+    state: bytes = b""
+    curve: tuple[CurvePoint, ...] = ()
+
+
+class Trainer:
+    """Trains by a plan, from one checkpoint to the next."""
+
+    def __init__(self, plan: PretrainingPlan) -> None:
+        self.plan = plan
+        self._training: Training | None = None
+        self._number = 0
+        """Of the checkpoint that the training stands at; −1 between two of them."""
+
+    def advance(self, before: Snapshot, stop: StopSignal = never_stop, progress: ProgressCallback = silent) -> Snapshot:
+        """The checkpoint after ``before``, to which this trainer goes first if it is elsewhere.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason; what was learned since ``before`` is lost.
+            InputError: there is nothing to train on.
+        """
+        training = self._at(before, stop, progress)
+        self._number = -1
+        number, samples = before.number + 1, before.samples
+        curve = []
+        while samples < self.plan.samples_until(number):
+            iteration = training.iterate(stop)
+            samples += iteration.samples
+            curve.append(CurvePoint(samples, iteration.scalars))
+        self._number = number
+        provenance = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": dse.__version__}
+        provenance |= training.provenance()
+        checkpoint = Checkpoint(self.plan.task.settings, training.tensors(), provenance)
+        return Snapshot(number, samples, checkpoint, pickle.dumps(training.state()), tuple(curve))
+
+    def _at(self, before: Snapshot, stop: StopSignal, progress: ProgressCallback) -> Training:
+        """The training where ``before`` left it."""
+        if self._training is not None and before.number == self._number:
+            return self._training
+        # A new one: a training need not be able to go back from newer weights to older ones.
+        training = self._training = self.plan.task.begin(self.plan.seed, stop, progress)
+        if before.number:
+            training.restore(pickle.loads(before.state))
+        return training
+
+
+class Validator:
+    """Scores checkpoints by a plan."""
+
+    def __init__(self, plan: PretrainingPlan) -> None:
+        self.plan = plan
+
+    def score(self, snapshot: Snapshot, stop: StopSignal = never_stop) -> Score:
+        """The scores of a checkpoint; the same for the same plan and weights.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+            InputError: there is nothing to validate on.
+        """
+        assert snapshot.checkpoint is not None
+        values = self.plan.task.score(snapshot.checkpoint, self.plan.seed, stop)
+        return Score(snapshot.number, snapshot.samples, values)

@@ -1,0 +1,1 @@
+"""What learners that use RLlib (new API stack) share."""

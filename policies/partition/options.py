@@ -1,0 +1,208 @@
+"""What can be asked of the partitioner's pretraining, with every default. Nothing heavy is imported."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from dse.partition.options import EvaluatorName
+from hardware.inputs import fail
+from policies.learning.options import COMMAND, Option, PretrainingOptions, check_budget, one_each
+from policies.partition.methods import ask_for_extra
+from policies.partition.settings import MAX_REPEATED
+
+if TYPE_CHECKING:
+    from policies.learning.pretraining import PretrainingPlan
+    from policies.learning.sweep import SweepPlan
+
+FormName = Literal["refine", "prior", "plain", "paper"]
+CriterionName = Literal["fine_tuned", "zero_shot", "both"]
+
+CRITERIA: Mapping[str, tuple[str, ...]] = {
+    "fine_tuned": ("fine_tuned",),
+    "zero_shot": ("zero_shot",),
+    "both": ("zero_shot", "fine_tuned"),
+}
+
+SWEPT: Mapping[str, tuple[float, ...]] = {
+    "rollouts": (10, 20),
+    "minibatches": (1, 4),
+    "epochs": (4, 10),
+    "learning_rate": (1e-3, 2e-3),
+}
+"""What a sweep tries where the user names nothing."""
+
+_PACKAGE = "mcm-36"
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """Samples of training, checkpoints, and samples and seeds of a validation graph, where the user does not say."""
+
+    samples: int
+    checkpoints: int
+    validation_samples: int
+    validation_seeds: int = 1
+
+
+_RUN, _TRIAL = _Budget(20_000, 200, 50), _Budget(1_000, 2, 60)
+"""Of a run, and of a trial in a sweep. A trial that learns from 20 rollouts at a time is fine-tuned by two updates."""
+
+_RUN_S = 600.0
+"""Of the default run on one core, about."""
+
+_Values = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPretraining(PretrainingOptions):
+    """Options of ``dse pretrain partition``."""
+
+    samples: Annotated[
+        int | None,
+        Option(
+            f"Training samples in all [{_RUN.samples}], or of each trial of a sweep [{_TRIAL.samples}].",
+            min=1,
+            max=10**9,
+        ),
+    ] = None
+    checkpoints: Annotated[
+        int | None,
+        Option(
+            f"Checkpoints that are made and scored [{_RUN.checkpoints}; of a trial {_TRIAL.checkpoints}; at most one "
+            "an update].",
+            min=1,
+            max=10**6,
+        ),
+    ] = None
+    package: Annotated[
+        tuple[str, ...],
+        Option(f"Package to train and score on; may be given several times [{_PACKAGE}].", metavar="SPEC"),
+    ] = ()
+    form: Annotated[
+        FormName,
+        Option(
+            "What the policy learns: to change the best partition known; to correct a prior; to partition from "
+            "nothing; all as in the paper."
+        ),
+    ] = "refine"
+    evaluator: Annotated[EvaluatorName, Option("What prices partitions.")] = "analytical"
+    validation_samples: Annotated[
+        int | None,
+        Option(
+            "Candidates of a validation graph, for each of the two scores "
+            f"[{_RUN.validation_samples}; of a trial {_TRIAL.validation_samples}].",
+            min=1,
+            max=10**6,
+        ),
+    ] = None
+    validation_seeds: Annotated[
+        int | None,
+        Option(
+            "Seeds that each validation graph is scored with; one does not separate checkpoints that are nearly as "
+            f"good [{_RUN.validation_seeds}].",
+            min=1,
+            max=1000,
+        ),
+    ] = None
+    choose_by: Annotated[CriterionName, Option("Score that the best checkpoint is chosen by.")] = "fine_tuned"
+    rollouts: Annotated[_Values, Option("Rollouts of a graph in an update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
+    minibatches: Annotated[
+        _Values, Option("Minibatches that an update is divided into.", max=MAX_REPEATED, metavar="N[,N…]")
+    ] = ()
+    epochs: Annotated[
+        _Values, Option("Passes over the rollouts in an update.", max=MAX_REPEATED, metavar="N[,N…]")
+    ] = ()
+    learning_rate: Annotated[tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]")] = ()
+    sweep: Annotated[
+        int | None,
+        Option(
+            "Try all combinations of the four options above, each with so many seeds, and print the scores.",
+            min=1,
+            max=1000,
+            metavar="SEEDS",
+        ),
+    ] = None
+
+    description: ClassVar[str] = """Pretrain the policy of `dse partition`, and keep its best checkpoint in DIR/best.
+
+    A network that assigns operators to chips learns on 66 graphs of the catalogue; every checkpoint is
+    scored on 5 others as it is and fine-tuned, while training goes on (with --workers 2 or more). Then
+    `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
+
+    With --sweep SEEDS: short trials of how it learns instead, the paper's choice of rollouts, minibatches and epochs
+    (20, 4, 10) and the default among them.
+    """
+
+    def require_extra(self) -> None:
+        """Refuse to begin without what the extra ``learn`` brings.
+
+        Raises:
+            InputError: it is not installed.
+        """
+        ask_for_extra(COMMAND, "PROBLEM", "partition")
+
+    def plan(self, seed: int) -> "PretrainingPlan":
+        """The run that is asked for.
+
+        Raises:
+            InputError: several values of what a run takes one of, or budgets that are too small.
+        """
+        return self._plan(_RUN, one_each(self._swept()), seed)
+
+    def sweep_plan(self, seed: int) -> "SweepPlan":
+        """The sweep that is asked for; over :data:`SWEPT` where no values are given.
+
+        Raises:
+            InputError: budgets that are too small for one of the choices.
+        """
+        from policies.learning.sweep import SweepPlan, Trial
+
+        assert self.sweep is not None
+        values = self._swept()
+        plan = SweepPlan.over(self._plan(_TRIAL, {}, seed), values if any(values.values()) else SWEPT, self.sweep)
+        for choice in plan.choices:
+            _check(plan.plan_of(Trial(choice, seed)), f"a trial of {choice.values['rollouts']} rollouts")
+        return plan
+
+    def predicted_s(self, samples: int) -> float:
+        """Seconds of so many samples and their validation on one core, about."""
+        return _RUN_S * samples / _RUN.samples
+
+    def _swept(self) -> dict[str, tuple[float, ...]]:
+        return {name: getattr(self, name) for name in SWEPT}
+
+    def _plan(self, budget: _Budget, learning: Mapping[str, Any], seed: int) -> "PretrainingPlan":
+        """The plan with the settings of the form, changed by ``learning``."""
+        from policies.learning.pretraining import PretrainingPlan
+        from policies.partition.settings import FORMS
+        from policies.partition.task import PartitionTask
+
+        task = PartitionTask(
+            replace(FORMS[self.form], **learning),
+            # The same package twice would be graphs of the same name.
+            packages=tuple(dict.fromkeys(self.package)) or (_PACKAGE,),
+            evaluator=self.evaluator,
+            validation_samples=self.validation_samples or budget.validation_samples,
+            validation_seeds=self.validation_seeds or budget.validation_seeds,
+        )
+        samples = self.samples or budget.samples
+        iterations = max(1, samples // task.samples_per_iteration)
+        plan = PretrainingPlan(task, samples, self.checkpoints or min(budget.checkpoints, iterations), seed)
+        _check(plan, self.form)
+        return plan
+
+
+def _check(plan: "PretrainingPlan", learner: str) -> None:
+    """Refuse budgets that updates cannot have; ``learner`` for people.
+
+    Raises:
+        InputError: as :func:`check_budget`, or there is nothing to fine-tune with.
+    """
+    from policies.partition.task import PartitionTask
+
+    check_budget(plan, learner)
+    assert isinstance(plan.task, PartitionTask)
+    least = plan.task.min_validation_samples
+    if plan.task.validation_samples < least:
+        rule = f"with fewer than {least}, {learner} learns nothing on a validation graph"
+        raise fail(COMMAND, "--validation-samples", str(plan.task.validation_samples), rule)
