@@ -24,7 +24,7 @@ def checked(of, index, plan):
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.recompute}-{plan.placement.tensor}-{plan.microbatch}")
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 @pytest.mark.parametrize("rules", ["consistent", "phaze-2024"])
-def test_checker_and_search_count_the_same_energy(evaluator, plan, schedule, rules):  # noqa: F811
+def test_checker_and_search_count_the_same_energy(evaluator, plan, schedule, rules):
     job = replace(evaluator.job, pipeline_schedule=schedule, cost_model=cost_model(rules))
     of = Evaluator(job, evaluator.machines)
     for index in (0, 7):
@@ -44,7 +44,7 @@ MUTATIONS = {
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_an_error_of_the_search_is_no_error_of_the_checker(evaluator, mutation, monkeypatch):  # noqa: F811
+def test_an_error_of_the_search_is_no_error_of_the_checker(evaluator, mutation, monkeypatch):
     (plan,) = [p for p in PLANS if p.recompute and p.placement.tensor == p.placement.data == 2]
     right = checked(evaluator, 5, plan)
     monkeypatch.setattr(searched, *MUTATIONS[mutation])
