@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from dse.codesign.check_energy import checked_energy
+from dse.codesign.check_metrics.anew import Allowance, Anew
 from dse.codesign.evaluation import energy as searched
 from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.results.result import FailedCheckError
 from hardware.cost_model import cost_model
 from tests.codesign.test_energy import MODEL, PLANS, evaluator
-from tests.codesign.tiny import tiny_options
+from tests.codesign.tiny import tiny_options, tiny_problem
 from tests.solving import solve
 
 __all__ = ["evaluator"]
@@ -60,3 +62,16 @@ def test_an_answer_whose_energy_was_searched_wrongly_is_refused(tmp_path, monkey
     monkeypatch.setattr(searched, name, broken)
     with pytest.raises(FailedCheckError, match="score must be"):
         solve(options)
+
+
+def test_evaluations_of_the_checker_count_energy_by_itself(tmp_path, monkeypatch):
+    problem = tiny_problem(tmp_path, objective="per-watt", hbm_gb="1")
+    machines = problem.machines().one(0)
+    anew = Anew(problem, machines, Allowance())
+    (evaluation,) = anew.evaluators.evaluators[0].evaluate_many([0])
+    right, searched_value = (of.values(0, evaluation)[0] for of in (anew.evaluators, JobEvaluators(problem, machines)))
+    assert right == pytest.approx(searched_value, rel=1e-12)
+    name, broken = MUTATIONS["passes cost double"]
+    monkeypatch.setattr(searched, name, broken)
+    assert anew.evaluators.values(0, evaluation)[0] == pytest.approx(right, rel=1e-12)
+    assert JobEvaluators(problem, machines).values(0, evaluation)[0] < 0.99 * right

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dse.codesign.check_energy import checked_energy
 from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
@@ -105,6 +106,20 @@ class Found:
         return [f"{where} must be {expected}, but got {score}"]
 
 
+class CheckedEvaluators(JobEvaluators):
+    """Evaluators that count the energy of a plan as the checker does."""
+
+    def samples_per_j(self, job: int, index: int, plan: TrainingPlan | None) -> float:
+        """Samples a joule by :func:`dse.codesign.check_energy.checked_energy`."""
+        if plan is None:
+            return 0.0
+        choices = plan.microbatch, plan.hbm_bytes, plan.recompute
+        machine = self.machines.one(index)
+        return (
+            1 / checked_energy(self.problem.jobs[job], machine, plan.placement, choices, self.energy).joules_per_sample
+        )
+
+
 class Anew:
     """Evaluates architectures of one problem, each once.
 
@@ -116,7 +131,7 @@ class Anew:
 
     def __init__(self, problem: CodesignProblem, machines: Machines, allowance: Allowance) -> None:
         self.problem = problem
-        self.evaluators = JobEvaluators(problem, machines)
+        self.evaluators = CheckedEvaluators(problem, machines)
         self._jobs = range(len(problem.jobs))
         self._allowance = allowance
         self._known: dict[tuple[int, int, int], Evaluation] = {}

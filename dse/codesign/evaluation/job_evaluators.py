@@ -124,11 +124,12 @@ class JobEvaluators:
         most = self.upper_values(job, index, bound_s[:, None])[:, 0]
         if self.problem.objective.per != "per-watt":
             return self.upper_values(job, index, batch_s[:, None])[:, 0], most
-        reached = np.array([self._samples_per_j(job, evaluation.architecture, plan) for plan in evaluation.plans])
+        reached = np.array([self.samples_per_j(job, evaluation.architecture, plan) for plan in evaluation.plans])
         # Of a plan that is proven to be the fastest the energy is known; a faster one might spend less, or more.
         return reached, np.where(bound_s >= batch_s, reached, np.maximum(most, reached))
 
-    def _samples_per_j(self, job: int, index: int, plan: TrainingPlan | None) -> float:
+    def samples_per_j(self, job: int, index: int, plan: TrainingPlan | None) -> float:
+        """Samples a joule of a plan of ``job`` on the architecture at ``index``; 0 for no plan."""
         return (
             0.0 if plan is None else 1 / plan_energy(self.evaluators[job], index, plan, self.energy).joules_per_sample
         )
