@@ -98,9 +98,10 @@ class TrainingRules(StrictModel):
 
 
 class CostModel(StrictModel):
-    """One named set of assumptions."""
+    """One named set of assumptions; ``reference`` names the accelerator that answers are compared with."""
 
     name: Annotated[str, Field(min_length=1)]
+    reference: NamedChoice
     hardware: HardwareRules
     training: TrainingRules
 

@@ -40,7 +40,7 @@ from hardware.machines import Machines
     metavar="N,…",
     help="Widths to choose from, where the model has them.",
 )
-@click.option("--area-budget", metavar="SPEC|MM2", help="Largest die (default: that of tpuv4).")
+@click.option("--area-budget", metavar="SPEC|MM2", help="Largest die (default: that of tpuv4-phaze, 278.8 mm²).")
 @click.option("--fixed", metavar="SPEC", help="Plan for this accelerator: search no architectures.")
 @click.option(
     "--search",

@@ -28,7 +28,7 @@ Rule = Literal["decreasing", "no-new-best"]
 """When a hysteresis search stops: :data:`dse.codesign.search.hysteresis.RULES`."""
 
 _HBM_GB = "32,64,80"
-_AREA_BUDGET = "tpuv4"
+_AREA_BUDGET = "tpuv4-phaze"
 
 _WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
@@ -39,7 +39,7 @@ class CodesignOptions:
     """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them.
 
     None stands for what follows from the rest: the HBM sizes and network of the ``fixed`` accelerator (else 32, 64 and
-    80 GB, and the cost model's network), the area of TPUv4, equal weights, a model's own sequence length.
+    80 GB, and the cost model's network), the area of the paper's TPUv4, equal weights, a model's own sequence length.
     """
 
     __pydantic_config__ = STRICT

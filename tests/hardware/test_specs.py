@@ -36,9 +36,9 @@ def test_every_constant_has_a_source(folder, name):
 
 
 def test_the_built_in_accelerators():
-    assert list_specs() == ["a100-80gb", "tpuv4", "v100"]
-    published_tflops = {"a100-80gb": 312, "tpuv4": 275.3, "v100": 125}
-    published_gib = {"a100-80gb": 80, "tpuv4": 32, "v100": 32}
+    assert list_specs() == ["a100-80gb", "tpuv4", "tpuv4-phaze", "v100"]
+    published_tflops = {"a100-80gb": 312, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
+    published_gib = {"a100-80gb": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
     for name in list_specs():
         found = accelerator(name)
         assert len(found.machines) == 1
@@ -47,21 +47,32 @@ def test_the_built_in_accelerators():
         assert network(found.network).bytes_per_s > 0
 
 
-def test_tpuv4_is_the_reference_machine_of_the_area_budget():
-    machine = accelerator("tpuv4").machines
+def test_the_papers_tpuv4_is_the_reference_machine_of_the_area_budget():
+    machine = accelerator("tpuv4-phaze").machines
     assert machine.area_mm2[0] == pytest.approx(area_model().reference_um2 * 1e-6)
+    assert machine.vector_cores[0] * machine.vector_lanes[0] == 2 * 128
 
 
-def test_tpuv4_spec_and_the_default_cost_model_agree():
-    spec = yaml.safe_load(text_of("accelerators", "tpuv4"))
-    machine = accelerator("tpuv4").machines
-    assert machine.clock_hz == spec["clock_hz"]["value"]
-    assert machine.hbm_bytes_per_s == spec["hbm_bytes_per_s"]["value"]
+def test_tpuv4_has_the_vector_units_of_the_chip_and_is_the_papers_machine_otherwise():
+    chip, papers = (accelerator(name).machines for name in ("tpuv4", "tpuv4-phaze"))
+    assert chip.vector_cores[0] * chip.vector_lanes[0] == 2 * 128 * 16
+    for name in ("tensor_cores", "core_width", "core_depth", "vector_cores", "global_buffer_bytes"):
+        assert getattr(chip, name)[0] == getattr(papers, name)[0]
+    for name in ("clock_hz", "hbm_bytes_per_s", "global_buffer_words_per_cycle", "element_bytes"):
+        assert getattr(chip, name) == getattr(papers, name)
+
+
+@pytest.mark.parametrize("name", ["tpuv4", "tpuv4-phaze"])
+def test_tpuv4_specs_and_the_default_cost_model_agree(name):
+    spec = yaml.safe_load(text_of("accelerators", name))
+    machine = accelerator(name).machines
+    assert machine.clock_hz == spec["clock_hz"]["value"] == cost_model().hardware.clock_hz.value
+    assert machine.hbm_bytes_per_s == spec["hbm_bytes_per_s"]["value"] == cost_model().hardware.hbm_bytes_per_s.value
 
 
 def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     published = cost_model("phaze-2024")
-    assert accelerator("tpuv4", published).machines.hbm_bytes_per_s == pytest.approx(268.8e9)
+    assert accelerator("tpuv4-phaze", published).machines.hbm_bytes_per_s == pytest.approx(268.8e9)
     assert accelerator("a100-80gb", published).machines.hbm_bytes_per_s == pytest.approx(2.039e12)
 
 
@@ -74,13 +85,13 @@ def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     ],
 )
 def test_a_template_keeps_its_own_rates_where_the_cost_model_lets_it(tmp_path, key, value, read):
-    document = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
     document[key]["name" if key == "network" else "value"] = value
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     published = cost_model("phaze-2024")
     assert read(accelerator(path)) == value
-    assert read(accelerator(path, published)) == read(accelerator("tpuv4", published))
+    assert read(accelerator(path, published)) == read(accelerator("tpuv4-phaze", published))
 
 
 def test_cost_models_differ_as_the_published_tool_differs():
@@ -98,7 +109,7 @@ def test_cost_models_differ_as_the_published_tool_differs():
 
 def test_a_users_own_file_works(tmp_path):
     path = tmp_path / "mine.yaml"
-    document = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
     document["name"] = "mine"
     document["template"]["tensor_cores"] = 4
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -128,29 +139,29 @@ DELETE = "(no such key)"
 
 BROKEN = [
     # accelerator, key path, value, key in the fault, words in the rule
-    ("tpuv4", "name", "", "name", "at least 1 character"),
-    ("tpuv4", "nmae", "x", "nmae", "did you mean name?"),
-    ("tpuv4", "title", DELETE, "title", "the key is missing"),
-    ("tpuv4", "template", DELETE, "", "exactly one of template and machine"),
-    ("tpuv4", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
-    ("tpuv4", "template.tensor_cores", 3, "template.tensor_cores", "must be a size of the template: 1, 2, 4"),
-    ("tpuv4", "template.tensor_cores", 2.5, "template.tensor_cores", "valid integer"),
-    ("tpuv4", "template.core_width", 512, "template.core_width", "must be a size of the template"),
-    ("tpuv4", "template.core_depth", -128, "template.core_depth", "greater than 0"),
-    ("tpuv4", "template.vector_cores", "two", "template.vector_cores", "valid integer"),
-    ("tpuv4", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
-    ("tpuv4", "template.lanes", 128, "template.lanes", "unknown key"),
-    ("tpuv4", "template.source", DELETE, "template.source", "the key is missing"),
-    ("tpuv4", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),
-    ("tpuv4", "clock_hz.value", 0, "clock_hz.value", "greater than 0"),
-    ("tpuv4", "clock_hz.value", float("inf"), "clock_hz.value", "finite"),
-    ("tpuv4", "clock_hz.value", float("nan"), "clock_hz.value", "finite"),
-    ("tpuv4", "clock_hz.value", "fast", "clock_hz.value", "valid number"),
-    ("tpuv4", "clock_hz.source", DELETE, "clock_hz.source", "the key is missing"),
-    ("tpuv4", "clock_hz.source", "", "clock_hz.source", "at least 3 characters"),
-    ("tpuv4", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
-    ("tpuv4", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
-    ("tpuv4", "network.name", "", "network.name", "at least 1 character"),
+    ("tpuv4-phaze", "name", "", "name", "at least 1 character"),
+    ("tpuv4-phaze", "nmae", "x", "nmae", "did you mean name?"),
+    ("tpuv4-phaze", "title", DELETE, "title", "the key is missing"),
+    ("tpuv4-phaze", "template", DELETE, "", "exactly one of template and machine"),
+    ("tpuv4-phaze", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
+    ("tpuv4-phaze", "template.tensor_cores", 3, "template.tensor_cores", "must be a size of the template: 1, 2, 4"),
+    ("tpuv4-phaze", "template.tensor_cores", 2.5, "template.tensor_cores", "valid integer"),
+    ("tpuv4-phaze", "template.core_width", 512, "template.core_width", "must be a size of the template"),
+    ("tpuv4-phaze", "template.core_depth", -128, "template.core_depth", "greater than 0"),
+    ("tpuv4-phaze", "template.vector_cores", "two", "template.vector_cores", "valid integer"),
+    ("tpuv4-phaze", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
+    ("tpuv4-phaze", "template.lanes", 128, "template.lanes", "unknown key"),
+    ("tpuv4-phaze", "template.source", DELETE, "template.source", "the key is missing"),
+    ("tpuv4-phaze", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),
+    ("tpuv4-phaze", "clock_hz.value", 0, "clock_hz.value", "greater than 0"),
+    ("tpuv4-phaze", "clock_hz.value", float("inf"), "clock_hz.value", "finite"),
+    ("tpuv4-phaze", "clock_hz.value", float("nan"), "clock_hz.value", "finite"),
+    ("tpuv4-phaze", "clock_hz.value", "fast", "clock_hz.value", "valid number"),
+    ("tpuv4-phaze", "clock_hz.source", DELETE, "clock_hz.source", "the key is missing"),
+    ("tpuv4-phaze", "clock_hz.source", "", "clock_hz.source", "at least 3 characters"),
+    ("tpuv4-phaze", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
+    ("tpuv4-phaze", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
+    ("tpuv4-phaze", "network.name", "", "network.name", "at least 1 character"),
     ("v100", "machine.vector_lanes.value", 1.5, "machine.vector_lanes.value", "valid integer"),
     ("v100", "machine.core_widht", {"value": 1, "source": "abc"}, "machine.core_widht", "did you mean core_width?"),
     ("v100", "machine.tensor_l2_bytes.value", 64, "machine.tensor_l2_bytes", "to feed the edges of a tensor core"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.codesign.answer import SearchFunction, solve
+from dse.codesign.baseline import PAPERS_REFERENCE, baselines
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
@@ -118,6 +119,7 @@ class Context:
         self._progress, self._stop, self._seed = progress, stop, seed
         self._answers: dict[tuple[CodesignOptions, str], Answered] = {}
         self._evaluations: dict[tuple[str, str, int], Evaluation] = {}
+        self._baselines: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
 
     @property
     def stopped(self) -> str | None:
@@ -141,6 +143,14 @@ class Context:
         """The best architecture for one model, over the whole space."""
         name = f"{model}, {cost_model}"
         return self.search(self.options((model,), cost_model), name, self.budget.model_s)
+
+    def baselines(self, model: str, cost_model: str) -> dict[str, dict[str, Any]]:
+        """The paper's TPUv4 with its expert placement and with ours, by placement, under any cost model."""
+        if (model, cost_model) not in self._baselines:
+            (job,) = self.options((model,), cost_model).problem().jobs
+            rows = baselines(job, PAPERS_REFERENCE)
+            self._baselines[model, cost_model] = {row["placement"]: row for row in rows}
+        return self._baselines[model, cost_model]
 
     def common_search(self, cost_model: str, mean: Mean = "arithmetic") -> Answered:
         """The best common architecture of all models asked for; the searches of the single models come first.
