@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from hardware.inputs import fail
 from hardware.operations import CollectiveKind
-from hardware.spec_fields import Choice, Count, NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
+from hardware.spec_fields import Choice, Count, NonNegative, Quantity, Source, StrictModel, beside, read_spec, spec_names
 
 _FOLDER = "networks"
 
@@ -274,9 +274,7 @@ def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
 
 def _flat(name: str, index: int, levelled: str | Path) -> Network:
     """The flat network that a level names; a path is taken from the folder of the file that names it."""
-    path = Path(name)
-    beside = Path(levelled).parent / path if path.suffix or "/" in name else name
-    spec = network_spec(beside)
+    spec = network_spec(beside(levelled, name))
     if not isinstance(spec, NetworkSpec):
         raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
     return spec.network()

@@ -25,7 +25,7 @@ from dse.placement.timeline import has_timeline, timeline
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
-from hardware.energy_model import energy_model
+from hardware.energy_model import energy_model_of
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.space import template_machines
@@ -277,7 +277,7 @@ def _plan_metrics(
     throughput = plan["throughput_per_s"]
     hbm_bytes = int(posed.hbm_bytes)
     trained = TrainingPlan(plan["microbatch"], hbm_bytes, plan["recompute"], placement, plan["batch_s"], 0)
-    energy = plan_energy(Evaluator(job, machine), 0, trained, energy_model())
+    energy = plan_energy(Evaluator(job, machine), 0, trained, energy_model_of(machine.process_nm))
     per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": float(machine.area_mm2[0])}
     return {
         "value": throughput / per[problem.objective.per],

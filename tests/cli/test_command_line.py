@@ -193,6 +193,7 @@ def test_lists_of_models_and_specs(dse):
     assert described["llama2-7b"]["parameters"] == 6_738_415_616
     specs = dse("specs")
     assert all(name in specs.out for name in ("tpuv4", "a100-80gb", "v100", "phaze-2024"))
+    assert "v100: no kernels: section: sustained efficiency is taken as ideal" in " ".join(specs.out.split())
     assert json.loads(dse("specs", "--json").out)["networks"]
 
 

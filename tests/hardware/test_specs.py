@@ -119,6 +119,56 @@ def test_a_users_own_file_works(tmp_path):
     assert accelerator(str(path)).machines.describe(0) == mine.machines.describe(0)
 
 
+def test_a_network_path_is_taken_from_the_folder_of_the_accelerators_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    folder = tmp_path / "chips"
+    folder.mkdir()
+    fabric = yaml.safe_load(text_of("networks", "nvlink3")) | {"name": "mine"}
+    (folder / "fabric.yaml").write_text(yaml.safe_dump(fabric), encoding="utf-8")
+    for written in ("fabric.yaml", "./fabric.yaml", str(folder / "fabric.yaml")):
+        path = folder / "chip.yaml"
+        path.write_text(yaml.safe_dump(edited("v100", "network.name", written)), encoding="utf-8")
+        assert network(accelerator(path).network).name == "mine"
+        assert network(accelerator(str(path)).network).name == "mine"
+
+
+IDEAL = "sustained efficiency is taken as ideal"
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels", "note"),
+    [
+        ("v100", {}, f"no kernels: section: {IDEAL}"),
+        ("tpuv4-phaze", {}, f"no kernels: section: {IDEAL}"),
+        ("v100", {"gemm": {"efficiency": 0.9, "source": "test"}}, "no kernels: of convolution, add, "),
+        ("v100", {"default": {"efficiency": 0.9, "source": "test"}}, None),
+        ("tpuv4-phaze", {"default": {"efficiency": 0.9, "source": "test"}}, None),
+    ],
+)
+def test_an_accelerator_without_kernels_says_that_it_is_ideal(tmp_path, name, kernels, note):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(edited(name, "kernels", kernels)), encoding="utf-8")
+    notes = [each for each in accelerator(path).notes if IDEAL in each]
+    assert len(notes) == (note is not None)
+    assert all(each.startswith(note) for each in notes)
+
+
+def test_a_machine_without_process_says_that_its_energies_are_of_22_nm(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(edited("a100-80gb", "process_nm", DELETE)), encoding="utf-8")
+    (note,) = accelerator(path).notes
+    assert note.startswith("no process_nm: energies are those of 22 nm")
+    (area,) = accelerator("a100-80gb").notes
+    assert area.startswith("area_mm2 is of a die in 7 nm")
+
+
+def test_a_template_has_its_kernels(tmp_path):
+    path = tmp_path / "mine.yaml"
+    kernels = {"default": {"efficiency": 0.5, "source": "test"}}
+    path.write_text(yaml.safe_dump(edited("tpuv4-phaze", "kernels", kernels)), encoding="utf-8")
+    assert accelerator(path).machines.kernel("gemm").efficiency == 0.5
+
+
 @pytest.mark.parametrize(
     ("reader", "name", "hint"),
     [
@@ -162,6 +212,11 @@ BROKEN = [
     ("tpuv4-phaze", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
     ("tpuv4-phaze", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
     ("tpuv4-phaze", "network.name", "", "network.name", "at least 1 character"),
+    ("tpuv4-phaze", "process_nm", {"value": 7, "source": "test"}, "", "process_nm must be left out with a template"),
+    ("v100", "process_nm.value", 0.5, "process_nm.value", "greater than or equal to 3"),
+    ("v100", "process_nm.value", 90, "process_nm.value", "less than or equal to 45"),
+    ("v100", "tdp_w.value", 0, "tdp_w.value", "greater than 0"),
+    ("v100", "tdp_w.source", DELETE, "tdp_w.source", "the key is missing"),
     ("v100", "machine.vector_lanes.value", 1.5, "machine.vector_lanes.value", "valid integer"),
     ("v100", "machine.core_widht", {"value": 1, "source": "abc"}, "machine.core_widht", "did you mean core_width?"),
     ("v100", "machine.tensor_l2_bytes.value", 64, "machine.tensor_l2_bytes", "to feed the edges of a tensor core"),

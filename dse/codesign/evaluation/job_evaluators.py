@@ -12,7 +12,7 @@ from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluate, Evaluator
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 from hardware.energy import static_w
-from hardware.energy_model import EnergyModel, energy_model
+from hardware.energy_model import EnergyModel, energy_model_of
 from hardware.machines import Machines
 
 Floats = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ class JobEvaluators:
     Args:
         problem: the jobs and the objective.
         machines: the architectures.
-        energy: what things cost in joules; the default model when None.
+        energy: what things cost in joules; the model of the machines' process when None.
         stop: asked inside evaluations in this process; workers do not see it.
     """
 
@@ -84,7 +84,7 @@ class JobEvaluators:
         self.problem = problem
         self.machines = machines
         self.evaluators = [Evaluator(job, machines, stop) for job in problem.jobs]
-        self.energy = energy_model() if energy is None else energy
+        self.energy = energy_model_of(machines.process_nm) if energy is None else energy
         self._least: dict[int, Floats] = {}
 
     def __call__(self, asked: JobTask) -> Any:
