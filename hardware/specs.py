@@ -181,11 +181,11 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         network=own_network,
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
-        notes=tuple(_notes(spec)),
+        notes=tuple(_notes(spec, chosen)),
     )
 
 
-def _notes(spec: AcceleratorSpec) -> Iterator[str]:
+def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
     """What the spec leaves open, and what is assumed."""
     ideal = "sustained efficiency is taken as ideal"
     missing = [kind for kind in KERNEL_KINDS if kind not in spec.kernels and kind != OTHER_KINDS]
@@ -195,6 +195,13 @@ def _notes(spec: AcceleratorSpec) -> Iterator[str]:
         yield f"no kernels: of {', '.join(missing)}: {ideal}"
     if spec.machine is None:
         return
+    if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
+        sized = model.of_element_bytes(spec.machine.element_bytes.value)
+        yield (
+            f"element_bytes {sized.hardware.element_bytes.value}: activations, weights in compute and gradients have so "
+            f"many; {sized.training.optimizer.name} keeps {sized.optimizer_bytes} bytes of state for each parameter, and "
+            "multiplications take the energy of 16-bit ones"
+        )
     if spec.process_nm is None:
         yield f"no process_nm: energies are those of {TEMPLATE_PROCESS_NM:g} nm, which is too much for a newer chip"
     elif spec.process_nm.value != TEMPLATE_PROCESS_NM:

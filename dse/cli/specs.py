@@ -92,7 +92,7 @@ def _cost_models() -> tuple[Row, list[Row]]:
                 f"{model.hardware.hbm_bytes_per_s.value / GIGA:g}",
                 "yes" if training.weight_gradients.value else "no",
                 training.optimizer.name,
-                f"{training.state_factor.value:g}",
+                f"{model.state_factor:g}",
                 training.network.name,
             )
         )

@@ -92,6 +92,8 @@ class CodesignOptions:
         rules = cost_model(self.cost_model)
         self._refuse_contradictions()
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
+        if fixed is not None:
+            rules = rules.of_element_bytes(fixed.machines.element_bytes)
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
             objective=Objective(self.objective, self.mean, self._weights()),

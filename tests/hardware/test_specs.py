@@ -98,7 +98,7 @@ def test_cost_models_differ_as_the_published_tool_differs():
     ours, published = cost_model(), cost_model("phaze-2024")
     assert ours.training.weight_gradients.value
     assert not published.training.weight_gradients.value
-    assert (ours.training.state_factor.value, published.training.state_factor.value) == (8, 2)
+    assert (ours.state_factor, published.state_factor) == (8, 2)
     assert (ours.training.gradient_sync_factor.value, published.training.gradient_sync_factor.value) == (2, 4)
     assert (ours.training.optimizer.name, published.training.optimizer.name) == ("adam", "sgd")
     assert (ours.hardware.network_time_factor.value, published.hardware.network_time_factor.value) == (1, 1e-3)
@@ -298,7 +298,8 @@ def test_a_missing_file_gives_one_line(tmp_path):
         ("hardware.core_bandwidth.rule", "edge", "hardware.core_bandwidth.rule", "did you mean edges?"),
         ("hardware.usable_buffer_fraction.value", 1.5, "hardware.usable_buffer_fraction.value", "less than or equal"),
         ("training.optimizer.name", "adamw", "training.optimizer.name", "did you mean adam?"),
-        ("training.state_factor.value", 0, "training.state_factor.value", "greater than 0"),
+        ("training.optimizer.state_bytes", -1, "training.optimizer.state_bytes", "greater than or equal to 0"),
+        ("training.optimizer.master_weight_bytes", 13, "training.optimizer", "part of the state_bytes, 12"),
         ("training.weight_gradients.value", "maybe", "training.weight_gradients.value", "boolean"),
         ("training.momentum", 1, "training.momentum", "unknown key"),
     ],
