@@ -5,9 +5,13 @@
 
 with w, d the sides of a tensor core; a vector core has w lanes. Source: PHAZE, appendix C.1, with the component values
 (Accelergy, CACTI) of its published tool.
+
+That area is what a budget limits. A die also holds the interfaces to its HBM and to the network (PHYs and controllers),
+in proportion to their bandwidths::
+
+    interfaces = HBM bytes/s · (PHY + controller) per byte/s + network bytes/s · (PHY + controller) per byte/s
 """
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.spec_fields import Count, Positive, PositiveInteger, Quantity, Source, StrictModel, read_spec
-from hardware.units import MIB, UM2_PER_MM2
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -46,6 +49,19 @@ class Reference(StrictModel):
     global_buffer_mib: PositiveInteger
 
 
+class Interface(StrictModel):
+    """Area of an interface that carries ``bytes_per_s``: a PHY, and a controller of so many transistors."""
+
+    bytes_per_s: Quantity
+    phy_mm2: Quantity
+    controller_transistors: Quantity
+
+    def mm2(self, bytes_per_s: float, transistors_per_mm2: float) -> float:
+        """Area in mm² of as much of it as carries ``bytes_per_s``."""
+        controller_mm2 = self.controller_transistors.value / transistors_per_mm2
+        return bytes_per_s / self.bytes_per_s.value * (self.phy_mm2.value + controller_mm2)
+
+
 class AreaModel(StrictModel):
     """Component areas and the bounds of the searched template."""
 
@@ -61,6 +77,9 @@ class AreaModel(StrictModel):
     vector_cores: Sizes
     core_sides: Sizes
     minimum_fraction: Quantity
+    hbm_interface: Interface
+    network_interface: Interface
+    transistors_per_mm2: Quantity
     reference: Reference
 
     def l2_bytes(self, elements: Integers) -> Integers:
@@ -86,6 +105,12 @@ class AreaModel(StrictModel):
         buffer_um2 = _look_up(self.global_buffer_um2, global_buffer_mib)
         return np.asarray(tensor_cores * tensor_um2 + vector_cores * vector_um2 + buffer_um2, dtype=np.float64)
 
+    def interface_mm2(self, hbm_bytes_per_s: float, network_bytes_per_s: float) -> float:
+        """Area in mm² of the interfaces to HBM and network; ``network_bytes_per_s`` is in one direction."""
+        density = self.transistors_per_mm2.value
+        hbm_mm2 = self.hbm_interface.mm2(hbm_bytes_per_s, density)
+        return hbm_mm2 + self.network_interface.mm2(network_bytes_per_s, density)
+
     @property
     def reference_um2(self) -> float:
         """Area in µm² of the reference machine: the default budget."""
@@ -98,39 +123,6 @@ class AreaModel(StrictModel):
             sizes.global_buffer_mib,
         )
         return float(self.area_um2(*(np.array([number]) for number in numbers))[0])
-
-
-@dataclass(frozen=True)
-class TemplateArea:
-    """Area and derived sizes of one machine of the template."""
-
-    area_mm2: float
-    tensor_l2_bytes: int
-    vector_l2_bytes: int
-    global_buffer_bytes: int
-
-
-def template_area(
-    model: AreaModel,
-    tensor_cores: int,
-    core_width: int,
-    core_depth: int,
-    vector_cores: int,
-    global_buffer_mib: int,
-) -> TemplateArea:
-    """Area and buffer sizes of a single template machine.
-
-    Raises:
-        KeyError: a size that stands in no table.
-    """
-    numbers = (tensor_cores, core_width, core_depth, vector_cores, global_buffer_mib)
-    area_um2 = model.area_um2(*(np.array([number]) for number in numbers))
-    return TemplateArea(
-        area_mm2=float(area_um2[0]) / UM2_PER_MM2,
-        tensor_l2_bytes=int(model.l2_bytes(np.array(core_width * core_depth))),
-        vector_l2_bytes=int(model.l2_bytes(np.array(core_width))),
-        global_buffer_bytes=global_buffer_mib * MIB,
-    )
 
 
 @cache

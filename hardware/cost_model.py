@@ -74,14 +74,16 @@ class OptimizerChoice(StrictModel):
 class HardwareRules(StrictModel):
     """How hardware time is computed, and the figures of the searched template.
 
-    ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth and
-    network; otherwise it takes those of the cost model, as the searched space does.
+    ``interfaces_take_area``: the die of a template holds the interfaces to HBM and network beside what the area budget
+    counts. ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth
+    and network; otherwise it takes those of the cost model, as the searched space does.
     """
 
     clock_hz: Quantity
     hbm_bytes_per_s: Quantity
     global_buffer_words_per_cycle: Quantity
     element_bytes: Count
+    interfaces_take_area: Choice
     core_bandwidth: CoreBandwidth
     register_words: Count
     usable_buffer_fraction: Fraction

@@ -152,7 +152,7 @@ def energy_model_of(process_nm: float | None) -> EnergyModel:
     share = math.log(TEMPLATE_PROCESS_NM / process_nm) / math.log(TEMPLATE_PROCESS_NM / _DIE_PROCESS_NM)
 
     def scaled(template_pj: float, die_pj: float, part: float = share) -> float:
-        return template_pj * (die_pj / template_pj) ** part
+        return template_pj * math.pow(die_pj / template_pj, part)
 
     def quantity(name: str) -> Quantity:
         ends: tuple[Quantity, Quantity] = (getattr(template, name), getattr(die, name))

@@ -173,7 +173,9 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
             machines = replace(machines, clock_hz=rates[0], hbm_bytes_per_s=rates[1])
         else:
             own_network = chosen.training.network.name
-    constants = {kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()}
+    constants = {
+        kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()
+    }
     return Accelerator(
         name=spec.name,
         title=spec.title,
@@ -198,9 +200,9 @@ def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
     if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
         sized = model.of_element_bytes(spec.machine.element_bytes.value)
         yield (
-            f"element_bytes {sized.hardware.element_bytes.value}: activations, weights in compute and gradients have so "
-            f"many; {sized.training.optimizer.name} keeps {sized.optimizer_bytes} bytes of state for each parameter, and "
-            "multiplications take the energy of 16-bit ones"
+            f"element_bytes {sized.hardware.element_bytes.value}: so many have activations, weights in compute and "
+            f"gradients; {sized.training.optimizer.name} keeps {sized.optimizer_bytes} bytes of state for each "
+            "parameter, and multiplications take the energy of 16-bit ones"
         )
     if spec.process_nm is None:
         yield f"no process_nm: energies are those of {TEMPLATE_PROCESS_NM:g} nm, which is too much for a newer chip"

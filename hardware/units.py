@@ -25,8 +25,3 @@ def bytes_from_gib(size_gib: float) -> int:
 def gib_from_bytes(size_bytes: float) -> float:
     """Memory size in binary gigabytes of ``size_bytes`` bytes."""
     return size_bytes / GIB
-
-
-def mm2_from_um2(area_um2: float) -> float:
-    """Area in mm² of ``area_um2`` µm²."""
-    return area_um2 / UM2_PER_MM2

@@ -18,7 +18,7 @@ class TrainingRecipe:
         linear_keeps_batch: whether a linear layer has microbatch · sequence rows; without, it has ``sequence`` rows at
             any microbatch, as in the published PHAZE tool. Activation bytes and transfers keep the batch either way.
         optimizer: ``adam`` in mixed precision, or plain ``sgd``.
-        optimizer_bytes: bytes of Adam's state for each parameter, whatever ``element_bytes`` are: momentum and variance,
+        optimizer_bytes: bytes of Adam's state for each parameter, whatever ``element_bytes`` are: momentum, variance,
             and the master weight where there is one (Rajbhandari et al., ZeRO, SC 2020, section 3.1).
         has_master_weights: whether that is so; without, the weight in compute is the one that is updated.
         attention: one set of score, softmax and context operators for all heads (``batched``), or one for each

@@ -1,9 +1,11 @@
 """Area formula and architecture space: the published numbers."""
 
+import math
+
 import numpy as np
 import pytest
 
-from hardware.area import area_model, template_area
+from hardware.area import area_model
 from hardware.inputs import InputError
 from hardware.machines import Machines
 from hardware.space import architecture_space, template_machines, template_points
@@ -20,9 +22,24 @@ def test_reference_area_is_the_published_budget():
 def test_area_of_one_machine_by_hand():
     # 2 tensor cores 4x2 (L2 1 KiB), 4 vector cores of 4 (L2 1 KiB), 16 MiB
     by_hand = 2 * (8 * 760.0414 + 6133.98) + 4 * (4 * 759.82385 + 6133.98) + 23745200
-    area = template_area(area_model(), 2, 4, 2, 4, 16)
-    assert area.area_mm2 == pytest.approx(by_hand * 1e-6, rel=1e-12)
-    assert (area.tensor_l2_bytes, area.vector_l2_bytes, area.global_buffer_bytes) == (1024, 1024, 16 * 2**20)
+    sizes = (np.array([size]) for size in (2, 4, 4, 2, 16))
+    machine = template_machines(*sizes)
+    assert machine.area_mm2[0] == pytest.approx(by_hand * 1e-6, rel=1e-12)
+    assert (machine.tensor_l2_bytes[0], machine.vector_l2_bytes[0]) == (1024, 1024)
+    assert machine.global_buffer_bytes[0] == 16 * 2**20
+
+
+def test_interfaces_take_area_in_proportion_to_their_bandwidths():
+    # Of an A100: five stacks of 10.45 mm² and 552.743 million transistors, twelve links of 1.888 and 74.632 million.
+    by_hand = 5 * (10.45 + 552.743 / 19.9) + 12 * (1.888 + 74.632 / 19.9)
+    assert area_model().interface_mm2(5 * 407.8e9, 12 * 25e9) == pytest.approx(by_hand, rel=1e-12)
+    assert area_model().interface_mm2(407.8e9, 0) == pytest.approx(10.45 + 552.743 / 19.9, rel=1e-12)
+
+
+def test_transistors_per_mm2_lie_between_the_published_processes():
+    share = math.log(28 / 22) / math.log(28 / 20)
+    published = 15.3e6 ** (1 - share) * 22.1e6**share
+    assert area_model().transistors_per_mm2.value == pytest.approx(published, rel=2e-3)
 
 
 def test_l2_grows_with_the_core_from_a_kibibyte_to_a_mebibyte():

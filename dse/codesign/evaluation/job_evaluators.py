@@ -86,6 +86,7 @@ class JobEvaluators:
         self.evaluators = [Evaluator(job, machines, stop) for job in problem.jobs]
         self.energy = energy_model_of(machines.process_nm) if energy is None else energy
         self._least: dict[int, Floats] = {}
+        self._die_mm2 = machines.area_mm2 + problem.interface_mm2(machines)
 
     def __call__(self, asked: JobTask) -> Any:
         """The answer of the job's evaluator."""
@@ -110,7 +111,7 @@ class JobEvaluators:
         samples = self.problem.jobs[job].global_batch
         match self.problem.objective.per:
             case "per-mm2":
-                return np.asarray(samples / batch_s / self.machines.area_mm2[indices])
+                return np.asarray(samples / batch_s / self._die_mm2[indices])
             case "per-watt":
                 return np.asarray(samples / (self.least_j(job)[indices] + self._idle_w(job)[:, indices] * batch_s))
             case _:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.results.result import PROOF_TOLERANCE, Result, percent
+from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.units import KIB, MIB
 
 Row = tuple[str, ...]
@@ -100,16 +101,24 @@ def answer_rows(result: Result) -> list[Row]:
             f"{machine['global_buffer_bytes'] // MIB} MB global buffer, {machine['tensor_l2_bytes'] // KIB} KB L2 a "
             f"tensor core, {machine['vector_l2_bytes'] // KIB} KB a vector core",
         ),
-        ("area", f"{machine['area_mm2']:.1f} mm²  ({100 * metrics['area_budget_used']:.0f} % of the budget)"),
+        ("area", _area_text(result)),
     ]
-    if result.solution["settings"]["fixed"] is not None:
-        rows[-1] = ("area", f"{machine['area_mm2']:.1f} mm²")
     models = result.solution["models"]
     if len(models) > 1:
         size = next(iter(models.values()))["hbm_gb"]
         return [*rows, ("HBM", f"{size:g} GB")]
     ((name, plan),) = models.items()
     return plan_rows(plan, metrics["models"][name])[:1] + rows + plan_rows(plan, metrics["models"][name])[1:]
+
+
+def _area_text(result: Result) -> str:
+    """What the budget counts, and what the die holds beside it."""
+    metrics, of_budget = result.metrics, ""
+    if result.solution["settings"]["fixed"] is None:
+        of_budget = f"  ({100 * metrics['area_budget_used']:.0f} % of the budget)"
+    interfaces = f", and {metrics['interface_mm2']:.1f} mm² of HBM and network interfaces"
+    area = f"{result.solution['architecture']['area_mm2']:.1f} mm²{of_budget}"
+    return area + (interfaces if metrics["interface_mm2"] else "")
 
 
 def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row]:
@@ -153,6 +162,7 @@ def _comparison_of_one(result: Result, name: str) -> Table:
     answer = {
         "name": "this answer",
         "area_mm2": result.solution["architecture"]["area_mm2"],
+        "process_nm": TEMPLATE_PROCESS_NM,
         "model_flops_utilisation": result.metrics["models"][name]["model_flops_utilisation"],
         "plan": {key: plan[key] for key in plan if key not in ("stages", "layers")},
     }
@@ -167,19 +177,23 @@ def _comparison_of_one(result: Result, name: str) -> Table:
 def _comparison_row(entry: Mapping[str, Any], reference_per_s: float) -> Row:
     plan = entry["plan"]
     if plan is None:
-        return (entry["name"], "does not fit", "", "", f"{entry['area_mm2']:.0f} mm²", "", "", "", "")
+        return (entry["name"], "does not fit", "", "", _area_cell(entry), "", "", "", "")
     ratio = f"{plan['throughput_per_s'] / reference_per_s:.2f}"
     return (
         entry["name"],
         number(plan["throughput_per_s"]),
         ratio,
         f"{100 * entry['model_flops_utilisation']:.1f} %",
-        f"{entry['area_mm2']:.0f} mm²",
+        _area_cell(entry),
         f"{plan['hbm_gb']:g} GB",
         f"{{{plan['pipeline']}, {plan['data']}, {plan['tensor']}}}",
         f"{plan['microbatch']}",
         _activations(plan),
     )
+
+
+def _area_cell(entry: Mapping[str, Any]) -> str:
+    return f"{entry['area_mm2']:.0f} mm², {entry['process_nm']:g} nm"
 
 
 def _activations(plan: Mapping[str, Any]) -> str:
