@@ -39,7 +39,6 @@ from hardware.spec_fields import (
     Source,
     StrictModel,
     read_spec,
-    spec_names,
 )
 
 Integers = NDArray[np.int64]
@@ -130,11 +129,6 @@ class EnergyModel(StrictModel):
         slope = np.diff(energies)[left] / np.diff(sizes)[left]
         access_pj = np.exp(energies[left] + slope * (wanted - sizes[left]))
         return np.asarray(access_pj * _BYTE_BITS / self.sram.access_bits, dtype=np.float64)
-
-
-def list_energy_models() -> list[str]:
-    """Names of the energy models that come with the package, sorted."""
-    return spec_names(_FOLDER)
 
 
 @cache

@@ -11,14 +11,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hardware.cost_model import Count, cost_model
-from hardware.energy import LEVELS, energy_by_level, operation_energy, peak_w, sent_j, static_w
-from hardware.energy_model import EnergyModel, energy_model, energy_model_of, list_energy_models
+from hardware.energy import LEVELS, energy_by_level, operation_energy, peak_w, static_w
+from hardware.energy_model import EnergyModel, energy_model, energy_model_of
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork, tensor_times, tensor_traffic
 from hardware.inputs import InputError
 from hardware.network import Network
 from hardware.operations import Collective, Convolution, Fused, Gemm, Transfer, Vector
 from hardware.space import architecture_space
+from hardware.spec_fields import spec_names
 from hardware.specs import accelerator
 from hardware.units import GIB
 from tests.hardware import slow_tiler
@@ -46,7 +47,7 @@ def joules(operation, machine, model=MODEL):
 # --- the models
 
 
-@pytest.mark.parametrize("name", list_energy_models())
+@pytest.mark.parametrize("name", spec_names("energy"))
 def test_every_constant_has_a_source(name):
     assert numbers_without_source(yaml.safe_load(text_of("energy", name))) == []
     assert energy_model(name).name == name
@@ -284,7 +285,9 @@ def test_a_ring_sends_its_share_and_adds_it(kind, passes):
     sent_bytes = passes * 2 * 4000 * 3 / 4
     assert level.network_j[0, 0] == pytest.approx(sent_bytes * 80e-12)
     added = joules(Vector("add", 3000, 6000, 3000), machine) if kind != "all_gather" else 0
-    assert level.total_j[0, 0] == pytest.approx(sent_j(sent_bytes, MODEL) + added)
+    assert level.total_j[0, 0] == pytest.approx(
+        1e-12 * sent_bytes * (MODEL.network_pj_per_byte + 2 * MODEL.hbm_pj_per_byte) + added
+    )
     assert joules(Collective(kind, 4000, 1), machine) == 0
 
 
