@@ -12,6 +12,7 @@ from dse.placement.problem import PipelineSchedule
 from dse.results.settings import STRICT, options_of
 from dse.sources.workloads import workload
 from hardware.cost_model import CostModel, cost_model
+from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import fail
 from hardware.machines import Machines
 from hardware.network import network
@@ -179,7 +180,7 @@ class CodesignOptions:
         try:
             budget = float(asked)
         except ValueError:
-            return float(accelerator(asked).machines.area_mm2[0])
+            return self._area_of_mm2(asked)
         if not (math.isfinite(budget) and budget > 0):
             raise fail("dse codesign", "--area-budget", asked, "must be a positive number of mm² or a spec")
         least_mm2 = smallest_area_mm2()
@@ -187,6 +188,15 @@ class CodesignOptions:
             rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
             raise fail("dse codesign", "--area-budget", asked, rule)
         return budget
+
+    def _area_of_mm2(self, name_or_path: str) -> float:
+        """Area of the accelerator spec that is named; InputError where it is of another process than the template's."""
+        machines = accelerator(name_or_path).machines
+        area_mm2, process_nm = float(machines.area_mm2[0]), machines.process_nm or TEMPLATE_PROCESS_NM
+        if process_nm != TEMPLATE_PROCESS_NM:
+            rule = f"its {area_mm2:g} mm² are of a die in {process_nm:g} nm; state mm² of {TEMPLATE_PROCESS_NM:g} nm"
+            raise fail("dse codesign", "--area-budget", name_or_path, rule)
+        return area_mm2
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
