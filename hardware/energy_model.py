@@ -50,9 +50,10 @@ TEMPLATE_PROCESS_NM = 22.0
 """Process of the searched template, and of real chips that do not say."""
 
 MIN_PROCESS_NM, MAX_PROCESS_NM = 3.0, 45.0
-"""Processes for which energies are scaled: from the older published column to one step beyond the newer."""
+"""Processes for which energies are scaled, between and a little below those of the published figures (45 and 7 nm)."""
 
-_TEMPLATE_MODEL, _DIE_MODEL, _DIE_PROCESS_NM = "horowitz-22nm", "jouppi-7nm", 7.0
+_TEMPLATE_MODEL = "horowitz-22nm"
+_DIE_MODEL, _DIE_PROCESS_NM = "jouppi-7nm", 7.0
 _BYTE_BITS = 8
 
 

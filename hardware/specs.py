@@ -83,7 +83,7 @@ class Kernel(StrictModel):
 
 
 class Process(StrictModel):
-    """The name of a process in nanometres, and where it comes from."""
+    """A process by its name in nanometres, and where that comes from."""
 
     value: Annotated[float, Field(ge=MIN_PROCESS_NM, le=MAX_PROCESS_NM)]
     source: Source
@@ -194,15 +194,15 @@ def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
     if not spec.kernels:
         yield f"no kernels: section: {ideal}"
     elif OTHER_KINDS not in spec.kernels and missing:
-        yield f"no kernels: of {', '.join(missing)}: {ideal}"
+        yield f"no kernels: constants for {', '.join(missing)}: {ideal}"
     if spec.machine is None:
         return
     if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
-        sized = model.of_element_bytes(spec.machine.element_bytes.value)
+        size, optimizer = spec.machine.element_bytes.value, model.training.optimizer.name
         yield (
-            f"element_bytes {sized.hardware.element_bytes.value}: so many have activations, weights in compute and "
-            f"gradients; {sized.training.optimizer.name} keeps {sized.optimizer_bytes} bytes of state for each "
-            "parameter, and multiplications take the energy of 16-bit ones"
+            f"element_bytes {size}: activations, weights in compute and gradients have {size} bytes each; {optimizer} "
+            f"keeps {model.of_element_bytes(size).optimizer_bytes} bytes of state for each parameter, and "
+            "multiplications take the energy of 16-bit ones"
         )
     if spec.process_nm is None:
         yield f"no process_nm: energies are those of {TEMPLATE_PROCESS_NM:g} nm, which is too much for a newer chip"

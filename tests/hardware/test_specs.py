@@ -140,7 +140,7 @@ IDEAL = "sustained efficiency is taken as ideal"
     [
         ("v100", {}, f"no kernels: section: {IDEAL}"),
         ("tpuv4-phaze", {}, f"no kernels: section: {IDEAL}"),
-        ("v100", {"gemm": {"efficiency": 0.9, "source": "test"}}, "no kernels: of convolution, add, "),
+        ("v100", {"gemm": {"efficiency": 0.9, "source": "test"}}, "no kernels: constants for convolution, add, "),
         ("v100", {"default": {"efficiency": 0.9, "source": "test"}}, None),
         ("tpuv4-phaze", {"default": {"efficiency": 0.9, "source": "test"}}, None),
     ],
