@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -356,3 +357,8 @@ def _keep_logs(experiment: Path, logs: Path) -> None:
             target = logs / f"sweep-{number}" / file.relative_to(experiment)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(file, target)
+
+
+def drivers(logs: Path | None) -> Mapping[str, Callable[..., SearchOutcome]]:
+    """What drives a sweep where there are workers, by the name that the problem asks for it (``Run.methods``)."""
+    return {"sweep": partial(search, logs=logs)}

@@ -24,8 +24,9 @@ def measure(model: str, limit_s: float) -> None:
     from dse.cli.terminal import console, print_table
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
-    from dse.codesign.pareto.document import front_rows
+    from dse.codesign.pareto.document import front_document
     from dse.codesign.pareto.front import NODES, pareto_front
+    from dse.codesign.pareto.table import front_rows
 
     problem = CodesignOptions((model,)).problem()
     machines = problem.machines()
@@ -49,7 +50,7 @@ def measure(model: str, limit_s: float) -> None:
         f"{found.architectures:,} evaluated; {wall_s:.0f} s wall, {cpu_s:.0f} s CPU (unpruned, first effort: "
         f"{1e3 * each_s:.1f} ms an architecture, {each_s * len(machines):.0f} s CPU)"
     )
-    print_table(*front_rows(machines, found))
+    print_table(*front_rows(front_document(problem, machines, found)))
     console().print()
 
 

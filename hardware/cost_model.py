@@ -52,6 +52,13 @@ class NamedChoice(StrictModel):
     source: Source
 
 
+class RecomputationChoice(StrictModel):
+    """What recomputed activations start from: the kept input of every layer, or that of a whole pipeline stage."""
+
+    name: Literal["layer", "stage"]
+    source: Source
+
+
 class OptimizerChoice(StrictModel):
     """The optimizer of the training job and the bytes of its state for each parameter, all of them 32-bit numbers.
 
@@ -76,7 +83,9 @@ class HardwareRules(StrictModel):
 
     ``interfaces_take_area``: the die of a template holds the interfaces to HBM and network beside what the area budget
     counts. ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth
-    and network; otherwise it takes those of the cost model, as the searched space does.
+    and network; otherwise it takes those of the cost model, as the searched space does. ``space_has_area_floor``: of
+    the template, machines that use little of the area budget are left out
+    (:func:`hardware.space.architecture_space`).
     """
 
     clock_hz: Quantity
@@ -93,6 +102,7 @@ class HardwareRules(StrictModel):
     single_core_share_of_bandwidth: BandwidthShare
     network_time_factor: Fraction
     templates_keep_own_rates: Choice
+    space_has_area_floor: Choice
     vector_cycles: str
 
 
@@ -107,6 +117,7 @@ class TrainingRules(StrictModel):
     linear_keeps_batch: Choice
     gradient_sync_factor: Quantity
     optimizer: OptimizerChoice
+    recompute_granularity: RecomputationChoice
     network: NamedChoice
 
 

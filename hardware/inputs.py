@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from hardware.input_files import content_of
+
 Model = TypeVar("Model", bound=BaseModel)
 
 _SHOWN_VALUE_CHARACTERS = 60
@@ -92,12 +94,13 @@ def text_of(path: str | Path) -> str:
         InputError: the file is missing, or is no text (with the line).
     """
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        text = content_of(path).decode("utf-8-sig")
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise fail(path, f"line {line}", "", f"is not UTF-8 text (byte {error.start} of the file)") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_document(text: str, path: str | Path) -> Any:

@@ -52,7 +52,8 @@ class Network:
     per step and channel, ``launch_s`` once per transfer or collective. ``additions_included``: the constants are of
     measured collectives, whose time holds their additions too (of levels, those of the innermost one, where
     tensor-parallel groups are). ``inner`` is the network inside the nodes of ``inner_accelerators`` that this one
-    joins; a flat network has none.
+    joins; a flat network has none. ``domain_accelerators`` is how many accelerators its links join at most (0: any
+    number); a machine of more is priced as if they joined them all, which whoever answers for it has to say.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Network:
     additions_included: bool = False
     inner: "Network | None" = None
     inner_accelerators: int = 0
+    domain_accelerators: int = 0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bytes_per_s) and self.bytes_per_s > 0):
@@ -70,6 +72,8 @@ class Network:
         for name, value in (("latency_s", self.latency_s), ("launch_s", self.launch_s)):
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"`{name}` must be finite and not negative, but got {value}")
+        if self.domain_accelerators < 0:
+            raise ValueError(f"`domain_accelerators` must not be negative, but got {self.domain_accelerators}")
         if self.channels < 1:
             raise ValueError(f"`channels` must be at least 1, but got {self.channels}")
         if (self.inner is None) != (self.inner_accelerators == 0) or self.inner_accelerators < 0:
@@ -184,6 +188,7 @@ class NetworkSpec(StrictModel):
     """A network spec as it is written; each constant is ``{value: …, source: …}``.
 
     ``link_bytes_per_s`` is one link in one direction; ``efficiency`` the sustained share of ``links`` of them.
+    ``domain`` is the largest number of accelerators that such links have joined; without it, any number.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -195,6 +200,7 @@ class NetworkSpec(StrictModel):
     launch_s: _NonNegativeQuantity
     channels: Count
     additions_included: Choice
+    domain: Count | None = None
 
     def network(self) -> Network:
         """The network that the spec describes."""
@@ -205,6 +211,7 @@ class NetworkSpec(StrictModel):
             launch_s=self.launch_s.value,
             channels=self.channels.value,
             additions_included=self.additions_included.value,
+            domain_accelerators=0 if self.domain is None else self.domain.value,
         )
 
 

@@ -22,10 +22,12 @@ def architecture_space(
     area: AreaModel | None = None,
     least_of_mm2: float | None = None,
 ) -> Machines:
-    """The template machines with f·budget ≤ area ≤ budget; the least area is that of ``least_of_mm2`` where given.
+    """The template machines within the area budget; the default budget, that of the TPUv4-like machine, has 51,943.
 
-    f is 0.3, or 0 where there is a single tensor core or a single vector core (paper appendix C.1 and its published
-    tool). The default budget, the area of the TPUv4-like machine, keeps 29,360 of 75,712 points.
+    Under a cost model whose ``space_has_area_floor`` (the paper's), also f · budget ≤ area must hold, or f ·
+    ``least_of_mm2`` ≤ area where that is given. f is 0.3, or 0 where there is a single tensor core or a single vector
+    core (paper appendix C.1 and its published tool); that keeps 29,360 of 75,712 points. With such a floor larger
+    budgets leave out machines of smaller ones, so that an optimum per mm² or per watt may fall as the budget grows.
 
     Order: tensor cores, then vector cores, core width, core depth and global buffer, each ascending, the last one
     running fastest; a budget only removes rows.
@@ -43,9 +45,10 @@ def architecture_space(
         smallest_mm2 = area_um2.min() / UM2_PER_MM2
         rule = f"the area budget must hold the smallest architecture, which has {smallest_mm2:.6g} mm²"
         raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
-    fraction = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, area.minimum_fraction.value)
-    least_of_um2 = budget_um2 if least_of_mm2 is None else least_of_mm2 * UM2_PER_MM2
-    kept = (area_um2 <= budget_um2 * (1 + _ROUNDING)) & (area_um2 >= fraction * least_of_um2)
+    kept = area_um2 <= budget_um2 * (1 + _ROUNDING)
+    if (model or cost_model()).hardware.space_has_area_floor.value:
+        fraction = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, area.minimum_fraction.value)
+        kept &= area_um2 >= fraction * (budget_um2 if least_of_mm2 is None else least_of_mm2 * UM2_PER_MM2)
     return template_machines(
         tensor_cores[kept], vector_cores[kept], width[kept], depth[kept], buffer_mib[kept], model=model, area=area
     )

@@ -141,8 +141,8 @@ class Accelerator:
         if self.tdp_w is None or power_w <= self.tdp_w:
             return None
         return (
-            f"{self.name}: the modelled {power_w:.0f} W are above the chip's {self.tdp_w:g} W; it would run slower, or "
-            "the energies are too high"
+            f"{self.name}: the modelled {power_w:.0f} W are above the chip's {self.tdp_w:g} W; it would run slower, "
+            "or the energies are too high"
         )
 
 

@@ -1,8 +1,9 @@
 """The command line: parses, dispatches, prints. No logic.
 
-Each command lives in a module of its own that is imported when the command is called, so ``dse --help`` answers at
-once. Exit codes: 0 answered; 1 proven infeasible, or a check failed; 2 bad usage or bad input; 3 stopped before any
-feasible answer; 130 interrupted; 70 a fault of the program itself.
+The commands that solve problems are made from what the problem packages offer (:mod:`dse.cli.problem_command`); every
+other one is a module of this package. Both are imported when they are called, so ``dse --help`` answers at once. Exit
+codes: 0 answered; 1 proven infeasible, or a check failed; 2 bad usage or bad input; 3 stopped before any feasible
+answer; 130 interrupted; 70 a fault of the program itself.
 """
 
 import importlib
@@ -10,16 +11,13 @@ import sys
 
 import click
 
+from dse.problem import registered
+
 EXIT_BAD_INPUT = 2
 EXIT_INTERNAL_FAULT = 70
 EXIT_INTERRUPTED = 130
 
-_COMMANDS = {
-    "codesign": "Find and prove the best accelerator and placement for a training job.",
-    "place": "Place a layer graph: pipeline stages × data × tensor parallelism.",
-    "schedule": "Schedule the operators of one layer on the cores of one accelerator.",
-    "partition": "Partition a model's operators over the chips of a multi-chip module.",
-    "wafer": "Size and place the kernels of a neural network on a wafer of tiles.",
+_OTHERS = {
     "pretrain": "Train a policy over many graphs and choose its best checkpoint.",
     "models": "List the built-in models.",
     "specs": "List the hardware specs: accelerators, networks, cost models, packages.",
@@ -28,32 +26,42 @@ _COMMANDS = {
     "compare": "Show what differs between runs: what was asked, and what came out.",
     "reproduce": "Print a paper's tables and figures beside ours, from a fresh run.",
 }
+"""The commands that solve no problem: each is a module of this package."""
+
+
+def _summaries() -> dict[str, str]:
+    """One line for every command: the problems first."""
+    return {name: each.summary for name, each in registered().items()} | _OTHERS
 
 
 class _LazyGroup(click.Group):
     """A group that knows its commands' names and imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(_summaries())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"dse.cli.{cmd_name}").command
-        return command
+        if cmd_name in _OTHERS:
+            command: click.Command = importlib.import_module(f"dse.cli.{cmd_name}").command
+            return command
+        if cmd_name in registered():
+            from dse.cli.problem_command import command_of
+
+            return command_of(registered()[cmd_name].load())
+        return None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in _summaries() and not args[0].startswith("-"):
             from hardware.inputs import choose
 
-            choose("dse", "command", args[0], _COMMANDS, "command")
+            choose("dse", "command", args[0], _summaries(), "command")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(_summaries().items()))
 
 
 @click.group(

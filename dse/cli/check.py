@@ -15,11 +15,11 @@ from dse.results.check import check_result
 def command(result: Path, input: str | None) -> None:  # noqa: A002 (the contract's name)
     """Recompute RESULT (result.json) from INPUT and print `ok` or every violation.
 
-    INPUT is the file or name that was solved; in a run directory it is known and need not be given.
+    INPUT is the file or name that was solved, where it is not the one that the result carries.
     """
-    found = check_result(result, input)
-    for violation in found:
+    violations = check_result(result, input)
+    for violation in violations:
         click.echo(f"violation: {result}: {violation}")
-    if found:
+    if violations:
         sys.exit(1)
     click.echo("ok")

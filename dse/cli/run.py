@@ -3,11 +3,11 @@
 import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,12 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dse.cli import EXIT_INTERRUPTED
-from dse.results.result import Result
-from dse.run.directory import RunDirectory, is_proven
+from dse.cli.methods import upper_document, upper_methods
+from dse.problem import ProblemType
+from dse.run.directory import RunDirectory
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.journal import Journal
-from dse.run.mirror import Mirror, check, copy, fetch
-from dse.run.progress import ProgressCallback, StopSignal
+from dse.run.mirror import Mirror
+from dse.run.progress import ProgressCallback, StopSignal, never_stop
+from dse.run.session import Session, opened
 from hardware.inputs import fail
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -160,71 +162,43 @@ def settings_from(options: dict[str, Any]) -> RunSettings:
     return settings
 
 
-def run(
-    settings: RunSettings,
-    command: str,
-    arguments: Mapping[str, Any],
-    problem_digest: str,
-    solve: Callable[[RunDirectory | None], Result],
-    show: Callable[[Result], None],
-    keep: Callable[[RunDirectory, Result], None] | None = None,
-    ended: Callable[[Result], bool] = is_proven,
-) -> None:
-    """Answer one command: open the run directory, solve (unless it is finished), keep, print, exit.
-
-    Args:
-        settings: the common options.
-        command: the command's name.
-        arguments: what was asked; a run directory of other arguments is refused.
-        problem_digest: the digest of the problem that the arguments pose by now; that of another problem (an input file
-            that was changed since) is refused.
-        solve: gives the result; gets the run directory for its journal.
-        show: prints the result for people on stdout.
-        keep: writes what belongs to this command's run directory beside the result (tables, report, traces).
-        ended: whether a kept result leaves nothing to be found.
-    """
-    for option, given in (("--resume", settings.resume), ("--mirror", settings.mirror)):
-        if given and settings.out is None:
-            raise fail("dse", option, "", "needs the directory of the run: --out DIR")
-    directory = run_directory_of(settings, command, {**arguments, "seed": settings.seed}, problem_digest)
-    result = directory.finished(ended) if directory else None
-    if result is not None and settings.out is not None:
-        _notice(settings)(f"{settings.out} holds this run, which is finished: this is its answer")
-        if settings.mirror is not None:
-            copy(settings.out, settings.mirror)
-    if result is None:
-        with mirrored(settings):
-            # What libraries print is for people; stdout is for the result alone.
-            with redirect_stdout(sys.stderr):
-                result = solve(directory)
-            if directory is not None:
-                # The result last: a run of which anything is missing is not finished, and --resume makes the rest.
-                if keep is not None and result.objective.value is not None:
-                    with directory.writing():
-                        keep(directory, result)
-                directory.write_result(result)
-    if settings.json:
-        click.echo(result.to_json(), nl=False)
-    elif not settings.quiet:
-        show(result)
-    if result.status == "interrupted":
-        where = f"; continue with --out {settings.out} --resume" if settings.out else "; use --out DIR to keep progress"
-        click.echo(f"interrupted{where}", err=True)
-    sys.exit(result.exit_code)
-
-
 def run_directory_of(
     settings: RunSettings, command: str, asked: Mapping[str, Any], problem_digest: str
 ) -> RunDirectory | None:
     """The directory of ``--out``, brought back from its mirror where that is asked for and needed."""
-    out, mirror = settings.out, settings.mirror
-    if out is None:
-        return None
-    if mirror is None:
-        return RunDirectory(out, command, asked, problem_digest, settings.resume)
-    if settings.resume:
-        fetch(out, mirror)
-    return RunDirectory(out, command, asked, problem_digest, settings.resume, lambda: check(out, mirror))
+    return opened(settings.out, settings.resume, settings.mirror, command, asked, problem_digest)
+
+
+def mirrored(settings: RunSettings) -> AbstractContextManager[Any]:
+    """Copies the run directory while it is being written, where that is asked for."""
+    if settings.out is None or settings.mirror is None:
+        return nullcontext()
+    return Mirror(settings.out, settings.mirror, _notice(settings))
+
+
+def session_of(
+    settings: RunSettings, problem: ProblemType[Any, Any], report: ProgressCallback, stop: StopSignal
+) -> Session:
+    """How the run is made: the common options, with the workers and methods of the floors above the engine."""
+    return Session(
+        out=settings.out,
+        resume=settings.resume,
+        mirror=settings.mirror,
+        seed=settings.seed,
+        time_limit_s=math.inf if settings.time_limit is None else settings.time_limit,
+        item_timeout_s=settings.item_timeout,
+        progress=report,
+        stop=stop,
+        notice=_notice(settings),
+        executor=lambda predicted_s, journal: executor_for(settings, predicted_s, journal),
+        methods=partial(upper_methods, problem.name),
+        document=partial(upper_document, problem.name),
+    )
+
+
+def stopping(settings: RunSettings, can_be_stopped: bool) -> AbstractContextManager[StopSignal]:
+    """What tells the work to stop; short work with nothing to keep ends at once."""
+    return stop_signal(settings) if can_be_stopped else ending_at_once()
 
 
 @contextmanager
@@ -257,7 +231,7 @@ def stop_signal(settings: RunSettings) -> Iterator[StopSignal]:
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def ending_at_once() -> Iterator[StopSignal]:
     """Short work with nothing to keep: Ctrl-C ends the program at once, also inside compiled code."""
 
     def interrupted(_number: int, _frame: object) -> None:
@@ -266,7 +240,7 @@ def ending_at_once() -> Iterator[None]:
 
     before = signal.signal(signal.SIGINT, interrupted)
     try:
-        yield
+        yield never_stop
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -296,13 +270,6 @@ def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | N
 def _notice(settings: RunSettings) -> Callable[[str], None]:
     """Says on stderr what people should know while work goes on."""
     return (lambda _text: None) if settings.quiet else (lambda text: click.echo(f"dse: {text}", err=True))
-
-
-def mirrored(settings: RunSettings) -> AbstractContextManager[Any]:
-    """Copies the run directory while it is being written, where that is asked for."""
-    if settings.out is None or settings.mirror is None:
-        return nullcontext()
-    return Mirror(settings.out, settings.mirror, _notice(settings))
 
 
 @contextmanager

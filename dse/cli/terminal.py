@@ -6,6 +6,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dse.report.view import Table as ViewTable
+
+_WIDE_COLUMNS = 120
+"""Of a terminal that has room for all columns."""
+
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print ``rows`` under ``headers``; columns of numbers that have a header are set flush right."""
@@ -17,6 +22,12 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: st
     for row in kept:
         table.add_row(*row)
     console().print(table)
+
+
+def print_view_table(table: ViewTable) -> None:
+    """Print a table of a view; of a narrow terminal the columns that matter most."""
+    shown = table.narrowed() if console().width < _WIDE_COLUMNS else table
+    print_table(shown.headers, shown.rows, shown.title or None)
 
 
 def console() -> Console:

@@ -1,8 +1,9 @@
-"""The main job as one function: options in, checked result out."""
+"""The answer of a co-search: the best architecture with a plan and schedules for each model, checked."""
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dse.codesign.baseline import baselines
@@ -15,30 +16,22 @@ from dse.codesign.formats import (
     failed_document,
     layer_solution,
     plan_solution,
-    problem_document,
 )
 from dse.codesign.further import further
 from dse.codesign.layer_problem import schedule_problem
+from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingJob, TrainingPlan
 from dse.codesign.proven import Judged, ProvenOptima, judged
 from dse.codesign.search import exhaustive
-from dse.codesign.sensitivity.analysis import ProbeStore
-from dse.placement.answer import shortfall_document
+from dse.codesign.vocabulary import missing_parallelism, plan_vocabulary
+from dse.placement.contract import infeasibility as placement_infeasibility
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
-from dse.results.result import (
-    FailedCheckError,
-    Objective,
-    ProblemReference,
-    Result,
-    Status,
-    digest,
-    proven_status,
-    relative_gap,
-)
-from dse.run.executor import Executor, InProcessExecutor
-from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.problem import Posed
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, Status, proven_status, result_of
+from dse.run.run import Run
 from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import solve_search
 from hardware.machines import Machines
@@ -48,87 +41,98 @@ SearchFunction = Callable[[SearchContext], SearchOutcome]
 """How a space is searched."""
 
 
+@dataclass(frozen=True)
+class Space:
+    """What is asked: the jobs and the objective, and the architectures that may train them."""
+
+    problem: CodesignProblem
+    machines: Machines
+
+
+CodesignPosed = Posed[CodesignOptions, Space]
+
+
 def solve(
-    options: CodesignOptions,
-    executor: Executor | None = None,
-    store: EvaluationStore | None = None,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    seed: int = 0,
+    posed: CodesignPosed,
+    run: Run,
     search: SearchFunction = exhaustive.search,
+    store: EvaluationStore | None = None,
     optima: ProvenOptima | None = None,
-    probes: ProbeStore | None = None,
 ) -> tuple[Result, SearchOutcome]:
-    """The best architecture and plans for ``options``; with the exhaustive search, proven over the whole space.
+    """The best architecture and plans; with the exhaustive search, proven over the whole space.
 
     The answer of another search is set beside the proven optimum where that is known or quickly found.
 
     Args:
-        options: what is asked.
-        executor: where the work runs; in this process when None.
-        store: finished evaluations, read and added to.
-        progress: told of each phase.
-        stop: asked between pieces of work.
-        seed: of searches that draw.
+        posed: what is asked.
+        run: how; its journal holds the finished steps of the sensitivity analysis.
         search: how the space is searched.
+        store: finished evaluations, read and added to.
         optima: proven optima of earlier runs, read and added to.
-        probes: finished steps of the sensitivity analysis, read and added to.
 
     Returns:
         The result, passed by the checker, and what the search saw (for tables and the report).
 
     Raises:
-        InputError: options that break a rule, or an area budget below the smallest architecture.
         FailedCheckError: the checker refuses the answer (a fault of this program).
     """
     started = time.perf_counter()
-    problem = options.problem()
-    machines = problem.machines()
+    options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
     infeasibility = None
     misfit = next((job for job in problem.jobs if not Evaluator(job, machines.one(0)).fits()), None)
     if misfit is None:
-        with executor or InProcessExecutor() as running:
-            context = SearchContext(problem, machines, running, {} if store is None else store, progress, stop)
+        with run.executor as workers:
+            context = SearchContext(
+                problem,
+                machines,
+                workers,
+                {} if store is None else store,
+                run.progress,
+                run.stop,
+                deadline_s=run.began_s + run.time_limit_s,
+            )
             judgement = judged(search(context), context, optima)
-            besides = further(options, judgement.outcome, context, probes) | {"failed": failed_document(context)}
+            parts = further(options, judgement.outcome, context, run.journal) | {"failed": failed_document(context)}
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        judgement, besides = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": [], "failed": []}
-        infeasibility = infeasibility_document(misfit, why_nothing_fits(misfit, machines))
-    cut_short = bool(besides["unfinished"]) and stop() == "interrupted"
-    result = _result(options, problem, machines, judgement, besides, cut_short)
-    ended = {"infeasibility": infeasibility, "seconds": time.perf_counter() - started, "seed": seed}
-    return result.model_copy(update=ended), judgement.outcome
+        judgement, parts = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": [], "failed": []}
+        infeasibility = infeasibility_of(misfit, why_nothing_fits(misfit, machines))
+    cut_short = bool(parts["unfinished"]) and run.stop() == "interrupted"
+    result = _result(posed, judgement, parts, cut_short, infeasibility, run.seed)
+    return result.model_copy(update={"seconds": time.perf_counter() - started}), judgement.outcome
 
 
 def _result(
-    options: CodesignOptions,
-    problem: CodesignProblem,
-    machines: Machines,
+    posed: CodesignPosed,
     judgement: Judged,
-    besides: dict[str, Any],
+    parts: dict[str, Any],
     cut_short: bool,
+    infeasibility: Infeasibility | None,
+    seed: int,
 ) -> Result:
-    """The checked result of a search; ``besides``: what else was asked; ``cut_short``: an interrupt ended that."""
+    """The checked result of a search; ``parts``: what else was asked; ``cut_short``: an interrupt ended that."""
+    problem, machines, search = posed.problem.problem, posed.problem.machines, posed.options.search
     outcome, value = judgement.outcome, None
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
-    solution: dict[str, Any] = {"settings": options.document()}
-    metrics = _search_metrics(machines, outcome, options.search) | besides
+    solution: dict[str, Any] = {}
+    metrics = _search_metrics(machines, outcome, search) | parts
     if outcome.best is not None:
-        solution |= _solution(problem, machines, outcome.best, outcome.plans)
+        solution = _solution(problem, machines, outcome.best, outcome.plans)
         metrics |= _checked_metrics(problem, solution, machines, judgement)
         value = metrics["score"]
-    return Result(
-        command="codesign",
-        problem=ProblemReference(name=problem.name, digest=digest(problem_document(problem))),
+    metrics["notes"] = notes(problem, solution.get("models", {}), metrics.get("models"))
+    return result_of(
+        "codesign",
+        posed,
         status=_status(outcome, value, bound, cut_short),
-        objective=Objective(name=problem.objective.per, value=value, unit=problem.objective.unit, sense="max"),
+        value=value,
         bound=bound,
-        gap=relative_gap(value, bound),
         solution=solution,
         metrics=metrics,
+        infeasibility=infeasibility,
         evaluations=outcome.evaluations,
-        method=options.search,
+        seed=seed,
+        method=search,
     )
 
 
@@ -140,6 +144,10 @@ def _checked_metrics(
     if faults:
         raise FailedCheckError("; ".join(faults))
     metrics = answer_metrics(problem, solution, machines)
+    assert judgement.outcome.best is not None, "there is an answer"
+    searched = judgement.outcome.evaluated[judgement.outcome.best]
+    if not math.isclose(metrics["score"], searched, rel_tol=PROOF_TOLERANCE):
+        raise FailedCheckError(f"score must be {metrics['score']}, but the search found {searched}")
     metrics |= {"proven_optimum": judgement.optimum, "distance_from_proven": judgement.distance(metrics["score"])}
     metrics["baselines"] = {job.name: baselines(job) for job in problem.jobs} if problem.fixed is None else {}
     return metrics
@@ -196,16 +204,20 @@ def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
     microbatch, hbm_bytes = job.microbatches[0], job.hbm_bytes[-1]
     shortfalls = [
         place(evaluator.placement_problem(evaluator.choice((microbatch, width), hbm_bytes, recompute), None)).shortfall
-        for width in job.tensor_parallel
+        for width in [width for width in job.tensor_parallel if width <= job.accelerators] or job.tensor_parallel
         for recompute in (False, True)
     ]
     return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)
 
 
-def infeasibility_document(job: TrainingJob, shortfall: MemoryShortfall) -> dict[str, Any]:
-    """A memory shortfall of one job as JSON types, in the terms of this command's options."""
-    document = shortfall_document(shortfall)
+def infeasibility_of(job: TrainingJob, shortfall: MemoryShortfall) -> Infeasibility:
+    """A memory shortfall of one job, in the terms of this command's options."""
+    proof = placement_infeasibility(shortfall)
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
-    explanation = str(document["explanation"]).removesuffix(shortfall.remedy) + remedy
-    return document | {"model": job.name, "remedy": remedy, "explanation": explanation}
+    graph = job.workload.graph(job.microbatches[0], shortfall.tensor, job.recipe)
+    beyond = [each for each in (missing_parallelism(graph), plan_vocabulary(job)) if each is not None]
+    explanation = " ".join([proof.explanation.removesuffix(shortfall.remedy) + remedy, *beyond])
+    return proof.model_copy(
+        update={"levers": [remedy], "explanation": explanation, "where": {**proof.where, "model": job.name}}
+    )

@@ -2,8 +2,8 @@
 
 Everything is recomputed from the problem: the area from the formula, every operator priced on the one architecture,
 every schedule and the placement through their own checkers, and the throughput from the batch time. Nothing here uses
-a solver or a bound. The model's graph and the operators' latencies are part of the problem's definition and come from
-the same builder and estimator as in the search. That no other architecture is better is not proven again.
+a solver or a bound. The model's graph and the operators' latencies and energies are part of the problem's definition
+and come from the same builder and estimator as in the search. That no other architecture is better is not proven again.
 """
 
 import math
@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign.evaluation.energy import plan_energy
-from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.check_energy import checked_energy
 from dse.codesign.formats import architecture_solution
 from dse.codesign.layer_problem import schedule_problem
-from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
+from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.graph.operator_graph import Layer, ModelGraph
 from dse.placement import check as placement_check
 from dse.placement.formats import placement_from_document
@@ -128,7 +127,8 @@ def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> lis
     area_mm2 = _area_mm2(rules, stated)
     budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
     single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
-    least_mm2 = 0.0 if single else rules.minimum_fraction.value * budget_mm2
+    has_floor = problem.cost_model.hardware.space_has_area_floor.value and not single
+    least_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
     least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
     width, depth = stated["core_width"], stated["core_depth"]
     for key, elements in (("tensor_l2_bytes", width * depth), ("vector_l2_bytes", width)):
@@ -244,6 +244,7 @@ def _placement_problem(
         pipeline_schedule=job.pipeline_schedule,
         node_accelerators=job.network.node_accelerators,
         node_bytes_per_s=job.node_bytes_per_s,
+        recompute_granularity=training.recompute_granularity.name,
     )
 
 
@@ -254,7 +255,7 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
     (PaLM, appendix B: model FLOPs a second over the peak of all accelerators that are bought) and ``peak_memory_gb``
     (of the fullest stage), and ``simulated_batch_s``: the batch with every pass, gradient synchronisation and optimizer
     step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long; ``power_w`` (average of
-    one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.evaluation.energy`).
+    one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.check_energy`).
     ``architectures_in_space``: the space. ``interface_mm2``: what the die has beside ``area_mm2``; per mm² counts both.
     """
     stated = solution["architecture"]
@@ -294,8 +295,8 @@ def _plan_metrics(
     peak_flops = job.accelerators * float(machine.peak_flops[0])
     throughput = plan["throughput_per_s"]
     hbm_bytes = int(posed.hbm_bytes)
-    trained = TrainingPlan(plan["microbatch"], hbm_bytes, plan["recompute"], placement, plan["batch_s"], 0)
-    energy = plan_energy(Evaluator(job, machine), 0, trained, energy_model_of(machine.process_nm))
+    choices = plan["microbatch"], hbm_bytes, plan["recompute"]
+    energy = checked_energy(job, machine, placement, choices, energy_model_of(machine.process_nm))
     die_mm2 = float(machine.area_mm2[0]) + _interface_mm2(problem, machine)
     per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": die_mm2}
     return {

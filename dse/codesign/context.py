@@ -1,5 +1,7 @@
 """What every search is handed: the question, where its work runs, and how it reports and is stopped."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +12,10 @@ from dse.codesign.problem import CodesignProblem
 from dse.run.executor import Executor, Failed
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.machines import Machines
+
+
+def _after(end_s: float) -> str | None:
+    return "time limit" if time.monotonic() > end_s else None
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class SearchContext:
         store: evaluations that are finished already, and where new ones are put.
         progress: told of each phase.
         stop: asked between two pieces of work; what it answers ends the search with what is known by then.
+        deadline_s: when ``stop`` will say so for want of time (:func:`time.monotonic`); infinite where it will not.
         failures: why evaluations have failed that should be in the store; none of them is tried again.
     """
 
@@ -33,10 +40,15 @@ class SearchContext:
     progress: ProgressCallback = silent
     stop: StopSignal = never_stop
     failures: dict[JobTask, str] = field(default_factory=dict)
+    deadline_s: float = math.inf
 
-    def with_executor(self, executor: Executor) -> "SearchContext":
-        """The same work elsewhere."""
-        return replace(self, executor=executor)
+    def with_share(self, share: float) -> "SearchContext":
+        """The same work, to be ended after ``share`` of the time that is left, where there is a deadline."""
+        if math.isinf(self.deadline_s):
+            return self
+        now_s, stop = time.monotonic(), self.stop
+        end_s = now_s + share * max(0.0, self.deadline_s - now_s)
+        return replace(self, deadline_s=end_s, stop=lambda: stop() or _after(end_s))
 
     def evaluate(self, evaluators: Callable[[JobTask], Any], tasks: Sequence[JobTask]) -> None:
         """Make the evaluations of ``tasks`` and keep them as they arrive; what fails together is tried one by one.

@@ -19,19 +19,26 @@ def further(
 ) -> dict[str, Any]:
     """The parts of a result's ``metrics`` that ``options`` ask for beside the answer, as JSON types.
 
+    The parts take equal shares of the time that is left, and what they leave goes to those whose share did not suffice.
     ``unfinished`` names those that were cut short or, as the search was stopped before them, not begun: a run that is
-    continued makes them. Without an answer there is nothing to ask besides.
+    continued makes them. Without an answer there is nothing else to ask.
     """
-    asked = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
-    found: dict[str, Any] = {"unfinished": []}
+    wanted = [name for name, chosen in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if chosen]
     if outcome.best is None and outcome.stopped is None:
-        return found
-    for name in asked:
-        if outcome.stopped is None and not found["unfinished"]:
-            found[name] = _part(name, outcome, context, probes)
-        if name not in found or found[name]["stopped"] is not None:
-            found["unfinished"].append(name)
-    return found
+        return {"unfinished": []}
+    parts: dict[str, Any] = {}
+
+    def unfinished() -> list[str]:
+        return [name for name in wanted if name not in parts or parts[name]["stopped"] is not None]
+
+    def make(names: list[str], shares: list[float]) -> None:
+        for name, share in zip(names, shares, strict=True):
+            if outcome.stopped is None and context.stop() is None:
+                parts[name] = _part(name, outcome, context.with_share(share), probes)
+
+    make(wanted, [1 / (len(wanted) - place) for place in range(len(wanted))])
+    make(unfinished(), [1.0] * len(unfinished()))
+    return {"unfinished": unfinished(), **parts}
 
 
 def _part(name: str, outcome: SearchOutcome, context: SearchContext, probes: ProbeStore | None) -> dict[str, Any]:

@@ -1,19 +1,19 @@
 """The options of the co-search as people give them, and the problem they pose."""
 
 import math
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
+from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.models.workload import Workload
 from dse.placement.problem import PipelineSchedule
-from dse.results.settings import STRICT, options_of
+from dse.run.options import Option, Options
 from dse.sources.workloads import workload
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.network import network
 from hardware.space import smallest_area_mm2
@@ -35,50 +35,74 @@ _WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
 
 
+CostModelName = Literal["consistent", "phaze-2024"]
+
+_LIST = "N,…"
+
+
 @dataclass(frozen=True)
-class CodesignOptions:
+class CodesignOptions(Options):
     """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them.
 
     None stands for what follows from the rest: the HBM sizes and network of the ``fixed`` accelerator (else 32, 64 and
     80 GB, and the cost model's network), the area of the paper's TPUv4, equal weights, a model's own sequence length.
     """
 
-    __pydantic_config__ = STRICT
+    COMMAND: ClassVar[str] = "codesign"
 
-    models: tuple[str, ...]
-    accelerators: int = 1024
-    global_batch: int = 4096
-    microbatch: str = "1,2,4,8"
-    hbm_gb: str | None = None
-    tensor_parallel: str = "1,2,4,8"
-    area_budget: str | None = None
-    fixed: str | None = None
-    search: Search = "exhaustive"
-    hysteresis: int = 6
-    hysteresis_rule: Rule = "decreasing"
-    samples: int = 200
-    network: str | None = None
-    objective: Per = "throughput"
-    mean: Mean = "geometric"
-    weights: str | None = None
-    cost_model: str = "consistent"
-    pipeline_schedule: PipelineSchedule = "1f1b"
-    sequence: int | None = None
-    pareto: bool = False
-    sensitivity: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """The options as JSON types, for ``run.yaml``."""
-        return {**asdict(self), "models": list(self.models)}
-
-    @classmethod
-    def from_document(cls, document: Any, path: str | Path, key: str) -> "CodesignOptions":
-        """The inverse of :meth:`document`, as it stands under ``key`` of the file ``path``.
-
-        Raises:
-            InputError: anything that is no option, or of another type.
-        """
-        return options_of(cls, document, path, key, "dse codesign")
+    models: Annotated[tuple[str, ...], Option(metavar="MODEL", positional=True, is_source=True)]
+    accelerators: Annotated[int, Option(min=1, max=10**7)] = 1024
+    global_batch: Annotated[int, Option("Samples a batch.", min=1, max=10**9)] = 4096
+    microbatch: Annotated[str, Option("Sizes to choose from.", metavar=_LIST)] = "1,2,4,8"
+    hbm_gb: Annotated[
+        str | None, Option("Sizes to choose from (default: 32,64,80; with --fixed its own).", metavar="GB,…")
+    ] = None
+    tensor_parallel: Annotated[str, Option("Widths to choose from, where the model has them.", metavar=_LIST)] = (
+        "1,2,4,8"
+    )
+    area_budget: Annotated[
+        str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
+    ] = None
+    fixed: Annotated[str | None, Option("Plan for this accelerator: search no architectures.", metavar="SPEC")] = None
+    search: Annotated[
+        Search,
+        Option("Proven; the paper's walk from the largest area; or Optuna's TPE (its answer may depend on --workers)."),
+    ] = "exhaustive"
+    hysteresis: Annotated[
+        int,
+        Option(
+            "Area groups that must only decrease before the hysteresis search stops.",
+            min=1,
+            max=10**6,
+            metavar="LEVEL",
+            belongs_to=("search", "hysteresis"),
+        ),
+    ] = 6
+    hysteresis_rule: Annotated[
+        Rule, Option("The paper's rule, or as many groups without a new best.", belongs_to=("search", "hysteresis"))
+    ] = "decreasing"
+    samples: Annotated[
+        int,
+        Option(
+            "Architectures that the bayesian search evaluates.",
+            min=1,
+            max=10**6,
+            belongs_to=("search", "bayesian"),
+        ),
+    ] = 200
+    network: Annotated[
+        str | None, Option("Network spec (default: the accelerator's or the cost model's own).", metavar="SPEC")
+    ] = None
+    objective: Annotated[Per, Option()] = "throughput"
+    mean: Annotated[Mean, Option("Over models.")] = "geometric"
+    weights: Annotated[str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…")] = None
+    cost_model: Annotated[CostModelName, Option()] = "consistent"
+    pipeline_schedule: Annotated[PipelineSchedule, Option("How microbatches pass a pipeline.")] = "1f1b"
+    sequence: Annotated[int | None, Option("Tokens a sample, for a config.json of transformers.", min=1, max=10**7)] = (
+        None
+    )
+    pareto: Annotated[bool, Option("Add the proven front of throughput, area and power.")] = False
+    sensitivity: Annotated[bool, Option("Add what would change the answer: limits, takeovers, regret.")] = False
 
     def problem(self) -> CodesignProblem:
         """The problem that the options pose.
@@ -87,9 +111,6 @@ class CodesignOptions:
             InputError: an unknown name, a size that is not positive, a microbatch that does not divide the batch, or
                 widths of which the model has none.
         """
-        for option, count in (("--accelerators", self.accelerators), ("--global-batch", self.global_batch)):
-            if count < 1:
-                raise fail("dse codesign", option, count, "must be at least 1")
         rules = cost_model(self.cost_model)
         self._refuse_contradictions()
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
@@ -142,6 +163,7 @@ class CodesignOptions:
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
             raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
+        traced, dropped = _with_graphs(chosen, microbatches, offered, recipe_for(rules))
         return TrainingJob(
             workload=chosen,
             cost_model=rules,
@@ -150,7 +172,8 @@ class CodesignOptions:
             ),
             accelerators=self.accelerators,
             global_batch=self.global_batch,
-            microbatches=microbatches,
+            microbatches=traced,
+            dropped_microbatches=dropped,
             hbm_bytes=self._hbm_bytes(fixed),
             tensor_parallel=offered,
             pipeline_schedule=self.pipeline_schedule,
@@ -197,6 +220,27 @@ class CodesignOptions:
             rule = f"its {area_mm2:g} mm² are of a die in {process_nm:g} nm; state mm² of {TEMPLATE_PROCESS_NM:g} nm"
             raise fail("dse codesign", "--area-budget", name_or_path, rule)
         return area_mm2
+
+
+def _with_graphs(
+    chosen: Workload, microbatches: tuple[int, ...], widths: tuple[int, ...], recipe: TrainingRecipe
+) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    """(microbatches at which the model has a graph, the others with the reason).
+
+    Raises:
+        InputError: there is a graph at none of them; the reason is that of the first.
+    """
+    reasons: dict[int, InputError] = {}
+    for microbatch in microbatches:
+        try:
+            for width in widths:
+                chosen.graph(microbatch, width, recipe)
+        except InputError as error:
+            reasons[microbatch] = error
+    if len(reasons) == len(microbatches):
+        raise reasons[microbatches[0]]
+    dropped = tuple((microbatch, " ".join(str(error).split())) for microbatch, error in reasons.items())
+    return tuple(microbatch for microbatch in microbatches if microbatch not in reasons), dropped
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:

@@ -39,7 +39,8 @@ HBM_TOLERANCE = 0.01
 class TrainingJob:
     """One model, the machine around the accelerator, and the choices of its training.
 
-    ``hbm_bytes`` and ``microbatches`` are ascending.
+    ``hbm_bytes`` and ``microbatches`` are ascending. ``dropped_microbatches`` were asked for too; the model has no
+    graph at them, for the reasons that are given.
     """
 
     workload: Workload
@@ -51,6 +52,7 @@ class TrainingJob:
     hbm_bytes: tuple[int, ...] = ()
     tensor_parallel: tuple[int, ...] = (1,)
     pipeline_schedule: PipelineSchedule = "1f1b"
+    dropped_microbatches: tuple[tuple[int, str], ...] = ()
 
     @property
     def name(self) -> str:

@@ -1,8 +1,9 @@
-"""``dse partition`` as a function: options in, checked result out."""
+"""The answer to a partitioning problem: every method that was asked, the best of them, and its bound."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,16 @@ from dse.partition.formats import partition_document
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.methods import METHODS, Method, methods_of
-from dse.partition.options import PartitionOptions, Question, question_of
+from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
-from dse.partition.samples import Recorder, RecordingExecutor, SampleLog
+from dse.partition.samples import Recorder, RecordingExecutor, sample_log
 from dse.partition.search.context import Evaluator, Found, SearchContext
-from dse.results.result import (
-    FailedCheckError,
-    Objective,
-    ProblemReference,
-    Result,
-    digest,
-    proven_status,
-    relative_gap,
-)
-from dse.run.executor import Executor, InProcessExecutor
+from dse.problem import Posed
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import FailedCheckError, Objective, Result, relative_gap, result_of
 from dse.run.journal import Journal
-from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.run import Run
+from hardware.inputs import fail
 
 THROUGHPUT, LATENCY = "throughput_per_s", "latency_s"
 
@@ -86,48 +81,45 @@ class _Outcome:
     misfit: dict[str, Any] | None = None
 
 
-def answer(
-    options: PartitionOptions,
-    executor: Executor | None = None,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    seed: int = 0,
-    question: Question | None = None,
-    methods: Mapping[str, Method] = METHODS,
-    log: SampleLog | None = None,
-    journal: Journal | None = None,
-) -> Result:
+PartitionPosed = Posed[PartitionOptions, Question]
+
+
+def answer(posed: PartitionPosed, run: Run) -> Result:
     """A partition by the methods that the options name, passed by the checker, with its bound.
 
-    Args:
-        options: what is asked.
-        executor: where independent parts run.
-        progress: told of each phase.
-        stop: asked between two pieces of work.
-        seed: of everything that is drawn.
-        question: the problem, where it has been read before.
-        methods: all methods by name.
-        log: told of every partition that is priced.
-        journal: where what each method came to is kept once it has ended; one that was stopped begins again.
+    What each method came to is kept in the journal of ``run`` once it has ended; one that was stopped begins again.
 
     Raises:
         InputError: the options name what cannot be.
     """
+    log_file = posed.options.emit_samples
+    if log_file is None:
+        return _answer(posed, run, None)
+    if run.journal:
+        raise fail(
+            "dse partition", "--emit-samples", log_file, "what an earlier part of this run evaluated is not kept"
+        )
+    with sample_log(Path(log_file), posed.problem.problem) as log:
+        return _answer(posed, run, Recorder(log))
+
+
+def _answer(posed: PartitionPosed, run: Run, recorder: Recorder | None) -> Result:
     started = time.perf_counter()
-    chosen = methods_of(options.method, options.solver_mode, methods)
-    question = question or question_of(options)
-    recorder = None if log is None else Recorder(log)
+    options, question = posed.options, posed.problem
+    chosen = methods_of(options.method, options.solver_mode, {**METHODS, **run.methods})
     evaluator = question.evaluator(options.evaluator, recorder)
     outcome = _Outcome(options.method, Found(), infeasibility=impossible(question, options.evaluator))
-    with executor or InProcessExecutor() as workers:
+    with run.executor as workers:
         used = workers if recorder is None else RecordingExecutor(workers, recorder)
-        context = SearchContext(question.problem, evaluator, used, seed, options.samples, progress=progress, stop=stop)
+        context = SearchContext(
+            question.problem, evaluator, used, run.seed, options.samples, progress=run.progress, stop=run.stop
+        )
         if outcome.infeasibility is None:
-            outcome = _best(options.method, *_attempts(context, chosen, journal))
-    if outcome.infeasibility is None and outcome.found.chip is None and stop() is None:
-        outcome = _without_room(outcome, question, options, evaluator, seed)
-    stopped = stop()
-    result = _result(options, question, outcome, seed)
+            outcome = _best(options.method, *_attempts(context, chosen, run.journal))
+    if outcome.infeasibility is None and outcome.found.chip is None and run.stop() is None:
+        outcome = _without_room(outcome, question, options, evaluator, run.seed)
+    stopped = run.stop()
+    result = _result(posed, outcome, run.seed)
     status = "interrupted" if stopped == "interrupted" and result.status != "optimal" else result.status
     return result.model_copy(update={"seconds": time.perf_counter() - started, "status": status})
 
@@ -191,40 +183,36 @@ def _without_room(
     return replace(outcome, misfit=misfit(question, options.evaluator, chips[0].tolist()))
 
 
-def _result(options: PartitionOptions, question: Question, outcome: _Outcome, seed: int) -> Result:
-    problem, found = question.problem, outcome.found
-    by_reference = options.evaluator == "analytical"
+def _result(posed: PartitionPosed, outcome: _Outcome, seed: int) -> Result:
+    problem, found = posed.problem.problem, outcome.found
+    by_reference = posed.options.evaluator == "analytical"
     for attempt in outcome.attempts:
         _check(problem, attempt.found, by_reference)
     _check(problem, found, by_reference)
     value, bound = _value_and_bound(problem, found, by_reference)
     infeasible = outcome.infeasibility is not None
-    told: dict[str, Any] = {"settings": options.document()}
-    if found.chip is not None:
-        told |= metrics(question.problem, found.chip)
+    figures: dict[str, Any] = {} if found.chip is None else metrics(problem, found.chip)
     if len(outcome.attempts) > 1:
-        told["methods"] = [_attempt_document(problem, attempt, by_reference) for attempt in outcome.attempts]
+        figures["methods"] = [_attempt_document(problem, attempt, by_reference) for attempt in outcome.attempts]
     if outcome.unfinished and len({*outcome.unfinished, *(attempt.method for attempt in outcome.attempts)}) > 1:
-        told["unfinished"] = list(outcome.unfinished)
+        figures["unfinished"] = list(outcome.unfinished)
     if outcome.misfit is not None:
-        told["misfit"] = outcome.misfit
-    return Result(
-        command="partition",
-        problem=ProblemReference(name=problem.graph.name, digest=digest(problem.document())),
-        status="infeasible" if infeasible else proven_status(value, bound),
-        objective=objective_of(problem, value),
+        figures["misfit"] = outcome.misfit
+    return result_of(
+        "partition",
+        posed,
+        value=value,
         bound=None if infeasible else bound,
-        gap=None if infeasible else relative_gap(value, bound),
-        solution={} if found.chip is None else partition_document(problem, found.chip),
-        metrics=told,
-        infeasibility=outcome.infeasibility,
+        solution=None if found.chip is None else partition_document(problem, found.chip),
+        metrics=figures,
+        infeasibility=None if outcome.infeasibility is None else Infeasibility.of(outcome.infeasibility),
         evaluations=found.evaluations,
         seed=seed,
         method=outcome.method,
     )
 
 
-def objective_of(problem: PartitionProblem, value: float | None) -> Objective:
+def objective_of(problem: PartitionProblem, value: float | None = None) -> Objective:
     """The record of what is sought, with the value that was reached."""
     if problem.objective == "throughput":
         return Objective(name=THROUGHPUT, value=value, unit="1/s", sense="max")

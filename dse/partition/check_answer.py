@@ -7,22 +7,20 @@ again. A bound is not, and so not that an answer is optimal: only what value, bo
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from dse.partition.answer import BALANCED, metrics, objective_of
+from dse.partition.answer import BALANCED, PartitionPosed, metrics
 from dse.partition.check import cost_s, violations
 from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.formats import partition_from_document
 from dse.partition.memory import impossible, proven_by_model
 from dse.partition.methods import ALL, METHODS
-from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
-from dse.partition.problem import ObjectiveName, PartitionProblem
-from dse.results.claims import count_faults, status_faults
+from dse.partition.options import EvaluatorName, PartitionOptions, Question
+from dse.partition.problem import PartitionProblem
+from dse.results.claims import count_faults
 from dse.results.differences import differences
-from dse.results.result import PROOF_TOLERANCE, Result, digest, relative_gap
-from hardware.inputs import InputError, choose, fail
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, Result, relative_gap
 
 _LEARNED = "rl"
 """The method that is added at the roof."""
@@ -30,57 +28,28 @@ _LEARNED = "rl"
 _ATTEMPT_KEYS = {"method", "value", "bound", "gap", "evaluations", "seconds"}
 
 
-def answer_faults(result: Result, path: Path, given: str | None) -> list[str]:
-    """Every way in which ``result`` (of the file ``path``) breaks the rules or says what is not so.
-
-    Args:
-        result: of ``dse partition``.
-        path: named in errors.
-        given: the graph, where it is not the one that the result names.
+def answer_faults(result: Result, posed: PartitionPosed) -> list[str]:
+    """Every way in which ``result`` breaks the rules of the problem or says what is not so.
 
     Raises:
-        InputError: settings, source or solution that cannot be read.
+        InputError: a solution that cannot be read.
     """
-    options = _options(result, path)
-    question = _question(replace(options, source=given) if given else options, path)
-    problem = question.problem
-    found = [] if digest(problem.document()) == result.problem.digest else ["problem.digest: another problem"]
-    if result.problem.name != problem.graph.name:
-        found.append(f"problem.name must be {problem.graph.name}, but got {result.problem.name}")
-    sought = objective_of(problem, result.objective.value)
-    if result.objective != sought:
-        found.append(f"objective must be {sought.name} [{sought.unit}], {sought.sense}, but got {result.objective}")
-    found += status_faults(result) + _bound_faults(result, options.evaluator)
-    found += count_faults("", result.evaluations, result.seconds)
-    found += _method_faults(result, options, problem) + _attempts_faults(result, options)
+    options, question = posed.options, posed.problem
+    faults = _bound_faults(result, options.evaluator) + _attempts_faults(result, options)
     if not result.solution:
-        return found + _unanswered_faults(result, options, question)
-    chip = partition_from_document(problem, result.solution, path)
-    broken = violations(problem, chip)
+        return faults + _unanswered_faults(result, options, question)
+    if result.method == BALANCED and question.problem.memory_bytes is None and options.evaluator == "analytical":
+        faults.append(f"method must be one that was asked, but got {BALANCED}, and memory is not limited")
+    chip = partition_from_document(question.problem, result.solution, "result")
+    broken = violations(question.problem, chip)
     if broken:
-        return found + broken
-    return found + _value_faults(result, options, question, chip) + _metric_faults(result, problem, chip)
+        return faults + broken
+    return faults + _value_faults(result, options, question, chip) + _metric_faults(result, question.problem, chip)
 
 
-def _options(result: Result, path: Path) -> PartitionOptions:
-    options = PartitionOptions.from_document(result.metrics.get("settings"), path, "metrics.settings")
-    choose(str(path), "metrics.settings.evaluator", str(options.evaluator), get_args(EvaluatorName), "evaluator")
-    choose(str(path), "metrics.settings.objective", str(options.objective), get_args(ObjectiveName), "objective")
-    for name in _asked(options):
-        choose(str(path), "metrics.settings.method", name, (*METHODS, _LEARNED), "method")
-    return options
-
-
-def _question(options: PartitionOptions, path: Path) -> Question:
-    try:
-        question = question_of(options)
-    except InputError:
-        raise
-    except (TypeError, ValueError, AttributeError) as error:
-        raise fail(path, "metrics.settings", "", f"is malformed: {type(error).__name__}: {error}") from error
-    if options.evaluator == "simulator" and question.package is None:
-        raise fail(path, "metrics.settings.evaluator", "simulator", "needs a package, and none is named")
-    return question
+def answered_by(options: PartitionOptions) -> tuple[str, ...]:
+    """Who may have found an answer: a method that was asked, equal shares of memory, or, of no answer, all of them."""
+    return (*_asked(options), options.method, BALANCED)
 
 
 def _asked(options: PartitionOptions) -> list[str]:
@@ -91,24 +60,12 @@ def _asked(options: PartitionOptions) -> list[str]:
 
 def _bound_faults(result: Result, evaluator: EvaluatorName) -> list[str]:
     """Whether a bound is one, and there is something that it bounds."""
-    bound, found = result.bound, []
-    if bound is not None and not 0 < bound < math.inf:
-        found.append(f"bound must be positive and finite, but got {bound}")
-    if bound is not None and (evaluator == "simulator" or result.infeasibility is not None):
-        why = "the simulator has none" if evaluator == "simulator" else "there is nothing that it could bound"
-        found.append(f"bound must not be given: {why}")
-    return found
-
-
-def _method_faults(result: Result, options: PartitionOptions, problem: PartitionProblem) -> list[str]:
-    """Who is said to have found the answer: one of those asked; where nothing was found, all of them."""
-    if not result.solution:
-        known = [options.method]
-    else:
-        known = _asked(options)
-        if problem.memory_bytes is not None or options.evaluator == "simulator":
-            known.append(BALANCED)
-    return [] if result.method in known else [f"method must be one of {', '.join(known)}, but got {result.method}"]
+    bound, faults = result.bound, []
+    if bound is not None and bound <= 0:
+        faults.append(f"bound must be positive, but got {bound}")
+    if bound is not None and evaluator == "simulator":
+        faults.append("bound must not be given: the simulator has none")
+    return faults
 
 
 def _attempts_faults(result: Result, options: PartitionOptions) -> list[str]:
@@ -183,14 +140,15 @@ def _better(result: Result, first: float, second: float) -> bool:
 
 def _unanswered_faults(result: Result, options: PartitionOptions, question: Question) -> list[str]:
     """Whether really nothing fits, where that is said; and that no figure of a partition is given."""
-    known = {"settings", "methods", "unfinished", "misfit"}
+    known = {"methods", "unfinished", "misfit"}
     found = [f"metrics.{key} must not be given without a solution" for key in sorted(set(result.metrics) - known)]
     if result.infeasibility is None:
         return found
     proof = impossible(question, options.evaluator) or proven_by_model(question.problem)
     if proof is None:
         return [*found, "status infeasible: but that no partition fits memory cannot be proven"]
-    return found + differences("infeasibility", result.infeasibility, proof)
+    expected = Infeasibility.of(proof).model_dump()
+    return found + differences("infeasibility", result.infeasibility.model_dump(), expected)
 
 
 def _value_faults(result: Result, options: PartitionOptions, question: Question, chip: Sequence[int]) -> list[str]:
@@ -216,7 +174,7 @@ def _value_faults(result: Result, options: PartitionOptions, question: Question,
 def _metric_faults(result: Result, problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
     """Figures that are not those of the partition, left out, or unknown."""
     expected = metrics(problem, chip)
-    unknown = sorted(set(result.metrics) - set(expected) - {"settings", "methods", "unfinished"})
+    unknown = sorted(set(result.metrics) - set(expected) - {"methods", "unfinished"})
     found = [f"metrics.{key} is no figure of a partition" for key in unknown]
     for key, value in expected.items():
         found += differences(f"metrics.{key}", result.metrics.get(key), value)

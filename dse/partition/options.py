@@ -1,8 +1,7 @@
 """What a user can ask of ``dse partition``, and the problem that it poses."""
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -11,10 +10,11 @@ from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.graphs.from_trace import Granularity
 from dse.partition.graphs.source import prepared_graph_of
+from dse.partition.methods import ALL, METHODS, SOLVER_MODES
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import RecordedAnalytical, RecordedSimulator, Recorder
 from dse.partition.search.context import Evaluator
-from dse.results.settings import STRICT, options_of
+from dse.run.options import Option, Options
 from hardware.inputs import fail
 from hardware.packages import ELEMENT_BYTES, MOST_CHIPS, Package, package
 
@@ -27,51 +27,48 @@ LINK_BYTES_PER_S = 20e9
 
 
 @dataclass(frozen=True)
-class PartitionOptions:
-    """The options of ``dse partition``; :func:`question_of` reads what they name.
+class PartitionOptions(Options):
+    """The options of ``dse partition``; :func:`question_of` reads what they name."""
 
-    Attributes:
-        source: the graph: a model's name or file, or ``dse.graph/1``.
-        package: a package spec's name or file; None with ``chips``.
-        chips: chips of a package of which nothing else is known; None with ``package``.
-        link_bytes_per_s: its links; None for :data:`LINK_BYTES_PER_S`.
-        evaluator: what partitions are priced by; the simulator needs a package.
-        objective: what is sought.
-        method: which of :data:`dse.partition.methods.METHODS`; several with commas between them, or ``all``.
-        samples: partitions that a sampling method evaluates.
-        solver_mode: which form of the constraint solver sampling methods use; None for each method's own.
-        checkpoint: the folder of weights that a learned method begins with; None for what it comes with.
-        microbatch, sequence, granularity: of an imported model (:func:`dse.partition.graphs.source.prepared_graph_of`).
-    """
+    COMMAND: ClassVar[str] = "partition"
 
-    __pydantic_config__ = STRICT
-
-    source: str
-    package: str | None = None
-    chips: int | None = None
-    link_bytes_per_s: float | None = None
-    evaluator: EvaluatorName = "analytical"
-    objective: ObjectiveName = "throughput"
-    method: str = "portfolio"
-    samples: int = 600
-    solver_mode: SolverMode | None = None
-    checkpoint: str | None = None
-    microbatch: int | None = None
-    sequence: int | None = None
-    granularity: Granularity | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The options as JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_document(cls, document: Any, path: str | Path, key: str) -> "PartitionOptions":
-        """The options that :meth:`document` wrote.
-
-        Raises:
-            InputError: something else stands there.
-        """
-        return options_of(cls, document, path, key, "dse partition")
+    source: Annotated[str, Option(metavar="GRAPH", positional=True, is_source=True)]
+    package: Annotated[
+        str | None,
+        Option(f"Package spec, a name of `dse specs` or a file [{DEFAULT_PACKAGE}].", metavar="SPEC"),
+    ] = None
+    chips: Annotated[
+        int | None, Option("Chips of a package without a spec, for graphs with latencies.", metavar="N")
+    ] = None
+    link_bytes_per_s: Annotated[float | None, Option("Bandwidth of its links [20e9].", metavar="X")] = None
+    method: Annotated[
+        str,
+        Option(
+            f"{', '.join(METHODS)}, rl; several are shown beside each other, `{ALL}` all of them.",
+            metavar="NAME[,NAME…]",
+        ),
+    ] = "portfolio"
+    checkpoint: Annotated[
+        str | None, Option("Weights that `rl` begins with: of `dse pretrain`, or a checkpoint.", metavar="DIR")
+    ] = None
+    samples: Annotated[int, Option("Of sampling methods.", min=1, max=10**8)] = 600
+    solver_mode: Annotated[
+        SolverMode | None,
+        Option(f"How {', '.join(SOLVER_MODES)} draw: from distributions, or near candidates [each method's own form]."),
+    ] = None
+    emit_samples: Annotated[
+        str | None,
+        Option(
+            "Write every distinct valid partition that was evaluated, as JSON lines.", metavar="FILE", is_output=True
+        ),
+    ] = None
+    evaluator: Annotated[EvaluatorName, Option()] = "analytical"
+    objective: Annotated[ObjectiveName, Option()] = "throughput"
+    microbatch: Annotated[int | None, Option("Samples of one input, of an imported model [1].", min=1, max=10**6)] = (
+        None
+    )
+    sequence: Annotated[int | None, Option("Tokens a sample, for models that let one choose.", min=1, max=10**7)] = None
+    granularity: Annotated[Granularity | None, Option("What an operator is [operator].")] = None
 
 
 @dataclass(frozen=True)

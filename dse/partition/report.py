@@ -1,11 +1,15 @@
 """``report.html`` of a partition: what every chip and link is busy with, and the graph coloured by chip."""
 
-import html
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
 
+from dse.partition.evaluators.simulator import SimulatorEvaluator
+from dse.partition.formats import partition_from_document
+from dse.partition.options import Question
 from dse.partition.problem import Ints, PartitionProblem
 from dse.partition.tables import (
     CHIP_HEADERS,
@@ -16,10 +20,11 @@ from dse.partition.tables import (
     chip_rows,
     method_rows,
     notes,
+    nothing_found,
     slowest_decides,
     verdict,
 )
-from dse.report.page import document, figure, table
+from dse.report.view import Chart, Heading, Part, Table, View
 from dse.results.result import Result
 
 _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
@@ -28,20 +33,33 @@ _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 
 
-def report(problem: PartitionProblem, result: Result, chip: Sequence[int]) -> str:
-    """The page."""
-    parts = [
-        f"<p class='verdict'>{html.escape(verdict(result))}</p>",
-        *(f"<p>{html.escape(line)}</p>" for line in (about(result), *notes(result))),
-        "<h2>Chips and links</h2>",
-        figure(loads(result)),
-        table(CHIP_HEADERS, chip_rows(result)),
-    ]
-    if "methods" in result.metrics:
-        parts += ["<h2>Methods</h2>", table(METHOD_HEADERS, method_rows(result))]
-    parts += ["<h2>The graph, coloured by chip</h2>", figure(coloured_graph(problem, chip))]
-    footer = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    return document(f"{result.problem.name}: partition", parts, footer)
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
+
+
+def view(question: Question, result: Result) -> View:
+    """Chips, links and methods, the graph, and for a package that can be simulated a trace (Perfetto)."""
+    problem = question.problem
+    title = f"{result.problem.name}: partition"
+    methods = [Table(METHOD_HEADERS, method_rows(result), "methods")] if "methods" in result.metrics else []
+    if not result.solution:
+        return View(title, nothing_found(result), tables=methods)
+    chips = Table(CHIP_HEADERS, chip_rows(result))
+
+    def chip() -> Sequence[int]:
+        return partition_from_document(problem, result.solution, "result")
+
+    def page() -> list[Part]:
+        parts: list[Part] = [Heading("Chips and links"), Chart(loads(result)), chips]
+        if methods:
+            parts += [Heading("Methods"), replace(methods[0], title="")]
+        return [*parts, Heading("The graph, coloured by chip"), Chart(coloured_graph(problem, chip()))]
+
+    def traces() -> Mapping[str, str]:
+        if question.package is None:
+            return {}
+        return {PIPELINE_TRACE_FILE: json.dumps(SimulatorEvaluator(problem, question.package).trace(chip()))}
+
+    return View(title, verdict(result), [about(result), *notes(result)], [chips, *methods], page, traces)
 
 
 def loads(result: Result) -> go.Figure:

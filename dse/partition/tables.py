@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dse.report.view import Row
 from dse.results.result import Result, percent
-
-Row = tuple[str, ...]
 
 CHIP_HEADERS: Row = ("chip", "operators", "busy", "link to the next", "weights")
 
@@ -40,7 +39,7 @@ def about(result: Result) -> str:
 
 def by_reference(result: Result) -> bool:
     """Whether the value is the reference evaluator's, as the seconds of chips and links always are."""
-    return bool(result.metrics["settings"]["evaluator"] == "analytical")
+    return bool(result.settings["evaluator"] == "analytical")
 
 
 def slowest_decides(result: Result) -> bool:
@@ -51,7 +50,7 @@ def slowest_decides(result: Result) -> bool:
 def nothing_found(result: Result) -> str:
     """Why there is no partition."""
     if result.infeasibility is not None:
-        return f"Proven infeasible: {result.infeasibility['explanation']}"
+        return f"Proven infeasible: {result.infeasibility.explanation}"
     misfit = result.metrics.get("misfit")
     if misfit is None:
         return "Stopped before any valid partition was found."

@@ -103,15 +103,3 @@ class BatchBound:
                 values[index[-1]] if end < len(index) else np.zeros(values.shape[1]),
             ]
         )
-
-
-def batch_lower_bound(
-    problem: PlacementProblem,
-    tensor: int,
-    layer_index: Sequence[int],
-    forward_s: Latencies,
-    backward_s: Latencies,
-    update_s: Latencies,
-) -> NDArray[np.float64]:
-    """:class:`BatchBound` for a single use."""
-    return BatchBound(problem, tensor, layer_index)(forward_s, backward_s, update_s)

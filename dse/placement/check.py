@@ -73,10 +73,11 @@ class StagePasses:
 
 
 def stage_passes(problem: PlacementProblem, graph: LayerGraph, stage: Stage, last: bool) -> StagePasses:
-    """What one microbatch costs in ``stage``; under 1F1B the last stage recomputes nothing."""
+    """What one microbatch costs in ``stage``; under 1F1B the last stage that could keep its activations does."""
     network = problem.network_bytes_per_s
     recompute_s = 0.0
-    if problem.recompute and (not last or problem.pipeline_schedule == "gpipe"):
+    keeps_activations = problem.recompute_granularity == "stage" and problem.pipeline_schedule == "1f1b"
+    if problem.recompute and not (last and keeps_activations):
         recompute_s = _pass_s(graph, stage, math.inf, backward=False, begin_s=0.0)
     return StagePasses(
         forward_s=_pass_s(graph, stage, network, backward=False, begin_s=0.0),
@@ -109,8 +110,13 @@ def _pass_s(graph: LayerGraph, stage: Stage, network_bytes_per_s: float, backwar
 
 
 def stashed_microbatches(problem: PlacementProblem, from_end: int, data: int) -> int:
-    """Microbatches that the ``from_end``-th stage from the end (1 is the last) stashes, of ``data`` pipelines."""
-    return math.ceil(problem.microbatches / data) if problem.pipeline_schedule == "gpipe" else from_end - 1
+    """Microbatches that the ``from_end``-th stage from the end (1 is the last) stashes, of ``data`` pipelines.
+
+    Of the current one under 1F1B only the inputs of layers are stashed, where it recomputes from these.
+    """
+    if problem.pipeline_schedule == "gpipe":
+        return math.ceil(problem.microbatches / data)
+    return from_end if problem.recompute and problem.recompute_granularity == "layer" else from_end - 1
 
 
 def group_memory_bytes(
@@ -123,7 +129,10 @@ def group_memory_bytes(
     layers = [graph.layers[position] for position in group]
     activation_bytes = math.fsum(layer.activation_bytes for layer in layers)
     stash_bytes = activation_bytes
-    if problem.recompute:
+    if problem.recompute and problem.recompute_granularity == "layer":
+        activation_bytes = max(layer.activation_bytes for layer in layers)
+        stash_bytes = math.fsum(size for _, target, size in graph.edges if target in group)
+    elif problem.recompute:
         stash_bytes = math.fsum(
             size for source, target, size in graph.edges if target in group and source not in stage.layers
         )

@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.graph.named_edges import FaultFields, graph_faults, topological_order
-from dse.placement.problem import LayerGraph, PipelineSchedule, Placement, PlacementLayer, PlacementProblem, Stage
+from dse.placement.problem import (
+    LayerGraph,
+    PipelineSchedule,
+    Placement,
+    PlacementLayer,
+    PlacementProblem,
+    RecomputeGranularity,
+    Stage,
+)
 from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
 
 _LARGEST = 1e30
@@ -62,6 +70,7 @@ class _PlacementDocument(_Document):
     pipeline_schedule: PipelineSchedule = "1f1b"
     node_accelerators: Annotated[int, Field(ge=0, le=_MOST_ACCELERATORS)] = 0
     node_bytes_per_s: _Amount = 0.0
+    recompute_granularity: RecomputeGranularity = "stage"
 
 
 class _StageDocument(_Document):
@@ -70,7 +79,9 @@ class _StageDocument(_Document):
     groups: list[Annotated[list[_Name], Field(min_length=1)]] = []
 
 
-class _SolutionDocument(_Document):
+class SolutionDocument(_Document):
+    """``solution`` of a result: the width, the number of pipelines, and the stages of one of them."""
+
     tensor: Annotated[int, Field(ge=1)]
     data: Annotated[int, Field(ge=1)]
     stages: Annotated[list[_StageDocument], Field(min_length=1)]
@@ -114,6 +125,7 @@ def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
         pipeline_schedule=parsed.pipeline_schedule,
         node_accelerators=parsed.node_accelerators,
         node_bytes_per_s=parsed.node_bytes_per_s,
+        recompute_granularity=parsed.recompute_granularity,
     )
 
 
@@ -184,7 +196,7 @@ def placement_from_document(
     Raises:
         InputError: the document is malformed, its width is not one of the problem, or it names an unknown layer.
     """
-    parsed = validate(_SolutionDocument, document, path)
+    parsed = validate(SolutionDocument, document, path)
     if parsed.tensor not in problem.tensor_parallel:
         known = ", ".join(map(str, sorted(problem.tensor_parallel)))
         raise InputError([Fault(str(path), "tensor", shown(parsed.tensor), f"the width must be one of {known}")])

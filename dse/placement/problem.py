@@ -7,8 +7,9 @@ For a width ``t``, a split of the layers into ``s`` stages and ``d`` pipelines, 
 
 ``load`` is forward + backward of a stage, or, where it recomputes, forward + (recomputed forward, then backward). With
 ``recompute`` every stage does under GPipe (torchgpipe's ``checkpoint='always'``): all forward passes of a stage come
-before its backward passes, also in the last stage and in a pipeline of one. Under 1F1B every stage but the last does,
-which runs each backward pass right behind its forward pass, the activations still there.
+before its backward passes, also in the last stage and in a pipeline of one. Under 1F1B it depends on the granularity.
+Stage by stage, every stage but the last recomputes: that one runs each backward pass right behind its forward pass, the
+activations still there. Layer by layer, every stage does, as none has kept more than the inputs of its layers.
 
 Forward: ``start(v) = max`` over incoming edges of the finish of u inside the stage, or bytes / bandwidth if u is
 outside; backward is the same over outgoing edges, reversed. Only the receiver pays for a transfer. The recomputed
@@ -20,7 +21,15 @@ Memory of the stage that is s-th from the end::
 
 with n = s − 1 microbatches in flight behind the current one under 1F1B (PipeDream-Flush), and n = ceil(M / d), all of a
 pipeline's, under GPipe (paper appendix B.1). With recompute, A is held by the one microbatch that
-runs backward, recomputed right before.
+runs backward, recomputed right before. That is the paper's rule, granularity ``stage``. With granularity ``layer``
+(full recomputation of Megatron-LM: Narayanan et al. 2021, section 3.5; Korthikanti et al. 2022, section 5) a stage
+keeps the input of each of its layers for every microbatch in flight, the current one included, and the activations of
+the one layer that runs backward, the largest at worst::
+
+    state_factor · W + max over layers of A_layer + n · sum over layers of input_layer ≤ hbm_bytes
+
+``input_layer`` being the bytes of all edges to a layer, n = s under 1F1B and n = ceil(M / d) under GPipe. The repeated
+forward passes take as long as under the other rule.
 
 Synchronisation is an all-reduce among d replicas, on a flat network a ring::
 
@@ -43,7 +52,7 @@ Where layers are not totally ordered, a stage may use g groups, ``a_i = g·t`` (
 sliced), with g at most the width of the layer graph: the largest number of its layers without order among them. Each
 group runs its layers one at a time in the problem's order, backward in the reverse order; data cross between groups of
 a stage for free; ``F`` is the recomputed forward pass of the whole stage; the memory rule holds for each group with the
-layers it runs (the stash of recomputation being the bytes that enter the stage at its layers).
+layers it runs (the stash of recomputation being the bytes that enter the stage at its layers, or enter its layers).
 """
 
 from dataclasses import dataclass
@@ -51,6 +60,9 @@ from typing import Literal
 
 PipelineSchedule = Literal["1f1b", "gpipe"]
 """How a pipeline orders its microbatches: one forward one backward with flushes (PipeDream-Flush), or GPipe."""
+
+RecomputeGranularity = Literal["layer", "stage"]
+"""What recomputation starts from: the kept input of each layer, or (the PHAZE paper) that of the whole stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,7 @@ class PlacementProblem:
     ``microbatches`` (M) counts the microbatches of a global batch; ``state_factor`` the bytes of weights, gradients
     and optimizer state per byte of weights; ``gradient_sync_factor`` is 2 for a ring all-reduce. ``node_accelerators``
     and ``node_bytes_per_s`` describe nodes with a network of their own; both are 0 on a flat network.
+    ``recompute_granularity`` means something with ``recompute`` only.
     """
 
     name: str
@@ -95,11 +108,17 @@ class PlacementProblem:
     pipeline_schedule: PipelineSchedule = "1f1b"
     node_accelerators: int = 0
     node_bytes_per_s: float = 0.0
+    recompute_granularity: RecomputeGranularity = "stage"
 
     @property
     def last_recomputes(self) -> bool:
-        """Whether the last stage recomputes its forward pass too, as it must where all forward passes run first."""
-        return self.recompute and self.pipeline_schedule == "gpipe"
+        """Whether the last stage recomputes its forward pass too: it keeps its activations under one rule only."""
+        return self.recompute and (self.pipeline_schedule == "gpipe" or self.recomputes_layers)
+
+    @property
+    def recomputes_layers(self) -> bool:
+        """Whether layers are recomputed one at a time, each from its own input."""
+        return self.recompute and self.recompute_granularity == "layer"
 
 
 @dataclass(frozen=True, slots=True)

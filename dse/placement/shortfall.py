@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dse.placement.check import stage_memory_bytes
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem
-from dse.placement.search.chain_structure import edge_tables, plain_ends
+from dse.placement.search.chain_structure import edge_tables, plain_ends, stash_table
 from dse.placement.search.downset_dp import downset_placement
 from dse.placement.search.pipelines import PipelineRange, pipeline_ranges
 from hardware.compiled import compiled
@@ -68,8 +68,8 @@ def _splits(problem: PlacementProblem, tensor: int, pipelines: PipelineRange) ->
     need, cut = _least_needs(
         np.array([layer.weight_bytes for layer in graph.layers]),
         np.array([layer.activation_bytes for layer in graph.layers]),
-        edge_tables(graph, problem.network_bytes_per_s)[2],
-        problem.recompute,
+        stash_table(problem, graph, edge_tables(graph, problem.network_bytes_per_s)[2]),
+        problem.recomputes_layers,
         float(problem.state_factor),
         pipelines.stashes,
         pipelines.growth,
@@ -199,7 +199,7 @@ def _bytes(size_bytes: float) -> str:
 # No annotations: numba infers the types.
 @compiled()
 def _least_needs(  # type: ignore[no-untyped-def]  # noqa: ANN202
-    weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, stashes, growth, plain_end, plain_stages  # noqa: ANN001
+    weight_bytes, activation_bytes, stash_bytes, one_by_one, state_factor, stashes, growth, plain_end, plain_stages  # noqa: ANN001
 ):  # fmt: skip
     """need[s, q, i]: least largest need of splitting the layers from i on into s stages, q of them plain."""
     count = len(weight_bytes)
@@ -212,8 +212,9 @@ def _least_needs(  # type: ignore[no-untyped-def]  # noqa: ANN202
             weights, activations, stash = 0.0, 0.0, 0.0
             for end in range(begin + 1, count - stages + 2):
                 weights += weight_bytes[end - 1]
-                activations += activation_bytes[end - 1]
-                stash += entering_bytes[begin, end - 1] if recompute else activation_bytes[end - 1]
+                layer = activation_bytes[end - 1]
+                activations = max(activations, layer) if one_by_one else activations + layer
+                stash += stash_bytes[begin, end - 1]
                 own = state_factor * weights + activations + stashed * stash
                 if plain_stages == 0 and own >= need[stages, 0, begin]:
                     break  # a longer stage needs no less

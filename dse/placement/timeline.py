@@ -7,8 +7,9 @@ neighbour that it waits for is done; what a transfer costs is in the receiver's 
   forward and one backward pass in turn, then the backward passes that are left.
 - ``gpipe`` (Huang et al. 2019): all forward passes, then all backward passes, the last microbatch first.
 
-A backward pass begins with the recomputed forward pass, where there is one: in every stage under GPipe, in every one
-but the last under 1F1B. After its last backward pass a stage synchronises its gradients and takes its optimizer step.
+A backward pass begins with the recomputed forward pass, where there is one (layers that are recomputed one by one do so
+in between; drawn is their sum). Which stages recompute is in :mod:`dse.placement.problem`. After its last backward pass
+a stage synchronises its gradients and takes its optimizer step.
 
 How the end compares with the formula ``L · (n + s − 1)``, n microbatches, s stages, L the largest load:
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dse.results.result import PROOF_TOLERANCE, Result, percent, read_result
 from dse.run.directory import RESULT_FILE, RUN_FILE
-from hardware.inputs import fail, read_document
+from hardware.inputs import fail
 from hardware.units import MIB
 
 Values = tuple[Any, ...]
@@ -72,18 +72,13 @@ def read_run(path: Path) -> Run:
     result = read_result(file)
     if result.objective.value is None and result.status != "infeasible":
         raise fail(file, "status", result.status, "the run ended without an answer; there is nothing to compare")
-    return Run(path, _asked(result, run_file), result)
+    return Run(path, _asked(result), result)
 
 
-def _asked(result: Result, run_file: Path) -> dict[str, Any]:
-    """The options of a run, from its result or from its ``run.yaml``; its seed and versions."""
-    settings = result.solution.get("settings")
-    if not isinstance(settings, dict) and run_file.exists():
-        document = read_document(run_file)
-        settings = document.get("arguments") if isinstance(document, dict) else None
-    options = settings if isinstance(settings, dict) else {}
+def _asked(result: Result) -> dict[str, Any]:
+    """What was asked: the options, seed, method and versions of a run."""
     versions = {f"{name} version": version for name, version in result.versions.items()}
-    return {**options, "seed": result.seed, "method": result.method, **versions}
+    return {**result.settings, "seed": result.seed, "method": result.method, **versions}
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
@@ -130,7 +125,7 @@ def _details(result: Result) -> Iterator[tuple[str, Any]]:
     yield from _leaves(result.solution, ())
     yield from _leaves(result.metrics, ())
     if result.infeasibility is not None:
-        yield from _leaves(result.infeasibility, ("infeasibility",))
+        yield from _leaves(result.infeasibility.model_dump(), ("infeasibility",))
 
 
 def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

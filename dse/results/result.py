@@ -1,4 +1,9 @@
-"""The one result format of every command, ``dse.result/1``: status, objective, bound, gap, solution, versions."""
+"""The one result format of every command, ``dse.result/1``: what was asked, status, objective, bound, gap, solution.
+
+A result carries what it was asked about (``settings``, and the content of every text file in ``inputs``), so that it
+can be checked anywhere. ``seal`` is the digest of everything else in the file: a check refuses a file that was edited.
+What follows from the problem is recomputed besides (:mod:`dse.results.check`).
+"""
 
 import dataclasses
 import hashlib
@@ -8,11 +13,14 @@ import math
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 import dse
+from dse.problem import Posed
+from dse.results.infeasibility import Infeasibility
+from hardware.input_files import InputFile
 from hardware.inputs import fail, read_document, validate
 
 SCHEMA = "dse.result/1"
@@ -22,11 +30,23 @@ Status = Literal["optimal", "feasible", "infeasible", "interrupted", "unknown"]
 PROOF_TOLERANCE = 1e-9
 """An answer counts as proven when its gap is at most this: the accuracy of a long sum of doubles."""
 
-_LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
+LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class _File(_Strict):
+    """What :class:`~hardware.input_files.InputFile` has, as it stands in a result file."""
+
+    path: str
+    sha256: str
+    text: str | None
+
+
+def _file(value: Any) -> Any:
+    return InputFile(**_File.model_validate(value).model_dump()) if isinstance(value, dict) else value
 
 
 class ProblemReference(_Strict):
@@ -40,13 +60,17 @@ class Objective(_Strict):
     """What was optimised and the value reached (None where there is no feasible answer)."""
 
     name: str
-    value: float | None
+    value: float | None = None
     unit: str
     sense: Literal["min", "max"]
 
 
 class Result(_Strict):
-    """One answer. ``bound`` and ``gap`` are None where no bound is known; ``infeasibility`` says why nothing fits."""
+    """One answer. ``bound`` and ``gap`` are None where no bound is known; ``infeasibility`` says why nothing fits.
+
+    ``settings`` are the options that were asked, ``inputs`` the files that they name; ``seal`` is empty until it is
+    written.
+    """
 
     schema_: Literal["dse.result/1"] = Field(default="dse.result/1", alias="schema")
     command: str
@@ -57,16 +81,23 @@ class Result(_Strict):
     gap: float | None = None
     solution: dict[str, Any] = Field(default_factory=dict)
     metrics: dict[str, Any] = Field(default_factory=dict)
-    infeasibility: dict[str, Any] | None = None
+    infeasibility: Infeasibility | None = None
     evaluations: int = 0
     seconds: float = 0.0
     seed: int = 0
     method: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+    inputs: dict[str, Annotated[InputFile, BeforeValidator(_file)]] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=lambda: versions())
+    seal: str = ""
+
+    def sealed(self) -> Self:
+        """The result with the seal that goes with its content."""
+        return self.model_copy(update={"seal": seal_of(self.model_dump(by_alias=True))})
 
     def to_json(self) -> str:
-        """The result as indented JSON text, with ``schema`` first."""
-        return json.dumps(self.model_dump(by_alias=True), indent=2, allow_nan=False) + "\n"
+        """The sealed result as indented JSON text, with ``schema`` first."""
+        return json.dumps(self.sealed().model_dump(by_alias=True), indent=2, allow_nan=False) + "\n"
 
     @property
     def exit_code(self) -> int:
@@ -119,10 +150,51 @@ def digest(content: Any) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def seal_of(document: Mapping[str, Any]) -> str:
+    """The digest of a result document without its own entry ``seal``."""
+    return digest({key: value for key, value in document.items() if key != "seal"})
+
+
+def result_of(
+    command: str,
+    posed: Posed[Any, Any],
+    *,
+    method: str,
+    seed: int,
+    value: float | None = None,
+    bound: float | None = None,
+    status: Status | None = None,
+    solution: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    infeasibility: Infeasibility | None = None,
+    evaluations: int = 0,
+    seconds: float = 0.0,
+) -> Result:
+    """The result of a posed problem; status and gap follow from value, bound and infeasibility unless stated."""
+    own = "infeasible" if infeasibility is not None else proven_status(value, bound)
+    return Result(
+        command=command,
+        problem=ProblemReference(name=posed.name, digest=posed.digest),
+        status=status or own,
+        objective=posed.objective.model_copy(update={"value": value}),
+        bound=bound,
+        gap=relative_gap(value, bound),
+        solution=dict(solution or {}),
+        metrics=dict(metrics or {}),
+        infeasibility=infeasibility,
+        evaluations=evaluations,
+        seconds=seconds,
+        seed=seed,
+        method=method,
+        settings=posed.options.document(),
+        inputs=dict(posed.inputs),
+    )
+
+
 def versions() -> dict[str, str]:
     """Versions that an answer may depend on: this package, Python and the solver libraries."""
     found = {"dse": dse.__version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
+    for library in LIBRARIES:
         try:
             found[library] = importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:

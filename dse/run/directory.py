@@ -129,6 +129,10 @@ class RunDirectory:
         """Write ``result.json``."""
         self.write_text(RESULT_FILE, result.to_json())
 
+    def write(self, name: str, content: str | bytes) -> Path:
+        """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all."""
+        return write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
+
     def write_text(self, name: str, text: str) -> Path:
         """Write the file ``name`` (sub-folders allowed) of this directory, as :func:`write_text`."""
         return write_text(self.path / name, text)

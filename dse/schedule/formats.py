@@ -59,7 +59,7 @@ class _OperatorRun(_Document):
     cores: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_cores)]
 
 
-class _SolutionDocument(_Document):
+class SolutionDocument(_Document):
     """``makespan_s`` and ``bound_s`` stand beside the operators in the layers of a co-search answer."""
 
     operators: dict[str, _OperatorRun]
@@ -120,7 +120,7 @@ def schedule_from_document(problem: ScheduleProblem, document: Any, path: str | 
     Raises:
         InputError: the document is malformed, names an unknown operator or leaves one out.
     """
-    parsed = validate(_SolutionDocument, document, path)
+    parsed = validate(SolutionDocument, document, path)
     known = [operator.name for operator in problem.operators]
     faults = [
         Fault(str(path), f"operators.{name}", "", "no operator of this name", nearest(name, known))

@@ -15,6 +15,13 @@ from hardware.inputs import choose
 
 __all__ = ["METHODS", "Method", "schedule_column", "solve", "solve_many", "solve_search"]
 
+EVENT_SEARCH = "event search"
+
+FOUND_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"auto": (EVENT_SEARCH,), "cp-sat": ("cp-sat",), "scip": ("scip",)}
+)
+"""Whose schedule each method of :data:`METHODS` returns."""
+
 THOROUGH = SearchLimits(nodes=400_000)
 """The limits of :func:`solve`: a few seconds for a segment that stays open."""
 
@@ -44,7 +51,7 @@ def solve_search(problem: ScheduleProblem, limits: SearchLimits = THOROUGH) -> S
     found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, limits)
     makespan_s = found.schedule.makespan_s
     bound_s = min(makespan_s, max(found.bound_s, lower_bound(problem) if problem.operators else 0.0))
-    return ScheduleSolution(found.schedule, bound_s, "event search")
+    return ScheduleSolution(found.schedule, bound_s, EVENT_SEARCH)
 
 
 def _cp_sat(problem: ScheduleProblem) -> ScheduleSolution:

@@ -1,120 +1,107 @@
-"""``dse wafer`` as a function: options in, checked result out."""
+"""The search for a placement and its bound: a problem and options in, what is known of it out."""
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dse.results.result import (
-    FailedCheckError,
-    Objective,
-    ProblemReference,
-    Result,
-    digest,
-    document_of,
-    proven_status,
-    relative_gap,
-)
-from dse.run.executor import Executor, InProcessExecutor, LateExecutor
+from dse.run.executor import Executor, LateExecutor
 from dse.run.journal import Journal
-from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.progress import StopSignal, never_stop
+from dse.run.run import Run
 from dse.wafer.bound import CostBound, area_bound_ticks
-from dse.wafer.check import cost, kernel_time, size_tiles, violations
-from dse.wafer.files.formats import placement_document
+from dse.wafer.check import cost, kernel_time, size_tiles
+from dse.wafer.files.kept import keep_paint, kept_placement
 from dse.wafer.finished import finish_bound, finish_search, finished_bound, finished_search
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import unpackable
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.portfolio import Found, Improved, Search
+from dse.wafer.search.portfolio import Found, Search
 from dse.wafer.shapes import shape_table
 from dse.wafer.shortfall import infeasibility
-from hardware.inputs import choose
 
-OBJECTIVE = "total_cost"
+SEARCH, BOUND = "search", "bound"
+"""What of a run can have been stopped before its end."""
 
-UNFINISHED, SEARCH, BOUND = "unfinished", "search", "bound"
-"""The entry of a result's metrics that names what was stopped, and what that can be."""
+_START_S = 10.0
+"""What starting and ending workers takes, about."""
+
+_SEARCH_SHARE = 0.9
+"""Of a time limit; the bound has what is left."""
 
 
-def ignore(_found: Found) -> None:
-    """Keep no placement before the last."""
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of one problem.
+
+    Attributes:
+        found: the best placement with its cost, and how many layouts were priced.
+        bound: no placement costs less; None where nothing is known.
+        proof: why no placement is legal, if that is proven.
+        unfinished: :data:`SEARCH` or :data:`BOUND` where it was stopped before its end; nothing of a proven answer.
+    """
+
+    found: Found
+    bound: float | None
+    proof: dict[str, Any] | None
+    unfinished: tuple[str, ...]
 
 
-def answer(
-    options: WaferOptions,
-    executor: Executor | None = None,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    seed: int = 0,
-    problem: WaferProblem | None = None,
-    improved: Improved = ignore,
-    before: WaferPlacement | None = None,
-    search_stop: StopSignal | None = None,
-    journal: Journal | None = None,
-) -> Result:
-    """A placement, passed by the checker, with its bound.
+def solve(problem: WaferProblem, options: WaferOptions, run: Run) -> Outcome:
+    """A placement by the method that the options name, with its bound.
 
-    ``metrics.unfinished`` of the result names what was stopped: the search, the bound; nothing of a proven answer.
-
-    Args:
-        options: what is asked.
-        executor: where independent parts run.
-        progress: told of each phase.
-        stop: asked between two pieces of work.
-        seed: of everything that is drawn.
-        problem: what the options pose, where it has been read before.
-        improved: told of every better placement, which the checker has passed.
-        before: a legal placement that an earlier run of the same options has found. The search does not look at it,
-            and so goes the same way; only what is better than it counts.
-        search_stop: asked by the search instead of ``stop``: it may end earlier, to leave time for the bound.
-        journal: of the run: has the search and the bound where they have ended, and gets them.
+    Every better placement is kept in the run directory as ``NAME.paint``. A legal placement that an earlier part of the
+    run has kept there is not looked at by the search, which so goes the same way; only what is better than it counts.
 
     Raises:
-        InputError: the options name what cannot be.
-        FailedCheckError: the checker refuses the answer.
+        InputError: the options name what cannot be, or a kept placement that is none.
     """
-    started = time.perf_counter()
-    choose("dse wafer", "--method", options.method, METHODS, "method")
-    problem = problem or options.problem()
     proof = infeasibility(problem)
-    found, bound, unfinished = Found(), None, list[str]()
+    if proof is not None:
+        return Outcome(Found(), None, proof, ())
+    before = None if run.directory is None else kept_placement(run.directory, problem)
     known = Found() if before is None else Found(before, cost(problem, before))
+    search_stop = run.with_share(_SEARCH_SHARE).stop
 
     def better(each: Found) -> None:
-        if each.total < known.total:
-            improved(each)
+        if each.total < known.total and each.placement is not None:
+            keep_paint(run, problem.name, problem, each.placement)
 
     def searched(workers: Executor) -> Found:
         return METHODS[options.method](
-            Search(problem, workers, seed, options.moves, progress, search_stop or stop, better)
+            Search(problem, workers, run.seed, options.annealing_moves, run.progress, search_stop, better)
         )
 
-    if proof is None:
-        found, ended = _search(searched, executor, problem, search_stop or stop, journal)
-        unfinished += [] if ended else [SEARCH]
-        if known.total < found.total:
-            found = replace(known, evaluations=found.evaluations)
-        if found.placement is None:
-            proof = unpackable(problem, stop)
-    if proof is None:
-        bound, ended = _bound(problem, found, stop, journal)
-        unfinished += [] if ended else [BOUND]
-    result = _result(options, problem, found, bound, proof, seed)
-    return _ended(result, unfinished, stop(), time.perf_counter() - started)
+    found, search_ended = _search(searched, _late(run), problem, search_stop, run.journal)
+    if known.total < found.total:
+        found = replace(known, evaluations=found.evaluations)
+    if found.placement is None:
+        proof = unpackable(problem, run.stop)
+    if proof is not None:
+        return Outcome(found, None, proof, ())
+    bound, bound_ended = _bound(problem, found, run.stop, run.journal)
+    ended = {SEARCH: search_ended, BOUND: bound_ended}
+    return Outcome(found, bound, None, tuple(part for part, is_ended in ended.items() if not is_ended))
 
 
-def _ended(result: Result, unfinished: list[str], stopped: str | None, seconds: float) -> Result:
-    """The result with how it ended; nothing of a proven one is unfinished."""
-    unfinished = [] if result.status in ("optimal", "infeasible") else unfinished
-    status = "interrupted" if stopped == "interrupted" and unfinished else result.status
-    told = {"metrics": result.metrics | {UNFINISHED: unfinished}, "seconds": seconds}
-    return result.model_copy(update=told | {"status": status})
+def _late(run: Run) -> Executor:
+    """The run's executor, which this process does without for as long as its workers take to start and to end.
+
+    It does without them to its end where a time limit leaves no more than three times as much: then two workers would
+    hardly do more. An item's own limit holds for workers alone, so where there is one they are started at once.
+    """
+    if run.item_timeout_s is not None:
+        return run.executor
+
+    def alone() -> bool:
+        return run.spent_s < _START_S or run.time_limit_s - run.spent_s < 3 * _START_S
+
+    return LateExecutor(run.executor, alone)
 
 
 def _search(
     searched: Callable[[Executor], Found],
-    executor: Executor | None,
+    executor: Executor,
     problem: WaferProblem,
     stop: StopSignal,
     journal: Journal | None,
@@ -124,7 +111,7 @@ def _search(
     if kept is not None:
         return kept, True
     # Rows need no workers, and are an answer if a time limit passes while those start.
-    with LateExecutor(executor or InProcessExecutor()) as workers:
+    with LateExecutor(executor) as workers:
         found = searched(workers)
     ended = stop() is None
     if ended:
@@ -148,38 +135,6 @@ def cost_bound(problem: WaferProblem, found: Found, stop: StopSignal = never_sto
     table = shape_table(problem)
     floor = area_bound_ticks(problem, table)
     return None if floor is None else CostBound(problem, table).total(floor, found.total, stop)
-
-
-def _result(
-    options: WaferOptions,
-    problem: WaferProblem,
-    found: Found,
-    bound: float | None,
-    proof: dict[str, Any] | None,
-    seed: int,
-) -> Result:
-    told: dict[str, Any] = {"settings": options.document()}
-    value = None
-    if found.placement is not None:
-        broken = violations(problem, found.placement)
-        if broken:
-            raise FailedCheckError("; ".join(broken))
-        value = cost(problem, found.placement).total
-        told |= metrics(problem, found.placement)
-    return Result(
-        command="wafer",
-        problem=ProblemReference(name=problem.name, digest=digest(document_of(problem))),
-        status="infeasible" if proof is not None else proven_status(value, bound),
-        objective=Objective(name=OBJECTIVE, value=value, unit="1", sense="min"),
-        bound=bound,
-        gap=relative_gap(value, bound),
-        solution={} if found.placement is None else placement_document(problem, found.placement),
-        metrics=told,
-        infeasibility=proof,
-        evaluations=found.evaluations,
-        seed=seed,
-        method=options.method,
-    )
 
 
 def metrics(problem: WaferProblem, placement: WaferPlacement) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dse.results.settings import STRICT
 from dse.run.journal import Journal
+from dse.run.options import STRICT
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.problem import WaferProblem

@@ -1,16 +1,18 @@
 """What a user can ask of ``dse wafer``."""
 
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
 
-from dse.results.settings import STRICT, options_of
-from dse.wafer.files.formats import problem_of
+from dse.run.options import Option, Options
+from dse.wafer.files.formats import MOST_TILES, problem_of
 from dse.wafer.files.kgraph import HEADER_KEYS, TITLE_KEY, KernelGraph
 from dse.wafer.kernels import read_library
 from dse.wafer.problem import WaferProblem
 from dse.wafer.sources import graph_of, name_of
+from dse.wafer.sweep.axes import KEYS
 from hardware.inputs import InputError
+
+Method = Literal["portfolio", "rows", "slicing-tree"]
 
 MOVES = 8_000_000
 """Moves of annealing in all, where nothing else is asked: half a minute for 100 kernels."""
@@ -20,44 +22,41 @@ SWEEP_MOVES = 1_000_000
 
 
 @dataclass(frozen=True)
-class WaferOptions:
-    """The options of ``dse wafer``.
+class WaferOptions(Options):
+    """The options of ``dse wafer``."""
 
-    Attributes:
-        case: a ``.kgraph`` file, or what else :func:`dse.wafer.sources.graph_of` reads.
-        kernels: a file of more kernel types (``dse.kernels/1``), or None.
-        method: which of :data:`dse.wafer.methods.METHODS`.
-        moves: of annealing, in all; of a sweep at each point.
-        sweep: what is swept (:func:`dse.wafer.sweep.axes.axes_of`); nothing for a single placement.
-        width, height, memlimit, wdeltat, wlength, wadapter: what stands in the header of the case; None leaves it.
-    """
+    COMMAND: ClassVar[str] = "wafer"
 
-    __pydantic_config__ = STRICT
+    case: Annotated[str, Option(metavar="CASE", positional=True, is_source=True)]
+    kernels: Annotated[str | None, Option("More kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
+    method: Annotated[Method, Option()] = "portfolio"
+    moves: Annotated[
+        int | None,
+        Option(
+            f"Of annealing; more find better [{MOVES:,}; at each point of a sweep {SWEEP_MOVES:,}].", min=0, max=10**12
+        ),
+    ] = None
+    sweep: Annotated[
+        tuple[str, ...],
+        Option(
+            "Answer for many wafers or weights, and mark the front of cost, tiles and memory. "
+            f"KEY: {', '.join(KEYS)}; alone, from half to twice what CASE has.",
+            metavar="KEY[=V,V|=LOW:HIGH:STEP],…",
+        ),
+    ] = ()
+    width: Annotated[int | None, Option("Tiles across the wafer [as CASE says; 633].", min=1, max=MOST_TILES)] = None
+    height: Annotated[int | None, Option("Tiles up the wafer [as CASE says; 633].", min=1, max=MOST_TILES)] = None
+    memlimit: Annotated[int | None, Option("Words of 2 bytes of a tile [as CASE says; 24576].", min=1)] = None
+    wdeltat: Annotated[float | None, Option("Weight of the time [as CASE says; 1].", min=0)] = None
+    wlength: Annotated[float | None, Option("Weight of the distance [as CASE says; 1].", min=0)] = None
+    wadapter: Annotated[float | None, Option("Weight of adapters [as CASE says; 0].", min=0)] = None
 
-    case: str
-    kernels: str | None = None
-    method: str = "portfolio"
-    moves: int = MOVES
-    sweep: tuple[str, ...] = ()
-    width: int | None = None
-    height: int | None = None
-    memlimit: int | None = None
-    wdeltat: float | None = None
-    wlength: float | None = None
-    wadapter: float | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The options as JSON types."""
-        return asdict(self) | {"sweep": list(self.sweep)}
-
-    @classmethod
-    def from_document(cls, document: Any, path: str | Path, key: str) -> "WaferOptions":
-        """The options that :meth:`document` wrote.
-
-        Raises:
-            InputError: something else stands there.
-        """
-        return options_of(cls, document, path, key, "dse wafer")
+    @property
+    def annealing_moves(self) -> int:
+        """Moves of annealing in all; of a sweep at each point."""
+        if self.moves is not None:
+            return self.moves
+        return SWEEP_MOVES if self.sweep else MOVES
 
     def graph(self) -> KernelGraph:
         """The kernel graph that the options name, with their header.

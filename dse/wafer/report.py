@@ -1,15 +1,14 @@
 """What a placement came to, in words, tables and a page."""
 
-import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dse.report.page import document, table
+from dse.report.view import Drawing, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
 from dse.wafer.files.drawing import drawing
+from dse.wafer.files.formats import placement_from_document
+from dse.wafer.files.kept import paint_text
 from dse.wafer.problem import WaferPlacement, WaferProblem
-
-Row = tuple[str, ...]
 
 COST_HEADERS: Row = ("", "amount", "weight", "cost")
 KERNEL_HEADERS: Row = ("kernel", "type", "h", "w", "c", "k", "tiles", "at", "", "time", "busy", "memory")
@@ -49,7 +48,7 @@ def unfinished(parts: Sequence[str]) -> str:
 def nothing_found(result: Result) -> str:
     """Why there is no placement."""
     if result.infeasibility is not None:
-        return f"Proven infeasible: {result.infeasibility['explanation']}"
+        return f"Proven infeasible: {result.infeasibility.explanation}"
     if result.metrics.get("unfinished") == []:
         return "No legal placement was found, nor a proof that there is none; more --moves may find one."
     return "Stopped before any legal placement was found."
@@ -89,18 +88,40 @@ def kernel_rows(problem: WaferProblem, placement: WaferPlacement) -> list[Row]:
     return found
 
 
-def report(problem: WaferProblem, result: Result, placement: WaferPlacement) -> str:
-    """The page."""
-    parts = [
-        f"<p class='verdict'>{html.escape(verdict(result))}</p>",
-        f"<p>{html.escape(about(result))}</p>",
-        table(COST_HEADERS, cost_rows(problem, result)),
-        "<h2>The wafer</h2>",
-        "<p class='small'>Redder kernels wait less for the slowest one. Dashed edges pass over other kernels. "
-        "A kernel's parameters show where the pointer rests.</p>",
-        drawing(problem, placement, result.bound),
-        "<h2>Kernels</h2>",
-        table(KERNEL_HEADERS, kernel_rows(problem, placement)),
-    ]
-    footer = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    return document(f"{result.problem.name}: wafer placement", parts, footer)
+def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> View:
+    """Cost, layout and kernels; ``files``: what else the run directory holds."""
+    title = f"{result.problem.name}: wafer placement"
+    if not result.solution:
+        return View(title, nothing_found(result))
+    costs = Table(COST_HEADERS, cost_rows(problem, result))
+
+    def placement() -> WaferPlacement:
+        return placement_from_document(problem, result.solution, "result")
+
+    def page() -> list[Part]:
+        return [
+            costs,
+            Heading("The wafer"),
+            Paragraph(
+                "Redder kernels wait less for the slowest one. Dashed edges pass over other kernels. A kernel's "
+                "parameters show where the pointer rests.",
+                small=True,
+            ),
+            Drawing(drawing(problem, placement(), result.bound)),
+            Heading("Kernels"),
+            Table(KERNEL_HEADERS, kernel_rows(problem, placement())),
+        ]
+
+    def pictures() -> Mapping[str, str | bytes]:
+        # Drawn with a library that takes half a second to import.
+        from dse.wafer.files.picture import picture
+
+        placed = placement()
+        return {
+            **files,
+            f"{problem.name}.paint": paint_text(problem, placed),
+            f"{problem.name}.svg": drawing(problem, placed, result.bound),
+            f"{problem.name}.png": picture(problem, placed, result.bound),
+        }
+
+    return View(title, verdict(result), [about(result)], [costs], page, pictures)

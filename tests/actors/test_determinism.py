@@ -8,7 +8,6 @@ import json
 import pytest
 
 from actors import tune_sweep
-from dse.codesign.answer import solve
 from dse.codesign.proven import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.hysteresis import RULES, AreaWalk
@@ -16,6 +15,7 @@ from dse.codesign.search.sweep import SWEEP_NODES
 from dse.run.executor import InProcessExecutor
 from tests.actors.inside import Inside
 from tests.codesign.tiny import tiny_options
+from tests.solving import solve
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.check_metrics import faults
 from dse.codesign.check_metrics.anew import Allowance
 from dse.codesign.check_metrics.faults import metric_faults
@@ -25,6 +24,7 @@ from dse.results.result import Result
 from dse.run.executor import InProcessExecutor
 from tests.codesign.test_further import StopIn
 from tests.codesign.tiny import tiny_options
+from tests.solving import solve
 
 SMALL = {"tensor_parallel": "1", "microbatch": "1", "area_budget": "3.38"}
 TWO = (("tiny", 3, 64), ("short", 2, 64))

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.check import answer_metrics
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.energy import plan_energy
@@ -17,6 +16,7 @@ from dse.run.executor import InProcessExecutor
 from hardware.area import area_model
 from hardware.energy_model import energy_model
 from tests.codesign.tiny import tiny_options, tiny_problem
+from tests.solving import solve
 
 ENUMERATED_NODES = 3_000
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.codesign.evaluation.energy import layer_energies, least_energy_j, least_total_j, plan_energy
+from dse.codesign.evaluation.energy import layer_energies, least_energy_j, plan_energy
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import TrainingPlan
@@ -76,11 +76,11 @@ def recount(evaluator, index, plan):
     total = 0.0
     stage_of = {layer: number for number, stage in enumerate(placement.stages) for layer in stage.layers}
     for _ in range(job.global_batch // plan.microbatch):
-        for number, stage in enumerate(placement.stages):
+        for stage in placement.stages:
             for _ in range(stage.accelerators):
                 for layer in stage.layers:
                     forward_j, backward_j, _ = parts[id(graph.layers[layer])]
-                    again = plan.recompute and (job.pipeline_schedule == "gpipe" or number < len(placement.stages) - 1)
+                    again = plan.recompute  # layer by layer, so in every stage
                     total += forward_j + backward_j + (forward_j if again else 0)
         for source, target, size_bytes in graph.edges:
             if stage_of[source] != stage_of[target]:
@@ -129,13 +129,10 @@ def test_the_bound_is_below_every_plan(evaluator, plans):
     sizes = evaluator.job.hbm_bytes
     assert bound.shape == (len(sizes), len(indices))
     assert plans
-    batch_s = evaluator.bound(indices)
-    total = least_total_j(evaluator, indices, batch_s, MODEL)
     for index, plan in plans:
         found = plan_energy(evaluator, index, plan, MODEL)
         row = sizes.index(plan.hbm_bytes)
         assert bound[row, index] <= (found.dynamic_j + found.network_j) * (1 + 1e-9)
-        assert total[row, index] <= found.total_j * (1 + 1e-9)
     for plan, index in ((plan, index) for plan in PLANS for index in (0, 5, 11)):
         found = plan_energy(evaluator, index, plan, MODEL)
         assert bound[0, index] <= (found.dynamic_j + found.network_j) * (1 + 1e-9)

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.search.exhaustive import search
 from dse.run.executor import InProcessExecutor
 from hardware.space import architecture_space
+from tests.solving import solve
 
 TINY_MODEL = """
 schema: dse.model/1

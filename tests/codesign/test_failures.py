@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.check import violations
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.evaluation.evaluator import Bound, Refine
@@ -13,6 +12,7 @@ from dse.codesign.formats import architecture_solution
 from dse.codesign.search import sweep
 from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule
 from tests.codesign.test_exhaustive import TINY_MODEL, small
+from tests.solving import solve
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.sensitivity.analysis import analyse
 from dse.run.journal import Journal
 from tests.codesign.tiny import tiny_options
+from tests.solving import solve
 
 
 class StopIn:
@@ -27,7 +27,7 @@ class StopIn:
 def run(options, journal, stopper):
     problem = options.problem()
     store = JournalledEvaluations(journal, problem, problem.machines())
-    return solve(options, store=store, progress=stopper.progress, stop=stopper, probes=journal)[0]
+    return solve(options, store=store, progress=stopper.progress, stop=stopper, journal=journal)[0]
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.codesign.answer import solve
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobTask
@@ -20,6 +19,7 @@ from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRu
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from tests.codesign.test_exhaustive import TINY_MODEL, enumerate_all, small
+from tests.solving import solve
 
 SCORES = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), max_size=30)
 WHOLE_SPACE = 10**6

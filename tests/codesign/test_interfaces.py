@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.check import answer_metrics
 from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.codesign.sensitivity.knobs import KNOBS
 from hardware.area import area_model
 from tests.codesign.tiny import tiny_options, tiny_problem
+from tests.solving import solve
 
 TEMPLATE_MM2 = area_model().interface_mm2(1.2e12, 300e9)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hardware.area import area_model
+from hardware.cost_model import cost_model
 from hardware.inputs import InputError
 from hardware.machines import Machines
 from hardware.space import architecture_space, template_machines, template_points
@@ -22,11 +23,10 @@ def test_reference_area_is_the_published_budget():
 def test_area_of_one_machine_by_hand():
     # 2 tensor cores 4x2 (L2 1 KiB), 4 vector cores of 4 (L2 1 KiB), 16 MiB
     by_hand = 2 * (8 * 760.0414 + 6133.98) + 4 * (4 * 759.82385 + 6133.98) + 23745200
-    sizes = (np.array([size]) for size in (2, 4, 4, 2, 16))
-    machine = template_machines(*sizes)
-    assert machine.area_mm2[0] == pytest.approx(by_hand * 1e-6, rel=1e-12)
-    assert (machine.tensor_l2_bytes[0], machine.vector_l2_bytes[0]) == (1024, 1024)
-    assert machine.global_buffer_bytes[0] == 16 * 2**20
+    one = template_machines(*(np.array([size]) for size in (2, 4, 4, 2, 16)))
+    assert one.area_mm2[0] == pytest.approx(by_hand * 1e-6, rel=1e-12)
+    sizes = (one.tensor_l2_bytes[0], one.vector_l2_bytes[0], one.global_buffer_bytes[0])
+    assert sizes == (1024, 1024, 16 * 2**20)
 
 
 def test_interfaces_take_area_in_proportion_to_their_bandwidths():
@@ -53,15 +53,31 @@ def test_l2_grows_with_the_core_from_a_kibibyte_to_a_mebibyte():
 
 
 def test_space_has_the_published_size():
-    machines = architecture_space()
+    machines = architecture_space(model=cost_model("phaze-2024"))
     assert len(template_points()[0]) == 75_712
     assert len(machines) == 29_360
     assert columns(machines, "tensor_cores", "core_width", "core_depth", "global_buffer_bytes") == 4_186
     assert columns(machines, "vector_cores", "vector_lanes", "global_buffer_bytes") == 697
 
 
-def test_space_keeps_the_area_rule():
+def test_the_space_has_every_machine_within_the_budget():
     machines = architecture_space()
+    tensor_cores, vector_cores, width, depth, buffer_mib = template_points()
+    area_um2 = area_model().area_um2(tensor_cores, width, depth, vector_cores, buffer_mib)
+    assert len(machines) == (area_um2 <= area_model().reference_um2).sum() == 51_943
+    assert machines.area_mm2.max() == pytest.approx(area_model().reference_um2 * 1e-6)
+
+
+def test_a_larger_budget_leaves_out_no_machine_of_a_smaller_one():
+    sizes = [
+        {tuple(row) for row in np.stack([m.tensor_cores, m.vector_cores, m.core_width, m.core_depth]).T}
+        for m in map(architecture_space, (10.0, 25.0, 100.0))
+    ]
+    assert sizes[0] <= sizes[1] <= sizes[2]
+
+
+def test_the_published_space_keeps_the_area_rule():
+    machines = architecture_space(model=cost_model("phaze-2024"))
     budget_mm2 = area_model().reference_um2 * 1e-6
     single = (machines.tensor_cores == 1) | (machines.vector_cores == 1)
     assert machines.area_mm2.max() <= budget_mm2 * (1 + 1e-12)
@@ -91,7 +107,7 @@ def test_the_reference_machine_is_in_the_space_and_the_largest():
 
 def test_a_smaller_budget_keeps_fewer_machines():
     small = architecture_space(100.0)
-    assert 0 < len(small) < 29_360
+    assert 0 < len(small) < 51_943
     assert small.area_mm2.max() <= 100.0
 
 

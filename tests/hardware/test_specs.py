@@ -101,6 +101,10 @@ def test_cost_models_differ_as_the_published_tool_differs():
     assert (ours.state_factor, published.state_factor) == (8, 2)
     assert (ours.training.gradient_sync_factor.value, published.training.gradient_sync_factor.value) == (2, 4)
     assert (ours.training.optimizer.name, published.training.optimizer.name) == ("adam", "sgd")
+    granularities = (ours.training.recompute_granularity.name, published.training.recompute_granularity.name)
+    assert granularities == ("layer", "stage")
+    floors = (ours.hardware.space_has_area_floor.value, published.hardware.space_has_area_floor.value)
+    assert floors == (False, True)
     assert (ours.hardware.network_time_factor.value, published.hardware.network_time_factor.value) == (1, 1e-3)
     for model in (ours, published):
         assert network(model.training.network.name).bytes_per_s > 0

@@ -5,12 +5,13 @@ import json
 
 import pytest
 
-from dse.partition.answer import BALANCED, answer
+from dse.partition.answer import BALANCED
 from dse.partition.options import PartitionOptions
 from dse.results.check import check_result
 from dse.results.result import relative_gap
 from hardware.inputs import InputError
 from tests.partition.small import random_graph
+from tests.solving import answer
 
 ASKED = {
     "throughput": {"chips": 4},

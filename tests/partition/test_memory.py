@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.partition.answer import BALANCED, answer
+from dse.partition.answer import BALANCED
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.evaluators.simulator import SimulatorEvaluator
@@ -16,6 +16,7 @@ from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import Found
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
+from tests.solving import answer
 
 CHAIN = [(position, position + 1) for position in range(5)]
 PACKAGE = replace(package("mcm-4"), name="small", sram_bytes=1000.0)
@@ -80,7 +81,7 @@ def test_the_order_of_a_chain_can_be_the_obstacle():
     found = proven_by_model(problem)
     assert found is not None
     assert found["operators"][0] == "n1"
-    result = answer(PartitionOptions("given", method="greedy"), question=Question(problem, None))
+    result = answer(PartitionOptions("given", method="greedy"), problem=Question(problem, None))
     assert (result.status, result.exit_code) == ("infeasible", 1)
     assert result.infeasibility == found
 
@@ -89,7 +90,7 @@ def test_the_partition_that_comes_nearest_is_told_where_nothing_is_proven(monkey
     monkeypatch.setattr("dse.partition.memory._MOST_CLAUSES", 0)
     problem = problem_of([40, 70, 40], [(0, 1), (1, 2)], chips=2)
     question = Question(problem, None)
-    result = answer(PartitionOptions("given", method="random", samples=20), question=question)
+    result = answer(PartitionOptions("given", method="random", samples=20), problem=question)
     assert (result.status, result.exit_code) == ("unknown", 3)
     found = result.metrics["misfit"]
     assert (found["needed_bytes"], found["limit_bytes"]) == (110.0, 100.0)
@@ -101,7 +102,7 @@ def test_a_partition_that_fits_is_an_answer_though_the_method_found_none():
     problem = problem_of([90, 10, 90, 10, 90, 10], CHAIN, chips=3)
     question = Question(problem, None)
     given = {"random": lambda _context: Found(evaluations=1)}
-    result = answer(PartitionOptions("given", method="random"), question=question, methods=given)
+    result = answer(PartitionOptions("given", method="random"), problem=question, methods=given)
     assert result.method == BALANCED
     assert list(result.solution["chip"].values()) == [0, 0, 1, 1, 2, 2]
     assert result.evaluations > 1
@@ -118,7 +119,7 @@ def test_the_nearest_partitions_are_valid_and_in_order():
 def test_under_the_simulator_the_chip_its_excess_and_its_heaviest_operators_are_told():
     problem = problem_of([1] * 6, CHAIN, memory_bytes=None, output_bytes=450)
     question = Question(problem, PACKAGE)
-    result = answer(PartitionOptions("given", evaluator="simulator", samples=20), question=question)
+    result = answer(PartitionOptions("given", evaluator="simulator", samples=20), problem=question)
     assert result.status == "unknown"
     found = result.metrics["misfit"]
     simulator = SimulatorEvaluator(problem, PACKAGE)

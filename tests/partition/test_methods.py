@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.partition.answer import answer
 from dse.partition.check import cost_s, violations
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
@@ -23,6 +22,7 @@ from dse.run.journal import Journal
 from hardware.inputs import InputError
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
+from tests.solving import answer
 
 PROBLEM = PartitionProblem(random_graph(4, 25, 0.12), 5, LINK_BYTES_PER_S)
 FORMS = [(name, mode) for name, modes in SOLVER_MODES.items() for mode in modes]
@@ -79,14 +79,14 @@ def test_names_and_modes_that_cannot_be_are_refused(text, mode, words):
 
 def test_several_methods_are_shown_beside_each_other_and_the_best_is_the_answer():
     options = PartitionOptions("given", method="random,portfolio,greedy", samples=20)
-    result = answer(options, question=Question(PROBLEM, None))
+    result = answer(options, problem=Question(PROBLEM, None))
     rows = {row["method"]: row for row in result.metrics["methods"]}
     assert list(rows) == ["random", "portfolio", "greedy"]
     assert result.objective.value == max(row["value"] for row in rows.values())
     assert result.bound == min(row["bound"] for row in rows.values())
     assert result.evaluations == sum(row["evaluations"] for row in rows.values())
     assert result.method == next(name for name, row in rows.items() if row["value"] == result.objective.value)
-    single = answer(replace(options, method="greedy"), question=Question(PROBLEM, None))
+    single = answer(replace(options, method="greedy"), problem=Question(PROBLEM, None))
     assert rows["greedy"]["value"] == single.objective.value
     assert "methods" not in single.metrics
     page = report(PROBLEM, result, tuple(result.solution["chip"].values()))
@@ -104,7 +104,7 @@ def test_methods_that_were_not_reached_in_time_are_not_shown():
 
     options = PartitionOptions("given", method="greedy,random,anneal", samples=5)
     given = {**METHODS, "random": late}
-    result = answer(options, question=Question(PROBLEM, None), stop=lambda: next(iter(reasons), None), methods=given)
+    result = answer(options, problem=Question(PROBLEM, None), stop=lambda: next(iter(reasons), None), methods=given)
     assert [row["method"] for row in result.metrics["methods"]] == ["greedy", "random"]
     assert result.status == "feasible"
 
@@ -112,7 +112,7 @@ def test_methods_that_were_not_reached_in_time_are_not_shown():
 def test_a_method_that_finds_nothing_is_shown_as_such():
     given = {**METHODS, "random": lambda _context: Found(evaluations=3)}
     options = PartitionOptions("given", method="random,greedy")
-    result = answer(options, question=Question(PROBLEM, None), methods=given)
+    result = answer(options, problem=Question(PROBLEM, None), methods=given)
     assert result.method == "greedy"
     assert [row[0] for row in method_rows(result)] == ["random: none found", "greedy"]
     assert result.metrics["methods"][0]["value"] is None
@@ -133,7 +133,7 @@ def test_a_method_that_has_ended_is_not_run_again_and_one_that_was_stopped_is(tm
         return reasons[0] if reasons and "random" in runs else None
 
     def asked(journal):
-        return answer(options, question=Question(PROBLEM, None), stop=stop, methods=given, journal=journal)
+        return answer(options, problem=Question(PROBLEM, None), stop=stop, methods=given, journal=journal)
 
     options = PartitionOptions("given", method="greedy,random,anneal", samples=50)
     given = {name: counted(name) for name in METHODS}
@@ -143,7 +143,7 @@ def test_a_method_that_has_ended_is_not_run_again_and_one_that_was_stopped_is(tm
     with Journal(tmp_path / "journal") as journal:
         ended = asked(journal)
     assert runs == ["greedy", "random", "random", "anneal"]
-    whole = answer(options, question=Question(PROBLEM, None))
+    whole = answer(options, problem=Question(PROBLEM, None))
     assert ended.solution == whole.solution
     assert ended.evaluations == whole.evaluations
     assert [row[:2] for row in method_rows(ended)] == [row[:2] for row in method_rows(whole)]
@@ -163,7 +163,7 @@ def test_what_did_not_end_is_named_although_the_answer_is_proven(tmp_path):
     with Journal(tmp_path / "journal") as journal:
         result = answer(
             options,
-            question=Question(problem, None),
+            problem=Question(problem, None),
             stop=lambda: next(iter(reasons), None),
             methods=given,
             journal=journal,
@@ -184,7 +184,7 @@ def test_a_damaged_journal_is_named(tmp_path):
         journal.append("greedy", {})
         options = PartitionOptions("given", method="greedy")
         with pytest.raises(InputError, match="journal: line 1: is no finished evaluation"):
-            answer(options, question=Question(PROBLEM, None), journal=journal)
+            answer(options, problem=Question(PROBLEM, None), journal=journal)
 
 
 def test_what_found_nothing_is_kept_as_such(tmp_path):
@@ -193,7 +193,7 @@ def test_what_found_nothing_is_kept_as_such(tmp_path):
         # The second time nothing is called.
         given = {**METHODS, "random": lambda _context, found=found: found}
         with Journal(tmp_path / "journal") as journal:
-            result = answer(options, question=Question(PROBLEM, None), methods=given, journal=journal)
+            result = answer(options, problem=Question(PROBLEM, None), methods=given, journal=journal)
         assert result.metrics["methods"][0]["value"] is None
         assert result.method == "greedy"
 
@@ -207,7 +207,7 @@ def test_every_distinct_partition_that_was_priced_is_written_once(tmp_path, obje
     problem = replace(random_problem(7, 6, 3), objective=objective)
     with sample_log(tmp_path / "s.jsonl", problem) as log:
         options = PartitionOptions("given", method="random", samples=2000, objective=objective)
-        result = answer(options, question=Question(problem, None), log=log)
+        result = answer(options, problem=Question(problem, None), log=log)
     lines = lines_of(tmp_path / "s.jsonl")
     found = [tuple(line["chip"][name] for name in problem.graph.names) for line in lines]
     assert len(set(found)) == len(found)
@@ -223,7 +223,7 @@ def test_what_does_not_fit_memory_is_not_written(tmp_path):
     problem = random_problem(7, 6, 3)
     limited = replace(problem, memory_bytes=0.6 * float(problem.graph.weight_bytes.sum()))
     with sample_log(tmp_path / "s.jsonl", limited) as log:
-        answer(PartitionOptions("given", method="random", samples=2000), question=Question(limited, None), log=log)
+        answer(PartitionOptions("given", method="random", samples=2000), problem=Question(limited, None), log=log)
     found = {tuple(line["chip"].values()) for line in lines_of(tmp_path / "s.jsonl")}
     assert found == valid_partitions(limited)
     assert found < valid_partitions(problem)
@@ -233,7 +233,7 @@ def test_what_does_not_fit_memory_is_not_written(tmp_path):
 def test_each_method_writes_what_it_prices(tmp_path, name):
     with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
         options = PartitionOptions("given", method=name, samples=20)
-        result = answer(options, question=Question(PROBLEM, None), log=log)
+        result = answer(options, problem=Question(PROBLEM, None), log=log)
     lines = lines_of(tmp_path / "s.jsonl")
     assert 0 < len(lines) <= result.evaluations
     assert max(line["throughput_per_s"] for line in lines) == pytest.approx(result.objective.value, rel=1e-12)
@@ -244,7 +244,7 @@ def test_the_simulator_is_heard_too(tmp_path):
     assert isinstance(question.evaluator("simulator", Recorder()), RecordedSimulator)
     with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
         options = PartitionOptions("given", method="random", samples=30, evaluator="simulator")
-        result = answer(options, question=question, log=log)
+        result = answer(options, problem=question, log=log)
     values = [line["throughput_per_s"] for line in lines_of(tmp_path / "s.jsonl")]
     assert max(values) == result.objective.value
 

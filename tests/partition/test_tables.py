@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from dse.partition.answer import answer
 from dse.partition.options import PartitionOptions
 from dse.partition.report import loads
 from dse.partition.tables import CHIP_HEADERS, about, chip_rows
 from tests.partition.small import random_graph
+from tests.solving import answer
 
 LABEL = "by the reference evaluator"
 ASKED = {

@@ -11,8 +11,28 @@ from dse.placement.check import gradient_sync_s
 
 
 def recomputes(problem, stages, place):
-    """Under GPipe all stages run all forward passes first; under 1F1B the last one keeps its only microbatch."""
-    return problem.recompute and {"gpipe": True, "1f1b": place != stages - 1}[problem.pipeline_schedule]
+    """The last stage runs one microbatch at a time under 1F1B; if all of it is kept, there is nothing to repeat."""
+    keeps_all = problem.pipeline_schedule == "1f1b" and problem.recompute_granularity == "stage"
+    return problem.recompute and not (keeps_all and place == stages - 1)
+
+
+def oracle_memory_bytes(problem, placement, place, group):
+    """Bytes of one group of a stage, tensor by tensor: what each microbatch in flight keeps, and what runs."""
+    graph = problem.tensor_parallel[placement.tensor]
+    stage, stages = placement.stages[place], len(placement.stages)
+    rounds = math.ceil(problem.microbatches / placement.data)
+    weights = [problem.state_factor * graph.layers[layer].weight_bytes for layer in group]
+    activations = {layer: graph.layers[layer].activation_bytes for layer in group}
+    if not problem.recompute:
+        behind = rounds if problem.pipeline_schedule == "gpipe" else stages - place - 1
+        return sum(weights) + sum(activations.values()) * (1 + behind)
+    if problem.recompute_granularity == "layer":
+        in_flight = rounds if problem.pipeline_schedule == "gpipe" else stages - place
+        inputs = [size for _, target, size in graph.edges if target in group] * in_flight
+        return sum(weights) + sum(inputs) + max(activations.values())
+    behind = rounds if problem.pipeline_schedule == "gpipe" else stages - place - 1
+    inputs = [size for source, target, size in graph.edges if target in group and source not in stage.layers] * behind
+    return sum(weights) + sum(inputs) + sum(activations.values())
 
 
 def stage_s(problem, graph, stage, repeats):

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 
 SECONDS = st.integers(0, 12).map(lambda eighths: eighths / 8)
@@ -12,8 +13,11 @@ NODES = st.sampled_from([{}, {}]) | st.builds(
     dict, node_accelerators=st.integers(1, 6), node_bytes_per_s=st.sampled_from([1.0, 4.0, 20.0])
 )
 SCHEDULES = st.sampled_from([{}, {"pipeline_schedule": "gpipe"}])
-SETTINGS = st.builds(lambda *parts: {key: value for part in parts for key, value in part.items()}, NODES, SCHEDULES)
-"""Optional settings of a problem: nodes with a network of their own, and the pipeline's schedule."""
+GRANULARITIES = st.sampled_from([{}, {"recompute_granularity": "layer"}])
+SETTINGS = st.builds(
+    lambda *parts: {key: value for part in parts for key, value in part.items()}, NODES, SCHEDULES, GRANULARITIES
+)
+"""Optional settings of a problem: nodes with a network of their own, the pipeline's schedule, how it recomputes."""
 
 
 @st.composite
@@ -95,3 +99,8 @@ def chain_of(values, sizes=None, **changes):
         "tensor_parallel": {1: graph},
     }
     return PlacementProblem(**(settings | changes))
+
+
+def lower_bounds(problem, width, layer_index, forward_s, backward_s, update_s):
+    """:class:`BatchBound` for a single use."""
+    return BatchBound(problem, width, layer_index)(forward_s, backward_s, update_s)

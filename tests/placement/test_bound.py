@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.placement.bound import BatchBound, batch_lower_bound
+from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
-from tests.placement.strategies import SECONDS, SETTINGS, SIZES, chain_of
+from tests.placement.strategies import SECONDS, SETTINGS, SIZES, chain_of, lower_bounds
 
 ARCHITECTURES = 3
 
@@ -74,7 +74,7 @@ def optima(problem, width, index, forward, backward, update):
 @settings(max_examples=150, deadline=None)
 @given(architectures(uniform=True))
 def test_bound_of_equal_layers_is_the_optimum(space):
-    bounds = batch_lower_bound(*space)
+    bounds = lower_bounds(*space)
     for bound, optimum in zip(bounds, optima(*space), strict=True):
         assert bound <= optimum
         assert bound == optimum or bound >= optimum * (1 - 1e-9)
@@ -83,7 +83,7 @@ def test_bound_of_equal_layers_is_the_optimum(space):
 @settings(max_examples=150, deadline=None)
 @given(architectures(uniform=False))
 def test_bound_of_any_chain_holds(space):
-    for bound, optimum in zip(batch_lower_bound(*space), optima(*space), strict=True):
+    for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
         assert bound <= optimum
 
 
@@ -94,7 +94,7 @@ def where_all_stages_recompute(space):
 @settings(max_examples=150, deadline=None)
 @given(architectures(uniform=True).map(where_all_stages_recompute))
 def test_bound_of_equal_layers_is_the_optimum_where_the_last_stage_recomputes(space):
-    for bound, optimum in zip(batch_lower_bound(*space), optima(*space), strict=True):
+    for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
         assert bound <= optimum
         assert bound == optimum or bound >= optimum * (1 - 1e-9)
 
@@ -102,7 +102,7 @@ def test_bound_of_equal_layers_is_the_optimum_where_the_last_stage_recomputes(sp
 @settings(max_examples=150, deadline=None)
 @given(architectures(uniform=False).map(where_all_stages_recompute))
 def test_bound_of_any_chain_holds_where_the_last_stage_recomputes(space):
-    for bound, optimum in zip(batch_lower_bound(*space), optima(*space), strict=True):
+    for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
         assert bound <= optimum
 
 
@@ -134,7 +134,7 @@ def test_only_the_first_stage_may_fit_where_what_enters_is_stashed():
     heavy = replace(graph, edges=tuple((low, high, 2.0) for low, high, _ in graph.edges))
     ones = np.ones((1, 1))
     space = (replace(problem, tensor_parallel={1: heavy}), 1, [0] * 4, ones, ones, 0 * ones)
-    assert batch_lower_bound(*space)[0] == pytest.approx(next(optima(*space)), rel=1e-9)
+    assert lower_bounds(*space)[0] == pytest.approx(next(optima(*space)), rel=1e-9)
 
 
 def test_bound_of_jittered_layers_is_tight():
@@ -151,7 +151,7 @@ def test_bound_of_jittered_layers_is_tight():
         )
         forward = generator.uniform(0.9, 1.1, (count, 1))
         space = (problem, 1, range(count), forward, 2 * forward, 0 * forward)
-        ratios.append(batch_lower_bound(*space)[0] / next(optima(*space)))
+        ratios.append(lower_bounds(*space)[0] / next(optima(*space)))
     assert max(ratios) <= 1.0
     assert np.median(ratios) > 0.9
 

@@ -54,6 +54,7 @@ LAYER = ("tensor_parallel", "1", "layers", 1)
 EDGE = ("tensor_parallel", "1", "edges", 0)
 
 BROKEN = {
+    "unknown granularity": (put("recompute_granularity", "block"), "recompute_granularity: block: "),
     "wrong version": (put("schema", "dse.placement/2"), "schema: dse.placement/2: input should be 'dse.placement/1'"),
     "no version": (drop("schema"), "schema: the key is missing"),
     "unknown key": (put("microbatch", 3), "microbatch: unknown key", "did you mean microbatches?"),

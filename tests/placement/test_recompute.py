@@ -1,4 +1,4 @@
-"""Who recomputes: every stage under GPipe, every one but the last under 1F1B; the same rule in all programs."""
+"""Who recomputes, from what, and what that keeps in memory: the same rules in all programs."""
 
 import math
 from dataclasses import replace
@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.placement.bound import batch_lower_bound
 from dse.placement.check import batch_s, group_memory_bytes, violations
 from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem, Stage
 from dse.placement.search.downset_dp import downset_placement
 from dse.placement.solve import solve
 from dse.placement.timeline import timeline
-from dse.placement.timeline_check import timeline_violations
 from tests.placement.brute_force import placements
-from tests.placement.recompute_oracle import oracle_batch_s
-from tests.placement.strategies import branching_graphs, chain_of, problems
+from tests.placement.recompute_oracle import oracle_batch_s, oracle_memory_bytes
+from tests.placement.strategies import branching_graphs, chain_of, lower_bounds, problems
+from tests.placement.timeline_oracle import timeline_violations
 
 BRANCHING = problems(graphs=branching_graphs, most_layers=4, widths=((1,), (2,), (1, 2)))
 SCHEDULES = st.sampled_from(["gpipe", "1f1b"])
@@ -40,6 +39,12 @@ def oracle_optimum_s(problem, groups):
     for placement in placements(problem, groups):
         oracle_s = oracle_batch_s(problem, placement)
         assert placement.batch_s == pytest.approx(oracle_s, rel=1e-12, abs=1e-12)
+        graph, count = problem.tensor_parallel[placement.tensor], len(placement.stages)
+        for place, stage in enumerate(placement.stages):
+            for group in stage.groups or (stage.layers,):
+                needed = group_memory_bytes(problem, graph, stage, group, count - place, placement.data)
+                assert needed == oracle_memory_bytes(problem, placement, place, group)
+                assert needed <= problem.hbm_bytes
         least_s = min(least_s, oracle_s)
     return least_s
 
@@ -95,7 +100,7 @@ def test_under_gpipe_recomputing_is_a_longer_backward_pass(values, accelerators,
     for problem, more in ((repeated, 0), (plain, 1)):
         forward = np.array([[pair[0]] for pair in kinds])
         backward = np.array([[pair[1] + more * pair[0]] for pair in kinds])
-        bounds.append(batch_lower_bound(problem, 1, index, forward, backward, 0 * forward)[0])
+        bounds.append(lower_bounds(problem, 1, index, forward, backward, 0 * forward)[0])
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-9)
 
 
@@ -119,7 +124,7 @@ def test_bounds_of_several_architectures_do_not_tell_a_longer_backward_pass_apar
             recompute=recompute,
             pipeline_schedule="gpipe",
         )
-        bounds.append(batch_lower_bound(problem, 1, range(layers), forward, backward, 0 * forward))
+        bounds.append(lower_bounds(problem, 1, range(layers), forward, backward, 0 * forward))
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 
@@ -197,3 +202,52 @@ def test_a_timeline_of_the_other_rule_is_refused(schedule):
     lines = timeline_violations(problem, placement, timeline(other, placement))
     seconds = {"1f1b": 0.0, "gpipe": 1.0}[schedule]
     assert f"every recompute pass of stage 3 must take {seconds} s" in lines
+
+
+def test_layer_by_layer_a_stage_holds_the_inputs_of_its_layers_and_the_activations_of_one():
+    # two stages of two layers of 2 · 1 + 10 bytes that pass on 1 byte; two microbatches are in flight in the first
+    problem = recomputing(chain_of([(1.0, 2.0)] * 4, sizes=[(1.0, 10.0)] * 4, accelerators=2), "1f1b")
+    by_layer = replace(problem, recompute_granularity="layer")
+    graph, first, last = problem.tensor_parallel[1], Stage((0, 1), 1), Stage((2, 3), 1)
+    assert group_memory_bytes(problem, graph, first, (0, 1), 2) == 2 * 2 + 20 + 0
+    assert group_memory_bytes(by_layer, graph, first, (0, 1), 2) == 2 * 2 + 10 + 2 * 1
+    assert group_memory_bytes(problem, graph, last, (2, 3), 1) == 2 * 2 + 20
+    assert group_memory_bytes(by_layer, graph, last, (2, 3), 1) == 2 * 2 + 10 + 1 * 2
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_layer_by_layer_a_pipeline_of_one_stage_fits_and_recomputes(schedule):
+    # the published 22B run in small: one stage, whose activations would fill the memory five times
+    problem = recomputing(chain_of([(1.0, 2.0)] * 8, sizes=[(1.0, 10.0)] * 8, accelerators=1, hbm_bytes=90.0), schedule)
+    assert solve(problem).placement is None
+    by_layer = replace(problem, recompute_granularity="layer")
+    placement = solve(by_layer).placement
+    assert violations(by_layer, placement) == []
+    assert placement.batch_s == (8 + 8 + 16) * 8
+
+
+def test_layer_by_layer_the_last_stage_of_1f1b_recomputes():
+    problem = recomputing(chain_of([(1.0, 2.0)] * 3, network_bytes_per_s=1e300), "1f1b")
+    by_layer = replace(problem, recompute_granularity="layer")
+    assert one_stage_each(replace(problem, tensor_parallel=problem.tensor_parallel)).batch_s == (1 + 1 + 2) * (8 + 2)
+    two = (Stage((0,), 1), Stage((1, 2), 1))
+    assert batch_s(problem, 1, 1, two) == (2 + 4) * (8 + 1)
+    assert batch_s(by_layer, 1, 1, two) == (2 + 2 + 4) * (8 + 1)
+
+
+def test_without_recomputation_the_granularity_means_nothing():
+    problem = chain_of([(1.0, 2.0)] * 3, sizes=[(1.0, 3.0)] * 3, hbm_bytes=16.0)
+    by_layer = replace(problem, recompute_granularity="layer")
+    assert solve(problem) == solve(by_layer)
+
+
+def test_layer_by_layer_the_groups_of_a_stage_hold_their_largest_activations():
+    # two layers side by side: 2 · 1 + 5 on one group and 2 · 1 + 1 on the other, or 2 · 2 + 5 together
+    layers = (PlacementLayer("left", 2.0, 0.0, 1.0, 5.0, True), PlacementLayer("right", 2.0, 0.0, 1.0, 1.0, True))
+    problem = PlacementProblem(
+        "branches", 4, 4, 7.0, 1.0, True, 2.0, 1e9, {2: LayerGraph(layers, ())}, recompute_granularity="layer"
+    )
+    placement = solve(problem).placement
+    assert placement.stages == (Stage((0, 1), 4, ((0,), (1,))),)
+    assert solve(replace(problem, accelerators=2)).placement is None
+    assert solve(replace(problem, accelerators=2, hbm_bytes=9.0)).placement.stages == (Stage((0, 1), 2),)

@@ -10,8 +10,8 @@ from dse.placement.check import batch_s, gradient_sync_s, stage_load_s, stage_pa
 from dse.placement.problem import Placement, Stage
 from dse.placement.solve import solve
 from dse.placement.timeline import timeline
-from dse.placement.timeline_check import timeline_violations
 from tests.placement.strategies import branching_graphs, chain_of, problems
+from tests.placement.timeline_oracle import timeline_violations
 
 ANY_PROBLEM = problems() | problems(graphs=branching_graphs, most_layers=4, widths=((1,), (1, 2)))
 

@@ -3,18 +3,18 @@
 import json
 
 import pytest
+from dse.wafer.check_answer import answer_faults
 from rich.console import Console
 
 from dse.run.directory import RunDirectory
-from dse.wafer.answer import answer
 from dse.wafer.check import cost, violations
-from dse.wafer.check_answer import answer_faults
 from dse.wafer.files.formats import placement_from_document, read_problem
 from dse.wafer.files.kept import keep_paint, kept_placement
 from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.options import WaferOptions
 from dse.wafer.shortfall import infeasibility
 from hardware.inputs import InputError
+from tests.solving import answer
 from tests.wafer.small import blocks_text, conv_line, graph_text, problem_from
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from dse.wafer.check_answer import answer_faults
 
 from dse.cli import wafer
 from dse.cli.run import RunSettings
@@ -10,11 +11,10 @@ from dse.run.executor import InProcessExecutor, LateExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop
 from dse.wafer import answer as module
-from dse.wafer.answer import answer
-from dse.wafer.check_answer import answer_faults
 from dse.wafer.files.formats import placement_from_document
 from dse.wafer.options import WaferOptions
 from hardware.inputs import InputError
+from tests.solving import answer
 from tests.wafer.small import blocks_text, conv_line, graph_text
 
 

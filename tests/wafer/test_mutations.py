@@ -6,10 +6,9 @@ from copy import deepcopy
 import pytest
 
 from dse.results.check import check_result
-from dse.wafer.answer import answer
 from dse.wafer.options import WaferOptions
-from dse.wafer.sweep.sweep import sweep
 from hardware.inputs import InputError
+from tests.solving import answer
 from tests.wafer.small import blocks_text, conv_line, graph_text
 
 FREE = ("evaluations", "seconds", "versions")
@@ -48,7 +47,7 @@ def results(tmp_path_factory):
     nothing = WaferOptions(str(none), moves=0)
     return {
         "answer": kept(folder / "answer", asked, answer(asked)),
-        "sweep": kept(folder / "sweep", swept, sweep(swept)),
+        "sweep": kept(folder / "sweep", swept, answer(swept)),
         "infeasible": kept(folder / "infeasible", nothing, answer(nothing)),
         "stopped": kept(folder / "stopped", asked, answer(asked, stop=lambda: "interrupted")),
     }

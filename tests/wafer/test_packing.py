@@ -5,12 +5,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from dse.wafer.check_answer import answer_faults
 
 from dse.results.result import read_result
 from dse.run.executor import InProcessExecutor
-from dse.wafer.answer import answer
 from dse.wafer.check import cost, violations
-from dse.wafer.check_answer import answer_faults
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import packed, packing, unpackable
@@ -19,7 +18,7 @@ from dse.wafer.search.portfolio import Search
 from dse.wafer.shapes import MOST_TICKS, shape_table
 from dse.wafer.shortfall import infeasibility
 from dse.wafer.sweep.report import rows
-from dse.wafer.sweep.sweep import sweep
+from tests.solving import answer
 from tests.wafer.brute_force import all_shapes
 from tests.wafer.small import conv_line, graph_text, problem_from
 
@@ -133,7 +132,7 @@ def test_what_cannot_be_arranged_is_proven_and_proven_again(dse, flat, tmp_path)
 
 def test_a_sweep_says_the_same_of_turned_wafers(flat, tmp_path):
     options = WaferOptions(str(flat), moves=100, sweep=("width=3,8,12", "height=3,8"))
-    result = sweep(options)
+    result = answer(options)
     points = result.solution["points"]
     assert {name for name, each in points.items() if each["status"] == "infeasible"} == {
         "width-3-height-3", "width-3-height-8", "width-8-height-3"

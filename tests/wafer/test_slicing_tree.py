@@ -9,7 +9,6 @@ from numba import njit
 
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop
-from dse.wafer.answer import answer
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, size_tiles, violations
 from dse.wafer.options import WaferOptions
@@ -25,6 +24,7 @@ from dse.wafer.search.slicing_annealing import (
 from dse.wafer.search.slicing_tree import one_row, slicing_tree
 from dse.wafer.search.slicing_tree_kernels import ABOVE, BESIDE, exchange, exchange_kernels, measured, turn_chain
 from dse.wafer.shapes import NEVER, shape_table, staircases
+from tests.solving import answer
 from tests.wafer.brute_force import least_cost
 from tests.wafer.small import blocks, chain
 from tests.wafer.test_search import ReadOnlyExecutor, through_pickle

@@ -6,12 +6,12 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from dse.wafer.check_answer import answer_faults
 
 from dse.results.result import Result
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.wafer.check import cost, violations
-from dse.wafer.check_answer import answer_faults
 from dse.wafer.files.formats import placement_from_document
 from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.options import WaferOptions
@@ -19,9 +19,9 @@ from dse.wafer.problem import Cost
 from dse.wafer.search.portfolio import Search
 from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
-from dse.wafer.sweep.sweep import sweep
 from hardware.inputs import InputError
 from tests.actors.inside import Inside
+from tests.solving import answer
 from tests.wafer.small import chain, conv_line, graph_text
 
 MOVES = 2000
@@ -180,7 +180,7 @@ def options_for(path, *texts):
 
 def test_every_point_is_what_it_says(path, tmp_path):
     options = options_for(path, "side=4,9,12,20", "memlimit=20,24576")
-    result = sweep(options)
+    result = answer(options)
     points = result.solution["points"]
     assert list(points) == [f"side-{side}-memlimit-{memory}" for side in (4, 9, 12, 20) for memory in (20, 24576)]
     problem = options.problem()
@@ -223,7 +223,7 @@ def test_what_is_proven_by_others_is_not_run(tmp_path):
     path.write_text(graph_text([conv_line(1)], []))
     options = options_for(path, "memlimit=1000:1100:20")
     with Journal(tmp_path / "journal.jsonl") as journal:
-        result = sweep(options, journal=journal)
+        result = answer(options, journal=journal)
         assert len(journal) == 2
     points = result.solution["points"]
     assert len(points) == 6
@@ -240,9 +240,9 @@ def test_what_is_proven_by_others_is_not_run(tmp_path):
 def test_turned_wafers_share_a_run(path, tmp_path):
     options = options_for(path, "width=1,9,20", "height=9,20")
     with Journal(tmp_path / "journal.jsonl") as journal:
-        result = sweep(options, journal=journal)
+        result = answer(options, journal=journal)
         assert len(journal) == 5
-        assert document(sweep(options, journal=journal)) == document(result)
+        assert document(answer(options, journal=journal)) == document(result)
     points = result.solution["points"]
     lying, standing = points["width-20-height-9"], points["width-9-height-20"]
     assert (lying["cost"], lying["bound"]) == (standing["cost"], standing["bound"])
@@ -257,7 +257,7 @@ def changed(result, name, **entries):
 
 
 def test_a_changed_result_is_refused(path, tmp_path):
-    result = sweep(options_for(path, "side=4,9,20"))
+    result = answer(options_for(path, "side=4,9,20"))
     assert answer_faults(result, tmp_path, None) == []
     name = "side-20"
     there = result.solution["points"][name]
@@ -293,7 +293,7 @@ def document(result: Result):
 
 def test_an_interrupted_sweep_goes_on(path, tmp_path):
     options = options_for(path, "side=6,9,12,20")
-    whole = sweep(options)
+    whole = answer(options)
     with Journal(tmp_path / "journal.jsonl") as journal:
         asked = []
 
@@ -301,22 +301,22 @@ def test_an_interrupted_sweep_goes_on(path, tmp_path):
             asked.append(len(journal))
             return "interrupted" if len(journal) >= 2 else None
 
-        first = sweep(options, stop=stop, journal=journal)
+        first = answer(options, stop=stop, journal=journal)
         assert first.status == "interrupted"
         # The ends of the row come first, and what fits the smallest wafer fits the others.
         assert first.metrics["unfinished"] == ["side-9", "side-12"]
         assert first.solution["points"]["side-12"]["cost"] == first.solution["points"]["side-6"]["cost"]
         assert answer_faults(first, tmp_path, None) == []
         kept = dict(journal)
-        again = sweep(options, journal=journal)
+        again = answer(options, journal=journal)
         assert document(again) == document(whole)
         assert {key: journal[key] for key in kept} == kept
     with Journal(tmp_path / "journal.jsonl") as journal:
-        assert document(sweep(options, journal=journal, stop=lambda: None)) == document(whole)
+        assert document(answer(options, journal=journal, stop=lambda: None)) == document(whole)
     text = (tmp_path / "journal.jsonl").read_text()
     (tmp_path / "journal.jsonl").write_text(text.replace('"ended":true', '"ended":1', 1))
     with Journal(tmp_path / "journal.jsonl") as journal, pytest.raises(InputError, match="line 1"):
-        sweep(options, journal=journal)
+        answer(options, journal=journal)
 
 
 class Failing(InProcessExecutor):
@@ -330,7 +330,7 @@ class Failing(InProcessExecutor):
 
 
 def test_a_point_that_fails_is_named_and_the_others_stand(path, tmp_path):
-    found = sweep(options_for(path, "side=6,9,20"), executor=Failing())
+    found = answer(options_for(path, "side=6,9,20"), executor=Failing())
     assert found.metrics["unfinished"] == ["side-9"]
     assert found.solution["points"]["side-9"]["reason"] == "a worker died"
     assert found.solution["points"]["side-20"]["reason"] is None
@@ -342,7 +342,7 @@ def test_the_same_for_any_number_of_workers(path, ray_executor):
     swept, single = options_for(path, "side=6,9,20", "wadapter=0,5"), WaferOptions(str(path), moves=6000)
     answers, searches = [], []
     for workers in (0, 1, 2):
-        answers.append(document(sweep(swept, Inside(workers) if workers else InProcessExecutor())))
+        answers.append(document(answer(swept, Inside(workers) if workers else InProcessExecutor())))
         with Inside(workers) if workers else InProcessExecutor() as executor:
             searches.append(Search(single.problem(), executor, moves=single.moves).run())
     assert answers[0] == answers[1] == answers[2]

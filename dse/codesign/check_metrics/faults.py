@@ -11,6 +11,7 @@ from dse.codesign.baseline import baselines
 from dse.codesign.check_metrics.front import front_faults
 from dse.codesign.check_metrics.optimum import count_faults, failed_faults, optimum_faults, proven_faults
 from dse.codesign.check_metrics.sensitivity import sensitivity_faults
+from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import CodesignProblem
 from dse.results.differences import differences
@@ -27,6 +28,11 @@ def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Re
     """
     machines, metrics, search = problem.machines(), result.metrics, options.search
     checks: dict[str, Callable[[], list[str]]] = {
+        "notes": lambda: differences(
+            "metrics.notes",
+            metrics["notes"],
+            notes(problem, result.solution.get("models", {}), metrics.get("models")),
+        ),
         "unfinished": lambda: _unfinished(options, result),
         "failed": lambda: failed_faults([job.name for job in problem.jobs], metrics["failed"]),
         "architectures_evaluated": lambda: count_faults(search, problem, machines, result),

@@ -13,8 +13,8 @@ import numpy as np
 
 from dse.algorithms.dominance import non_dominated
 from dse.codesign.check import architecture_faults, choice_faults
+from dse.codesign.check_energy import checked_energy
 from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
-from dse.codesign.evaluation.energy import plan_energy
 from dse.codesign.formats import architecture_solution, plan_summary
 from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
@@ -178,8 +178,14 @@ class _Points:
     def _power_w(self, place: int, plans: Sequence[TrainingPlan]) -> float:
         """The mean over models of the average power of an accelerator."""
         powers = [
-            plan_energy(evaluator, place, plan, energy_model()).power_w
-            for evaluator, plan in zip(self._anew.evaluators.evaluators, plans, strict=True)
+            checked_energy(
+                job,
+                self._machines.one(place),
+                plan.placement,
+                (plan.microbatch, plan.hbm_bytes, plan.recompute),
+                energy_model(),
+            ).power_w
+            for job, plan in zip(self._problem.jobs, plans, strict=True)
         ]
         return float(np.average(powers, weights=self._problem.objective.weights))
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.codesign.evaluation.evaluator import Evaluator, Indices
-from dse.codesign.problem import TrainingPlan
+from dse.codesign.problem import TrainingJob, TrainingPlan
 from dse.graph.operator_graph import ModelGraph, OperatorGraph
 from dse.placement.problem import Placement, Stage
 from hardware.energy import LEVELS, energy_by_level, operation_energy, static_w
@@ -91,9 +91,8 @@ def plan_energy(evaluator: Evaluator, index: int, plan: TrainingPlan, model: Ene
     levels_j = np.zeros(len(LEVELS))
     for position, stage in enumerate(placement.stages):
         layers = [graph.layer_index[layer] for layer in stage.layers]
-        # One forward and one backward in turn, the last stage goes back at once and has nothing to recompute.
-        goes_back_at_once = job.pipeline_schedule == "1f1b" and position == len(placement.stages) - 1
-        passes = 2 if plan.recompute and not goes_back_at_once else 1
+        last = position == len(placement.stages) - 1
+        passes = 2 if plan.recompute and not (last and _keeps_last_activations(job)) else 1
         pass_j = passes * forward_j[layers].sum(axis=0) + backward_j[layers].sum(axis=0)
         levels_j += _copies(stage) * (microbatches * pass_j + placement.data * update_j[layers].sum(axis=0))
     moved: list[Operation] = [
@@ -137,16 +136,6 @@ def least_energy_j(evaluator: Evaluator, indices: Indices, model: EnergyModel) -
     return np.tile(least_j, (len(job.hbm_bytes), 1))
 
 
-def least_total_j(evaluator: Evaluator, indices: Indices, batch_s: Joules, model: EnergyModel) -> Joules:
-    """Lower bounds on the joules of a batch with static power, [H, len(indices)].
-
-    ``batch_s`` [H, len(indices)] are lower bounds on the batch time: all accelerators draw static power as long.
-    """
-    machines, job = evaluator.machines.take(indices), evaluator.job
-    idle_w = np.stack([static_w(machines, hbm_bytes, model) for hbm_bytes in job.hbm_bytes])
-    return least_energy_j(evaluator, indices, model) + job.accelerators * idle_w * batch_s
-
-
 def _parts(graph: ModelGraph) -> list[OperatorGraph]:
     """Forward of every distinct layer, then backward, then update."""
     layers = graph.distinct_layers
@@ -174,6 +163,11 @@ def _levels(operations: list[Operation], machine: Machines, model: EnergyModel) 
     """Joules of each operation on the one machine by level, [operations, levels]."""
     energy = energy_by_level(operations, machine, model)
     return np.stack([getattr(energy, level)[:, 0] for level in LEVELS], axis=1)
+
+
+def _keeps_last_activations(job: TrainingJob) -> bool:
+    """Whether the last stage goes back at once with all its activations there, so that it repeats nothing."""
+    return job.pipeline_schedule == "1f1b" and job.cost_model.training.recompute_granularity.name == "stage"
 
 
 def _copies(stage: Stage) -> int:

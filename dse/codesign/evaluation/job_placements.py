@@ -119,6 +119,7 @@ class JobPlacements:
             pipeline_schedule=job.pipeline_schedule,
             node_accelerators=job.network.node_accelerators,
             node_bytes_per_s=job.node_bytes_per_s,
+            recompute_granularity=job.cost_model.training.recompute_granularity.name,
         )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.codesign.report.table import Row, Table, architecture_text, number
+from dse.codesign.report.table import TableContent, architecture_text, number
+from dse.report.view import Row
 from hardware.units import MIB
 
 _MOST = 16
@@ -25,7 +26,7 @@ def front_sentence(front: Mapping[str, Any]) -> str:
     return f"{found}; {evaluated:,} were evaluated, and for {open_:,} the schedules are not proven optimal."
 
 
-def front_rows(front: Mapping[str, Any]) -> Table:
+def front_rows(front: Mapping[str, Any]) -> TableContent:
     """Points spread evenly over the front, from the fastest to the slowest."""
     points = front["points"]
     chosen = sorted(set(np.linspace(0, len(points) - 1, min(_MOST, len(points))).round().astype(int).tolist()))

@@ -1,53 +1,43 @@
-"""What a co-search run leaves behind for people: tables as Parquet, ``report.html``, traces for Perfetto."""
+"""What a co-search leaves behind for people: its table of architectures, its page, its traces for Perfetto."""
 
-import html
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from dse.codesign.check_metrics.anew import position
 from dse.codesign.pareto.table import front_rows, front_sentence
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.report import charts
 from dse.codesign.report.table import answer_rows, comparison, layer_rows, verdict
-from dse.codesign.report.traces import FOLDER, keep_traces
+from dse.codesign.report.traces import FOLDER, traces
 from dse.codesign.sensitivity.chart import tornado
 from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
-from dse.report.page import document, figure, table
-from dse.report.parquet import write_table
+from dse.report.view import Chart, Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
-from dse.run.directory import REPORT_FILE, RunDirectory
+from dse.run.tables import Tables
 from hardware.machines import Machines
 
-ARCHITECTURES_TABLE = "tables/architectures.parquet"
+ARCHITECTURES_TABLE = "architectures"
 
-_ARCHITECTURES = (
-    "<p class='small'>Each pale dot is the proven upper bound on what one architecture can reach; each dark dot one "
-    "evaluated exactly. An architecture is pruned when its bound is below the best found.</p>"
+_ARCHITECTURES = Paragraph(
+    "Each pale dot is the proven upper bound on what one architecture can reach; each dark dot one evaluated exactly. "
+    "An architecture is pruned when its bound is below the best found.",
+    small=True,
 )
-_PATH = (
-    "<p class='small'>What was evaluated exactly, in that order, coloured by area. The exhaustive search starts where "
-    "the bounds promise most, hysteresis at the largest area.</p>"
+_PATH = Paragraph(
+    "What was evaluated exactly, in that order, coloured by area. The exhaustive search starts where the bounds are "
+    "highest, hysteresis at the largest area.",
+    small=True,
 )
-_SCHEDULE = (
-    "<p class='small'>One row an operator, by start. An operator on all cores runs alone. Which core runs what, and "
-    f"the pipeline in time, are Chrome traces in <code>{FOLDER}/</code>, which "
-    "<a href='https://ui.perfetto.dev'>Perfetto</a> opens.</p>"
+_SCHEDULE = Paragraph(
+    "One row an operator, by start. An operator on all cores runs alone. Which core runs what, and the pipeline in "
+    f"time, are Chrome traces in {FOLDER}/, which Perfetto (https://ui.perfetto.dev) opens.",
+    small=True,
 )
 
 
-def keep(directory: RunDirectory, problem: CodesignProblem, result: Result, outcome: SearchOutcome) -> None:
-    """Write the table of architectures, the traces and the report of a finished search."""
-    machines = problem.machines()
-    write_table(directory.path / ARCHITECTURES_TABLE, _architectures(machines, outcome))
-    if outcome.best is not None:
-        keep_traces(directory, problem, machines.one(outcome.best), result)
-    directory.write_text(REPORT_FILE, report(result, directory.path))
-
-
-def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
+def architectures_table(machines: Machines, outcome: SearchOutcome) -> pa.Table:
     """One row an architecture: its parameters, the bound on its score and, where evaluated, the score.
 
     ``order`` counts evaluations from 1; it is 0 for architectures that were not evaluated.
@@ -73,34 +63,57 @@ def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
     )
 
 
-def report(result: Result, directory: Path) -> str:
-    """The report of the run in ``directory`` as one self-contained HTML page."""
-    parts = [f"<p class='verdict'>{html.escape(verdict(result))}</p>"]
-    if "architecture" in result.solution:
-        parts += ["<h2>Answer</h2>", table(("", ""), answer_rows(result))]
-        if result.metrics["baselines"]:
-            parts += ["<h2>Beside the baselines</h2>", table(*comparison(result))]
-    if (directory / ARCHITECTURES_TABLE).exists():
-        parts += _search_parts(directory / ARCHITECTURES_TABLE, result)
-    parts += _further_parts(result)
-    if "architecture" in result.solution:
-        parts += ["<h2>Time of one layer</h2>", table(*layer_rows(result)), *_schedule_parts(result)]
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    footer = f"{result.problem.digest} · seed {result.seed} · {result.method} · {versions}"
-    return document(f"{result.problem.name}: accelerator and placement", parts, footer)
+def view(problem: CodesignProblem, machines: Machines, result: Result, tables: Tables) -> View:
+    """The architecture, the plans, the space and the way through it, and the schedules of every layer."""
+    title = f"{result.problem.name}: accelerator and placement"
+    notes = further_sentences(result)
+    if not result.solution:
+        return View(title, verdict(result), notes)
+    answer = Table(("", ""), answer_rows(result))
+    beside = [Table(*comparison(result))] if result.metrics["baselines"] else []
+    return View(
+        title=title,
+        verdict=verdict(result),
+        notes=notes,
+        tables=[answer, *beside],
+        page=lambda: _page(result, tables, answer, beside),
+        files=lambda: traces(problem, _machine(machines, result), result),
+    )
 
 
-def _search_parts(path: Path, result: Result) -> list[str]:
+def _machine(machines: Machines, result: Result) -> Machines:
+    """The answer's architecture alone."""
+    index = position(machines, result.solution["architecture"])
+    assert index is not None, "the checker has passed it"
+    return machines.one(index)
+
+
+def _page(result: Result, tables: Tables, answer: Table, beside: Sequence[Table]) -> list[Part]:
+    parts: list[Part] = [Heading("Answer"), answer]
+    if beside:
+        parts += [Heading("Beside the baselines"), *beside]
+    if ARCHITECTURES_TABLE in tables:
+        parts += _search_parts(tables[ARCHITECTURES_TABLE], result)
+    return [
+        *parts,
+        *_further_parts(result),
+        Heading("Time of one layer"),
+        Table(*layer_rows(result)),
+        *_schedules(result),
+    ]
+
+
+def _search_parts(content: pa.Table, result: Result) -> list[Part]:
     """The space and the way through it; nothing where a single machine was given."""
-    columns = _columns(pq.read_table(path))
+    columns = _columns(content)
     if len(columns["score"]) < 2:
         return []
-    parts = ["<h2>Architectures</h2>", _ARCHITECTURES, figure(charts.architectures(columns, result))]
+    parts: list[Part] = [Heading("Architectures"), _ARCHITECTURES, Chart(charts.architectures(columns, result))]
     visited = np.flatnonzero(columns["order"])
     if len(visited) > 2:
         visited = visited[np.argsort(columns["order"][visited])]
         walked = {name: values[visited] for name, values in columns.items()}
-        parts += ["<h2>Search path</h2>", _PATH, figure(charts.search_path(walked, result))]
+        parts += [Heading("Search path"), _PATH, Chart(charts.search_path(walked, result))]
     return parts
 
 
@@ -108,27 +121,27 @@ def _columns(content: pa.Table) -> Mapping[str, charts.Numbers]:
     return {name: content[name].to_numpy() for name in content.column_names}
 
 
-def _further_parts(result: Result) -> list[str]:
+def _further_parts(result: Result) -> list[Part]:
     """The Pareto front and the sensitivity analysis, where they were asked for."""
-    parts = []
+    parts: list[Part] = []
     if "pareto" in result.metrics:
         front = result.metrics["pareto"]
-        parts += ["<h2>Pareto front: throughput, area, power</h2>", f"<p>{html.escape(front_sentence(front))}</p>"]
-        parts += [figure(charts.pareto(front, "samples/s")), table(*front_rows(front))]
+        parts += [Heading("Pareto front: throughput, area, power"), Paragraph(front_sentence(front))]
+        parts += [Chart(charts.pareto(front, "samples/s")), Table(*front_rows(front))]
     analysis = sensitivity_from_document(result.metrics["sensitivity"]) if "sensitivity" in result.metrics else None
     if analysis is not None and analysis.points:
-        parts += ["<h2>What would change the answer</h2>"]
-        parts += [f"<p>{html.escape(sentence)}</p>" for sentence in summary(analysis)]
-        parts += [figure(tornado(analysis)), table(*sensitivity_rows(analysis, result.objective.unit))]
+        parts += [Heading("What would change the answer"), *map(Paragraph, summary(analysis))]
+        parts += [Chart(tornado(analysis)), Table(*sensitivity_rows(analysis, result.objective.unit))]
         if analysis.takeovers:
-            parts += ["<h3>Where another architecture takes over</h3>", table(*takeover_rows(analysis))]
+            parts += [Heading("Where another architecture takes over", 3), Table(*takeover_rows(analysis))]
     return parts
 
 
 def further_sentences(result: Result) -> list[str]:
-    """The Pareto front and the sensitivity analysis in sentences, where they were asked for."""
-    asked, found = result.solution["settings"], result.metrics
-    sentences = [
+    """Notes on the answer; the Pareto front and the sensitivity analysis in sentences, where they were asked for."""
+    asked, found = result.settings, result.metrics
+    sentences = [f"Note: {note}" for note in found["notes"]]
+    sentences += [
         f"{what}: not made, as the search was stopped before its end."
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
         if asked[key] and key not in found
@@ -146,9 +159,8 @@ def further_sentences(result: Result) -> list[str]:
     return sentences
 
 
-def _schedule_parts(result: Result) -> list[str]:
+def _schedules(result: Result) -> list[Part]:
     """The operator schedules of every layer, folded up but for the first model's longest."""
-    parts = ["<h2>Operators in time</h2>", _SCHEDULE]
     schedules = [
         (f"{model}: {kind} {part}", layer[part])
         for model, plan in result.solution["models"].items()
@@ -157,11 +169,5 @@ def _schedule_parts(result: Result) -> list[str]:
         if layer[part]["operators"]
     ]
     longest = max((each for _, each in schedules), key=lambda each: len(each["operators"]), default=None)
-    for title, each in schedules:
-        parts.append(_folded(title, figure(charts.schedule(each["operators"])), unfolded=each is longest))
-    return parts
-
-
-def _folded(title: str, content: str, unfolded: bool) -> str:
-    state = " open" if unfolded else ""
-    return f"<details{state}><summary>{html.escape(title)}</summary>{content}</details>"
+    folded = [Folded(title, [Chart(charts.schedule(each["operators"]))], each is longest) for title, each in schedules]
+    return [Heading("Operators in time"), _SCHEDULE, *folded]

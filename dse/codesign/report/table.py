@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dse.report.view import Row
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.units import KIB, MIB
 
-Row = tuple[str, ...]
-Table = tuple[Row, list[Row]]
+TableContent = tuple[Row, list[Row]]
 """Headers and rows."""
 
 _UNITS = {"samples/s": "samples/s", "samples/J": "samples/J", "samples/s/mm2": "samples/s/mm²"}
@@ -18,12 +18,13 @@ def verdict(result: Result) -> str:
     """One sentence: what was found and how sure it is."""
     space, evaluated = result.metrics["architectures_in_space"], result.metrics["architectures_evaluated"]
     if result.status == "infeasible":
-        why = result.infeasibility or {}
-        return f"Proven infeasible: {why.get('model', result.problem.name)} fits no placement. {_why(why)}"
+        proof = result.infeasibility
+        name = result.problem.name if proof is None else proof.where.get("model", result.problem.name)
+        return f"Infeasible: no plan that is searched fits {name}. {'' if proof is None else proof.explanation}"
     if result.objective.value is None:
         return "Stopped before any feasible answer."
     found = score_text(result, result.objective.value)
-    fixed = result.solution["settings"]["fixed"]
+    fixed = result.settings["fixed"]
     if fixed is not None and result.status == "optimal":
         return f"{found} on {fixed}, proven optimal: no placement does better ({result.seconds:.1f} s)."
     if result.method != "exhaustive":
@@ -35,6 +36,10 @@ def verdict(result: Result) -> str:
         )
     if result.bound is None or result.gap is None:
         return f"{found}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
+    if result.gap <= PROOF_TOLERANCE:
+        size = next(iter(result.solution["models"].values()))["hbm_gb"]
+        rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is the best is not proven"
+        return f"{found}, proven optimal at {size:g} GB of HBM; {rest} ({result.seconds:.1f} s)."
     if fixed is not None:
         return (
             f"{found} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
@@ -64,7 +69,7 @@ def _heuristic_verdict(result: Result, found: str) -> str:
 
 def score_text(result: Result, value: float) -> str:
     """A value of the objective with its unit, and the mean it is of where there are several models."""
-    settings = result.solution["settings"]
+    settings = result.settings
     count = len(settings["models"])
     of_models = f" ({settings['mean']} mean of {count} models)" if count > 1 else ""
     return f"{number(value)} {_unit(result)}{of_models}"
@@ -77,10 +82,6 @@ def number(value: float) -> str:
 
 def _unit(result: Result) -> str:
     return _UNITS[result.objective.unit]
-
-
-def _why(infeasibility: Mapping[str, Any]) -> str:
-    return str(infeasibility.get("explanation", ""))
 
 
 def architecture_text(machine: Mapping[str, Any]) -> str:
@@ -114,7 +115,7 @@ def answer_rows(result: Result) -> list[Row]:
 def _area_text(result: Result) -> str:
     """What the budget counts, and what the die holds beside it."""
     metrics, of_budget = result.metrics, ""
-    if result.solution["settings"]["fixed"] is None:
+    if result.settings["fixed"] is None:
         of_budget = f"  ({100 * metrics['area_budget_used']:.0f} % of the budget)"
     interfaces = f", and {metrics['interface_mm2']:.1f} mm² of HBM and network interfaces"
     area = f"{result.solution['architecture']['area_mm2']:.1f} mm²{of_budget}"
@@ -137,7 +138,7 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
     ]
 
 
-def comparison(result: Result) -> Table:
+def comparison(result: Result) -> TableContent:
     """The answer beside the reference with the paper's expert and with our placement, for one model or for several."""
     plans = result.solution["models"]
     if len(plans) == 1:
@@ -157,7 +158,7 @@ def comparison(result: Result) -> Table:
     return headers, rows
 
 
-def _comparison_of_one(result: Result, name: str) -> Table:
+def _comparison_of_one(result: Result, name: str) -> TableContent:
     plan = result.solution["models"][name]
     answer = {
         "name": "this answer",
@@ -200,7 +201,7 @@ def _activations(plan: Mapping[str, Any]) -> str:
     return "recomputed" if plan["recompute"] else "stashed"
 
 
-def layer_rows(result: Result) -> Table:
+def layer_rows(result: Result) -> TableContent:
     """Makespan of each distinct layer of each model, forward, backward and update, and whether it is proven."""
     rows: list[Row] = []
     for name, plan in result.solution["models"].items():

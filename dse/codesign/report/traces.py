@@ -18,7 +18,6 @@ from dse.placement.formats import placement_from_document
 from dse.placement.timeline import has_timeline, timeline
 from dse.report.trace_events import Trace, merged, pipeline_trace, schedule_trace
 from dse.results.result import Result
-from dse.run.directory import RESULT_FILE, RunDirectory
 from dse.schedule.formats import schedule_from_document
 from hardware.machines import Machines
 from hardware.units import bytes_from_gib
@@ -32,18 +31,20 @@ Plan = Mapping[str, Any]
 """One model's part of a result's solution."""
 
 
-def keep_traces(directory: RunDirectory, problem: CodesignProblem, machine: Machines, result: Result) -> None:
-    """Write the traces of every model of the answer; ``machine`` is the answer's architecture alone.
+def traces(problem: CodesignProblem, machine: Machines, result: Result) -> Mapping[str, str]:
+    """The traces of every model of the answer by file; ``machine`` is the answer's architecture alone.
 
     A pipeline of more passes than a timeline holds is left out.
     """
+    files = {}
     for job in problem.jobs:
         plan = result.solution["models"][job.name]
         evaluator = Evaluator(job, machine)
         pipeline = _pipeline(evaluator, plan)
         if pipeline is not None:
-            directory.write_text(f"{FOLDER}/{job.name}.pipeline.json", json.dumps(pipeline))
-        directory.write_text(f"{FOLDER}/{job.name}.operators.json", json.dumps(_operators(evaluator, plan)))
+            files[f"{FOLDER}/{job.name}.pipeline.json"] = json.dumps(pipeline)
+        files[f"{FOLDER}/{job.name}.operators.json"] = json.dumps(_operators(evaluator, plan))
+    return files
 
 
 def _graph(evaluator: Evaluator, plan: Plan) -> ModelGraph:
@@ -57,17 +58,17 @@ def _pipeline(evaluator: Evaluator, plan: Plan) -> Trace | None:
     choice = Choice(plan["microbatch"], plan["tensor"], bytes_from_gib(plan["hbm_gb"]), plan["recompute"])
     posed = evaluator.placement_problem(choice, LayerLatencies(*makespans))
     stated = {key: plan[key] for key in ("tensor", "data", "stages")}
-    placement = placement_from_document(posed, stated, RESULT_FILE, plan["batch_s"])
+    placement = placement_from_document(posed, stated, "result", plan["batch_s"])
     return pipeline_trace(posed, placement, timeline(posed, placement)) if has_timeline(posed, placement) else None
 
 
 def _operators(evaluator: Evaluator, plan: Plan) -> Trace:
     """The operators of every distinct layer in time, a process each."""
-    traces = []
+    parts = []
     for layer in _graph(evaluator, plan).distinct_layers:
         for part, operators in (("forward", layer.forward), ("backward", layer.backward), ("update", layer.update)):
             stated = {"operators": plan["layers"][layer.kind][part]["operators"]}
             name = f"{layer.kind} {part}"
             posed = schedule_problem(name, operators, evaluator.machines, 0, evaluator.job.network)
-            traces.append(schedule_trace(posed, schedule_from_document(posed, stated, RESULT_FILE)))
-    return merged(traces)
+            parts.append(schedule_trace(posed, schedule_from_document(posed, stated, "result")))
+    return merged(parts)

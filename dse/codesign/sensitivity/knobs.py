@@ -146,7 +146,7 @@ class AreaBudget(Knob):
         return True
 
     def widest(self, problem: CodesignProblem, machines: Machines, factor: float) -> Machines:
-        """The space of the larger budget, with the smallest area of the problem's own."""
+        """The space of the larger budget, with the smallest area (where there is one) of the problem's own."""
         if factor <= 1:
             return machines
         budget_mm2 = self.value(problem)

@@ -4,10 +4,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dse.codesign.report.table import Row, Table, number
+from dse.codesign.report.table import TableContent, number
 from dse.codesign.sensitivity.analysis import BINDS_FROM, Sensitivity
 from dse.codesign.sensitivity.knobs import KNOBS
 from dse.codesign.sensitivity.probe import Architecture, PlanSummary, Point, Takeover
+from dse.report.view import Row
 from hardware.units import MIB
 
 FACTOR_NAMES = {0.5: "÷ 2", 0.9: "− 10 %", 1.1: "+ 10 %", 2.0: "× 2"}
@@ -39,7 +40,7 @@ def sensitivity_from_document(document: dict[str, Any]) -> Sensitivity:
     return TypeAdapter(Sensitivity).validate_python(document)
 
 
-def sensitivity_rows(sensitivity: Sensitivity, unit: str) -> Table:
+def sensitivity_rows(sensitivity: Sensitivity, unit: str) -> TableContent:
     """One row for every setting: score in ``unit``, change, architecture, what today's loses there, and plans."""
     headers = ("setting", f"score [{unit}]", "change", "architecture", "regret of today's", "plans")
     today = sensitivity.today
@@ -51,7 +52,7 @@ def sensitivity_rows(sensitivity: Sensitivity, unit: str) -> Table:
     return headers, [first, *(_row(sensitivity, point) for point in sensitivity.points)]
 
 
-def takeover_rows(sensitivity: Sensitivity) -> Table:
+def takeover_rows(sensitivity: Sensitivity) -> TableContent:
     """One row for every change of architecture along a knob: between which factors, and to what."""
     rows: list[Row] = [
         (

@@ -21,6 +21,9 @@ def is_totally_ordered(graph: LayerGraph) -> bool:
     return all((position, position + 1) in joined for position in range(len(graph.layers) - 1))
 
 
+Bytes = NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class ChainStructure:
     """One width of a placement problem whose n layers are totally ordered, without its latencies.
@@ -133,12 +136,12 @@ def _memory_rules(
     """
     gpipe = problem.pipeline_schedule == "gpipe"
     ranges = pipeline_ranges(problem, most_pipelines)
-    stashes = [rule.stashes for rule in ranges] if gpipe else list(range(stage_limit))
+    stashes = [rule.stashes for rule in ranges] if gpipe else [ranges[0].stashes + s for s in range(stage_limit)]
     ends: NDArray[np.int64] = _last_end(
         np.array([layer.weight_bytes for layer in graph.layers]),
         np.array([layer.activation_bytes for layer in graph.layers]),
-        entering_bytes,
-        problem.recompute,
+        stash_table(problem, graph, entering_bytes),
+        problem.recomputes_layers,
         float(problem.state_factor),
         float(problem.hbm_bytes),
         np.array(stashes, dtype=np.float64),
@@ -179,6 +182,20 @@ def edge_tables(
     return arrival_s, departure_s, entering_bytes
 
 
+def stash_table(problem: PlacementProblem, graph: LayerGraph, entering_bytes: NDArray[np.float64]) -> Bytes:
+    """What layer v adds to the stash of a microbatch in a stage that begins at i, float64[n, n] by [i, v].
+
+    ``entering_bytes`` are those of :func:`edge_tables`. Entries with v < i mean nothing.
+    """
+    if problem.recompute and not problem.recomputes_layers:
+        return entering_bytes
+    count = len(graph.layers)
+    own_bytes = np.array([layer.activation_bytes for layer in graph.layers])
+    if problem.recomputes_layers:
+        own_bytes = np.diagonal(entering_bytes)  # all that enters a layer enters a stage that begins with it
+    return np.tile(own_bytes, (count, 1))
+
+
 def plain_ends(sliced: list[bool]) -> NDArray[np.int64]:
     """For each layer the end of the run of unsliced layers that begins there (the layer itself if it is sliced)."""
     ends = np.arange(len(sliced), dtype=np.int64)
@@ -203,10 +220,11 @@ def _fewest_passes(
 
 # No annotations: numba infers the types.
 @compiled()
-def _last_end(weight_bytes, activation_bytes, entering_bytes, recompute, state_factor, hbm_bytes, stashes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _last_end(weight_bytes, activation_bytes, stash_bytes, one_by_one, state_factor, hbm_bytes, stashes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Row r: the largest j for which [i, j) fits memory with ``stashes[r]`` (ascending) microbatches stashed, or i.
 
-    The needs grow with j and with the stash, so one sweep per beginning does.
+    The needs grow with j and with the stash, so one sweep per beginning does. ``one_by_one``: only the activations of
+    one layer at a time are held, besides the stash.
     """
     count = len(weight_bytes)
     last_end = np.zeros((len(stashes), count), dtype=np.int64)
@@ -217,8 +235,9 @@ def _last_end(weight_bytes, activation_bytes, entering_bytes, recompute, state_f
         fitting = len(stashes)
         for layer in range(begin, count):
             weights += weight_bytes[layer]
-            activations += activation_bytes[layer]
-            stash += entering_bytes[begin, layer] if recompute else activation_bytes[layer]
+            own = activation_bytes[layer]
+            activations = max(activations, own) if one_by_one else activations + own
+            stash += stash_bytes[begin, layer]
             while fitting > 0 and state_factor * weights + activations + stashes[fitting - 1] * stash > hbm_bytes:
                 fitting -= 1
                 last_end[fitting, begin] = layer

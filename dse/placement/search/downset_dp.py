@@ -175,6 +175,7 @@ class _Table:
         self._rules = (
             problem.recompute,
             problem.last_recomputes,
+            problem.recomputes_layers,
             float(problem.state_factor),
             float(problem.hbm_bytes),
             pipelines.stashes,
@@ -274,10 +275,10 @@ class _Table:
         stage = np.flatnonzero(chosen)
         local = np.full(len(chosen), -1, dtype=np.int64)
         local[stage] = np.arange(len(stage))
-        recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth = self._rules
+        recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth = self._rules
         stashed = stashes + growth * (from_end - 1)
         repeats = recompute if from_end > 1 else last_recomputes
-        rules = (repeats, recompute, state_factor, hbm_bytes, stashed)
+        rules = (repeats, recompute, one_by_one, state_factor, hbm_bytes, stashed)
         limit_s = max(largest_s, _LEAST_NORMAL) * (1.0 + 1e3 * _SLACK)
         load_s, _, group_of, _ = least_load(stage, local, self._arrays, groups, rules, limit_s, _SLACK, SEARCH_LIMIT)
         held = [tuple(stage[group_of == group].tolist()) for group in sorted(set(group_of.tolist()))]

@@ -2,8 +2,9 @@
 
 A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of D are at ``offset[D] : offset[D + 1]``,
 ``target`` is E and ``least`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
-(recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth): ``recompute`` says whether the stages but the
-last repeat their forward pass, ``last_recomputes`` whether that one does; the s-th stage from the end stashes
+(recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth): ``recompute`` says whether the
+stages but the last repeat their forward pass, ``last_recomputes`` whether that one does, and ``one_by_one`` whether
+they do so layer by layer; the s-th stage from the end stashes
 ``stashes + growth · (s − 1)`` microbatches. Accelerators are counted in the unit of the caller.
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from dse.placement.search import stage_groups
-from dse.placement.search.stage_groups import layer_needs, least_load, load_bounds
+from dse.placement.search.stage_groups import layer_needs, least_load, load_bounds, may_fit
 from hardware.compiled import compiled
 
 # Kernels carry no annotations: numba infers the types of every call.
@@ -42,7 +43,7 @@ def _stage_of(member, small, large, local):
 def stage_pairs(member, graph, rules, width, limit_s):
     """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
     downsets = len(member)
-    recompute, last_recomputes, state_factor, hbm_bytes, stashes, _ = rules
+    recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, _ = rules
     offset = np.zeros(downsets + 1, dtype=np.int64)
     target, least = np.empty(1024, dtype=np.int64), np.empty(1024)
     local = np.empty(member.shape[1], dtype=np.int64)
@@ -52,8 +53,9 @@ def stage_pairs(member, graph, rules, width, limit_s):
             stage = _stage_of(member, small, large, local)
             if len(stage) == 0:
                 continue
-            needs = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashes))
-            if needs.max() > hbm_bytes or needs.sum() > width * hbm_bytes:
+            stage_rules = (False, recompute, one_by_one, state_factor, hbm_bytes, stashes)
+            needs, peaks = layer_needs(stage, local, graph, stage_rules)
+            if not may_fit(needs, peaks, width, hbm_bytes):
                 continue
             repeats = recompute if large < downsets - 1 else last_recomputes
             forward, behind = load_bounds(stage, local, graph, width, repeats)
@@ -70,20 +72,22 @@ def stage_pairs(member, graph, rules, width, limit_s):
 @njit
 def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     """A number of stages from the end up to which this assignment fits memory."""
-    recompute, _, state_factor, hbm_bytes, stashes, growth = rules
+    recompute, _, one_by_one, state_factor, hbm_bytes, stashes, growth = rules
     stashed = stashes + growth * (from_end - 1)
-    now = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed))
-    then = layer_needs(stage, local, graph, (False, recompute, state_factor, hbm_bytes, stashed + growth))
+    fixed = (False, recompute, one_by_one, state_factor, hbm_bytes)
+    now, peaks = layer_needs(stage, local, graph, (*fixed, stashed))
+    then, _ = layer_needs(stage, local, graph, (*fixed, stashed + growth))
     depth = stage_limit
     for group in range(group_of.max() + 1):
-        need, more = 0.0, 0.0
+        need, peak, more = 0.0, 0.0, 0.0
         for place in range(len(stage)):
             if group_of[place] == group:
                 need += now[place]
+                peak = max(peak, peaks[place])
                 more += then[place] - now[place]
         if more > 0.0:
             # one less than what division gives, as it rounds: then the stage is searched again, no more
-            depth = min(depth, from_end + max(0, int((hbm_bytes - need) / more) - 1))
+            depth = min(depth, from_end + max(0, int((hbm_bytes - need - peak) / more) - 1))
     return depth
 
 
@@ -100,7 +104,7 @@ def solve_downsets(
     s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
     """
     offset, target, least = pairs
-    recompute, last_recomputes, state_factor, hbm_bytes, stashes, growth = rules
+    recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth = rules
     stage_limit = value.shape[0] - 1
     known = np.full((len(target), width + 1), np.inf)  # loads found so far, and up to which depth they hold
     known_to = np.zeros((len(target), width + 1), dtype=np.int64)
@@ -110,7 +114,8 @@ def solve_downsets(
     value[0, len(member) - 1, :] = 0.0
     for stages in range(1, stage_limit + 1):
         stashed = stashes + growth * (stages - 1)
-        stage_rules = (recompute if stages > 1 else last_recomputes, recompute, state_factor, hbm_bytes, stashed)
+        repeats = recompute if stages > 1 else last_recomputes
+        stage_rules = (repeats, recompute, one_by_one, state_factor, hbm_bytes, stashed)
         for small in range(len(member) - 1):
             for pair in range(offset[small], offset[small + 1]):
                 rest = value[stages - 1, target[pair]]

@@ -61,7 +61,8 @@ def gradient_sync(problem: PlacementProblem, tensor: int) -> GradientSync:
 class PipelineRange:
     """Numbers of pipelines, ``fewest`` to ``most``, for which memory follows one rule.
 
-    The s-th stage from the end stashes ``stashes + growth · (s − 1)`` microbatches.
+    The s-th stage from the end stashes ``stashes + growth · (s − 1)`` microbatches; layers that are recomputed one by
+    one leave their inputs in that of the current microbatch too.
     """
 
     fewest: int
@@ -77,7 +78,7 @@ def pipeline_ranges(problem: PlacementProblem, limit: int) -> list[PipelineRange
     """
     most = min(limit, problem.microbatches)
     if problem.pipeline_schedule == "1f1b":
-        return [PipelineRange(1, most, 0, 1)]
+        return [PipelineRange(1, most, 1 if problem.recomputes_layers else 0, 1)]
     ranges = []
     data = 1
     while data <= most:

@@ -6,8 +6,9 @@ that are still empty as one, and starts from a list schedule. It ends at once wh
 equal shares of the work) is reached: so with one group for each branch there is next to nothing to search.
 
 In the kernels a *stage* is an array of layer positions in ascending order, ``local[v]`` the place of layer v in it (−1
-outside), and ``graph`` what :func:`graph_arrays` returns. ``rules`` is (repeats, recompute, state_factor, hbm_bytes,
-stashed): whether this stage repeats its forward pass, the problem's numbers, and the microbatches that it stashes.
+outside), and ``graph`` what :func:`graph_arrays` returns. ``rules`` is (repeats, recompute, one_by_one, state_factor,
+hbm_bytes, stashed): whether this stage repeats its forward pass, whether the problem does, and layer by layer, the
+problem's numbers, and the microbatches that the stage stashes.
 """
 
 import numpy as np
@@ -97,26 +98,34 @@ def load_bounds(stage, local, graph, groups, repeats):
 
 @njit
 def layer_needs(stage, local, graph, rules):
-    """Bytes that each layer of the stage adds to the memory of its group (the rule is a sum over layers)."""
+    """(needs, peaks): bytes that each layer adds to the memory of its group, and those that it needs while it runs.
+
+    A group takes the sum of the needs of its layers and the largest of their peaks. Only where layers are recomputed
+    one by one are there peaks above 0.
+    """
     layers, in_offset, in_end, in_amount = graph[0], graph[1], graph[2], graph[3]
-    _, recompute, state_factor, _, stashed = rules
-    needs = np.empty(len(stage))
+    _, recompute, one_by_one, state_factor, _, stashed = rules
+    needs, peaks = np.empty(len(stage)), np.zeros(len(stage))
     for place in range(len(stage)):
         layer = stage[place]
         stash = layers[layer, 3]
         if recompute:
             stash = 0.0
             for edge in range(in_offset[layer], in_offset[layer + 1]):
-                if local[in_end[edge]] < 0:
+                if one_by_one or local[in_end[edge]] < 0:
                     stash += in_amount[edge, 1]
-        needs[place] = state_factor * layers[layer, 2] + layers[layer, 3] + stashed * stash
-    return needs
+        needs[place] = state_factor * layers[layer, 2] + stashed * stash
+        if one_by_one:
+            peaks[place] = layers[layer, 3]
+        else:
+            needs[place] += layers[layer, 3]
+    return needs, peaks
 
 
 @njit
-def _may_fit(needs, groups, hbm_bytes):
+def may_fit(needs, peaks, groups, hbm_bytes):
     """Whether the layers may fit the groups: by their sum, each alone, and by how many of the smallest one would."""
-    if needs.sum() > groups * hbm_bytes or needs.max() > hbm_bytes:
+    if needs.sum() + peaks.max() > groups * hbm_bytes or (needs + peaks).max() > hbm_bytes:
         return False
     return needs.min() <= 0.0 or groups * np.floor(hbm_bytes / needs.min()) >= len(needs)
 
@@ -128,18 +137,18 @@ def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
     The load is infinite where no assignment fits memory or none is below the limit. ``lower`` bounds it from below: it
     is the load itself unless the search ended after ``steps`` steps, of which ``used`` were taken.
     """
-    repeats, hbm_bytes = rules[0], rules[3]
-    needs = layer_needs(stage, local, graph, rules)
+    repeats, hbm_bytes = rules[0], rules[4]
+    needs, peaks = layer_needs(stage, local, graph, rules)
     best_of = np.zeros(len(stage), dtype=np.int64)
     best, lower, used = np.inf, np.inf, 0
     if groups == 1:
-        if needs.sum() <= hbm_bytes:
+        if needs.sum() + peaks.max() <= hbm_bytes:
             best = lower = assigned_load(stage, local, best_of, graph, repeats)
-    elif _may_fit(needs, groups, hbm_bytes):
+    elif may_fit(needs, peaks, groups, hbm_bytes):
         forward, behind = load_bounds(stage, local, graph, groups, repeats)
         lower = forward + behind
         if lower < limit_s:
-            listed, fits = _list_schedule(stage, local, graph, groups, needs, hbm_bytes)
+            listed, fits = _list_schedule(stage, local, graph, groups, needs, peaks, hbm_bytes)
             if fits:
                 best = assigned_load(stage, local, listed, graph, repeats)
                 best_of[:] = listed
@@ -151,6 +160,7 @@ def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
                     graph,
                     groups,
                     needs,
+                    peaks,
                     hbm_bytes,
                     repeats,
                     forward,
@@ -180,16 +190,17 @@ def _ready_s(layer, local, finish, graph):
 
 
 @njit
-def _list_schedule(stage, local, graph, groups, needs, hbm_bytes):
+def _list_schedule(stage, local, graph, groups, needs, peaks, hbm_bytes):
     """Each layer on the group where it starts first (of equal ones, where the wait was shortest); whether it fits."""
     layers = graph[0]
     group_of = np.zeros(len(stage), dtype=np.int64)
     free, filled, finish = np.zeros(groups), np.zeros(groups), np.zeros(len(stage))
+    peak = np.zeros(groups)
     for place in range(len(stage)):
         ready = _ready_s(stage[place], local, finish, graph)
         chosen = -1
         for group in range(groups):
-            if filled[group] + needs[place] > hbm_bytes:
+            if filled[group] + needs[place] + max(peak[group], peaks[place]) > hbm_bytes:
                 continue
             if chosen >= 0:
                 start, least = max(free[group], ready), max(free[chosen], ready)
@@ -200,12 +211,15 @@ def _list_schedule(stage, local, graph, groups, needs, hbm_bytes):
             return group_of, False
         group_of[place] = chosen
         filled[chosen] += needs[place]
+        peak[chosen] = max(peak[chosen], peaks[place])
         free[chosen] = finish[place] = max(free[chosen], ready) + layers[stage[place], 0]
     return group_of, True
 
 
 @njit
-def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, behind, least, slack, best_of, steps):
+def _search(
+    stage, local, graph, groups, needs, peaks, hbm_bytes, repeats, forward, behind, least, slack, best_of, steps
+):
     """Depth-first search over assignments for a load below ``least``; writes ``best_of``.
 
     Returns the load (infinite if none was found) and the steps taken; one more than ``steps`` if they did not suffice.
@@ -215,9 +229,9 @@ def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, beh
     tail = _pass_s(stage, local, np.arange(count), layers[:, 0], outward, 0.0, False, True) - layers[stage, 0]
     group_of = np.full(count, -1, dtype=np.int64)
     used = np.zeros(count + 1, dtype=np.int64)  # groups used by the layers before
-    free_before, filled_before = np.zeros(count), np.zeros(count)  # of the chosen group, to undo
+    free_before, filled_before, peak_before = np.zeros(count), np.zeros(count), np.zeros(count)  # to undo
     longest = np.full(count + 1, forward)
-    free, filled, finish = np.zeros(groups), np.zeros(groups), np.zeros(count)
+    free, filled, peak, finish = np.zeros(groups), np.zeros(groups), np.zeros(groups), np.zeros(count)
     best, place, taken = np.inf, 0, 0
     while place >= 0:
         if place == count:
@@ -233,6 +247,7 @@ def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, beh
         if group >= 0:  # undo the last try
             free[group] = free_before[place]
             filled[group] = filled_before[place]
+            peak[group] = peak_before[place]
         group += 1
         if group > min(used[place], groups - 1):
             group_of[place] = -1
@@ -242,12 +257,13 @@ def _search(stage, local, graph, groups, needs, hbm_bytes, repeats, forward, beh
         if taken > steps:
             break
         group_of[place] = group
-        free_before[place], filled_before[place] = free[group], filled[group]
+        free_before[place], filled_before[place], peak_before[place] = free[group], filled[group], peak[group]
         filled[group] += needs[place]
+        peak[group] = max(peak[group], peaks[place])
         ready = _ready_s(stage[place], local, finish, graph)
         free[group] = finish[place] = max(free[group], ready) + layers[stage[place], 0]
         longest[place + 1] = max(longest[place], finish[place] + tail[place])
         used[place + 1] = max(used[place], group + 1)
-        if filled[group] <= hbm_bytes and longest[place + 1] + behind < least:
+        if filled[group] + peak[group] <= hbm_bytes and longest[place + 1] + behind < least:
             place += 1
     return best, taken

@@ -3,26 +3,29 @@
 import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dse.codesign.answer import SearchFunction, solve
 from dse.codesign.baseline import PAPERS_REFERENCE, baselines
 from dse.codesign.context import SearchContext
+from dse.codesign.contract import PROBLEM
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.objective import Mean
-from dse.codesign.options import CodesignOptions
+from dse.codesign.options import CodesignOptions, CostModelName
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
 from dse.codesign.search import exhaustive, sweep
+from dse.problem import pose
 from dse.reproduce.phaze.published import Cores, Paper
 from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker, Work
 from dse.results.result import Result
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.run import Run
 from dse.schedule.search.layer import DEFAULT_LIMITS
 from hardware.machines import Machines
 from hardware.units import MIB
@@ -136,7 +139,7 @@ class Context:
             microbatch=setup.microbatch,
             hbm_gb=setup.hbm_gb,
             mean=mean,
-            cost_model=cost_model,
+            cost_model=cast(CostModelName, cost_model),
         )
 
     def model_search(self, model: str, cost_model: str) -> Answered:
@@ -200,15 +203,13 @@ class Context:
             store = self._store(problem, machines) if journalled else {}
             timed = TimedExecutor(self._executor, self._worker)
             started = time.monotonic()
-            result, outcome = solve(
-                options,
-                timed,
-                store,
-                lambda _phase, done, total: self._progress(name, done, total),
-                self._until(started + limit_s),
-                self._seed,
-                function,
+            run = Run(
+                executor=timed,
+                progress=lambda _phase, done, total: self._progress(name, done, total),
+                stop=self._until(started + limit_s),
+                seed=self._seed,
             )
+            result, outcome = solve(pose(PROBLEM, options), run, function, store)
             self._progress(name, len(machines), len(machines))
             seconds = time.monotonic() - started
             self._answers[key] = Answered(result, outcome, machines, tuple(timed.work), seconds)

@@ -6,7 +6,6 @@ another one that fits it, and which points are on the front, and for sure, follo
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dse.results.differences import differences
@@ -39,8 +38,8 @@ _KEYS = {
 }
 
 
-def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result, path: Path) -> list[str]:
-    """Every way in which the points of ``result`` (of the file ``path``) are not what they say.
+def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result) -> list[str]:
+    """Every way in which the points of ``result`` are not what they say.
 
     Raises:
         InputError: a placement that cannot be read.
@@ -59,7 +58,7 @@ def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result, p
     if found:
         return found
     for name, point in stated.items():
-        found += [f"solution.points.{name}: {fault}" for fault in _point_faults(points[name], point, path)]
+        found += [f"solution.points.{name}: {fault}" for fault in _point_faults(points[name], point)]
     return found or _standings(stated) + _summary(result, stated, points)
 
 
@@ -80,7 +79,7 @@ def _unproven_faults(point: Stated, points: Mapping[str, WaferProblem]) -> list[
     return found
 
 
-def _point_faults(problem: WaferProblem, point: Stated, path: Path) -> list[str]:
+def _point_faults(problem: WaferProblem, point: Stated) -> list[str]:
     """What is wrong with one point by itself."""
     wafer, weights = problem.wafer, problem.weights
     sizes = {"width": wafer.width_tiles, "height": wafer.height_tiles, "memlimit": wafer.memory_words}
@@ -98,7 +97,7 @@ def _point_faults(problem: WaferProblem, point: Stated, path: Path) -> list[str]
         keys = _PARTS if proof is None else (*_PARTS, "bound")
         figures = [key for key in keys if point[key] is not None]
         return found + [f"{key} is given without a placement" for key in figures]
-    placement = placement_from_document(problem, {"kernels": point["kernels"]}, path)
+    placement = placement_from_document(problem, {"kernels": point["kernels"]}, "result")
     broken = violations(problem, placement)
     if broken:
         return found + broken
@@ -156,7 +155,8 @@ def _summary(result: Result, stated: Mapping[str, Stated], points: Mapping[str, 
     """What of objective, bound and metrics does not follow from the points."""
     found, metrics = [], result.metrics
     if not stated:
-        proven = all(proof_like(result.infeasibility, each) is not None for each in points.values())
+        proof = None if result.infeasibility is None else result.infeasibility.document()
+        proven = all(proof_like(proof, each) is not None for each in points.values())
         return (
             []
             if proven == (result.status == "infeasible")
@@ -174,5 +174,5 @@ def _summary(result: Result, stated: Mapping[str, Stated], points: Mapping[str, 
         ("unfinished", [n for n, each in stated.items() if each["reason"] and each["status"] != "infeasible"]),
     ):
         found += differences(f"metrics.{key}", metrics.get(key), value)
-    unknown = sorted(set(metrics) - {"settings", "points", "infeasible", "front", "unfinished"})
+    unknown = sorted(set(metrics) - {"points", "infeasible", "front", "unfinished"})
     return found + [f"metrics.{key} is no figure of a sweep" for key in unknown]

@@ -1,30 +1,34 @@
 """What a sweep came to, in words, tables, a chart and a page; all of it from the result alone."""
 
-import html
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import plotly.graph_objects as go
-import pyarrow as pa
 
-from dse.report.page import document, figure, table
+from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.wafer.files.drawing import drawing
 from dse.wafer.files.formats import placement_from_document
+from dse.wafer.files.kept import paint_text
+from dse.wafer.options import WaferOptions
 from dse.wafer.packing import ARRANGEMENT
-from dse.wafer.problem import WaferProblem
+from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.report import nothing_found
 from dse.wafer.sweep.axes import SIDE, Setting, axes_of, name_of, posed, settings_of
 
-Row = tuple[str, ...]
 PointDocument = Mapping[str, Any]
 
-MOST_ROWS = 40
+POINTS_FOLDER = "points"
+"""Of a run directory: holds the placement of every point of the front."""
+
+MAX_ROWS = 40
 """Points of which the terminal shows all; of more only the front."""
 
-_DRAWN = 12
+_MAX_DRAWN = 12
 """Layouts on the page, at most."""
 
-_MOST_TICKS = 10
+_MAX_TICKS = 10
 """Sizes of wafers that are written below the chart; of more, round numbers are."""
 
 _COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
@@ -47,31 +51,24 @@ def verdict(result: Result) -> str:
     return "; ".join(words)
 
 
-def about(result: Result) -> str:
+def about(options: WaferOptions, result: Result) -> str:
     """What each point is, and what all of them took."""
-    moves = result.metrics["settings"]["moves"]
+    moves = options.annealing_moves
     effort = "" if result.method == "rows" else f", {moves:,} moves a point"
     return f"{result.method}{effort}, {result.evaluations:,} layouts, {result.seconds:.1f} s"
 
 
-def headers(problem: WaferProblem, result: Result) -> Row:
+def headers(problem: WaferProblem, options: WaferOptions) -> Row:
     """Of :func:`rows`."""
-    return (*_shown(problem, result), *_FIGURES)
+    return (*_shown(problem, options), *_FIGURES)
 
 
-def rows(problem: WaferProblem, result: Result, only_front: bool = False) -> list[Row]:
+def rows(problem: WaferProblem, options: WaferOptions, result: Result, only_front: bool = False) -> list[Row]:
     """One row a point, as in the grid; those of the front alone by rising tiles."""
     points = [each for each in _points(result).values() if each["front"] or not only_front]
     if only_front:
         points.sort(key=lambda each: (each["tiles"], each["memlimit"], each["cost"]))
-    return [(*(_number(each[key]) for key in _shown(problem, result)), *_figures(each)) for each in points]
-
-
-def narrowed(names: Row, found: Sequence[Row]) -> tuple[Row, list[Row]]:
-    """Headers and rows without the parts of the cost and the bound, for a terminal that is too narrow for these."""
-    kept = [place for place, name in enumerate(names) if name not in _DETAILS]
-    narrow = [tuple(row[place] for place in kept) for row in (names, *found)]
-    return narrow[0], narrow[1:]
+    return [(*(_number(each[key]) for key in _shown(problem, options)), *_figures(each)) for each in points]
 
 
 def _points(result: Result) -> Mapping[str, PointDocument]:
@@ -79,13 +76,13 @@ def _points(result: Result) -> Mapping[str, PointDocument]:
     return points
 
 
-def _settings(problem: WaferProblem, result: Result) -> list[Setting]:
-    return settings_of(axes_of(result.metrics["settings"]["sweep"], problem))
+def _settings(problem: WaferProblem, options: WaferOptions) -> list[Setting]:
+    return settings_of(axes_of(options.sweep, problem))
 
 
-def _shown(problem: WaferProblem, result: Result) -> tuple[str, ...]:
+def _shown(problem: WaferProblem, options: WaferOptions) -> tuple[str, ...]:
     """The header entries that are swept."""
-    keys = [key for key, _ in _settings(problem, result)[0]]
+    keys = [key for key, _ in _settings(problem, options)[0]]
     return tuple(name for key in keys for name in (("width", "height") if key == SIDE else (key,)))
 
 
@@ -149,7 +146,7 @@ def chart(result: Result) -> go.Figure:
             drawn.add_trace(_trace(rest, f"{label}, dominated", marker, "markers", group))
     scale = "log" if all(each["cost"] is None or each["cost"] > 0 for each in points.values()) else "linear"
     sizes = sorted({each["tiles"] for each in points.values()})
-    drawn.update_xaxes(title="tiles", type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MOST_TICKS else None)
+    drawn.update_xaxes(title="tiles", type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MAX_TICKS else None)
     drawn.update_yaxes(title="total cost", type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
     return drawn
 
@@ -189,38 +186,54 @@ def _trace(
     )
 
 
-def points_table(result: Result) -> pa.Table:
-    """One row a point, without the placements."""
-    names = pa.array(list(_points(result)), pa.string())
-    kept = [{key: value for key, value in each.items() if key != "kernels"} for each in _points(result).values()]
-    return pa.Table.from_pylist(kept).add_column(0, "point", names)
+def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Mapping[str, str]) -> View:
+    """The points, the front among them, and the layouts of the front; ``files``: what else the run directory holds."""
+    title = f"{result.problem.name}: which wafer"
+    if not result.solution:
+        return View(title, nothing_found(result))
+    every = Table(headers(problem, options), rows(problem, options, result))
+    few = result.metrics["points"] <= MAX_ROWS
+    shown = every if few else Table(every.headers, rows(problem, options, result, only_front=True))
+    narrow = tuple(place for place, name in enumerate(every.headers) if name not in _DETAILS)
+    return View(
+        title=title,
+        verdict=verdict(result),
+        notes=[about(options, result)],
+        tables=[replace(shown, narrow=narrow)],
+        page=lambda: _page(problem, options, result, every),
+        files=lambda: {**files, **_paints(problem, options, result)},
+    )
 
 
-def report(problem: WaferProblem, result: Result) -> str:
-    """The page."""
-    parts = [
-        f"<p class='verdict'>{html.escape(verdict(result))}</p>",
-        f"<p>{html.escape(about(result))}</p>",
-        "<h2>Cost against tiles and memory</h2>",
-        "<p class='small'>Points of the front are joined. A line below a point reaches down to the bound: no placement "
-        "costs less. A placement counts for every wafer that it fits.</p>",
-        figure(chart(result)),
-        table(headers(problem, result), rows(problem, result)),
+def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: Table) -> list[Part]:
+    parts: list[Part] = [
+        Heading("Cost against tiles and memory"),
+        Paragraph(
+            "Points of the front are joined. A line below a point reaches down to the bound: no placement costs less. "
+            "A placement counts for every wafer that it fits.",
+            small=True,
+        ),
+        Chart(chart(result)),
+        every,
     ]
-    settings = {name_of(each): each for each in _settings(problem, result)}
+    settings = {name_of(each): each for each in _settings(problem, options)}
     front = [name for name, each in _points(result).items() if each["front"]]
     if front:
-        parts.append("<h2>Layouts of the front</h2>")
-    for name in front[:_DRAWN]:
-        layout = _drawn(problem, result, settings[name])
-        parts.append(f"<details><summary>{html.escape(name)}</summary>{layout}</details>")
-    footer = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    return document(f"{result.problem.name}: which wafer", parts, footer)
+        parts.append(Heading("Layouts of the front"))
+    for name in front[:_MAX_DRAWN]:
+        there, placement = _placed(problem, result, settings[name])
+        parts.append(Folded(name, [Drawing(drawing(there, placement, _points(result)[name]["bound"]))]))
+    return parts
 
 
-def _drawn(problem: WaferProblem, result: Result, setting: Setting) -> str:
-    name = name_of(setting)
-    there = posed(problem, setting)
+def _paints(problem: WaferProblem, options: WaferOptions, result: Result) -> Mapping[str, str]:
+    """The placement of every point of the front in the contest's format."""
+    settings = {name_of(each): each for each in _settings(problem, options)}
+    placed = {name: _placed(problem, result, settings[name]) for name in result.metrics["front"]}
+    return {f"{POINTS_FOLDER}/{name}.paint": paint_text(*each) for name, each in placed.items()}
+
+
+def _placed(problem: WaferProblem, result: Result, setting: Setting) -> tuple[WaferProblem, WaferPlacement]:
+    name, there = name_of(setting), posed(problem, setting)
     stated = {"kernels": _points(result)[name]["kernels"]}
-    placement = placement_from_document(there, stated, f"solution.points.{name}")
-    return drawing(there, placement, _points(result)[name]["bound"])
+    return there, placement_from_document(there, stated, f"solution.points.{name}")

@@ -14,14 +14,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
-from dse.results.result import Objective, ProblemReference, Result, digest, document_of, proven_status, relative_gap
-from dse.results.settings import STRICT
-from dse.run.executor import Executor, Failed, InProcessExecutor, LateExecutor
+from dse.problem import Posed
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import Result, digest, document_of, proven_status, result_of
+from dse.run.executor import Executor, Failed, LateExecutor
 from dse.run.journal import Journal
-from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
-from dse.wafer.answer import OBJECTIVE, answer
+from dse.run.options import STRICT
+from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.run import Run
+from dse.wafer.answer import solve
 from dse.wafer.files.formats import placement_document, placement_from_document
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
@@ -55,7 +59,7 @@ class Solved:
 
 @dataclass(frozen=True, eq=False)
 class PointSolver:
-    """:func:`~dse.wafer.answer.answer` for a point of one problem, for executors.
+    """:func:`~dse.wafer.answer.solve` for a point of one problem, for executors.
 
     ``stop`` is asked in this process alone: workers elsewhere are ended by their executor.
     """
@@ -75,45 +79,30 @@ class PointSolver:
     def __call__(self, setting: Setting) -> Solved:
         """What the run of a point comes to."""
         problem = posed(self.problem, setting)
-        result = answer(self.options, stop=self.stop, seed=self.seed, problem=problem)
+        outcome = solve(problem, self.options, Run(stop=self.stop, seed=self.seed))
+        placement = outcome.found.placement
         return Solved(
             ended=self.stop() is None,
-            kernels=result.solution.get("kernels"),
-            bound=result.bound,
-            infeasibility=result.infeasibility,
-            evaluations=result.evaluations,
+            kernels=None if placement is None else placement_document(problem, placement)["kernels"],
+            bound=outcome.bound,
+            infeasibility=outcome.proof,
+            evaluations=outcome.found.evaluations,
         )
 
 
-def sweep(
-    options: WaferOptions,
-    executor: Executor | None = None,
-    progress: ProgressCallback = silent,
-    stop: StopSignal = never_stop,
-    seed: int = 0,
-    problem: WaferProblem | None = None,
-    journal: Journal | None = None,
-) -> Result:
+def sweep(asked: Posed[WaferOptions, Any], problem: WaferProblem, run: Run) -> Result:
     """The points of ``options.sweep``, each with the best placement that any of them found for it.
 
-    The objective of the result is the least cost of all points.
-
-    Args:
-        options: what is asked.
-        executor: where points are solved.
-        progress: told of each point.
-        stop: asked between points, and in this process within them.
-        seed: of every point.
-        problem: what the options pose, where it has been read before.
-        journal: has the points that are finished, and gets those that are.
+    The objective of the result is the least cost of all points. Points are solved by the executor of ``run``; those
+    that are finished are in its journal.
 
     Raises:
         InputError: the options name what cannot be, or a damaged journal.
     """
     started = time.perf_counter()
-    problem = problem or options.problem()
+    options, journal, stop = asked.options, run.journal, run.stop
     points = point_problems(options, problem)
-    solver = PointSolver(problem, options, seed, stop)
+    solver = PointSolver(problem, options, run.seed, stop)
     first = dict[str, Setting]()
     runs = {setting: first.setdefault(_key(there), setting) for setting, there in points.items()}
     found: dict[Setting, Solved | Failed] = {} if journal is None else {**_kept(journal, first)}
@@ -121,13 +110,15 @@ def sweep(
     def answers() -> list[Point]:
         return settled([_found(each, there, runs[each], found.get(runs[each])) for each, there in points.items()])
 
-    with LateExecutor(executor or InProcessExecutor()) as workers, suppress(StoppedError):
-        for asked in rounds_of(axes_of(options.sweep, problem)):
-            open_ = {runs[each.setting] for each in answers() if _is_open(each)} & {runs[each] for each in asked}
+    with LateExecutor(run.executor) as workers, suppress(StoppedError):
+        for settings in rounds_of(axes_of(options.sweep, problem)):
+            open_ = {runs[each.setting] for each in answers() if _is_open(each)} & {runs[each] for each in settings}
             missing = [each for each in first.values() if each in open_ and each not in found]
-            _solve(solver, missing, found, workers, lambda: progress("wafers", len(found), len(first)), journal)
+            _solve(solver, missing, found, workers, lambda: run.progress("wafers", len(found), len(first)), journal)
     answered = answers()
-    result = _result(options, problem, answered, seed)
+    result = _result(asked, answered, run.seed)
+    if result.solution:
+        run.tables.put("points", points_table(result))
     status = "interrupted" if stop() == "interrupted" and _missing(answered) else result.status
     evaluations = sum(each.evaluations for each in found.values() if isinstance(each, Solved))
     taken = {"seconds": time.perf_counter() - started, "status": status, "evaluations": evaluations}
@@ -254,34 +245,36 @@ def _missing(points: Sequence[Point]) -> list[str]:
     return [name_of(each.setting) for each in points if each.reason is not None and each.infeasibility is None]
 
 
-def _result(options: WaferOptions, problem: WaferProblem, points: Sequence[Point], seed: int) -> Result:
+def _result(asked: Posed[WaferOptions, Any], points: Sequence[Point], seed: int) -> Result:
     costs = [each.cost.total for each in points if each.cost is not None]
     bounds = [each.bound for each in points if each.infeasibility is None]
     known = [each for each in bounds if each is not None]
-    value, bound = min(costs, default=None), min(known) if known and len(known) == len(bounds) else None
-    proof = _infeasibility(points) if not bounds else None
-    return Result(
-        command="wafer",
-        problem=ProblemReference(name=problem.name, digest=digest(document_of(problem))),
-        status="infeasible" if proof is not None else proven_status(value, bound),
-        objective=Objective(name=OBJECTIVE, value=value, unit="1", sense="min"),
-        bound=bound,
-        gap=relative_gap(value, bound),
+    return result_of(
+        "wafer",
+        asked,
+        value=min(costs, default=None),
+        bound=min(known) if known and len(known) == len(bounds) else None,
         solution={"points": {name_of(each.setting): point_document(each) for each in points}} if costs else {},
         metrics={
-            "settings": options.document(),
             "points": len(points),
             "infeasible": sum(each.infeasibility is not None for each in points),
             "front": [name_of(each.setting) for each in points if each.front],
             "unfinished": _missing(points),
         },
-        infeasibility=proof,
+        infeasibility=None if bounds else Infeasibility.of(infeasibility(points)),
         seed=seed,
-        method=options.method,
+        method=asked.options.method,
     )
 
 
-def _infeasibility(points: Sequence[Point]) -> dict[str, Any]:
+def points_table(result: Result) -> pa.Table:
+    """One row a point, without the placements."""
+    points = result.solution["points"]
+    rows = [{key: value for key, value in each.items() if key != "kernels"} for each in points.values()]
+    return pa.Table.from_pylist(rows).add_column(0, "point", pa.array(list(points), pa.string()))
+
+
+def infeasibility(points: Sequence[Point]) -> dict[str, Any]:
     """Why no point has a placement: the proof of the largest of them."""
     largest = max(points, key=lambda each: (each.problem.wafer.tiles, each.problem.wafer.memory_words))
     proof = largest.infeasibility or {}

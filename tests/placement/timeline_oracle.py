@@ -1,4 +1,4 @@
-"""Independent checker of pipeline timelines: order, exclusion, durations and stashes, from the definition.
+"""What a pipeline timeline must obey: order, exclusion, durations and microbatches in flight, from the definition.
 
 Plain on purpose; shares no code with :mod:`dse.placement.timeline` (the durations of passes are the definition's own).
 """
@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from dse.placement.check import gradient_sync_s, stage_passes, stashed_microbatches
+from dse.placement.check import gradient_sync_s, stage_passes
 from dse.placement.problem import Placement, PlacementProblem
 from dse.placement.timeline import Timeline
 
@@ -28,7 +28,7 @@ def timeline_violations(problem: PlacementProblem, placement: Placement, timelin
     for stage in range(count):
         passes = _passes(timeline, stage)
         broken += _overlaps(passes, stage, slack_s)
-        broken += _stash_violations(problem, placement, timeline, stage, slack_s)
+        broken += _in_flight_violations(problem, placement, timeline, stage, slack_s)
         broken += _duration_violations(problem, placement, timeline, stage, slack_s)
     broken += _order_violations(timeline, slack_s)
     broken += _ending_violations(problem, placement, timeline, slack_s)
@@ -58,15 +58,15 @@ def _overlaps(passes: list[_Pass], stage: int, slack_s: float) -> list[str]:
     return broken
 
 
-def _stash_violations(
+def _in_flight_violations(
     problem: PlacementProblem, placement: Placement, timeline: Timeline, stage: int, slack_s: float
 ) -> list[str]:
     """Microbatches between the start of their forward and the end of their backward pass, against the memory rule.
 
-    The rule counts one that runs, and those stashed.
+    Under 1F1B there are as many as stages from here to the end, under GPipe all of the pipeline.
     """
-    stashed = stashed_microbatches(problem, len(placement.stages) - stage, placement.data)
-    allowed = min(timeline.forward_start_s.shape[1], stashed + 1)
+    rounds = timeline.forward_start_s.shape[1]
+    allowed = rounds if problem.pipeline_schedule == "gpipe" else min(rounds, len(placement.stages) - stage)
     begun = np.sort(timeline.forward_start_s[stage])
     ended = np.sort(timeline.backward_end_s[stage])
     in_flight = max(
@@ -80,7 +80,7 @@ def _stash_violations(
 def _duration_violations(
     problem: PlacementProblem, placement: Placement, timeline: Timeline, stage: int, slack_s: float
 ) -> list[str]:
-    """Every pass takes what the definition says; so the last stage recomputes under GPipe, and not under 1F1B."""
+    """Every pass takes what the definition says, so the last stage recomputes only where the definition has it so."""
     graph = problem.tensor_parallel[placement.tensor]
     last = stage == len(placement.stages) - 1
     expected = stage_passes(problem, graph, placement.stages[stage], last)

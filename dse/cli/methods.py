@@ -1,0 +1,48 @@
+"""What the floors above the engine add to the problems' methods: learned ones, and searches driven by Ray Tune."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dse.problem import Methods
+from dse.run.directory import TUNE_FOLDER
+from dse.run.executor import Executor, InProcessExecutor
+
+
+def upper_methods(problem: str, options: Any, executor: Executor, directory: Path | None) -> Methods:
+    """Methods of ``problem`` from above, by name; none for a problem that has none there."""
+    return _UPPER[problem](options, executor, directory) if problem in _UPPER else {}
+
+
+def upper_document(problem: str, options: Any) -> Any:
+    """What stands in files of the floors above and decides the answer: the digest of a checkpoint's weights."""
+    if problem != "partition" or options.checkpoint is None:
+        return None
+    from policies.partition.methods import weights_digest
+
+    return weights_digest(options.checkpoint)
+
+
+def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
+    """The policies that learn; where they are not installed and every method is asked for, nothing."""
+    from dse.partition.methods import ALL
+    from policies.partition.methods import is_installed, learned_methods
+
+    if options.method == ALL and not is_installed():
+        return {}
+    return learned_methods(None if options.checkpoint is None else Path(options.checkpoint))
+
+
+def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Methods:
+    """Where there are workers, Tune drives the searches that propose architectures one after the other."""
+    if isinstance(executor, InProcessExecutor):
+        return {}
+    from actors.tune_sweep import drivers
+
+    return drivers(None if directory is None else directory / TUNE_FOLDER)
+
+
+_UPPER: Mapping[str, Callable[[Any, Executor, Path | None], Methods]] = MappingProxyType(
+    {"partition": _partition, "codesign": _codesign}
+)

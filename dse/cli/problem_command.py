@@ -1,0 +1,133 @@
+"""The command of a problem, made from what its package offers: arguments and options from its dataclass of options."""
+
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import click
+from click.core import ParameterSource
+from rich.markup import escape
+
+from dse.cli.run import RunSettings, in_process_options, progress, run_options, session_of, settings_from, stopping
+from dse.cli.terminal import console, print_view_table
+from dse.problem import ProblemType
+from dse.results.answer import Answer
+from dse.results.result import Result
+from dse.run.directory import REPORT_FILE
+from dse.run.options import OptionField, option_fields
+from dse.run.session import answer
+from hardware.inputs import fail
+
+
+def command_of(problem: ProblemType[Any, Any]) -> click.Command:
+    """``dse NAME`` for a problem."""
+
+    def run(**given: Any) -> None:
+        settings = settings_from(given)
+        _refuse_idle(problem)
+        with progress(settings) as report, stopping(settings, problem.parallel) as stop:
+            options = problem.Options(**given)
+            answered = answer(problem, options, session_of(settings, problem, report, stop))
+        _print(answered, settings)
+        _leave(answered.result, settings)
+
+    common = run_options if problem.parallel else in_process_options
+    command = common(run)
+    for field in reversed(option_fields(problem.Options)):
+        command = _parameter(field)(command)
+    return click.command(problem.name, help=problem.help, epilog=problem.epilog or None)(command)
+
+
+def _parameter(field: OptionField) -> Any:
+    """The click argument or option of one field."""
+    kind, many = _type_of(field)
+    option = field.option
+    if option.positional:
+        shown = f"{option.metavar}…" if option.metavar and many else option.metavar
+        return click.argument(field.name, nargs=-1 if many else 1, required=field.required, metavar=shown)
+    if field.kind is bool:
+        return click.option(f"--{field.key}", field.name, is_flag=True, default=field.default, help=option.help)
+    return click.option(
+        f"--{field.key}",
+        field.name,
+        type=kind,
+        multiple=many,
+        default=field.default,
+        show_default=field.default not in (None, ()),
+        metavar=option.metavar,
+        help=option.help or None,
+    )
+
+
+def _type_of(field: OptionField) -> tuple[Any, bool]:
+    """(click's type of a field's values, whether there may be several)."""
+    kind = _without_none(field.kind)
+    many = get_origin(kind) is tuple
+    if many:
+        kind = get_args(kind)[0]
+    low, high = field.option.min, field.option.max
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind)), many
+    if kind is int and (low is not None or high is not None):
+        return click.IntRange(None if low is None else int(low), None if high is None else int(high)), many
+    if kind is float and (low is not None or high is not None):
+        return click.FloatRange(low, high), many
+    if kind is Path:
+        return click.Path(path_type=Path, dir_okay=False), many
+    return (kind if kind in (int, float, str) else str), many
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) not in (UnionType, Union):
+        return kind
+    rest = [each for each in get_args(kind) if each is not NoneType]
+    return next((each for each in rest if each is str or get_origin(each) is tuple), rest[0])
+
+
+def _refuse_idle(problem: ProblemType[Any, Any]) -> None:
+    """InputError at options that were given, but belong to another choice than the one that was made."""
+    context = click.get_current_context()
+    for field in option_fields(problem.Options):
+        needs = field.option.belongs_to
+        if needs is None or context.get_parameter_source(field.name) is not ParameterSource.COMMANDLINE:
+            continue
+        name, value = needs
+        chosen = context.params[name]
+        if chosen != value:
+            flag = name.replace("_", "-")
+            rule = f"belongs to --{flag} {value}, but --{flag} is {chosen}"
+            raise fail(f"dse {problem.name}", field.flag, "", rule)
+
+
+def _print(answered: Answer, settings: RunSettings) -> None:
+    """The result as JSON alone on stdout, or for people; warnings go to stderr beside JSON."""
+    if settings.json:
+        if not settings.quiet:
+            for note in answered.view.notes:
+                click.echo(note, err=True)
+        click.echo(answered.result.to_json(), nl=False)
+        return
+    if settings.quiet:
+        return
+    screen, view = console(), answered.view
+    if answered.value is None:
+        screen.print(view.verdict, soft_wrap=True, markup=False)
+        for note in view.notes:
+            screen.print(note, soft_wrap=True, markup=False)
+        return
+    screen.print(f"[bold]{escape(answered.result.problem.name)}[/bold]: {escape(view.verdict)}", soft_wrap=True)
+    for note in view.notes:
+        screen.print(note, soft_wrap=True, markup=False)
+    for table in view.tables:
+        print_view_table(table)
+    if settings.out is not None:
+        made = [name for name in (*answered.view.files(), REPORT_FILE) if (settings.out / name).exists()]
+        screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True, markup=False)
+
+
+def _leave(result: Result, settings: RunSettings) -> None:
+    """Exit with the result's code; say how an interrupted run is continued."""
+    if result.status == "interrupted":
+        where = f"; continue with --out {settings.out} --resume" if settings.out else "; use --out DIR to keep progress"
+        click.echo(f"interrupted{where}", err=True)
+    click.get_current_context().exit(result.exit_code)

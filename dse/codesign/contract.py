@@ -1,0 +1,113 @@
+"""``dse codesign`` by the contract of a problem."""
+
+import math
+from functools import partial
+
+from dse.codesign.answer import CodesignPosed, SearchFunction, Space, solve
+from dse.codesign.check import answer_metrics, violations
+from dse.codesign.check_metrics.faults import metric_faults
+from dse.codesign.check_metrics.optimum import unanswered_faults
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.formats import JournalledEvaluations, problem_document
+from dse.codesign.notes import notes
+from dse.codesign.options import CodesignOptions, predicted_seconds
+from dse.codesign.proven import ProvenOptima
+from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
+from dse.codesign.search import exhaustive, sweep
+from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
+from dse.problem import Posed, ProblemType
+from dse.report.view import View
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Objective, Result, Status, relative_gap
+from dse.run.run import Run
+from dse.run.tables import Tables
+
+
+class CodesignType(ProblemType[CodesignOptions, Space]):
+    """The best accelerator for training jobs, and the best placement of each job on a cluster of them."""
+
+    name = "codesign"
+    help = """Find and prove the best accelerator and placement for training each MODEL.
+
+    MODEL is a name from `dse models`, a YAML file of hyper-parameters (docs/example-model.yaml), FILE.py:FUNCTION that
+    returns a PyTorch module and example inputs, a config.json of transformers, or an ONNX file. Several models share
+    one accelerator.
+    """
+    Options = CodesignOptions
+    unchecked = ("failed", "unfinished")
+
+    def pose(self, options: CodesignOptions) -> CodesignPosed:
+        """The jobs and the space of architectures."""
+        problem = options.problem()
+        objective = Objective(name=problem.objective.per, unit=problem.objective.unit, sense="max")
+        space = Space(problem, problem.machines())
+        return Posed(options, space, problem.name, problem_document(problem), objective)
+
+    def predicted_s(self, posed: CodesignPosed) -> float:
+        """By the size of the space, or the architectures that the search evaluates."""
+        options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
+        if options.search == "exhaustive":
+            return predicted_seconds(problem, machines)
+        samples = options.samples if options.search == "bayesian" else least_architectures(machines, options.hysteresis)
+        return sweep.predicted_seconds(problem, samples)
+
+    def answered_by(self, options: CodesignOptions) -> tuple[str, ...]:
+        """The search that was asked."""
+        return (options.search,)
+
+    def statuses(self, result: Result) -> tuple[Status, ...] | None:
+        """At the best score of its HBM size an answer is only feasible where another size may be the better choice."""
+        gap = relative_gap(result.objective.value, result.bound)
+        return ("optimal", "feasible") if gap is not None and gap <= PROOF_TOLERANCE else None
+
+    def answer(self, posed: CodesignPosed, run: Run) -> Result:
+        """The best architecture and plans by the asked search; evaluations are in the journal."""
+        problem, machines = posed.problem.problem, posed.problem.machines
+        store = None if run.journal is None else JournalledEvaluations(run.journal, problem, machines)
+        result, outcome = solve(posed, run, _search(posed, run), store, ProvenOptima())
+        run.tables.put(ARCHITECTURES_TABLE, architectures_table(machines, outcome))
+        return result
+
+    def faults(self, result: Result, posed: CodesignPosed) -> list[str]:
+        """Architecture, schedules, placement, throughput, energy and all figures, each recomputed."""
+        options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
+        stated = result.metrics.get("notes")
+        expected = notes(problem, result.solution.get("models", {}), result.metrics.get("models"))
+        faults = differences("metrics.notes", stated, expected)
+        if not result.solution:
+            fits = all(Evaluator(job, machines.one(0)).fits() for job in problem.jobs)
+            if result.status == "infeasible" and fits:
+                faults.append("status infeasible: but a placement fits")
+            return faults + unanswered_faults(options, machines, result)
+        broken = violations(problem, result.solution)
+        if broken:
+            return faults + broken
+        metrics = answer_metrics(problem, result.solution, machines)
+        value = result.objective.value
+        if value is None or not math.isclose(value, metrics["score"], rel_tol=PROOF_TOLERANCE):
+            faults.append(f"objective.value must be score = {metrics['score']}, but got {value}")
+        for key, figure in metrics.items():
+            faults += differences(f"metrics.{key}", result.metrics.get(key), figure)
+        return faults or metric_faults(options, problem, result)
+
+    def view(self, result: Result, posed: CodesignPosed, tables: Tables) -> View:
+        """The accelerator, the plans, the baselines, the space and the schedules."""
+        return view(posed.problem.problem, posed.problem.machines, result, tables)
+
+
+def _search(posed: CodesignPosed, run: Run) -> SearchFunction:
+    """The search that the options name; one that proposes architectures is driven by the floors above, if they can."""
+    options, machines = posed.options, posed.problem.machines
+    if options.search == "exhaustive":
+        return exhaustive.search
+    proposer: sweep.Proposer
+    if options.search == "hysteresis":
+        proposer = AreaWalk(machines.area_mm2, RULES[options.hysteresis_rule](options.hysteresis))
+    else:
+        from dse.codesign.search.bayesian import ArchitectureStudy
+
+        proposer = ArchitectureStudy(machines, options.samples, run.seed, run.executor.workers)
+    return partial(run.methods.get("sweep", sweep.search), proposer=proposer)
+
+
+PROBLEM = CodesignType()

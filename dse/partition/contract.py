@@ -1,0 +1,67 @@
+"""``dse partition`` by the contract of a problem."""
+
+from dse.partition.answer import PartitionPosed, answer, objective_of
+from dse.partition.check_answer import answer_faults, answered_by
+from dse.partition.methods import METHODS
+from dse.partition.options import PartitionOptions, Question, question_of
+from dse.partition.report import view
+from dse.problem import Posed, ProblemType
+from dse.report.view import View
+from dse.results.result import Result
+from dse.run.run import Run
+from dse.run.tables import Tables
+from hardware.inputs import fail
+
+LEARNED = "rl"
+"""The method that is added at the roof."""
+
+_WORK_S = {"portfolio": 20.0, "dp": 5.0, "cp-sat": 2.0, "lns": 8.0}
+"""What methods take on one core, about; sampling takes less."""
+
+
+class PartitionType(ProblemType[PartitionOptions, Question]):
+    """Operators of a model over the chips of a multi-chip module."""
+
+    name = "partition"
+    help = """Partition GRAPH over a ring of chips, so that inputs follow each other as fast as can be, and bound that.
+
+    GRAPH is a name from `dse models`, a YAML file of hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module
+    and example inputs, an ONNX file, a config.json of transformers, or a graph (dse.graph/1; docs/formats.md).
+    """
+    Options = PartitionOptions
+    unchecked = ("methods", "unfinished", "misfit")
+
+    def pose(self, options: PartitionOptions) -> PartitionPosed:
+        """The graph and the package that the options name."""
+        if options.checkpoint is not None and LEARNED not in answered_by(options):
+            raise fail("dse partition", "--checkpoint", options.checkpoint, f"belongs to --method {LEARNED}")
+        question = question_of(options)
+        if options.evaluator == "simulator":
+            question.evaluator(options.evaluator)  # refuses one without a package
+        problem = question.problem
+        return Posed(options, question, problem.graph.name, problem.document(), objective_of(problem))
+
+    def predicted_s(self, posed: PartitionPosed) -> float:
+        """By the methods that are asked."""
+        asked = posed.options.method
+        names = [*METHODS, LEARNED] if asked == "all" else asked.split(",")
+        return sum(_WORK_S.get(name.strip(), 0.5) for name in names)
+
+    def answered_by(self, options: PartitionOptions) -> tuple[str, ...]:
+        """The methods that are asked, each by its name."""
+        return answered_by(options)
+
+    def answer(self, posed: PartitionPosed, run: Run) -> Result:
+        """The best partition of all methods that are asked, with the best bound."""
+        return answer(posed, run)
+
+    def faults(self, result: Result, posed: PartitionPosed) -> list[str]:
+        """All that follows from the partition; a proof that nothing fits is made again, a bound is not."""
+        return answer_faults(result, posed)
+
+    def view(self, result: Result, posed: PartitionPosed, tables: Tables) -> View:
+        """Chips, links, methods and the graph."""
+        return view(posed.problem, result)
+
+
+PROBLEM = PartitionType()

@@ -1,0 +1,194 @@
+"""``dse place`` by the contract of a problem."""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dse.placement.check import violations
+from dse.placement.formats import SolutionDocument, placement_document, placement_from_document, read_problem
+from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
+from dse.placement.solve import solve
+from dse.placement.timeline import has_timeline, timeline
+from dse.problem import Posed, ProblemType
+from dse.report.trace_events import pipeline_trace
+from dse.report.view import Heading, Row, Table, View
+from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of, result_of
+from dse.run.options import Option, Options
+from dse.run.run import Run
+from dse.run.tables import Tables
+from hardware.units import gib_from_bytes
+
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
+
+METHOD = "dynamic program"
+
+PlacePosed = Posed["PlaceOptions", PlacementProblem]
+
+
+@dataclass(frozen=True)
+class PlaceOptions(Options):
+    """The options of ``dse place``."""
+
+    COMMAND: ClassVar[str] = "place"
+
+    layers: Annotated[
+        str, Option("A layer graph (JSON, dse.placement/1).", metavar="LAYERS", positional=True, is_source=True)
+    ]
+
+
+class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
+    """A layer graph over the accelerators of a cluster, with a proven optimum."""
+
+    name = "place"
+    help = "Place the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md) with a proven optimum."
+    Options = PlaceOptions
+    Solution = SolutionDocument
+    parallel = False
+
+    def pose(self, options: PlaceOptions) -> PlacePosed:
+        """The layer graph in the file that the options name."""
+        problem = read_problem(options.layers)
+        objective = Objective(name="batch_s", unit="s", sense="min")
+        return Posed(options, problem, problem.name, document_of(problem), objective)
+
+    def answered_by(self, options: PlaceOptions) -> tuple[str, ...]:
+        """The dynamic program alone."""
+        return (METHOD,)
+
+    def answer(self, posed: PlacePosed, run: Run) -> Result:
+        """The optimal placement, or why there is none."""
+        started = time.perf_counter()
+        solution = solve(posed.problem)
+        seconds = time.perf_counter() - started
+        placement = solution.placement
+        if placement is not None:
+            faults = violations(posed.problem, placement)
+            if faults:
+                raise FailedCheckError("; ".join(faults))
+        value = placement.batch_s if placement else None
+        return result_of(
+            self.name,
+            posed,
+            value=value,
+            bound=value if solution.bound_s is None else solution.bound_s,
+            solution=None if placement is None else placement_document(posed.problem, placement),
+            metrics=None if placement is None else metrics(posed.problem, placement),
+            infeasibility=None if solution.shortfall is None else infeasibility(solution.shortfall),
+            evaluations=1,
+            seconds=seconds,
+            seed=run.seed,
+            method=METHOD,
+        )
+
+    def faults(self, result: Result, posed: PlacePosed) -> list[str]:
+        """The placement's own rules, its time and metrics; what is said to be optimal or infeasible is solved again."""
+        again = solve(posed.problem)
+        if not result.solution:
+            if again.shortfall is None:
+                return ["status infeasible: but a placement fits"]
+            stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+            return differences("infeasibility", stated, infeasibility(again.shortfall).model_dump()) + [
+                f"metrics.{key} must not be given without a placement" for key in result.metrics
+            ]
+        value = result.objective.value
+        placement = placement_from_document(
+            posed.problem, result.solution, "result", math.nan if value is None else value
+        )
+        faults = violations(posed.problem, placement)
+        if faults:
+            return faults
+        proven_s = again.bound_s if again.bound_s is not None else again.placement.batch_s if again.placement else 0.0
+        if result.bound is None or result.bound > proven_s * (1 + PROOF_TOLERANCE):
+            faults.append(f"bound must be given and at most {proven_s}, but got {result.bound}")
+        return faults + differences("metrics", result.metrics, metrics(posed.problem, placement))
+
+    def view(self, result: Result, posed: PlacePosed, tables: Tables) -> View:
+        """The stages of one pipeline, and the pipeline in time as a trace."""
+        title = f"{posed.name}: placement"
+        if result.infeasibility is not None:
+            return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
+        stages = Table(("stage", "accelerators", "layers", ""), _rows(result))
+        return View(
+            title=title,
+            verdict=_verdict(result),
+            notes=_notes(result),
+            tables=[stages],
+            page=lambda: [Heading("Stages of one pipeline"), stages],
+            files=lambda: _traces(posed.problem, result),
+        )
+
+
+def metrics(problem: PlacementProblem, placement: Placement) -> dict[str, Any]:
+    """The pipeline as it runs in time: to its last pass, and to the last optimizer step.
+
+    Left out where the passes are too many.
+    """
+    if not has_timeline(problem, placement):
+        return {}
+    times = timeline(problem, placement)
+    return {"simulated_pipeline_s": times.pipeline_s, "simulated_batch_s": times.batch_s}
+
+
+def infeasibility(shortfall: MemoryShortfall) -> Infeasibility:
+    """A memory shortfall, with one sentence for people."""
+    layers = list(shortfall.stage_layers)
+    span = layers[0] if len(layers) == 1 else f"{layers[0]} … {layers[-1]} ({len(layers)} layers)"
+    return Infeasibility(
+        resource="hbm_bytes",
+        demand=shortfall.needed_bytes,
+        limit=shortfall.hbm_bytes,
+        unit="bytes",
+        levers=[shortfall.remedy],
+        explanation=(
+            f"At tensor width {shortfall.tensor}, the stage {span} needs "
+            f"{gib_from_bytes(shortfall.needed_bytes):.2f} GB of {gib_from_bytes(shortfall.hbm_bytes):g} GB: "
+            f"{shortfall.excess_bytes:,.0f} bytes too many. {shortfall.remedy}"
+        ),
+        where={"tensor": shortfall.tensor, "stage": layers},
+    )
+
+
+def _traces(problem: PlacementProblem, result: Result) -> Mapping[str, str | bytes]:
+    """The pipeline in time (Perfetto, chrome://tracing), where it is not too long."""
+    assert result.objective.value is not None, "only answers are kept"
+    placement = placement_from_document(problem, result.solution, "result", result.objective.value)
+    if not has_timeline(problem, placement):
+        return {}
+    return {PIPELINE_TRACE_FILE: json.dumps(pipeline_trace(problem, placement, timeline(problem, placement)))}
+
+
+def _verdict(result: Result) -> str:
+    proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {result.bound:.9g} s"
+    solution = result.solution
+    return (
+        f"{result.objective.value:.9g} s a batch, {proof}: {len(solution['stages'])} stages × "
+        f"{solution['data']} data × {solution['tensor']} tensor ({1e3 * result.seconds:.1f} ms)"
+    )
+
+
+def _notes(result: Result) -> list[str]:
+    if not result.metrics:
+        return []
+    return [
+        f"in time: {result.metrics['simulated_pipeline_s']:.9g} s to the last pass of the pipeline, "
+        f"{result.metrics['simulated_batch_s']:.9g} s to the last optimizer step"
+    ]
+
+
+def _rows(result: Result) -> list[Row]:
+    return [
+        (str(number), str(stage["accelerators"]), str(len(stage["layers"])), _span(stage["layers"]))
+        for number, stage in enumerate(result.solution["stages"], start=1)
+    ]
+
+
+def _span(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+
+
+PROBLEM = PlaceType()

@@ -1,0 +1,221 @@
+"""The contract of a problem, and the registry of problems by name.
+
+A problem package offers one object, ``contract.PROBLEM``, a :class:`ProblemType`. Everything else follows from it: the
+command ``dse NAME``, the function ``dse.NAME(…)``, ``dse check``, ``report`` and ``compare``, journalling, ``--resume``
+and the conformance kit (:mod:`dse.testing`). The lifecycle of one answer::
+
+    options = options_of(problem_type.Options, …)     what the user asks for, validated
+    posed = problem_type.pose(options)                 the immutable problem, read once
+    result = problem_type.answer(posed, run)           a Result that the package's own checker has passed
+    problem_type.faults(result, posed)                 what an independent check finds
+    problem_type.view(result, posed, tables)           the answer in the report's own types
+
+A package is found by its folder: a package of ``dse`` whose ``__init__`` states ``COMMAND`` (its name for users) and
+``SUMMARY`` (one line of ``dse --help``) has a module ``contract``, which is imported when the problem is used.
+
+This module imports nothing heavy: ``dse --help`` reads the registry.
+"""
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from dse.report.view import View
+    from dse.results.result import Objective, Result, Status
+    from dse.run.options import Options
+    from dse.run.run import Run
+    from dse.run.tables import Tables
+    from hardware.input_files import InputFile
+
+OptionsT = TypeVar("OptionsT", bound="Options")
+ProblemT = TypeVar("ProblemT")
+
+Methods = Mapping[str, Callable[..., Any]]
+"""Methods by name. What they take and return is the problem package's own affair."""
+
+
+@dataclass(frozen=True)
+class Posed(Generic[OptionsT, ProblemT]):
+    """A problem as it was read: what was asked, the immutable problem, and the files that it was read from.
+
+    Attributes:
+        options: what was asked.
+        problem: frozen dataclasses, units in the field names.
+        name: the name of the problem, for people.
+        document: the problem in JSON types; its digest is the problem's identity.
+        objective: what is optimised, without a value.
+        run_document: what beside the problem decides the answer and stands in no option (the weights of a checkpoint),
+            in JSON types. A run directory of something else is refused.
+        inputs: the files that were read, by the names that the options give them.
+    """
+
+    options: OptionsT
+    problem: ProblemT
+    name: str
+    document: Any = field(repr=False)
+    objective: "Objective"
+    run_document: Any = None
+    inputs: "Mapping[str, InputFile]" = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:…`` of :attr:`document`."""
+        from dse.results.result import digest
+
+        return digest(self.document)
+
+    @cached_property
+    def run_digest(self) -> str:
+        """The digest of everything that decides the answer and is no option."""
+        from dse.results.result import digest
+
+        return self.digest if self.run_document is None else digest([self.document, self.run_document])
+
+
+class ProblemType(ABC, Generic[OptionsT, ProblemT]):
+    """What a problem package offers to the rest of the house.
+
+    Attributes:
+        name: the command's name (``COMMAND`` of the package).
+        help: the description under ``dse NAME --help``.
+        epilog: what stands below its options.
+        Options: what a user can ask: a frozen dataclass (:class:`dse.run.options.Options`) that holds the defaults.
+        Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
+            them in its own way.
+        parallel: whether its work can be spread over workers; otherwise it runs in this process whatever is asked.
+        unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
+            is recomputed by the check.
+    """
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+    epilog: ClassVar[str] = ""
+    Options: ClassVar[type[Any]]
+    Solution: "ClassVar[type[BaseModel] | None]" = None
+    Metrics: "ClassVar[type[BaseModel] | None]" = None
+    parallel: ClassVar[bool] = True
+    unchecked: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def pose(self, options: OptionsT) -> Posed[OptionsT, ProblemT]:
+        """The problem that ``options`` pose.
+
+        Raises:
+            InputError: options that contradict each other, or files that are malformed.
+        """
+
+    @abstractmethod
+    def answer(self, posed: Posed[OptionsT, ProblemT], run: "Run") -> "Result":
+        """The best answer that the asked method finds, with its bound.
+
+        It asks ``run.stop`` between pieces of work and returns the best so far when told to; it keeps finished work in
+        ``run.journal`` and takes it from there; it puts tables into ``run.tables``. The same seed gives the same answer
+        for any executor.
+
+        Raises:
+            InputError: as :meth:`pose`, where only the solver can tell.
+            FailedCheckError: the checker refuses the answer (a fault of this program).
+        """
+
+    @abstractmethod
+    def faults(self, result: "Result", posed: Posed[OptionsT, ProblemT]) -> list[str]:
+        """What an independent check of ``result`` finds, one sentence each; empty where it holds.
+
+        The shared prelude (:mod:`dse.results.check`) has compared settings, digest, objective, status, value, bound,
+        gap, counts and keys by then. Feasibility and cost share no code with a solver; what a bound claims is proven
+        again where that is affordable.
+
+        Raises:
+            InputError: a malformed solution.
+        """
+
+    @abstractmethod
+    def view(self, result: "Result", posed: Posed[OptionsT, ProblemT], tables: "Tables") -> "View":
+        """The answer for people, in the report's own types."""
+
+    def predicted_s(self, posed: Posed[OptionsT, ProblemT]) -> float:
+        """Seconds that :meth:`answer` takes on one core, about: for the choice between one process and many."""
+        del posed
+        return 0.0
+
+    def answered_by(self, options: OptionsT) -> tuple[str, ...]:
+        """What may stand as ``method`` in a result."""
+        return (str(getattr(options, "method", self.name)),)
+
+    def statuses(self, result: "Result") -> "tuple[Status, ...] | None":
+        """What the status of a result with a value may be; None for what follows from its value and bound."""
+        del result
+        return None
+
+    def is_finished(self, result: "Result") -> bool:
+        """Whether a result leaves nothing to be found that was asked: it is returned as it is by ``--resume``."""
+        return result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A problem package, before it is imported.
+
+    Attributes:
+        name: the command's name.
+        summary: one line.
+        package: its import name.
+    """
+
+    name: str
+    summary: str
+    package: str
+
+    def load(self) -> ProblemType[Any, Any]:
+        """The package's object."""
+        problem_type: ProblemType[Any, Any] = importlib.import_module(f"{self.package}.contract").PROBLEM
+        return problem_type
+
+
+def registered() -> dict[str, Registered]:
+    """The problem packages of ``dse`` by name, in the order of their ``RANK``, then alphabetical."""
+    import dse
+
+    ranked = []
+    for module in pkgutil.iter_modules(dse.__path__, "dse."):
+        if not module.ispkg:
+            continue
+        package = importlib.import_module(module.name)
+        name = getattr(package, "COMMAND", None)
+        if name is not None:
+            ranked.append((getattr(package, "RANK", 100), Registered(name, package.SUMMARY, module.name)))
+    return {each.name: each for _, each in sorted(ranked, key=lambda entry: (entry[0], entry[1].name))}
+
+
+def problem_type(name: str) -> ProblemType[Any, Any]:
+    """The problem called ``name``.
+
+    Raises:
+        InputError: there is none of this name (the nearest one is offered).
+    """
+    from hardware.inputs import choose
+
+    known = registered()
+    return known[choose("dse", "problem", name, known, "problem")].load()
+
+
+def pose(problem: ProblemType[OptionsT, ProblemT], options: OptionsT) -> Posed[OptionsT, ProblemT]:
+    """The problem that ``options`` pose, with every file that was read for it.
+
+    Raises:
+        InputError: as :meth:`ProblemType.pose`.
+    """
+    from dataclasses import replace
+
+    from hardware.input_files import noting
+
+    with noting() as files:
+        posed = problem.pose(options)
+    return replace(posed, inputs=files)

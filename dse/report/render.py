@@ -1,0 +1,49 @@
+"""A view as a self-contained HTML page, or as a fragment of one."""
+
+import html
+import re
+from collections.abc import Iterable
+
+from dse.report.page import document, figure, table
+from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Table, View
+from dse.results.result import Result
+
+_ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
+
+
+def page(view: View, result: Result) -> str:
+    """``report.html`` of an answer: no file beside it and no network is needed to read it."""
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    footer = f"{result.problem.digest} · seed {result.seed} · {result.method} · {versions}"
+    return document(view.title, [*_opening(view), *map(html_of, view.page())], footer)
+
+
+def fragment(view: View) -> str:
+    """Verdict, notes and tables, for a notebook."""
+    return "\n".join([*_opening(view), *map(html_of, view.tables)])
+
+
+def _opening(view: View) -> Iterable[str]:
+    yield f"<p class='verdict'>{html.escape(view.verdict)}</p>"
+    for note in view.notes:
+        yield f"<p>{html.escape(note)}</p>"
+
+
+def html_of(part: Part) -> str:
+    """One part of a page."""
+    match part:
+        case Heading(text, level):
+            return f"<h{level}>{html.escape(text)}</h{level}>"
+        case Paragraph(text, small):
+            linked = _ADDRESS.sub(lambda found: f"<a href='{found[0]}'>{found[0]}</a>", html.escape(text))
+            return f"<p{' class=small' if small else ''}>{linked}</p>"
+        case Table():
+            title = f"<h3>{html.escape(part.title)}</h3>" if part.title else ""
+            return title + table(part.headers, part.rows)
+        case Chart():
+            return figure(part.figure)
+        case Drawing(svg):
+            return svg
+        case Folded(title, parts, unfolded):
+            content = "\n".join(map(html_of, parts))
+            return f"<details{' open' if unfolded else ''}><summary>{html.escape(title)}</summary>{content}</details>"

@@ -1,0 +1,131 @@
+"""An answer in Python: the result with the problem that it answers, its tables, its figure and its check."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dse.problem import Posed, problem_type
+from dse.report.render import fragment, page
+from dse.report.view import Chart, Part, View
+from dse.results.check import faults_of
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import Result, Status
+from dse.run.directory import RESULT_FILE, RunDirectory, write_text
+from dse.run.tables import Tables
+
+
+class Answer:
+    """What ``dse.codesign(…)`` and its like return.
+
+    Attributes:
+        result: the result, as ``result.json`` has it.
+        posed: the problem that it answers.
+        view: the answer for people.
+
+    Args:
+        result: passed by the problem's checker.
+        posed: what it answers.
+        tables: of the run.
+    """
+
+    def __init__(self, result: Result, posed: Posed[Any, Any], tables: Tables | None = None) -> None:
+        self.result = result
+        self.posed = posed
+        self._tables = tables if tables is not None else Tables()
+
+    @property
+    def value(self) -> float | None:
+        """The objective's value; None where no feasible answer was found."""
+        return self.result.objective.value
+
+    @property
+    def unit(self) -> str:
+        """The unit of value and bound."""
+        return self.result.objective.unit
+
+    @property
+    def bound(self) -> float | None:
+        """What no answer can be better than; None where nothing is known."""
+        return self.result.bound
+
+    @property
+    def gap(self) -> float | None:
+        """|value − bound| / max(|value|, |bound|)."""
+        return self.result.gap
+
+    @property
+    def status(self) -> Status:
+        """``optimal`` where it is proven, ``feasible``, ``infeasible``, ``interrupted`` or ``unknown``."""
+        return self.result.status
+
+    @property
+    def solution(self) -> dict[str, Any]:
+        """The solution in the user's own names (docs/formats.md)."""
+        return self.result.solution
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What else is known of the answer."""
+        return self.result.metrics
+
+    @property
+    def infeasibility(self) -> Infeasibility | None:
+        """Why nothing fits, where that is proven."""
+        return self.result.infeasibility
+
+    @cached_property
+    def view(self) -> View:
+        """Verdict, notes, tables and page."""
+        return problem_type(self.result.command).view(self.result, self.posed, self._tables)
+
+    @property
+    def tables(self) -> Tables:
+        """The tables of the run as Arrow tables, by name; :meth:`frames` gives dataframes."""
+        return self._tables
+
+    def frames(self) -> dict[str, Any]:
+        """The tables of the run, and those of its view by title, as dataframes.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        import pandas
+
+        frames = {name: content.to_pandas() for name, content in self._tables.items()}
+        for number, table in enumerate(self.view.tables):
+            frames[table.title or f"table {number + 1}"] = pandas.DataFrame(list(table.rows), columns=table.headers)
+        return frames
+
+    def figure(self) -> Any:
+        """The first chart of the report as a plotly figure; None where it has none."""
+        return next((each for each in _charts(self.view.page())), None)
+
+    def check(self) -> list[str]:
+        """What an independent check finds wrong with it; empty where it holds."""
+        return faults_of(self.result, self.posed)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the result to a ``.json`` file, or result, tables, report and files into a new directory."""
+        target = Path(path)
+        if target.suffix == ".json":
+            return write_text(target, self.result.to_json())
+        from dse.run.session import keep
+
+        asked = {**self.posed.options.document(), "seed": self.result.seed}
+        keep(self, RunDirectory(target, self.result.command, asked, self.posed.run_digest, resume=False))
+        return target / RESULT_FILE
+
+    def html(self) -> str:
+        """The whole report as one self-contained page (``report.html`` of a run directory)."""
+        return page(self.view, self.result)
+
+    def _repr_html_(self) -> str:
+        return fragment(self.view)
+
+    def __repr__(self) -> str:
+        return f"<{self.result.command} {self.posed.name}: {self.view.verdict}>"
+
+
+def _charts(parts: Iterable[Part]) -> Iterator[Any]:
+    return (part.figure for part in parts if isinstance(part, Chart))

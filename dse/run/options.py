@@ -1,0 +1,202 @@
+"""What a user can ask of a problem: frozen dataclasses that validate themselves, and from which commands are made."""
+
+import json
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from hardware.inputs import Fault, InputError, fail, nearest, shown
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+"""Values must be of their field's own type, and there are no other fields."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """How one field of options is offered: ``Annotated[int, Option("Samples a batch.", min=1)]``.
+
+    Attributes:
+        help: one sentence.
+        min, max: the range of a number, both ends included.
+        metavar: what stands for the value in ``--help``.
+        positional: whether it is an argument and no option; a tuple takes any number, at least one.
+        is_source: whether it names the input that a second argument of ``dse check`` replaces.
+        is_output: whether it names a file to be written: no part of what was asked.
+        belongs_to: (another option, the value of it that this one needs), where it means nothing otherwise.
+    """
+
+    help: str = ""
+    min: float | None = None
+    max: float | None = None
+    metavar: str | None = None
+    positional: bool = False
+    is_source: bool = False
+    is_output: bool = False
+    belongs_to: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """One field of a dataclass of options: name, type without its annotation, default (None where it is required)."""
+
+    name: str
+    kind: Any
+    option: Option
+    default: Any
+    required: bool
+
+    @property
+    def flag(self) -> str:
+        """As it is written on the command line and in errors."""
+        return (self.option.metavar or self.name.upper()) if self.option.positional else f"--{self.key}"
+
+    @property
+    def key(self) -> str:
+        """The name with dashes."""
+        return self.name.replace("_", "-")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base of every problem's options. A subclass is a frozen dataclass that states ``COMMAND``.
+
+    Raises:
+        InputError: a value of another type or outside its range, one fault each, named as on the command line.
+    """
+
+    def __post_init__(self) -> None:
+        model, values = _model_of(type(self)), {each.name: getattr(self, each.name) for each in fields(self)}
+        try:
+            model.model_validate(values)
+        except ValidationError as error:
+            raise InputError(_faults(type(self), error)) from error
+
+    @classmethod
+    def command(cls) -> str:
+        """The command whose options these are, for errors."""
+        return f"dse {getattr(cls, 'COMMAND', '')}".strip()
+
+    def document(self) -> dict[str, Any]:
+        """The options as JSON types; what names a file to be written is no part of what was asked."""
+        outputs = {each.name for each in option_fields(type(self)) if each.option.is_output}
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in outputs}
+
+    @classmethod
+    def from_document(cls, document: Any, file: str, key: str) -> Self:
+        """The options that :meth:`document` wrote, as they stand under ``key`` of ``file``.
+
+        Raises:
+            InputError: anything that is no option, or of another type.
+        """
+        if not isinstance(document, dict):
+            raise fail(file, key, document, f"must hold the options of {cls.command()}")
+        try:
+            values = _model_of(cls).model_validate_json(json.dumps(document))
+        except ValidationError as error:
+            names = [each.name for each in fields(cls)]
+            raise InputError(
+                Fault(
+                    file,
+                    ".".join([key, *map(str, item["loc"])]),
+                    "" if item["type"] == "missing" else shown(item["input"]),
+                    f"must hold the options of {cls.command()}: {_rule(item)}",
+                    nearest(str(item["loc"][0]), names) if item["type"] == "extra_forbidden" else None,
+                )
+                for item in error.errors()
+            ) from error
+        return cls(**{name: getattr(values, name) for name in type(values).model_fields})
+
+
+def option_fields(kind: type[Options]) -> tuple[OptionField, ...]:
+    """The fields of a dataclass of options, in their order."""
+    hints = get_type_hints(kind, include_extras=True)
+    result = []
+    for each in fields(kind):
+        hint = hints[each.name]
+        annotated = get_origin(hint) is Annotated
+        option = next((item for item in hint.__metadata__ if isinstance(item, Option)), None) if annotated else None
+        required = each.default is MISSING and each.default_factory is MISSING
+        default = None if required or each.default is MISSING else each.default
+        bare = get_args(hint)[0] if annotated else hint
+        result.append(OptionField(each.name, bare, option or Option(), default, required))
+    return tuple(result)
+
+
+def _model_of(kind: type[Options]) -> type[BaseModel]:
+    """A model with the same fields: what judges them."""
+    definitions: dict[str, Any] = {}
+    for each in option_fields(kind):
+        low, high = each.option.min, each.option.max
+        default = ... if each.required else each.default
+        definitions[each.name] = (
+            each.kind if low is high is None else Annotated[each.kind, Field(ge=low, le=high)],
+            default,
+        )
+    config = STRICT | ConfigDict(arbitrary_types_allowed=True)
+    model: type[BaseModel] = create_model(kind.__name__, __config__=config, **definitions)
+    return model
+
+
+_RULES = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "missing": "must be given",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "extra_forbidden": "no such option",
+}
+
+
+def _rule(item: Any) -> str:
+    rule = _RULES.get(item["type"])
+    if rule is not None:
+        return rule.format(**{key: f"{value:,}" for key, value in item.get("ctx", {}).items()})
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
+
+
+def _faults(kind: type[Options], error: ValidationError) -> list[Fault]:
+    by_name = {each.name: each for each in option_fields(kind)}
+    faults = []
+    for item in error.errors():
+        each = by_name[str(item["loc"][0])]
+        choices = get_args(each.kind) if item["type"] == "literal_error" else ()
+        hint = nearest(str(item["input"]), [str(choice) for choice in choices]) if choices else None
+        faults.append(Fault(kind.command(), each.flag, shown(item["input"]), _rule(item), hint))
+    return faults
+
+
+def _plain(value: Any) -> Any:
+    """A value of an option in JSON types."""
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def options_of(kind: type[OptionsT], **given: Any) -> OptionsT:
+    """Options from keyword arguments.
+
+    Raises:
+        InputError: a name that is no option (the nearest one is offered), one that is missing, or a value that breaks
+            its rule.
+    """
+    known = {each.name: each for each in option_fields(kind)}
+    faults = [
+        Fault(kind.command(), name, "", f"no such option; known: {', '.join(known)}", nearest(name, known))
+        for name in given
+        if name not in known
+    ]
+    faults += [
+        Fault(kind.command(), each.flag, "", "must be given")
+        for name, each in known.items()
+        if each.required and name not in given
+    ]
+    if faults:
+        raise InputError(faults)
+    return kind(**given)

@@ -1,0 +1,116 @@
+"""``dse schedule`` by the contract of a problem."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from dse.problem import Posed, ProblemType
+from dse.report.view import Heading, Row, Table, View
+from dse.results.result import PROOF_TOLERANCE, Objective, Result, document_of, result_of
+from dse.run.options import Option, Options
+from dse.run.run import Run
+from dse.run.tables import Tables
+from dse.schedule.check import violations
+from dse.schedule.formats import SolutionDocument, read_problem, schedule_document, schedule_from_document
+from dse.schedule.problem import ScheduleProblem
+from dse.schedule.solve import FOUND_BY, solve
+
+Method = Literal["auto", "cp-sat", "scip"]
+SchedulePosed = Posed["ScheduleOptions", ScheduleProblem]
+
+
+@dataclass(frozen=True)
+class ScheduleOptions(Options):
+    """The options of ``dse schedule``."""
+
+    COMMAND: ClassVar[str] = "schedule"
+
+    layer: Annotated[str, Option("A layer (JSON, dse.schedule/1).", metavar="LAYER", positional=True, is_source=True)]
+    method: Annotated[Method, Option("auto: exact search; cp-sat: intervals; scip: the paper's ILP.")] = "auto"
+
+
+class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
+    """Operators of one layer on the cores of one accelerator, with the least makespan."""
+
+    name = "schedule"
+    help = "Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) with the least makespan."
+    Options = ScheduleOptions
+    Solution = SolutionDocument
+    parallel = False
+
+    def pose(self, options: ScheduleOptions) -> SchedulePosed:
+        """The layer in the file that the options name."""
+        problem = read_problem(options.layer)
+        objective = Objective(name="makespan_s", unit="s", sense="min")
+        return Posed(options, problem, problem.name, document_of(problem), objective)
+
+    def answered_by(self, options: ScheduleOptions) -> tuple[str, ...]:
+        """Who can have found the schedule."""
+        return FOUND_BY[options.method]
+
+    def answer(self, posed: SchedulePosed, run: Run) -> Result:
+        """The schedule by the asked method, with its proof or its gap. It has limits of its own, counted in steps."""
+        started = time.perf_counter()
+        solution = solve(posed.problem, posed.options.method)
+        value = solution.schedule.makespan_s
+        return result_of(
+            self.name,
+            posed,
+            value=value,
+            bound=min(solution.bound_s, value),
+            solution=schedule_document(solution.schedule, [each.name for each in posed.problem.operators]),
+            evaluations=1,
+            seconds=time.perf_counter() - started,
+            seed=run.seed,
+            method=solution.method,
+        )
+
+    def faults(self, result: Result, posed: SchedulePosed) -> list[str]:
+        """The schedule's own rules, its makespan, and a bound that is no tighter than a proof would be."""
+        if not result.solution:
+            return ["a schedule always exists: solution must be given"]
+        schedule = schedule_from_document(posed.problem, result.solution, "result")
+        faults = violations(posed.problem, schedule)
+        makespan_s = max(schedule.finish_s, default=0.0)
+        stated = result.objective.value
+        if stated is None or abs(stated - makespan_s) > PROOF_TOLERANCE * max(abs(makespan_s), abs(stated)):
+            faults.append(f"objective.value must be makespan_s = {makespan_s}, but got {stated}")
+        if result.bound is not None and not _is_proven(posed, result.bound):
+            faults.append(f"bound {result.bound} is more than can be proven")
+        return [*faults, *(f"metrics.{key}: schedules have no metrics" for key in result.metrics)]
+
+    def view(self, result: Result, posed: SchedulePosed, tables: Tables) -> View:
+        """The makespan, and the operators by their start."""
+        assert result.objective.value is not None, "a schedule always exists"
+        bound_s = result.bound or 0.0
+        proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {1e3 * bound_s:.6g} ms"
+        took = f"({result.method}, {1e3 * result.seconds:.1f} ms)"
+        operators = Table(("operator", "start [µs]", "finish [µs]", "cores"), _rows(result))
+        return View(
+            title=f"{posed.name}: operator schedule",
+            verdict=f"makespan {1e3 * result.objective.value:.9g} ms, {proof} {took}",
+            tables=[operators],
+            page=lambda: [Heading("Operators"), operators],
+        )
+
+
+def _is_proven(posed: SchedulePosed, bound_s: float) -> bool:
+    """Whether the search, or the method that was asked, proves as much again."""
+    methods = dict.fromkeys(("auto", posed.options.method))
+    return any(bound_s <= solve(posed.problem, method).bound_s * (1 + PROOF_TOLERANCE) for method in methods)
+
+
+def _rows(result: Result) -> list[Row]:
+    operators = sorted(result.solution["operators"].items(), key=lambda entry: entry[1]["start_s"])
+    return [
+        (
+            name,
+            f"{1e6 * entry['start_s']:.3f}",
+            f"{1e6 * entry['finish_s']:.3f}",
+            "all" if entry["cores"] == "all" else ", ".join(map(str, entry["cores"])),
+        )
+        for name, entry in operators
+    ]
+
+
+PROBLEM = ScheduleType()

@@ -1,0 +1,90 @@
+"""Which files an answer was asked about: read once, noted with their content, and read again from what was noted.
+
+Every reader of text goes through :func:`content_of`. While :func:`noting` is in force it notes each file with its
+content; while :func:`carried` is in force it reads from such notes, so that a result can be checked where the files no
+longer are, or are others by now.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_CARRIED_BYTES = 2**20
+"""Larger files are noted by their digest alone."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that was read.
+
+    Attributes:
+        path: where it was, absolute.
+        sha256: the digest of its content.
+        text: its content; None where it is code or binary, or larger than :data:`MAX_CARRIED_BYTES`.
+    """
+
+    path: str
+    sha256: str
+    text: str | None
+
+
+_notes: ContextVar[dict[str, InputFile] | None] = ContextVar("notes", default=None)
+_carried: ContextVar[Mapping[str, InputFile]] = ContextVar("carried", default={})  # noqa: B039 (never written to)
+
+
+@contextmanager
+def noting() -> Iterator[dict[str, InputFile]]:
+    """Note every file that is read inside, by its name as it was given."""
+    notes: dict[str, InputFile] = {}
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
+@contextmanager
+def carried(files: Mapping[str, InputFile]) -> Iterator[None]:
+    """Read from ``files``, instead of from the disk, whatever stands there by the name that is given."""
+    token = _carried.set(files)
+    try:
+        yield
+    finally:
+        _carried.reset(token)
+
+
+def content_of(path: str | Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    file = _carried.get().get(str(path))
+    if file is not None and file.text is not None:
+        content = file.text.encode()
+    else:
+        content = Path(file.path if file is not None and not Path(path).exists() else path).read_bytes()
+    note(path, content, is_text=True)
+    return content
+
+
+def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
+    """Note a file that was read in another way than by :func:`content_of`, as code or binary unless ``is_text``."""
+    notes = _notes.get()
+    if notes is None:
+        return
+    text = None
+    if is_text and len(content) <= MAX_CARRIED_BYTES:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            text = None
+    notes[str(path)] = InputFile(str(Path(path).resolve()), hashlib.sha256(content).hexdigest(), text)
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether ``path`` can be read: it is a file, or it is carried."""
+    return str(path) in _carried.get() or Path(path).is_file()
