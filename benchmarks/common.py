@@ -75,7 +75,7 @@ def measure(cost_model: str, mean: str) -> None:
         rate = plan["throughput_per_s"]
         cells = {"paper": rate / paper[name] if paper[name] else None}
         for entry in result.metrics["baselines"][name]:
-            kind = "expert" if "expert" in entry["name"] else "our"
+            kind = "expert" if entry["placement"] == "expert" else "our"
             cells[kind] = rate / entry["plan"]["throughput_per_s"] if entry["plan"] else None
         for kind, ratio in cells.items():
             ratios[kind] += [] if ratio is None else [ratio]

@@ -1,19 +1,17 @@
 """Energy and power beside published power: TPUv4 in training, an A100 on large GEMMs, peak power; and pricing speed.
 
 TPUv4 draws 121 / 170 / 192 W (minimum, mean, maximum over production workloads; 90 W idle; chip and HBM; Jouppi et
-al., ISCA 2023, Table 4), an A100-SXM at most 400 W (board). Both are 7 nm chips. ``jouppi-7nm`` prices them at their
-node and die area, and is what can be compared; ``horowitz-22nm``, the default, prices the template at the node of its
-areas, so its TPUv4 should draw more. Idle power is calibrated on TPUv4 itself (90 W), so only what lies above it is
-predicted. Nothing else is calibrated, and not all is counted (instructions, clocks beyond idle, wires between buffer
-and cores, power conversion): predictions below the measurements are expected at 7 nm.
+al., ISCA 2023, Table 4), an A100-SXM at most 400 W (board). Both are priced at their process, 7 nm, and die area, which
+is what can be compared; the paper's TPUv4 is a template, priced at the 22 nm of its areas. Idle power is calibrated on
+TPUv4 itself (90 W), so only what lies above it is predicted. Nothing else is calibrated, and not all is counted
+(instructions, clocks beyond idle, wires between buffer and cores, power conversion): predictions below the measurements
+are expected at 7 nm.
 """
 
 import time
-from dataclasses import replace
 
 MODELS = ("bert-large", "gpt3-175b")
 TPUV4_W = (121, 170, 192)
-TPUV4_DIE_MM2 = 600.0
 A100_BOARD_W = 400
 PHAZE_MULTIPLY_ACCUMULATE_PJ = 2.2
 REPEATS = 3
@@ -21,29 +19,24 @@ PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (8192
 
 
 def energy_models():
-    """(label, energy model, TPUv4's area in mm² under it): the two built-in models and PHAZE's alternative figure."""
-    from hardware.energy_model import energy_model
-    from hardware.specs import accelerator
+    """(label, accelerator, energy model): the chip at its process, the template at its own, and PHAZE's own figure."""
+    from hardware.energy_model import energy_model, energy_model_of
 
-    old, new = energy_model("horowitz-22nm"), energy_model("jouppi-7nm")
-    rest_pj = PHAZE_MULTIPLY_ACCUMULATE_PJ - old.accumulate_pj.value
-    phaze = old.model_copy(update={"multiply_pj": old.multiply_pj.model_copy(update={"value": rest_pj})})
-    template_mm2 = float(accelerator("tpuv4").machines.area_mm2[0])
+    template = energy_model()
+    rest_pj = PHAZE_MULTIPLY_ACCUMULATE_PJ - template.accumulate_pj.value
+    phaze = template.model_copy(update={"multiply_pj": template.multiply_pj.model_copy(update={"value": rest_pj})})
     return (
-        (new.name, new, TPUV4_DIE_MM2),
-        (old.name, old, template_mm2),
-        (f"{old.name}, {PHAZE_MULTIPLY_ACCUMULATE_PJ} pJ a MAC", phaze, template_mm2),
+        ("tpuv4, 7 nm", "tpuv4", energy_model_of(7)),
+        ("tpuv4-phaze, 22 nm", "tpuv4-phaze", template),
+        (f"tpuv4-phaze, {PHAZE_MULTIPLY_ACCUMULATE_PJ} pJ a MAC", "tpuv4-phaze", phaze),
     )
 
 
 def training() -> None:
     """Average power of TPUv4 in training, with its own best placement, by level."""
-    import numpy as np
-
     from dse.codesign.evaluation.energy import plan_energy
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
-    from hardware.specs import accelerator
 
     least, mean, most = TPUV4_W
     print(f"TPUv4 in training, W an accelerator (published: {least} / {mean} / {most} W, 90 W idle)")
@@ -53,23 +46,23 @@ def training() -> None:
         + " ".join(f"{x:>7}" for x in levels)
     )
     for name in MODELS:
-        job = CodesignOptions((name,), fixed="tpuv4").problem().jobs[0]
-        machine = accelerator("tpuv4", job.cost_model).machines
-        (plan,) = Evaluator(job, machine).evaluate(0).plans
-        for label, model, area_mm2 in energy_models():
-            evaluator = Evaluator(job, replace(machine, area_mm2=np.array([area_mm2])))
-            found = plan_energy(evaluator, 0, plan, model)
-            shares = [getattr(found, f"{level}_j") / found.total_j * found.power_w for level in levels]
+        for label, chip, model in energy_models():
+            problem = CodesignOptions((name,), fixed=chip).problem()
+            job = problem.jobs[0]
+            evaluator = Evaluator(job, problem.machines())
+            (plan,) = evaluator.evaluate(0).plans
+            spent = plan_energy(evaluator, 0, plan, model)
+            shares = [getattr(spent, f"{level}_j") / spent.total_j * spent.power_w for level in levels]
             print(
-                f"  {name:<12} {label:<32} {found.power_w:>6.0f} {found.power_w / mean:>8.2f} "
-                f"{found.joules_per_sample:>9.3g}  " + " ".join(f"{share:>7.1f}" for share in shares)
+                f"  {name:<12} {label:<32} {spent.power_w:>6.0f} {spent.power_w / mean:>8.2f} "
+                f"{spent.joules_per_sample:>9.3g}  " + " ".join(f"{share:>7.1f}" for share in shares)
             )
-        placement, utilisation = plan.placement, Evaluator(job, machine).utilisation(0, plan)
-        used = placement.data * sum(stage.accelerators for stage in placement.stages)
-        print(
-            f"  {'':<12} microbatch {plan.microbatch}, {len(placement.stages)} stages, {placement.data} pipelines, "
-            f"width {placement.tensor}, {used} of {job.accelerators} accelerators, {utilisation:.0%} of peak FLOP/s"
-        )
+            placement, utilisation = plan.placement, evaluator.utilisation(0, plan)
+            used = placement.data * sum(stage.accelerators for stage in placement.stages)
+            print(
+                f"  {'':<12} microbatch {plan.microbatch}, {len(placement.stages)} stages, {placement.data} pipelines, "
+                f"width {placement.tensor}, {used} of {job.accelerators} accelerators, {utilisation:.0%} of peak FLOP/s"
+            )
 
 
 def products() -> None:
@@ -99,22 +92,17 @@ def products() -> None:
 
 def peaks() -> None:
     """Every unit busy and every memory and link at full rate."""
-    import numpy as np
-
     from hardware.energy import peak_w
-    from hardware.energy_model import energy_model
+    from hardware.energy_model import energy_model_of
     from hardware.network import network
-    from hardware.specs import accelerator
+    from hardware.specs import accelerator, list_specs
 
-    print("\nPeak power, W (a bound on average power: every unit and memory busy at once)")
-    for name, die_mm2 in (("tpuv4", TPUV4_DIE_MM2), ("a100-80gb", None)):
+    print("\nPeak power, W (a bound on average power: every unit and memory busy at once), and the chip's own limit")
+    for name in list_specs():
         chip = accelerator(name)
-        at_die = chip.machines if die_mm2 is None else replace(chip.machines, area_mm2=np.array([die_mm2]))
-        link = network(chip.network)
-        new = peak_w(at_die, chip.hbm_bytes, link, energy_model("jouppi-7nm"))[0]
-        old = peak_w(chip.machines, chip.hbm_bytes, link, energy_model("horowitz-22nm"))[0]
-        shown = f"{old:>6.0f}" if die_mm2 is not None else f"{'-':>6}"
-        print(f"  {name:<12} jouppi-7nm {new:>6.0f}   horowitz-22nm {shown}")
+        model = energy_model_of(chip.machines.process_nm)
+        bound_w = peak_w(chip.machines, chip.hbm_bytes, network(chip.network), model)[0]
+        print(f"  {name:<12} {model.name:<14} {bound_w:>6.0f} {'-' if chip.tdp_w is None else f'{chip.tdp_w:g}':>6}")
 
 
 def speed() -> None:

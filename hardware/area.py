@@ -5,6 +5,11 @@
 
 with w, d the sides of a tensor core; a vector core has w lanes. Source: PHAZE, appendix C.1, with the component values
 (Accelergy, CACTI) of its published tool.
+
+That area is what a budget limits. A die also holds the interfaces to its HBM and to the network (PHYs and controllers),
+in proportion to their bandwidths::
+
+    interfaces = HBM bytes/s · (PHY + controller) per byte/s + network bytes/s · (PHY + controller) per byte/s
 """
 
 from functools import cache
@@ -44,6 +49,19 @@ class Reference(StrictModel):
     global_buffer_mib: PositiveInteger
 
 
+class Interface(StrictModel):
+    """Area of an interface that carries ``bytes_per_s``: a PHY, and a controller of so many transistors."""
+
+    bytes_per_s: Quantity
+    phy_mm2: Quantity
+    controller_transistors: Quantity
+
+    def mm2(self, bytes_per_s: float, transistors_per_mm2: float) -> float:
+        """Area in mm² of as much of it as carries ``bytes_per_s``."""
+        controller_mm2 = self.controller_transistors.value / transistors_per_mm2
+        return bytes_per_s / self.bytes_per_s.value * (self.phy_mm2.value + controller_mm2)
+
+
 class AreaModel(StrictModel):
     """Component areas and the bounds of the searched template."""
 
@@ -59,6 +77,9 @@ class AreaModel(StrictModel):
     vector_cores: Sizes
     core_sides: Sizes
     minimum_fraction: Quantity
+    hbm_interface: Interface
+    network_interface: Interface
+    transistors_per_mm2: Quantity
     reference: Reference
 
     def l2_bytes(self, elements: Integers) -> Integers:
@@ -83,6 +104,12 @@ class AreaModel(StrictModel):
         vector_um2 = core_width * self.vector_lane_um2.value + _look_up(self.l2_um2, self.l2_bytes(core_width))
         buffer_um2 = _look_up(self.global_buffer_um2, global_buffer_mib)
         return np.asarray(tensor_cores * tensor_um2 + vector_cores * vector_um2 + buffer_um2, dtype=np.float64)
+
+    def interface_mm2(self, hbm_bytes_per_s: float, network_bytes_per_s: float) -> float:
+        """Area in mm² of the interfaces to HBM and network; ``network_bytes_per_s`` is in one direction."""
+        density = self.transistors_per_mm2.value
+        hbm_mm2 = self.hbm_interface.mm2(hbm_bytes_per_s, density)
+        return hbm_mm2 + self.network_interface.mm2(network_bytes_per_s, density)
 
     @property
     def reference_um2(self) -> float:

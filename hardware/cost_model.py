@@ -60,24 +60,39 @@ class RecomputationChoice(StrictModel):
 
 
 class OptimizerChoice(StrictModel):
-    """The optimizer of the training job."""
+    """The optimizer of the training job and the bytes of its state for each parameter, all of them 32-bit numbers.
+
+    ``state_bytes`` counts what is held besides the weight in compute and its gradient. ``master_weight_bytes`` of it
+    are a copy of the weight, which nothing needs whose weights have as many bytes anyway.
+    """
 
     name: Literal["adam", "sgd"]
+    state_bytes: Annotated[int, Field(ge=0)]
+    master_weight_bytes: Annotated[int, Field(ge=0)]
     source: Source
+
+    @model_validator(mode="after")
+    def _master_weight_is_state(self) -> "OptimizerChoice":
+        if self.master_weight_bytes > self.state_bytes:
+            raise ValueError(f"master_weight_bytes are part of the state_bytes, {self.state_bytes}, and cannot be more")
+        return self
 
 
 class HardwareRules(StrictModel):
     """How hardware time is computed, and the figures of the searched template.
 
-    ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth and
-    network; otherwise it takes those of the cost model, as the searched space does. ``space_has_area_floor``: of the
-    template, machines that use little of the area budget are left out (:func:`hardware.space.architecture_space`).
+    ``interfaces_take_area``: the die of a template holds the interfaces to HBM and network beside what the area budget
+    counts. ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth
+    and network; otherwise it takes those of the cost model, as the searched space does. ``space_has_area_floor``: of
+    the template, machines that use little of the area budget are left out
+    (:func:`hardware.space.architecture_space`).
     """
 
     clock_hz: Quantity
     hbm_bytes_per_s: Quantity
     global_buffer_words_per_cycle: Quantity
     element_bytes: Count
+    interfaces_take_area: Choice
     core_bandwidth: CoreBandwidth
     register_words: Count
     usable_buffer_fraction: Fraction
@@ -94,13 +109,12 @@ class HardwareRules(StrictModel):
 class TrainingRules(StrictModel):
     """What a training step is made of.
 
-    ``state_factor``: bytes of weights, gradients and optimizer state per byte of weights. ``gradient_sync_factor``:
-    bytes a data-parallel synchronisation moves per byte of weights, before (d − 1) / d. ``network``: the default one.
+    ``gradient_sync_factor``: bytes a data-parallel synchronisation moves per byte of weights, before (d − 1) / d.
+    ``network``: the default one.
     """
 
     weight_gradients: Choice
     linear_keeps_batch: Choice
-    state_factor: Quantity
     gradient_sync_factor: Quantity
     optimizer: OptimizerChoice
     recompute_granularity: RecomputationChoice
@@ -108,11 +122,35 @@ class TrainingRules(StrictModel):
 
 
 class CostModel(StrictModel):
-    """One named set of assumptions."""
+    """One named set of assumptions; ``reference`` names the accelerator that answers are compared with."""
 
     name: Annotated[str, Field(min_length=1)]
+    reference: NamedChoice
     hardware: HardwareRules
     training: TrainingRules
+
+    @property
+    def has_master_weights(self) -> bool:
+        """Whether the optimizer keeps a copy of the weights in more bytes than they have in compute."""
+        return self.hardware.element_bytes.value < self.training.optimizer.master_weight_bytes
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Bytes of optimizer state for each parameter, master weight included, whatever the bytes of the weight are."""
+        optimizer = self.training.optimizer
+        return optimizer.state_bytes - (0 if self.has_master_weights else optimizer.master_weight_bytes)
+
+    @property
+    def state_factor(self) -> float:
+        """Bytes of weights, gradients and optimizer state for each byte of weights."""
+        return 2 + self.optimizer_bytes / self.hardware.element_bytes.value
+
+    def of_element_bytes(self, element_bytes: int) -> "CostModel":
+        """The same assumptions where weights in compute, activations and gradients have ``element_bytes``."""
+        if element_bytes == self.hardware.element_bytes.value:
+            return self
+        count = Count(value=element_bytes, source="the accelerator's own")
+        return self.model_copy(update={"hardware": self.hardware.model_copy(update={"element_bytes": count})})
 
 
 class ElementCycles(StrictModel):

@@ -124,11 +124,6 @@ def peak_w(machines: Machines, hbm_bytes: float, network: Network | None, model:
     return np.asarray(dynamic_w + static_w(machines, hbm_bytes, model), dtype=np.float64)
 
 
-def sent_j(sent_bytes: float, model: EnergyModel) -> float:
-    """Joules of ``sent_bytes`` over one link, read from HBM on one side and written to HBM on the other."""
-    return _J_PER_PJ * sent_bytes * _sent_pj_per_byte(model)
-
-
 def _sent_pj_per_byte(model: EnergyModel) -> float:
     return model.network_pj_per_byte + 2 * model.hbm_pj_per_byte
 

@@ -57,7 +57,8 @@ class Machines:
     "convolution", or a :data:`~hardware.operations.VectorKind`) to its constants; the key "default" stands for the
     rest, and kinds without either are ideal (launch 0, efficiency 1). ``block_tiles`` are the output tiles (m, n) in
     which a GPU's library hands out matrix products (:mod:`hardware.block_waves`); without any, products are mapped by
-    search.
+    search. ``process_nm`` is the process of real dies, by which their energies are scaled; None stands for the searched
+    template, whose areas and idle power are modelled (:func:`hardware.energy_model.energy_model_of`).
     """
 
     tensor_cores: Integers
@@ -76,6 +77,7 @@ class Machines:
     rules: HardwareRules = field(default_factory=lambda: cost_model().hardware)
     kernels: Mapping[str, KernelConstants] = field(default_factory=lambda: MappingProxyType({}))
     block_tiles: tuple[tuple[int, int], ...] = ()
+    process_nm: float | None = None
 
     def __post_init__(self) -> None:
         length = len(self.tensor_cores)

@@ -28,7 +28,17 @@ from pydantic import BaseModel, Field, field_validator
 
 from hardware.inputs import fail
 from hardware.operations import CollectiveKind
-from hardware.spec_fields import Choice, Count, NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
+from hardware.spec_fields import (
+    Choice,
+    Count,
+    NonNegative,
+    Quantity,
+    Source,
+    StrictModel,
+    beside,
+    read_spec,
+    spec_names,
+)
 
 _FOLDER = "networks"
 
@@ -78,6 +88,11 @@ class Network:
     def node_bytes_per_s(self) -> float:
         """The rate inside a node, as ``bytes_per_s`` is the rate between them; 0 on a flat network."""
         return 0.0 if self.inner is None else self.inner.node_bytes_per_s or self.inner.bytes_per_s
+
+    @property
+    def all_bytes_per_s(self) -> float:
+        """The rates of all levels together: what leaves and enters an accelerator, each way, if all links are busy."""
+        return self.bytes_per_s + (0.0 if self.inner is None else self.inner.all_bytes_per_s)
 
     def spanning(self, accelerators: int) -> "Network":
         """The network that a machine of so many accelerators needs: without the levels above the node that holds it.
@@ -281,9 +296,7 @@ def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
 
 def _flat(name: str, index: int, levelled: str | Path) -> Network:
     """The flat network that a level names; a path is taken from the folder of the file that names it."""
-    path = Path(name)
-    beside = Path(levelled).parent / path if path.suffix or "/" in name else name
-    spec = network_spec(beside)
+    spec = network_spec(beside(levelled, name))
     if not isinstance(spec, NetworkSpec):
         raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
     return spec.network()

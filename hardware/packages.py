@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field
 
 from hardware.inputs import fail
-from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, read_spec, spec_names
+from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, beside, read_spec, spec_names
 
 _FOLDER = "packages"
 
@@ -203,9 +203,7 @@ def package(name_or_path: str | Path) -> Package:
     spec = package_spec(name_or_path)
     if isinstance(spec, PackageSpec):
         return spec.package()
-    path = Path(spec.like)
-    beside = Path(name_or_path).parent / path if path.suffix or "/" in spec.like else spec.like
-    whole = package_spec(beside)
+    whole = package_spec(beside(name_or_path, spec.like))
     if not isinstance(whole, PackageSpec):
         raise fail(name_or_path, "like", spec.like, "must be a package described in full, but is like another itself")
     return replace(whole.package(), name=spec.name, chips=spec.chips.value)

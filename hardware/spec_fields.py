@@ -57,6 +57,16 @@ def spec_names(folder: str) -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files.iterdir() if file.name.endswith(".yaml"))
 
 
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether this names a user's own file (it has a file suffix or a slash) and no built-in spec."""
+    return isinstance(name_or_path, Path) or "/" in name_or_path or name_or_path.endswith(_SUFFIXES)
+
+
+def beside(file: str | Path, name_or_path: str) -> str:
+    """What a spec file names: a built-in name as it is, a path as seen from the folder of ``file``."""
+    return str(Path(file).parent / name_or_path) if is_path(name_or_path) else name_or_path
+
+
 def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: str) -> Spec:
     """The built-in spec ``name_or_path`` of ``folder``, or a user's own file when it has a file suffix or a slash.
 
@@ -64,7 +74,7 @@ def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: st
         InputError: no built-in spec of this name (the nearest one is offered), an unreadable file, or any fault in it.
     """
     text = str(name_or_path)
-    if text.endswith(_SUFFIXES) or "/" in text or isinstance(name_or_path, Path):
+    if is_path(name_or_path):
         return validate(model, read_document(text), text)
     name = choose("", what, text, spec_names(folder), f"{what} spec")
     with resources.as_file(resources.files("hardware").joinpath("specs", folder, f"{name}.yaml")) as path:

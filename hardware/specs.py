@@ -1,5 +1,6 @@
 """Accelerators by name: ``specs/accelerators/*.yaml`` or a user's own file, as one-machine :class:`Machines`."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from pydantic import Field, model_validator
 
 from hardware.area import area_model
 from hardware.cost_model import CoreBandwidth, CostModel, NamedChoice, cost_model
+from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCESS_NM
 from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS, KernelConstants, Machines
 from hardware.operations import VectorKind
@@ -21,6 +23,7 @@ from hardware.spec_fields import (
     Quantity,
     Source,
     StrictModel,
+    beside,
     read_spec,
     spec_names,
 )
@@ -79,8 +82,19 @@ class Kernel(StrictModel):
     source: Source
 
 
+class Process(StrictModel):
+    """A process by its name in nanometres, and where that comes from."""
+
+    value: Annotated[float, Field(ge=MIN_PROCESS_NM, le=MAX_PROCESS_NM)]
+    source: Source
+
+
 class AcceleratorSpec(StrictModel):
-    """One accelerator file: either a ``template`` point or a real ``machine``."""
+    """One accelerator file: either a ``template`` point or a real ``machine``.
+
+    ``process_nm`` is that of a ``machine``, by which its energies are scaled (a ``template`` has the process of the
+    area model); ``tdp_w`` is the power that the chip and its memory may draw.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     title: str
@@ -90,12 +104,16 @@ class AcceleratorSpec(StrictModel):
     hbm_bytes_per_s: Quantity
     hbm_gib: Quantity
     network: NamedChoice
+    process_nm: Process | None = None
+    tdp_w: Quantity | None = None
     kernels: dict[str, Kernel] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_form(self) -> "AcceleratorSpec":
         if (self.template is None) == (self.machine is None):
             raise ValueError("exactly one of template and machine must be given")
+        if self.template is not None and self.process_nm is not None:
+            raise ValueError("process_nm must be left out with a template, whose areas and energies are of 22 nm")
         unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
         if unknown:
             raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")
@@ -104,13 +122,28 @@ class AcceleratorSpec(StrictModel):
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect."""
+    """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
+
+    ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
+    is assumed in its place, one sentence each, for whoever shows a figure that rests on it.
+    """
 
     name: str
     title: str
     machines: Machines
     hbm_bytes: int
     network: str
+    tdp_w: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def power_note(self, power_w: float) -> str | None:
+        """The note on an average power above :attr:`tdp_w`; None where it is not."""
+        if self.tdp_w is None or power_w <= self.tdp_w:
+            return None
+        return (
+            f"{self.name}: the modelled {power_w:.0f} W are above the chip's {self.tdp_w:g} W; it would run slower, "
+            "or the energies are too high"
+        )
 
 
 def list_specs() -> list[str]:
@@ -130,7 +163,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     """
     spec = read_spec("accelerators", name_or_path, AcceleratorSpec, "accelerator")
     chosen = model or cost_model()
-    own_network = spec.network.name
+    own_network = beside(name_or_path, spec.network.name)
     if spec.template is None:
         machines = _from_machine(spec, chosen, str(name_or_path))
     else:
@@ -140,13 +173,44 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
             machines = replace(machines, clock_hz=rates[0], hbm_bytes_per_s=rates[1])
         else:
             own_network = chosen.training.network.name
+    constants = {
+        kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()
+    }
     return Accelerator(
         name=spec.name,
         title=spec.title,
-        machines=machines,
+        machines=replace(machines, kernels=MappingProxyType(constants)),
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         network=own_network,
+        tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
+        notes=tuple(_notes(spec, chosen)),
     )
+
+
+def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
+    """What the spec leaves open, and what is assumed."""
+    ideal = "sustained efficiency is taken as ideal"
+    missing = [kind for kind in KERNEL_KINDS if kind not in spec.kernels and kind != OTHER_KINDS]
+    if not spec.kernels:
+        yield f"no kernels: section: {ideal}"
+    elif OTHER_KINDS not in spec.kernels and missing:
+        yield f"no kernels: constants for {', '.join(missing)}: {ideal}"
+    if spec.machine is None:
+        return
+    if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
+        size, optimizer = spec.machine.element_bytes.value, model.training.optimizer.name
+        yield (
+            f"element_bytes {size}: activations, weights in compute and gradients have {size} bytes each; {optimizer} "
+            f"keeps {model.of_element_bytes(size).optimizer_bytes} bytes of state for each parameter, and "
+            "multiplications take the energy of 16-bit ones"
+        )
+    if spec.process_nm is None:
+        yield f"no process_nm: energies are those of {TEMPLATE_PROCESS_NM:g} nm, which is too much for a newer chip"
+    elif spec.process_nm.value != TEMPLATE_PROCESS_NM:
+        yield (
+            f"area_mm2 is of a die in {spec.process_nm.value:g} nm; areas of the searched template are of "
+            f"{TEMPLATE_PROCESS_NM:g} nm"
+        )
 
 
 def _from_template(template: Template, model: CostModel, file: str) -> Machines:
@@ -189,9 +253,7 @@ def _from_machine(spec: AcceleratorSpec, model: CostModel, file: str) -> Machine
         global_buffer_words_per_cycle=sizes.global_buffer_words_per_cycle.value,
         element_bytes=sizes.element_bytes.value,
         rules=rules,
-        kernels=MappingProxyType(
-            {kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()}
-        ),
+        process_nm=TEMPLATE_PROCESS_NM if spec.process_nm is None else spec.process_nm.value,
         block_tiles=tuple(sizes.block_tiles.sizes) if sizes.block_tiles is not None else (),
     )
 

@@ -9,7 +9,6 @@ KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
 
-KILO = 1e3
 MEGA = 1e6
 GIGA = 1e9
 TERA = 1e12
@@ -25,8 +24,3 @@ def bytes_from_gib(size_gib: float) -> int:
 def gib_from_bytes(size_bytes: float) -> float:
     """Memory size in binary gigabytes of ``size_bytes`` bytes."""
     return size_bytes / GIB
-
-
-def mm2_from_um2(area_um2: float) -> float:
-    """Area in mm² of ``area_um2`` µm²."""
-    return area_um2 / UM2_PER_MM2

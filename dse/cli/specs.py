@@ -6,6 +6,7 @@ import click
 
 from dse.cli.terminal import console, print_table
 from hardware.cost_model import cost_model
+from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.network import list_networks, network
 from hardware.packages import list_packages, package
 from hardware.spec_fields import spec_names
@@ -29,11 +30,14 @@ def command(as_json: bool) -> None:
         return
     for title, (headers, rows) in tables.items():
         print_table(headers, rows, title)
+    for name in list_specs():
+        for note in accelerator(name).notes:
+            console().print(f"{name}: {note}.", style="dim")
     console().print("Every constant carries its source in the spec's YAML file (hardware/specs).")
 
 
 def _accelerators() -> tuple[Row, list[Row]]:
-    headers: Row = ("accelerator", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "what it is")
+    headers: Row = ("accelerator", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "nm", "W", "network", "what it is")
     rows: list[Row] = []
     for name in list_specs():
         spec = accelerator(name)
@@ -44,6 +48,8 @@ def _accelerators() -> tuple[Row, list[Row]]:
                 f"{gib_from_bytes(spec.hbm_bytes):g}",
                 f"{spec.machines.hbm_bytes_per_s / GIGA:g}",
                 f"{spec.machines.area_mm2[0]:.1f}",
+                f"{spec.machines.process_nm or TEMPLATE_PROCESS_NM:g}",
+                "" if spec.tdp_w is None else f"{spec.tdp_w:g}",
                 spec.network,
                 spec.title,
             )
@@ -86,7 +92,7 @@ def _cost_models() -> tuple[Row, list[Row]]:
                 f"{model.hardware.hbm_bytes_per_s.value / GIGA:g}",
                 "yes" if training.weight_gradients.value else "no",
                 training.optimizer.name,
-                f"{training.state_factor.value:g}",
+                f"{model.state_factor:g}",
                 training.network.name,
             )
         )

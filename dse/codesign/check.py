@@ -24,7 +24,7 @@ from dse.placement.timeline import has_timeline, timeline
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
-from hardware.energy_model import energy_model
+from hardware.energy_model import energy_model_of
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.space import template_machines
@@ -153,6 +153,23 @@ def _area_mm2(rules: AreaModel, stated: dict[str, Any]) -> float:
     return float(total_um2 / UM2_PER_MM2)
 
 
+def _interface_mm2(problem: CodesignProblem, machine: Machines) -> float:
+    """PHYs and controllers of HBM and of every level of the network, term by term; real chips are stated with them."""
+    if not problem.cost_model.hardware.interfaces_take_area.value or machine.process_nm is not None:
+        return 0.0
+    rules, level = area_model(), problem.jobs[0].network
+    rates = [(rules.hbm_interface, machine.hbm_bytes_per_s), (rules.network_interface, level.bytes_per_s)]
+    while level.inner is not None:
+        level = level.inner
+        rates.append((rules.network_interface, level.bytes_per_s))
+    total_mm2 = 0.0
+    for interface, bytes_per_s in rates:
+        units = bytes_per_s / interface.bytes_per_s.value
+        transistors = units * interface.controller_transistors.value
+        total_mm2 += units * interface.phy_mm2.value + transistors / rules.transistors_per_mm2.value
+    return total_mm2
+
+
 def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
     if problem.fixed is not None:
         return problem.fixed.machines
@@ -207,7 +224,7 @@ def _placement_problem(
             name=name,
             forward_s=latencies[layer.kind]["forward"],
             backward_s=latencies[layer.kind]["backward"],
-            weight_bytes=layer.weight_bytes + layer.frozen_bytes / training.state_factor.value,
+            weight_bytes=layer.weight_bytes + layer.frozen_bytes / job.cost_model.state_factor,
             activation_bytes=layer.activation_bytes,
             sliced=layer.sliced,
             update_s=latencies[layer.kind]["update"],
@@ -221,7 +238,7 @@ def _placement_problem(
         hbm_bytes=bytes_from_gib(plan["hbm_gb"]),
         network_bytes_per_s=job.network_bytes_per_s,
         recompute=plan["recompute"],
-        state_factor=training.state_factor.value,
+        state_factor=job.cost_model.state_factor,
         gradient_sync_factor=training.gradient_sync_factor.value,
         tensor_parallel={plan["tensor"]: LayerGraph(layers, tuple((u, v, float(b)) for u, v, b in graph.edges))},
         pipeline_schedule=job.pipeline_schedule,
@@ -239,7 +256,7 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
     (of the fullest stage), and ``simulated_batch_s``: the batch with every pass, gradient synchronisation and optimizer
     step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long; ``power_w`` (average of
     one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.check_energy`).
-    ``architectures_in_space``: the space.
+    ``architectures_in_space``: the space. ``interface_mm2``: what the die has beside ``area_mm2``; per mm² counts both.
     """
     stated = solution["architecture"]
     machine = _machine(problem, stated)
@@ -251,6 +268,7 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
         "models": models,
         "architectures_in_space": len(machines),
         "area_budget_used": stated["area_mm2"] / budget_mm2,
+        "interface_mm2": _interface_mm2(problem, machine),
     }
 
 
@@ -278,8 +296,9 @@ def _plan_metrics(
     throughput = plan["throughput_per_s"]
     hbm_bytes = int(posed.hbm_bytes)
     choices = plan["microbatch"], hbm_bytes, plan["recompute"]
-    energy = checked_energy(job, machine, placement, choices, energy_model())
-    per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": float(machine.area_mm2[0])}
+    energy = checked_energy(job, machine, placement, choices, energy_model_of(machine.process_nm))
+    die_mm2 = float(machine.area_mm2[0]) + _interface_mm2(problem, machine)
+    per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": die_mm2}
     return {
         "value": throughput / per[problem.objective.per],
         "power_w": energy.power_w,

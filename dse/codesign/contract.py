@@ -72,7 +72,8 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
         """Architecture, schedules, placement, throughput, energy and all figures, each recomputed."""
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         stated = result.metrics.get("notes")
-        faults = differences("metrics.notes", stated, notes(problem, result.solution.get("models", {})))
+        expected = notes(problem, result.solution.get("models", {}), result.metrics.get("models"))
+        faults = differences("metrics.notes", stated, expected)
         if not result.solution:
             fits = all(Evaluator(job, machines.one(0)).fits() for job in problem.jobs)
             if result.status == "infeasible" and fits:

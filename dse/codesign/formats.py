@@ -54,6 +54,7 @@ def machine_document(machines: Machines, index: int) -> dict[str, Any]:
         "hbm_bytes_per_s": machines.hbm_bytes_per_s,
         "global_buffer_words_per_cycle": machines.global_buffer_words_per_cycle,
         "element_bytes": machines.element_bytes,
+        "process_nm": machines.process_nm,
         "rules": machines.rules.model_dump(mode="json"),
         "kernels": {kind: asdict(constants) for kind, constants in machines.kernels.items()},
         "block_tiles": [list(tile) for tile in machines.block_tiles],

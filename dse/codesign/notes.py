@@ -1,25 +1,50 @@
-"""What a reader of an answer should know that is no fault: machines it leaves idle, networks it takes for more."""
+"""What a reader of an answer should know that is no fault: machines it leaves idle, networks it takes for more, what
+the spec of a fixed accelerator leaves open, power that its chip cannot draw, and what an area leaves out.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from dse.codesign.problem import CodesignProblem, TrainingJob
 from hardware.network import LevelledNetworkSpec, Network, list_networks, network_spec
+from hardware.specs import Accelerator
 
 
-def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figures: object = None) -> list[str]:
     """The notes of an answer, one sentence each.
 
     Args:
         problem: what was asked.
         plans: ``solution.models`` of the answer; empty where there is none.
+        figures: ``metrics.models`` of the answer, of which the power is read; anything else has none.
     """
-    found = [*_network_notes(problem.network, problem.accelerators)]
+    found = [*_network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
+    if problem.fixed is not None:
+        found += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
+        found += _power_notes(problem.fixed, figures)
     for job in problem.jobs:
         found += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatches]
         if job.name in plans and plans[job.name]["accelerators_used"] < job.accelerators:
             found.append(_idle(job, plans[job.name]))
     return found
+
+
+def _area_notes(problem: CodesignProblem) -> list[str]:
+    """That throughput per mm² is of cores and buffers alone."""
+    if problem.objective.per != "per-mm2" or problem.cost_model.hardware.interfaces_take_area.value:
+        return []
+    return [
+        f"The area that per-mm2 counts is that of cores and buffers: {problem.cost_model.name} leaves out the "
+        "interfaces to HBM and network."
+    ]
+
+
+def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
+    """That the modelled power of a model's training is above what the chip may draw."""
+    rows = figures.items() if isinstance(figures, Mapping) else ()
+    stated = [(name, figure.get("power_w")) for name, figure in rows if isinstance(figure, Mapping)]
+    found = [(name, fixed.power_note(power_w)) for name, power_w in stated if isinstance(power_w, float)]
+    return [f"{name} on {note}." for name, note in found if note is not None]
 
 
 def _network_notes(network: Network, accelerators: int) -> list[str]:

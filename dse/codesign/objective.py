@@ -4,7 +4,7 @@ For architecture a and models m with weights w_m that sum to one::
 
     value_m(a) = throughput_m(a)                          [samples/s]
                | throughput_m(a) / (power_m(a) · K)       [samples/J]      K accelerators, each of power_m(a) on average
-               | throughput_m(a) / area(a)                [samples/s/mm²]
+               | throughput_m(a) / die(a)                 [samples/s/mm²]  with its interfaces to HBM and network
     score(a)   = Π value_m(a) ^ w_m     geometric mean, the default: a model counts by ratios, whatever its throughput
                | Σ w_m · value_m(a)     arithmetic mean, as published (PHAZE's common architecture)
 

@@ -12,6 +12,7 @@ from dse.placement.problem import PipelineSchedule
 from dse.run.options import Option, Options
 from dse.sources.workloads import workload
 from hardware.cost_model import CostModel, cost_model
+from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.network import network
@@ -28,7 +29,7 @@ Rule = Literal["decreasing", "no-new-best"]
 """When a hysteresis search stops: :data:`dse.codesign.search.hysteresis.RULES`."""
 
 _HBM_GB = "32,64,80"
-_AREA_BUDGET = "tpuv4"
+_AREA_BUDGET = "tpuv4-phaze"
 
 _WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
@@ -44,7 +45,7 @@ class CodesignOptions(Options):
     """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them.
 
     None stands for what follows from the rest: the HBM sizes and network of the ``fixed`` accelerator (else 32, 64 and
-    80 GB, and the cost model's network), the area of TPUv4, equal weights, a model's own sequence length.
+    80 GB, and the cost model's network), the area of the paper's TPUv4, equal weights, a model's own sequence length.
     """
 
     COMMAND: ClassVar[str] = "codesign"
@@ -59,7 +60,9 @@ class CodesignOptions(Options):
     tensor_parallel: Annotated[str, Option("Widths to choose from, where the model has them.", metavar=_LIST)] = (
         "1,2,4,8"
     )
-    area_budget: Annotated[str | None, Option("Largest die (default: that of tpuv4).", metavar="SPEC|MM2")] = None
+    area_budget: Annotated[
+        str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
+    ] = None
     fixed: Annotated[str | None, Option("Plan for this accelerator: search no architectures.", metavar="SPEC")] = None
     search: Annotated[
         Search,
@@ -111,6 +114,8 @@ class CodesignOptions(Options):
         rules = cost_model(self.cost_model)
         self._refuse_contradictions()
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
+        if fixed is not None:
+            rules = rules.of_element_bytes(fixed.machines.element_bytes)
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
             objective=Objective(self.objective, self.mean, self._weights()),
@@ -198,7 +203,7 @@ class CodesignOptions(Options):
         try:
             budget = float(asked)
         except ValueError:
-            return float(accelerator(asked).machines.area_mm2[0])
+            return self._area_of_mm2(asked)
         if not (math.isfinite(budget) and budget > 0):
             raise fail("dse codesign", "--area-budget", asked, "must be a positive number of mm² or a spec")
         least_mm2 = smallest_area_mm2()
@@ -206,6 +211,15 @@ class CodesignOptions(Options):
             rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
             raise fail("dse codesign", "--area-budget", asked, rule)
         return budget
+
+    def _area_of_mm2(self, name_or_path: str) -> float:
+        """Area of the accelerator spec that is named; InputError where it is of another process than the template's."""
+        machines = accelerator(name_or_path).machines
+        area_mm2, process_nm = float(machines.area_mm2[0]), machines.process_nm or TEMPLATE_PROCESS_NM
+        if process_nm != TEMPLATE_PROCESS_NM:
+            rule = f"its {area_mm2:g} mm² are of a die in {process_nm:g} nm; state mm² of {TEMPLATE_PROCESS_NM:g} nm"
+            raise fail("dse codesign", "--area-budget", name_or_path, rule)
+        return area_mm2
 
 
 def _with_graphs(

@@ -24,6 +24,7 @@ from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.models.workload import Workload
 from dse.placement.problem import PipelineSchedule, Placement
 from dse.schedule.problem import ScheduleSolution
+from hardware.area import area_model
 from hardware.cost_model import CostModel
 from hardware.machines import Machines
 from hardware.network import Network
@@ -118,6 +119,15 @@ class CodesignProblem:
         if self.fixed is not None:
             return self.fixed.machines
         return architecture_space(self.area_budget_mm2, self.cost_model)
+
+    def interface_mm2(self, machines: Machines) -> float:
+        """Area of the interfaces to HBM and network that the dies of ``machines`` have beside their ``area_mm2``.
+
+        0 for real chips, whose area is that of the whole die, and under cost models that leave interfaces out.
+        """
+        if machines.process_nm is not None or not self.cost_model.hardware.interfaces_take_area.value:
+            return 0.0
+        return area_model().interface_mm2(machines.hbm_bytes_per_s, self.network.all_bytes_per_s)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from hardware.operations import Fused, Gemm
 
 def plan_vocabulary(job: TrainingJob) -> str:
     """One sentence: which plans were ruled out, and which were not looked at."""
-    state = job.cost_model.training.state_factor.value
+    state = job.cost_model.state_factor
     return (
         "Ruled out is every pipeline × data × tensor plan with activations kept or recomputed, and with "
         f"{state:g} bytes of weights, gradients and optimizer state for each byte of weights on every replica; plans "

@@ -141,6 +141,7 @@ def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
         (["schedule", "none.json", "--method", "gurobi"], "gurobi"),
         (["codesign", "bert_large"], "did you mean bert-large?"),
         (["codesign", "bert-large", "--area-budget", "tpv4"], "did you mean tpuv4?"),
+        (["codesign", "bert-large", "--area-budget", "tpuv4"], "its 600 mm² are of a die in 7 nm"),
         (["codesign", "bert-large", "--area-budget", "-3"], "-3: must be a positive number"),
         (["codesign", "bert-large", "--area-budget", "0.5"], "smallest architecture"),
         (["codesign", "bert-large", "--network", "tpu4"], "did you mean tpuv4?"),
@@ -193,6 +194,7 @@ def test_lists_of_models_and_specs(dse):
     assert described["llama2-7b"]["parameters"] == 6_738_415_616
     specs = dse("specs")
     assert all(name in specs.out for name in ("tpuv4", "a100-80gb", "v100", "phaze-2024"))
+    assert "v100: no kernels: section: sustained efficiency is taken as ideal" in " ".join(specs.out.split())
     assert json.loads(dse("specs", "--json").out)["networks"]
 
 

@@ -13,6 +13,7 @@ from dse.codesign.objective import Objective
 from dse.codesign.search import exhaustive
 from dse.codesign.search.exhaustive import search
 from dse.run.executor import InProcessExecutor
+from hardware.area import area_model
 from hardware.energy_model import energy_model
 from tests.codesign.tiny import tiny_options, tiny_problem
 from tests.solving import solve
@@ -25,7 +26,7 @@ MODELS = (("tiny", 3, 64), ("wide", 2, 128))
 @pytest.fixture(scope="module")
 def space(tmp_path_factory):
     """A problem of two models, some architectures from all over the space, and everything about them."""
-    problem = tiny_problem(tmp_path_factory.mktemp("model"), MODELS, tensor_parallel="1", area_budget="tpuv4")
+    problem = tiny_problem(tmp_path_factory.mktemp("model"), MODELS, tensor_parallel="1", area_budget="tpuv4-phaze")
     machines = problem.machines()
     machines = machines.take(np.random.default_rng(5).choice(len(machines), 40, replace=False))
     evaluators = [Evaluator(job, machines) for job in problem.jobs]
@@ -37,7 +38,10 @@ def value(per, evaluator, index, plan):
     """The part of one model in the objective, by its definition."""
     rate = plan.throughput_per_s(evaluator.job.global_batch)
     if per == "per-mm2":
-        return rate / evaluator.machines.area_mm2[index]
+        interface_mm2 = area_model().interface_mm2(
+            evaluator.machines.hbm_bytes_per_s, evaluator.job.network.bytes_per_s
+        )
+        return rate / (evaluator.machines.area_mm2[index] + interface_mm2)
     if per == "per-watt":
         power_w = plan_energy(evaluator, index, plan, energy_model()).power_w
         return rate / (power_w * evaluator.job.accelerators)

@@ -11,13 +11,18 @@ from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import TrainingPlan
 from dse.placement.problem import Placement, Stage
-from hardware.energy import operation_energy, peak_w, sent_j, static_w
+from hardware.energy import operation_energy, peak_w, static_w
 from hardware.energy_model import energy_model
 from hardware.operations import Collective
 from hardware.space import architecture_space
 from tests.codesign.test_exhaustive import TINY_MODEL
 
 MODEL = energy_model()
+
+
+def sent_j(sent_bytes):
+    """Joules of bytes over one link, read from HBM on one side and written to HBM on the other."""
+    return 1e-12 * sent_bytes * (MODEL.network_pj_per_byte + 2 * MODEL.hbm_pj_per_byte)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +85,7 @@ def recount(evaluator, index, plan):
         for source, target, size_bytes in graph.edges:
             if stage_of[source] != stage_of[target]:
                 receivers = [placement.stages[stage_of[layer]].accelerators for layer in (target, source)]
-                total += sum(count * sent_j(size_bytes, MODEL) for count in receivers)
+                total += sum(count * sent_j(size_bytes) for count in receivers)
     machine = evaluator.machines.one(index)
     for _ in range(placement.data):
         for stage in placement.stages:

@@ -161,3 +161,23 @@ def test_a_closed_gap_is_not_called_unproven(status, says):
     assert "proven optimal at 64 GB of HBM" in text
     assert says in text
     assert "gap" not in text
+
+
+def test_what_the_spec_of_a_fixed_accelerator_leaves_open_is_noted(tmp_path):
+    problem = tiny_options(tmp_path, area_budget=None, fixed="v100", accelerators=8).problem()
+    first, *_ = notes(problem, used(problem, 8))
+    assert first == "v100: no kernels: section: sustained efficiency is taken as ideal."
+
+
+def test_power_above_the_chips_limit_is_noted(tmp_path):
+    problem = tiny_options(tmp_path, area_budget=None, fixed="v100", accelerators=8).problem()
+    within, above = (notes(problem, used(problem, 8), {"tiny": {"power_w": watts}}) for watts in (300.0, 301.0))
+    (note,) = (note for note in above if note not in within)
+    assert note.startswith("tiny on v100: the modelled 301 W are above the chip's 300 W; it would run slower")
+
+
+@pytest.mark.parametrize(("cost_model", "count"), [("consistent", 0), ("phaze-2024", 1)])
+def test_an_area_without_interfaces_is_noted(tmp_path, cost_model, count):
+    problem = tiny_options(tmp_path, objective="per-mm2", cost_model=cost_model).problem()
+    found = [note for note in notes(problem, used(problem, 16)) if "leaves out the interfaces" in note]
+    assert len(found) == count

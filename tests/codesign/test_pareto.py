@@ -79,7 +79,7 @@ def one_effort(monkeypatch):
 
 def posed(folder, models=ONE, count=120, **changes):
     """A problem and some architectures from all over the whole space."""
-    problem = tiny_problem(folder, models, tensor_parallel="1", area_budget="tpuv4", **changes)
+    problem = tiny_problem(folder, models, tensor_parallel="1", area_budget="tpuv4-phaze", **changes)
     machines = problem.machines()
     return problem, machines.take(np.random.default_rng(0).choice(len(machines), count, replace=False))
 

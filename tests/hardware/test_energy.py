@@ -11,14 +11,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hardware.cost_model import Count, cost_model
-from hardware.energy import LEVELS, energy_by_level, operation_energy, peak_w, sent_j, static_w
-from hardware.energy_model import EnergyModel, energy_model, list_energy_models
+from hardware.energy import LEVELS, energy_by_level, operation_energy, peak_w, static_w
+from hardware.energy_model import EnergyModel, energy_model, energy_model_of
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork, tensor_times, tensor_traffic
 from hardware.inputs import InputError
 from hardware.network import Network
 from hardware.operations import Collective, Convolution, Fused, Gemm, Transfer, Vector
 from hardware.space import architecture_space
+from hardware.spec_fields import spec_names
 from hardware.specs import accelerator
 from hardware.units import GIB
 from tests.hardware import slow_tiler
@@ -46,7 +47,7 @@ def joules(operation, machine, model=MODEL):
 # --- the models
 
 
-@pytest.mark.parametrize("name", list_energy_models())
+@pytest.mark.parametrize("name", spec_names("energy"))
 def test_every_constant_has_a_source(name):
     assert numbers_without_source(yaml.safe_load(text_of("energy", name))) == []
     assert energy_model(name).name == name
@@ -62,8 +63,50 @@ def test_22_nm_lies_between_the_published_columns():
         assert last[key] == last_pj
 
 
+@pytest.mark.parametrize("process_nm", [45, 22, 7])
+def test_a_die_is_priced_by_the_published_figures_of_its_process(process_nm):
+    column = energy_model_of(process_nm)
+    by_key = {"multiply": column.multiply_pj.value, "accumulate": column.accumulate_pj.value, **column.sram.access_pj}
+    share = math.log(45 / process_nm) / math.log(45 / 7)
+    for key, (first_pj, last_pj) in COLUMNS.items():
+        assert by_key[key] == pytest.approx(first_pj ** (1 - share) * last_pj**share, rel=1e-3)
+    assert column.idle_w_per_mm2 == energy_model("jouppi-7nm").idle_w_per_mm2
+
+
+def test_the_template_is_priced_at_22_nm_whatever_dies_are():
+    assert energy_model_of(None) == MODEL
+    assert energy_model_of(22).multiply_pj.value == pytest.approx(MODEL.multiply_pj.value)
+    assert accelerator("tpuv4-phaze").machines.process_nm is None
+    assert accelerator("tpuv4").machines.process_nm == 7
+
+
+@given(st.floats(3, 45), st.floats(3, 45))
+def test_a_newer_process_never_needs_more_energy(first_nm, second_nm):
+    newer, older = (energy_model_of(process_nm) for process_nm in sorted((first_nm, second_nm)))
+    sizes = np.array([2048, 8192, 32768, 1 << 20, 128 << 20])
+    assert newer.multiply_accumulate_pj <= older.multiply_accumulate_pj * ROUNDING
+    assert newer.lane_cycle_pj <= older.lane_cycle_pj * ROUNDING
+    assert (np.diff(newer.sram_pj_per_byte(sizes)) >= 0).all()
+    assert (newer.sram_pj_per_byte(sizes[1:4]) <= older.sram_pj_per_byte(sizes[1:4]) * ROUNDING).all()
+
+
+@pytest.mark.parametrize("process_nm", [2.9, 46, math.nan])
+def test_no_energies_are_made_up_for_other_processes(process_nm):
+    with pytest.raises(ValueError, match="process_nm"):
+        energy_model_of(process_nm)
+
+
+@pytest.mark.parametrize(("name", "tdp_w"), [("a100-80gb", 400), ("v100", 300), ("tpuv4", 192)])
+def test_power_above_the_chips_limit_is_noted(name, tdp_w):
+    chip = accelerator(name)
+    assert chip.tdp_w == tdp_w
+    assert chip.power_note(tdp_w) is None
+    assert f"{tdp_w + 1} W are above the chip's {tdp_w} W" in chip.power_note(tdp_w + 1)
+    assert accelerator("tpuv4-phaze").power_note(1e6) is None
+
+
 def test_idle_power_is_that_of_the_published_chips():
-    machine = accelerator("tpuv4").machines
+    machine = accelerator("tpuv4-phaze").machines
     assert static_w(machine, 32 * GIB, MODEL)[0] == pytest.approx(90, rel=1e-3)
     seven = energy_model("jouppi-7nm")
     for area_mm2, gib, watts in ((600, 32, 90), (400, 8, 55)):
@@ -242,7 +285,9 @@ def test_a_ring_sends_its_share_and_adds_it(kind, passes):
     sent_bytes = passes * 2 * 4000 * 3 / 4
     assert level.network_j[0, 0] == pytest.approx(sent_bytes * 80e-12)
     added = joules(Vector("add", 3000, 6000, 3000), machine) if kind != "all_gather" else 0
-    assert level.total_j[0, 0] == pytest.approx(sent_j(sent_bytes, MODEL) + added)
+    assert level.total_j[0, 0] == pytest.approx(
+        1e-12 * sent_bytes * (MODEL.network_pj_per_byte + 2 * MODEL.hbm_pj_per_byte) + added
+    )
     assert joules(Collective(kind, 4000, 1), machine) == 0
 
 

@@ -1,5 +1,7 @@
 """Area formula and architecture space: the published numbers."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,19 @@ def test_area_of_one_machine_by_hand():
     assert one.area_mm2[0] == pytest.approx(by_hand * 1e-6, rel=1e-12)
     sizes = (one.tensor_l2_bytes[0], one.vector_l2_bytes[0], one.global_buffer_bytes[0])
     assert sizes == (1024, 1024, 16 * 2**20)
+
+
+def test_interfaces_take_area_in_proportion_to_their_bandwidths():
+    # Of an A100: five stacks of 10.45 mm² and 552.743 million transistors, twelve links of 1.888 and 74.632 million.
+    by_hand = 5 * (10.45 + 552.743 / 19.9) + 12 * (1.888 + 74.632 / 19.9)
+    assert area_model().interface_mm2(5 * 407.8e9, 12 * 25e9) == pytest.approx(by_hand, rel=1e-12)
+    assert area_model().interface_mm2(407.8e9, 0) == pytest.approx(10.45 + 552.743 / 19.9, rel=1e-12)
+
+
+def test_transistors_per_mm2_lie_between_the_published_processes():
+    share = math.log(28 / 22) / math.log(28 / 20)
+    published = 15.3e6 ** (1 - share) * 22.1e6**share
+    assert area_model().transistors_per_mm2.value == pytest.approx(published, rel=2e-3)
 
 
 def test_l2_grows_with_the_core_from_a_kibibyte_to_a_mebibyte():

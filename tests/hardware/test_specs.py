@@ -36,9 +36,9 @@ def test_every_constant_has_a_source(folder, name):
 
 
 def test_the_built_in_accelerators():
-    assert list_specs() == ["a100-80gb", "tpuv4", "v100"]
-    published_tflops = {"a100-80gb": 312, "tpuv4": 275.3, "v100": 125}
-    published_gib = {"a100-80gb": 80, "tpuv4": 32, "v100": 32}
+    assert list_specs() == ["a100-80gb", "tpuv4", "tpuv4-phaze", "v100"]
+    published_tflops = {"a100-80gb": 312, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
+    published_gib = {"a100-80gb": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
     for name in list_specs():
         found = accelerator(name)
         assert len(found.machines) == 1
@@ -47,21 +47,32 @@ def test_the_built_in_accelerators():
         assert network(found.network).bytes_per_s > 0
 
 
-def test_tpuv4_is_the_reference_machine_of_the_area_budget():
-    machine = accelerator("tpuv4").machines
+def test_the_papers_tpuv4_is_the_reference_machine_of_the_area_budget():
+    machine = accelerator("tpuv4-phaze").machines
     assert machine.area_mm2[0] == pytest.approx(area_model().reference_um2 * 1e-6)
+    assert machine.vector_cores[0] * machine.vector_lanes[0] == 2 * 128
 
 
-def test_tpuv4_spec_and_the_default_cost_model_agree():
-    spec = yaml.safe_load(text_of("accelerators", "tpuv4"))
-    machine = accelerator("tpuv4").machines
-    assert machine.clock_hz == spec["clock_hz"]["value"]
-    assert machine.hbm_bytes_per_s == spec["hbm_bytes_per_s"]["value"]
+def test_tpuv4_has_the_vector_units_of_the_chip_and_is_the_papers_machine_otherwise():
+    chip, papers = (accelerator(name).machines for name in ("tpuv4", "tpuv4-phaze"))
+    assert chip.vector_cores[0] * chip.vector_lanes[0] == 2 * 128 * 16
+    for name in ("tensor_cores", "core_width", "core_depth", "vector_cores", "global_buffer_bytes"):
+        assert getattr(chip, name)[0] == getattr(papers, name)[0]
+    for name in ("clock_hz", "hbm_bytes_per_s", "global_buffer_words_per_cycle", "element_bytes"):
+        assert getattr(chip, name) == getattr(papers, name)
+
+
+@pytest.mark.parametrize("name", ["tpuv4", "tpuv4-phaze"])
+def test_tpuv4_specs_and_the_default_cost_model_agree(name):
+    spec = yaml.safe_load(text_of("accelerators", name))
+    machine = accelerator(name).machines
+    assert machine.clock_hz == spec["clock_hz"]["value"] == cost_model().hardware.clock_hz.value
+    assert machine.hbm_bytes_per_s == spec["hbm_bytes_per_s"]["value"] == cost_model().hardware.hbm_bytes_per_s.value
 
 
 def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     published = cost_model("phaze-2024")
-    assert accelerator("tpuv4", published).machines.hbm_bytes_per_s == pytest.approx(268.8e9)
+    assert accelerator("tpuv4-phaze", published).machines.hbm_bytes_per_s == pytest.approx(268.8e9)
     assert accelerator("a100-80gb", published).machines.hbm_bytes_per_s == pytest.approx(2.039e12)
 
 
@@ -74,20 +85,20 @@ def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     ],
 )
 def test_a_template_keeps_its_own_rates_where_the_cost_model_lets_it(tmp_path, key, value, read):
-    document = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
     document[key]["name" if key == "network" else "value"] = value
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     published = cost_model("phaze-2024")
     assert read(accelerator(path)) == value
-    assert read(accelerator(path, published)) == read(accelerator("tpuv4", published))
+    assert read(accelerator(path, published)) == read(accelerator("tpuv4-phaze", published))
 
 
 def test_cost_models_differ_as_the_published_tool_differs():
     ours, published = cost_model(), cost_model("phaze-2024")
     assert ours.training.weight_gradients.value
     assert not published.training.weight_gradients.value
-    assert (ours.training.state_factor.value, published.training.state_factor.value) == (8, 2)
+    assert (ours.state_factor, published.state_factor) == (8, 2)
     assert (ours.training.gradient_sync_factor.value, published.training.gradient_sync_factor.value) == (2, 4)
     assert (ours.training.optimizer.name, published.training.optimizer.name) == ("adam", "sgd")
     granularities = (ours.training.recompute_granularity.name, published.training.recompute_granularity.name)
@@ -102,7 +113,7 @@ def test_cost_models_differ_as_the_published_tool_differs():
 
 def test_a_users_own_file_works(tmp_path):
     path = tmp_path / "mine.yaml"
-    document = yaml.safe_load(text_of("accelerators", "tpuv4"))
+    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
     document["name"] = "mine"
     document["template"]["tensor_cores"] = 4
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -110,6 +121,56 @@ def test_a_users_own_file_works(tmp_path):
     assert mine.name == "mine"
     assert mine.machines.tensor_cores[0] == 4
     assert accelerator(str(path)).machines.describe(0) == mine.machines.describe(0)
+
+
+def test_a_network_path_is_taken_from_the_folder_of_the_accelerators_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    folder = tmp_path / "chips"
+    folder.mkdir()
+    fabric = yaml.safe_load(text_of("networks", "nvlink3")) | {"name": "mine"}
+    (folder / "fabric.yaml").write_text(yaml.safe_dump(fabric), encoding="utf-8")
+    for written in ("fabric.yaml", "./fabric.yaml", str(folder / "fabric.yaml")):
+        path = folder / "chip.yaml"
+        path.write_text(yaml.safe_dump(edited("v100", "network.name", written)), encoding="utf-8")
+        assert network(accelerator(path).network).name == "mine"
+        assert network(accelerator(str(path)).network).name == "mine"
+
+
+IDEAL = "sustained efficiency is taken as ideal"
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels", "note"),
+    [
+        ("v100", {}, f"no kernels: section: {IDEAL}"),
+        ("tpuv4-phaze", {}, f"no kernels: section: {IDEAL}"),
+        ("v100", {"gemm": {"efficiency": 0.9, "source": "test"}}, "no kernels: constants for convolution, add, "),
+        ("v100", {"default": {"efficiency": 0.9, "source": "test"}}, None),
+        ("tpuv4-phaze", {"default": {"efficiency": 0.9, "source": "test"}}, None),
+    ],
+)
+def test_an_accelerator_without_kernels_says_that_it_is_ideal(tmp_path, name, kernels, note):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(edited(name, "kernels", kernels)), encoding="utf-8")
+    notes = [each for each in accelerator(path).notes if IDEAL in each]
+    assert len(notes) == (note is not None)
+    assert all(each.startswith(note) for each in notes)
+
+
+def test_a_machine_without_process_says_that_its_energies_are_of_22_nm(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(edited("a100-80gb", "process_nm", DELETE)), encoding="utf-8")
+    (note,) = accelerator(path).notes
+    assert note.startswith("no process_nm: energies are those of 22 nm")
+    (area,) = accelerator("a100-80gb").notes
+    assert area.startswith("area_mm2 is of a die in 7 nm")
+
+
+def test_a_template_has_its_kernels(tmp_path):
+    path = tmp_path / "mine.yaml"
+    kernels = {"default": {"efficiency": 0.5, "source": "test"}}
+    path.write_text(yaml.safe_dump(edited("tpuv4-phaze", "kernels", kernels)), encoding="utf-8")
+    assert accelerator(path).machines.kernel("gemm").efficiency == 0.5
 
 
 @pytest.mark.parametrize(
@@ -132,29 +193,34 @@ DELETE = "(no such key)"
 
 BROKEN = [
     # accelerator, key path, value, key in the fault, words in the rule
-    ("tpuv4", "name", "", "name", "at least 1 character"),
-    ("tpuv4", "nmae", "x", "nmae", "did you mean name?"),
-    ("tpuv4", "title", DELETE, "title", "the key is missing"),
-    ("tpuv4", "template", DELETE, "", "exactly one of template and machine"),
-    ("tpuv4", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
-    ("tpuv4", "template.tensor_cores", 3, "template.tensor_cores", "must be a size of the template: 1, 2, 4"),
-    ("tpuv4", "template.tensor_cores", 2.5, "template.tensor_cores", "valid integer"),
-    ("tpuv4", "template.core_width", 512, "template.core_width", "must be a size of the template"),
-    ("tpuv4", "template.core_depth", -128, "template.core_depth", "greater than 0"),
-    ("tpuv4", "template.vector_cores", "two", "template.vector_cores", "valid integer"),
-    ("tpuv4", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
-    ("tpuv4", "template.lanes", 128, "template.lanes", "unknown key"),
-    ("tpuv4", "template.source", DELETE, "template.source", "the key is missing"),
-    ("tpuv4", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),
-    ("tpuv4", "clock_hz.value", 0, "clock_hz.value", "greater than 0"),
-    ("tpuv4", "clock_hz.value", float("inf"), "clock_hz.value", "finite"),
-    ("tpuv4", "clock_hz.value", float("nan"), "clock_hz.value", "finite"),
-    ("tpuv4", "clock_hz.value", "fast", "clock_hz.value", "valid number"),
-    ("tpuv4", "clock_hz.source", DELETE, "clock_hz.source", "the key is missing"),
-    ("tpuv4", "clock_hz.source", "", "clock_hz.source", "at least 3 characters"),
-    ("tpuv4", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
-    ("tpuv4", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
-    ("tpuv4", "network.name", "", "network.name", "at least 1 character"),
+    ("tpuv4-phaze", "name", "", "name", "at least 1 character"),
+    ("tpuv4-phaze", "nmae", "x", "nmae", "did you mean name?"),
+    ("tpuv4-phaze", "title", DELETE, "title", "the key is missing"),
+    ("tpuv4-phaze", "template", DELETE, "", "exactly one of template and machine"),
+    ("tpuv4-phaze", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
+    ("tpuv4-phaze", "template.tensor_cores", 3, "template.tensor_cores", "must be a size of the template: 1, 2, 4"),
+    ("tpuv4-phaze", "template.tensor_cores", 2.5, "template.tensor_cores", "valid integer"),
+    ("tpuv4-phaze", "template.core_width", 512, "template.core_width", "must be a size of the template"),
+    ("tpuv4-phaze", "template.core_depth", -128, "template.core_depth", "greater than 0"),
+    ("tpuv4-phaze", "template.vector_cores", "two", "template.vector_cores", "valid integer"),
+    ("tpuv4-phaze", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
+    ("tpuv4-phaze", "template.lanes", 128, "template.lanes", "unknown key"),
+    ("tpuv4-phaze", "template.source", DELETE, "template.source", "the key is missing"),
+    ("tpuv4-phaze", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),
+    ("tpuv4-phaze", "clock_hz.value", 0, "clock_hz.value", "greater than 0"),
+    ("tpuv4-phaze", "clock_hz.value", float("inf"), "clock_hz.value", "finite"),
+    ("tpuv4-phaze", "clock_hz.value", float("nan"), "clock_hz.value", "finite"),
+    ("tpuv4-phaze", "clock_hz.value", "fast", "clock_hz.value", "valid number"),
+    ("tpuv4-phaze", "clock_hz.source", DELETE, "clock_hz.source", "the key is missing"),
+    ("tpuv4-phaze", "clock_hz.source", "", "clock_hz.source", "at least 3 characters"),
+    ("tpuv4-phaze", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
+    ("tpuv4-phaze", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
+    ("tpuv4-phaze", "network.name", "", "network.name", "at least 1 character"),
+    ("tpuv4-phaze", "process_nm", {"value": 7, "source": "test"}, "", "process_nm must be left out with a template"),
+    ("v100", "process_nm.value", 0.5, "process_nm.value", "greater than or equal to 3"),
+    ("v100", "process_nm.value", 90, "process_nm.value", "less than or equal to 45"),
+    ("v100", "tdp_w.value", 0, "tdp_w.value", "greater than 0"),
+    ("v100", "tdp_w.source", DELETE, "tdp_w.source", "the key is missing"),
     ("v100", "machine.vector_lanes.value", 1.5, "machine.vector_lanes.value", "valid integer"),
     ("v100", "machine.core_widht", {"value": 1, "source": "abc"}, "machine.core_widht", "did you mean core_width?"),
     ("v100", "machine.tensor_l2_bytes.value", 64, "machine.tensor_l2_bytes", "to feed the edges of a tensor core"),
@@ -236,7 +302,8 @@ def test_a_missing_file_gives_one_line(tmp_path):
         ("hardware.core_bandwidth.rule", "edge", "hardware.core_bandwidth.rule", "did you mean edges?"),
         ("hardware.usable_buffer_fraction.value", 1.5, "hardware.usable_buffer_fraction.value", "less than or equal"),
         ("training.optimizer.name", "adamw", "training.optimizer.name", "did you mean adam?"),
-        ("training.state_factor.value", 0, "training.state_factor.value", "greater than 0"),
+        ("training.optimizer.state_bytes", -1, "training.optimizer.state_bytes", "greater than or equal to 0"),
+        ("training.optimizer.master_weight_bytes", 13, "training.optimizer", "part of the state_bytes, 12"),
         ("training.weight_gradients.value", "maybe", "training.weight_gradients.value", "boolean"),
         ("training.momentum", 1, "training.momentum", "unknown key"),
     ],

@@ -304,7 +304,7 @@ def test_a_frozen_byte_takes_one_byte_however_many_microbatches_are_stashed(name
     for from_end in (1, 3):
         needed = group_memory_bytes(problem, problem.tensor_parallel[1], Stage(everything, 1), everything, from_end)
         kept = total(ours, "activation_bytes")
-        trained = job.cost_model.training.state_factor.value * total(ours, "weight_bytes")
+        trained = job.cost_model.state_factor * total(ours, "weight_bytes")
         assert needed == pytest.approx(trained + total(ours, "frozen_bytes") + from_end * kept, rel=1e-12)
 
     nothing = {layer.kind: dict.fromkeys(("forward", "backward", "update"), 0.0) for layer in ours.layers}

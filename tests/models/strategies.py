@@ -52,4 +52,6 @@ def recipes():
 
 
 UNFUSED = TrainingRecipe(fuse=False)
-PHAZE_2024 = TrainingRecipe(weight_gradients=False, linear_keeps_batch=False, optimizer="sgd")
+PHAZE_2024 = TrainingRecipe(
+    weight_gradients=False, linear_keeps_batch=False, optimizer="sgd", optimizer_bytes=0, has_master_weights=False
+)

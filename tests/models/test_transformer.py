@@ -217,7 +217,9 @@ def test_the_optimizer_step():
     """Adam in mixed precision moves 14 bytes each way a parameter, SGD reads 4 and writes 2."""
     assert TrainingRecipe().optimizer_step(10) == Vector("adam", 10, 70, 70)
     assert TrainingRecipe(optimizer="sgd").optimizer_step(10) == Vector("sgd", 10, 20, 10)
-    assert TrainingRecipe(element_bytes=4).optimizer_step(10) == Vector("adam", 10, 40, 40)
+    assert TrainingRecipe(element_bytes=1).optimizer_step(10) == Vector("adam", 10, 130, 130)
+    whole = TrainingRecipe(element_bytes=4, optimizer_bytes=8, has_master_weights=False)
+    assert whole.optimizer_step(10) == Vector("adam", 10, 40, 30)
 
 
 def test_the_tied_output_matrix_is_held_and_updated_at_both_ends():
@@ -227,6 +229,17 @@ def test_the_tied_output_matrix_is_held_and_updated_at_both_ends():
     assert untied.layers[-1].parameters - tied.layers[-1].parameters == table
     assert tied.layers[-1].weight_bytes == untied.layers[-1].weight_bytes > 2 * table
     assert tied.layers[-1].update == untied.layers[-1].update
+
+
+@pytest.mark.parametrize(("element_bytes", "state_bytes"), [(1, 14), (2, 16), (4, 16), (8, 24)])
+def test_smaller_elements_do_not_shrink_the_optimizers_state(element_bytes, state_bytes):
+    # weight and gradient of element_bytes each; 32-bit momentum, variance and, below 4 bytes, master weight
+    rules = cost_model().of_element_bytes(element_bytes)
+    assert rules.state_factor * element_bytes == state_bytes
+    recipe = recipe_for(rules)
+    step = recipe.optimizer_step(100)
+    assert step.write_elements * element_bytes == 100 * (state_bytes - element_bytes)
+    assert recipe.element_bytes == element_bytes
 
 
 @pytest.mark.parametrize(("name", "expected"), [("consistent", TrainingRecipe()), ("phaze-2024", PHAZE_2024)])

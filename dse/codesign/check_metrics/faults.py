@@ -29,7 +29,9 @@ def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Re
     machines, metrics, search = problem.machines(), result.metrics, options.search
     checks: dict[str, Callable[[], list[str]]] = {
         "notes": lambda: differences(
-            "metrics.notes", metrics["notes"], notes(problem, result.solution.get("models", {}))
+            "metrics.notes",
+            metrics["notes"],
+            notes(problem, result.solution.get("models", {}), metrics.get("models")),
         ),
         "unfinished": lambda: _unfinished(options, result),
         "failed": lambda: failed_faults([job.name for job in problem.jobs], metrics["failed"]),
@@ -79,8 +81,9 @@ def _fastest(problem: CodesignProblem, result: Result) -> list[str]:
     optimum = stated.get(f"{front['hbm_gb']:g}")
     if problem.objective.per == "per-watt" or result.status != "optimal" or not front["proven"]:
         return []
-    area = problem.objective.per == "per-mm2"
-    best = max((point["score"] / (point["area_mm2"] if area else 1) for point in front["points"]), default=None)
+    area, interface_mm2 = problem.objective.per == "per-mm2", problem.interface_mm2(problem.machines())
+    scores = (point["score"] / (point["area_mm2"] + interface_mm2 if area else 1) for point in front["points"])
+    best = max(scores, default=None)
     if best is None or optimum is None or abs(best / optimum - 1) > PROOF_TOLERANCE:
         return [f"metrics.pareto: the best point must have the optimum {optimum} of its HBM size, but has {best}"]
     return []

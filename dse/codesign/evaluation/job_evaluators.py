@@ -12,7 +12,7 @@ from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluate, Evaluator
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 from hardware.energy import static_w
-from hardware.energy_model import EnergyModel, energy_model
+from hardware.energy_model import EnergyModel, energy_model_of
 from hardware.machines import Machines
 
 Floats = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ class JobEvaluators:
     Args:
         problem: the jobs and the objective.
         machines: the architectures.
-        energy: what things cost in joules; the default model when None.
+        energy: what things cost in joules; the model of the machines' process when None.
         stop: asked inside evaluations in this process; workers do not see it.
     """
 
@@ -84,8 +84,9 @@ class JobEvaluators:
         self.problem = problem
         self.machines = machines
         self.evaluators = [Evaluator(job, machines, stop) for job in problem.jobs]
-        self.energy = energy_model() if energy is None else energy
+        self.energy = energy_model_of(machines.process_nm) if energy is None else energy
         self._least: dict[int, Floats] = {}
+        self._die_mm2 = machines.area_mm2 + problem.interface_mm2(machines)
 
     def __call__(self, asked: JobTask) -> Any:
         """The answer of the job's evaluator."""
@@ -110,7 +111,7 @@ class JobEvaluators:
         samples = self.problem.jobs[job].global_batch
         match self.problem.objective.per:
             case "per-mm2":
-                return np.asarray(samples / batch_s / self.machines.area_mm2[indices])
+                return np.asarray(samples / batch_s / self._die_mm2[indices])
             case "per-watt":
                 return np.asarray(samples / (self.least_j(job)[indices] + self._idle_w(job)[:, indices] * batch_s))
             case _:

@@ -105,7 +105,7 @@ class JobPlacements:
     def problem(self, choice: Choice, latencies: LayerLatencies | None) -> PlacementProblem:
         """The placement problem of one choice, with the latencies of one architecture (zeros where None)."""
         job = self._job
-        state_factor = job.cost_model.training.state_factor.value
+        state_factor = job.cost_model.state_factor
         return PlacementProblem(
             name=job.name,
             accelerators=job.accelerators,

@@ -72,6 +72,11 @@ class HbmBandwidth(Knob):
             fixed = replace(fixed, machines=self.space(problem, fixed.machines, factor))
         return replace(problem, jobs=jobs, fixed=fixed)
 
+    def never_lowers(self, problem: CodesignProblem) -> bool:
+        """Where interfaces take area, faster ones take more."""
+        grows = problem.objective.per == "per-mm2" and problem.cost_model.hardware.interfaces_take_area.value
+        return super().never_lowers(problem) and not grows
+
     def space(self, problem: CodesignProblem, machines: Machines, factor: float) -> Machines:
         """The same machines with another bandwidth."""
         bytes_per_s = self.value(problem) * factor
@@ -106,6 +111,11 @@ class NetworkBandwidth(Knob):
     def turned(self, problem: CodesignProblem, factor: float) -> CodesignProblem:
         """Every job on another network."""
         return replace(problem, jobs=tuple(replace(job, network=_faster(job.network, factor)) for job in problem.jobs))
+
+    def never_lowers(self, problem: CodesignProblem) -> bool:
+        """Where interfaces take area, faster ones take more."""
+        grows = problem.objective.per == "per-mm2" and problem.cost_model.hardware.interfaces_take_area.value
+        return super().never_lowers(problem) and not grows
 
 
 class AreaBudget(Knob):

@@ -8,7 +8,7 @@ from dse.reproduce.phaze.context import Answered, Context
 EXPERT, SOLVER, COMMON, OWN = "TPUv4 + expert", "TPUv4 + our placement", "common", "per model"
 BLACK_BOX = "Bayesian + our placement"
 
-_BASELINES = {EXPERT: "TPUv4, expert placement", SOLVER: "TPUv4, our placement"}
+_PLACEMENTS = {EXPERT: "expert", SOLVER: "own"}
 
 Strategy = tuple[float | None, float | None]
 """(samples/s, model FLOPs utilisation in per cent); None where nothing fits or the search had no answer."""
@@ -17,9 +17,9 @@ Strategy = tuple[float | None, float | None]
 def strategies(context: Context, model: str, cost_model: str) -> dict[str, Strategy]:
     """What each strategy reaches for one model under one cost model."""
     own, shared = context.model_search(model, cost_model), context.common_search(cost_model)
-    baselines = {entry["name"]: entry for entry in own.result.metrics.get("baselines", {}).get(model, [])}
+    entries = context.baselines(model, cost_model)
     return {
-        **{name: _baseline(baselines.get(key)) for name, key in _BASELINES.items()},
+        **{name: _baseline(entries.get(placement)) for name, placement in _PLACEMENTS.items()},
         COMMON: _answer(shared, model),
         OWN: _answer(own, model),
     }
