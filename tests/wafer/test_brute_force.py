@@ -75,6 +75,15 @@ def test_unequal_c_of_a_kernel_that_is_joined_count_as_a_difference():
         assert found.total == pytest.approx(best)
 
 
+def test_a_square_kernel_that_is_bound_to_its_protocol_can_be_longer_to_be_centred():
+    """3 × 3 tiles beside 3 × 6: with k = 2 the centres are on one line, with k = 1 half a tile apart."""
+    square, block = (Convolution(1, 2, 2, 1, 3, 2),), (Convolution(3, 3, 1, 1, 2, 1), Convolution(3, 3, 3, 1, 2, 1))
+    kernels = tuple(Kernel(f"k{n}", "user", (), (), each) for n, each in enumerate((square, block, square)))
+    problem = WaferProblem("tiny", Wafer(8, 7, 1000), Weights(3.0, 2.0, 5.0), kernels, ((0, 1), (1, 2)))
+    found = search(SearchContext(problem, InProcessExecutor(), moves=1_000_000))
+    assert found.total == least_cost(problem, found.total) == 97
+
+
 def test_memory_that_only_unequal_c_keep_is_no_proof_that_nothing_fits():
     """The second convolution has all of its weights in one tile unless its c is 2; the first one's c can only be 1."""
     convolutions = Convolution(1, 1, 1, 1, 1, 1), Convolution(1, 1, 8, 1, 2, 1)

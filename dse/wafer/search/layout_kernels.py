@@ -40,10 +40,11 @@ def other_side(ladder, state, level, number, limit):
     other, side = NEVER, 0
     if tall <= limit:
         other, side = wide, tall
-    if wide <= limit and tall < other:
+    if wide <= limit and tall <= other:
         # Three tiles longer where that puts its centre on that of the row.
         longer = (wide ^ limit) & 1 and wide + 3 <= min(limit, ladder.widest[ladder.group[number]])
-        other, side = tall, wide + 3 if longer else wide
+        if longer or tall < other:
+            other, side = tall, wide + 3 if longer else wide
     return other, side
 
 
