@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.partition.answer import answer
 from dse.partition.options import PartitionOptions
 from dse.partition.search.context import Found
 from dse.reproduce.mcm import study as mcm_study
@@ -16,6 +15,7 @@ from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
 from tests.partition.small import random_graph
+from tests.solving import answer
 
 
 @pytest.fixture
