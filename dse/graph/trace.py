@@ -44,7 +44,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Literal, get_args
+from typing import Literal
 
 StepKind = Literal[
     "matmul",
@@ -74,8 +74,6 @@ StepKind = Literal[
     "copy_to_group",
     "other",
 ]
-
-STEP_KINDS: tuple[str, ...] = get_args(StepKind)
 
 VIEWS: frozenset[str] = frozenset({"reshape", "permute", "expand", "slice", "cast"})
 """Steps that move no data: a consumer reads through them."""
