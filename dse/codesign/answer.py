@@ -41,6 +41,7 @@ from dse.run.executor import Executor, InProcessExecutor
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import solve_search
+from dse.sources.describe import note_on_scores
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -208,4 +209,6 @@ def infeasibility_document(job: TrainingJob, shortfall: MemoryShortfall) -> dict
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
     explanation = str(document["explanation"]).removesuffix(shortfall.remedy) + remedy
+    note = note_on_scores(job.workload.graph(job.microbatches[0], shortfall.tensor, job.recipe))
+    explanation += "" if note is None else f" {note}"
     return document | {"model": job.name, "remedy": remedy, "explanation": explanation}
