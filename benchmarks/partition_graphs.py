@@ -22,8 +22,8 @@ def faults(entry, trace, prepared) -> list[str]:
     """What does not hold of a graph that should."""
     import rustworkx
 
-    from dse.partition.graphs.check import differences
     from dse.sources import catalogue
+    from tests.partition.preparation import differences
 
     graph = prepared.graph
     joined = rustworkx.PyGraph()

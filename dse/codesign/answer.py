@@ -34,6 +34,7 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, Status
 from dse.run.run import Run
 from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import solve_search
+from dse.sources.describe import note_on_scores
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -216,8 +217,9 @@ def infeasibility_of(job: TrainingJob, shortfall: MemoryShortfall) -> Infeasibil
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
     graph = job.workload.graph(job.microbatches[0], shortfall.tensor, job.recipe)
-    beyond = [each for each in (missing_parallelism(graph), plan_vocabulary(job)) if each is not None]
-    explanation = " ".join([proof.explanation.removesuffix(shortfall.remedy) + remedy, *beyond])
+    further = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
+    sentences = [each for each in further if each is not None]
+    explanation = " ".join([proof.explanation.removesuffix(shortfall.remedy) + remedy, *sentences])
     return proof.model_copy(
         update={"levers": [remedy], "explanation": explanation, "where": {**proof.where, "model": job.name}}
     )

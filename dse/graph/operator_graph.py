@@ -77,14 +77,28 @@ class OperatorGraph:
         return len(self.operators)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptActivation:
+    """A tensor that the forward pass of one microbatch keeps for the backward pass.
+
+    Attributes:
+        operator: the forward operator that writes it, as it is called before fusion.
+        size_bytes: its size.
+    """
+
+    operator: str
+    size_bytes: int
+
+
 @dataclass(frozen=True)
 class Layer:
     """One layer (or layer slice) of a model, forward and backward.
 
     ``backward`` holds the data gradients, the weight gradients and what they need; ``update`` the optimizer step, run
     once a batch. ``weight_bytes`` are the bytes of the weights as used in compute (2 per parameter in 16 bits);
-    ``activation_bytes`` what the forward pass of one microbatch must keep for its backward pass. ``sliced`` is true
-    when the layer is spread over the ``t`` accelerators of a tensor-parallel group.
+    ``activation_bytes`` what the forward pass of one microbatch must keep for its backward pass, ``largest_kept`` the
+    largest tensor of that, None where nothing is kept. ``sliced`` is true when the layer is spread over the ``t``
+    accelerators of a tensor-parallel group.
 
     ``parameters`` and ``weight_bytes`` are of trained weights. ``frozen_parameters`` and ``frozen_bytes`` are of those
     that are not trained: they are in memory once, without gradients, optimizer state or stashed copies. A weight that
@@ -101,6 +115,7 @@ class Layer:
     sliced: bool
     frozen_parameters: int = 0
     frozen_bytes: int = 0
+    largest_kept: KeptActivation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,12 @@ class ModelGraph:
         """For each layer its position in :attr:`distinct_layers`."""
         position = {id(layer): index for index, layer in enumerate(self.distinct_layers)}
         return tuple(position[id(layer)] for layer in self.layers)
+
+    @property
+    def largest_kept(self) -> tuple[Layer, KeptActivation] | None:
+        """The largest tensor that any layer keeps for its backward pass, with the layer; None where none is kept."""
+        kept = [(layer, layer.largest_kept) for layer in self.distinct_layers if layer.largest_kept is not None]
+        return max(kept, key=lambda each: each[1].size_bytes, default=None)
 
     @property
     def parameters(self) -> int:

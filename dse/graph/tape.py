@@ -9,7 +9,7 @@ names the tensors that must be kept for its backward operators; a tensor is kept
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dse.graph.operator_graph import Operator, OperatorGraph
+from dse.graph.operator_graph import KeptActivation, Operator, OperatorGraph
 from hardware.operations import Operation, Vector
 
 Gradient = tuple[int, ...]
@@ -154,6 +154,12 @@ class Tape:
     def kept_bytes(self) -> int:
         """What the forward pass must keep for the backward pass."""
         return sum(self._kept_bytes.values()) + self._extra_bytes
+
+    @property
+    def largest_kept(self) -> KeptActivation | None:
+        """The largest tensor that is kept, the first of equals; None where none is."""
+        largest = max(self._kept_bytes, key=lambda tensor: self._kept_bytes[tensor], default=None)
+        return None if largest is None else KeptActivation(largest.name, self._kept_bytes[largest])
 
     @property
     def kept_operators(self) -> frozenset[str]:

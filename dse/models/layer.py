@@ -34,4 +34,5 @@ def finished_layer(
         weight_bytes=tape.weights * recipe.element_bytes,
         activation_bytes=tape.kept_bytes,
         sliced=sliced,
+        largest_kept=tape.largest_kept,
     )

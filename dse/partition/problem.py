@@ -1,4 +1,4 @@
-"""The multi-chip partitioning problem (paper section 3, equations 1 to 5) and its solution.
+"""The multi-chip partitioning problem (paper section 3, equations 1 to 5).
 
 Every operator v of a directed acyclic graph gets a chip f(v) of 0 … C−1 on a one-directional ring, so that
 
@@ -179,22 +179,3 @@ class PartitionProblem:
             "memory_bytes": self.memory_bytes,
             "objective": self.objective,
         }
-
-
-@dataclass(frozen=True)
-class PartitionSolution:
-    """A partition with its proof.
-
-    Attributes:
-        chip: the chip of every operator, by position.
-        cost_s: slowest chip or link, or the latency of one input, under the evaluator that was used.
-        bound_s: no valid partition costs less; 0 where nothing is known.
-        method: who found it.
-        evaluations: partitions that were evaluated.
-    """
-
-    chip: tuple[int, ...]
-    cost_s: float
-    bound_s: float
-    method: str
-    evaluations: int

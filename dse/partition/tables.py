@@ -79,8 +79,9 @@ def chip_rows(result: Result) -> list[Row]:
     found = result.metrics
     slowest_s = max((*found["chip_s"], *found["link_s"]), default=math.inf)
     counts = [0] * len(found["chip_s"])
-    for chip in result.solution["chip"].values():
-        counts[chip] += 1
+    for chips in result.solution["chip"].values():
+        for chip in chips.values() if isinstance(chips, dict) else (chips,):
+            counts[chip] += 1
     links = [*(f"{1e6 * seconds:,.1f} µs" for seconds in found["link_s"]), ""]
     label: list[Row] = [] if by_reference(result) else [("", "", f"{REFERENCE_LABEL}:", "", "")]
     return label + [

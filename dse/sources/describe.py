@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dse.graph.operator_graph import ModelGraph
 from dse.models.hyperparameters import Hyperparameters
 from dse.models.recipe import TrainingRecipe
 from dse.models.transformer import flops_per_sample, parameters
 from dse.models.workload import Workload
 from dse.sources.workloads import list_models, model
-from hardware.units import GIGA, MIB, TERA
+from hardware.units import GIGA, MIB, TERA, gib_from_bytes
 
 HEADERS = ("model", "layers", "hidden", "heads", "sequence", "parameters", "TFLOPs/sample", "tensor parallel")
 """Columns of :func:`describe`."""
@@ -76,6 +77,7 @@ LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activat
 def describe_layers(workload: Workload) -> dict[str, Any]:
     """One model's distinct layers at microbatch 1, forward and backward, and what no cost is known for, as JSON types.
 
+    ``largest_kept`` is the largest tensor of ``activation_bytes`` (``operator``, ``bytes``), None where there is none.
     ``parameters`` are trained, ``frozen_parameters`` are not. ``flops`` are those of tensor cores, forward and
     backward, of one layer; ``activation_bytes`` what its backward pass needs to have kept.
     """
@@ -89,6 +91,9 @@ def describe_layers(workload: Workload) -> dict[str, Any]:
             "frozen_parameters": layer.frozen_parameters,
             "flops": layer.forward.flops + layer.backward.flops,
             "activation_bytes": layer.activation_bytes,
+            "largest_kept": None
+            if layer.largest_kept is None
+            else {"operator": layer.largest_kept.operator, "bytes": layer.largest_kept.size_bytes},
         }
         for index, layer in enumerate(graph.distinct_layers)
     ]
@@ -101,6 +106,27 @@ def describe_layers(workload: Workload) -> dict[str, Any]:
         "layers": layers,
         "unpriced": [asdict(each) for each in graph.unpriced],
     }
+
+
+_NOTED_SHARE = 0.25
+
+
+def note_on_scores(graph: ModelGraph) -> str | None:
+    """A sentence where the scores of attention are the largest activation that is kept, which grows as sequence².
+
+    None where another activation is larger, or where they are less than :data:`_NOTED_SHARE` of what the layer keeps.
+    """
+    if graph.largest_kept is None:
+        return None
+    layer, kept = graph.largest_kept
+    if "softmax" not in kept.operator or kept.size_bytes < _NOTED_SHARE * layer.activation_bytes:
+        return None
+    return (
+        f"The attention scores are kept whole, not recomputed by fused attention, which is not modelled: of the "
+        f"{gib_from_bytes(layer.activation_bytes):,.1f} GB of activations that {layer.kind} keeps of a microbatch of "
+        f"{graph.microbatch}, {kept.operator} alone has {gib_from_bytes(kept.size_bytes):,.1f} GB; "
+        "they grow with the square of the sequence."
+    )
 
 
 def layer_rows(described: dict[str, Any]) -> list[tuple[str, ...]]:

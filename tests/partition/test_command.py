@@ -185,3 +185,37 @@ def test_a_graph_of_a_users_own_stays_as_it_is_however_it_states_its_work(dse, t
     answer = dse("partition", path, "--package", "mcm-4", "--workers", 0, "--json")
     assert answer.code == 0, answer.err
     assert set(json.loads(answer.out)["solution"]["chip"]) == {"mask", "a", "b", "c"}
+
+
+ENCODER = """
+schema: dse.model/1
+name: encoder
+layers: 3
+hidden: 256
+heads: 4
+vocabulary: 512
+sequence: 64
+norm_placement: post
+head: pooler
+"""
+
+
+def test_an_answer_about_copies_is_in_the_users_names(dse, tmp_path):
+    """The mask of an encoder is copied for every layer; the answer is shown, checked, and reported in its own names."""
+    (tmp_path / "encoder.yaml").write_text(ENCODER)
+    out = tmp_path / "run"
+    asked = ("--package", "mcm-8", "--method", "greedy", "--workers", 0)
+    shown = dse("partition", tmp_path / "encoder.yaml", *asked, "--out", out)
+    assert shown.code == 0, shown.err
+    document = json.loads((out / "result.json").read_text())
+    chips = document["solution"]["chip"]
+    assert set(chips["attention_mask"]) == {"add", "add_4", "add_7"}
+    assert set(chips["attention_mask"]) < set(chips)
+    assert not any("@" in name for name in chips)
+    assert dse("check", out / "result.json").out.strip() == "ok"
+    chips["attention_mask"]["add_4"] = 7
+    (tmp_path / "changed.json").write_text(json.dumps(document))
+    refused = dse("check", tmp_path / "changed.json")
+    assert refused.code == 1
+    assert "attention_mask (for add_4) is on chip 7" in refused.out + refused.err
+    assert dse("report", out).code == 0

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from dse.partition.check import violations
 from dse.partition.formats import partition_document, partition_from_document
-from dse.partition.graphs.check import differences
 from dse.partition.graphs.copies import CopyLimits
 from dse.partition.graphs.prepare import prepare
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from hardware.inputs import InputError
+from tests.partition.preparation import differences
 from tests.partition.small import random_graph, valid_partitions
 
 CHEAP = CopyLimits(share=0.5, growth=10.0)

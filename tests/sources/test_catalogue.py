@@ -9,11 +9,11 @@ import rustworkx
 from dse import DISTRIBUTION
 from dse.importer.work import tensor_flops
 from dse.partition.graphs import graph_of, prepare
-from dse.partition.graphs.check import differences
 from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes
 from dse.partition.graphs.usable import linear_partition
 from dse.sources import catalogue
 from hardware.inputs import InputError
+from tests.partition.preparation import differences
 
 FAST = {
     "dense": ["densenet121"],

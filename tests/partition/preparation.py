@@ -1,4 +1,4 @@
-"""The independent checker of graph preparation: a prepared graph computes what the user's graph computes.
+"""A test oracle of graph preparation: a prepared graph computes what the user's graph computes.
 
 It shares no code with :mod:`dse.partition.graphs.prepare`. Together with :func:`dse.partition.check.violations` of the
 prepared graph it says that an answer is one for the user's graph.
