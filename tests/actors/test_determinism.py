@@ -19,7 +19,7 @@ from tests.codesign.tiny import tiny_options
 
 pytestmark = pytest.mark.slow
 
-WORKERS = (0, 1, 2, 4)
+WORKERS = (0, 1, 3)
 LEVEL = 2
 
 

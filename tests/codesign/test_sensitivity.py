@@ -164,7 +164,7 @@ def test_a_smaller_area_budget_leaves_the_best_that_fits(prober, machines, probl
 
 
 def test_a_takeover_is_where_a_scan_changes(problem, machines, outcome, monkeypatch):
-    resolution = 1.04
+    resolution = 1.1
     monkeypatch.setattr(probe, "TAKEOVER_RESOLUTION", resolution)
     machines = machines.take([0, 1, 4])
     prober = Prober(problem, machines, Architecture.of(machines, outcome.best))
