@@ -81,14 +81,9 @@ def found(problem, machines, outcome):
 def enumerate_all(problem, machines):
     """The answer by evaluating everything: (architecture, score of each, optima), at the size that is bought."""
     evaluator, batch = Evaluator(problem.jobs[0], machines), problem.jobs[0].global_batch
+    evaluations = evaluator.evaluate_many(range(len(machines)), exhaustive.NODES[0])
     scores = np.array(
-        [
-            [
-                batch / plan.placement.batch_s if plan else 0.0
-                for plan in evaluator.evaluate(index, exhaustive.NODES[0]).plans
-            ]
-            for index in range(len(machines))
-        ]
+        [[batch / plan.placement.batch_s if plan else 0.0 for plan in each.plans] for each in evaluations]
     )
     optima = scores.max(axis=0)
     row = next((r for r, optimum in enumerate(optima) if optimum > 0 and optimum >= 0.99 * optima.max()), None)
