@@ -1,6 +1,5 @@
 """The architecture space of the paper (Table 1): every machine of the template that fits an area budget."""
 
-
 import numpy as np
 from numpy.typing import NDArray
 
