@@ -19,7 +19,7 @@ from tests.solving import solve
 
 pytestmark = pytest.mark.slow
 
-WORKERS = (0, 1, 2, 4)
+WORKERS = (0, 1, 3)
 LEVEL = 2
 
 

@@ -77,7 +77,7 @@ def one_effort(monkeypatch):
     monkeypatch.setattr("dse.codesign.pareto.front.NODES", (NODES,))
 
 
-def posed(folder, models=ONE, count=120, **changes):
+def posed(folder, models=ONE, count=60, **changes):
     """A problem and some architectures from all over the whole space."""
     problem = tiny_problem(folder, models, tensor_parallel="1", area_budget="tpuv4-phaze", **changes)
     machines = problem.machines()

@@ -81,14 +81,9 @@ def found(problem, machines, outcome):
 def enumerate_all(problem, machines):
     """The answer by evaluating everything: (architecture, score of each, optima), at the size that is bought."""
     evaluator, batch = Evaluator(problem.jobs[0], machines), problem.jobs[0].global_batch
+    evaluations = evaluator.evaluate_many(range(len(machines)), exhaustive.NODES[0])
     scores = np.array(
-        [
-            [
-                batch / plan.placement.batch_s if plan else 0.0
-                for plan in evaluator.evaluate(index, exhaustive.NODES[0]).plans
-            ]
-            for index in range(len(machines))
-        ]
+        [[batch / plan.placement.batch_s if plan else 0.0 for plan in each.plans] for each in evaluations]
     )
     optima = scores.max(axis=0)
     row = next((r for r, optimum in enumerate(optima) if optimum > 0 and optimum >= 0.99 * optima.max()), None)
@@ -164,7 +159,7 @@ def test_a_smaller_area_budget_leaves_the_best_that_fits(prober, machines, probl
 
 
 def test_a_takeover_is_where_a_scan_changes(problem, machines, outcome, monkeypatch):
-    resolution = 1.04
+    resolution = 1.1
     monkeypatch.setattr(probe, "TAKEOVER_RESOLUTION", resolution)
     machines = machines.take([0, 1, 4])
     prober = Prober(problem, machines, Architecture.of(machines, outcome.best))

@@ -147,9 +147,10 @@ def test_searching_on_never_raises_the_cost_and_is_the_same_anywhere(adapter):
         if adapter:
             trees.protocols = np.arange(0, len(table.protocols), 2)
         for phase in range(3):
-            trees.improve([depth_first_order(problem)], 600_000, phase)
+            trees.improve([depth_first_order(problem)], 150_000, phase)
             assert [each.cost for each in trees.pool] == sorted(each.cost for each in trees.pool)
         totals = [each.total for each in told]
+        assert totals
         assert totals == sorted(totals, reverse=True)
         assert all(violations(problem, each.placement) == [] for each in told)
         ends.append(incumbent.found)
