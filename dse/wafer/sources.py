@@ -55,7 +55,7 @@ def name_of(source: str) -> str:
         return source
     if _is_function(source):
         return source.rpartition(":")[2]
-    path = Path(source).resolve()
+    path = Path(os.path.realpath(source))
     return path.parent.name if path.name == "config.json" and path.parent.name else path.stem
 
 

@@ -1,5 +1,6 @@
 """What a user may name for a graph, and the graph of it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,14 +107,14 @@ def trace_of(source: str, document: Any, microbatch: int, sequence: int | None) 
     if separator and path.endswith(".py"):
         if not function.isidentifier():
             raise fail(source, "", function, "must be FILE.py:FUNCTION, with the name of a function in the file")
-        return _of_function(Path(path).resolve(), function, microbatch, sequence)
+        return _of_function(Path(os.path.realpath(path)), function, microbatch, sequence)
     if source.endswith(".py"):
         raise fail(source, "", "", "must be FILE.py:FUNCTION, where FUNCTION returns a module and example inputs")
     if source.endswith(".onnx"):
         _no_sequence(source, sequence)
-        return _of_onnx(Path(source).resolve(), microbatch)
+        return _of_onnx(Path(os.path.realpath(source)), microbatch)
     if isinstance(document, dict) and "model_type" in document:
-        return _of_config(Path(source).resolve(), microbatch, sequence)
+        return _of_config(Path(os.path.realpath(source)), microbatch, sequence)
     if document is not None or source in list_models():
         _no_sequence(source, sequence)
         return canonical(inference_trace(model(source), microbatch))

@@ -118,7 +118,7 @@ class _Units:
 
 
 def _whole(amounts: npt.NDArray[np.float64], limit: int) -> list[int]:
-    return np.minimum(amounts, limit + 1).astype(np.int64).tolist()
+    return [int(amount) for amount in np.minimum(amounts, limit + 1)]
 
 
 class _LinearModel:
