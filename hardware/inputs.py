@@ -10,7 +10,6 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +22,8 @@ from hardware.input_files import content_of
 Model = TypeVar("Model", bound=BaseModel)
 
 _SHOWN_VALUE_CHARACTERS = 60
-_SHOWN_KEY_CHARACTERS = 300
-_SHOWN_RULE_CHARACTERS = 1200
+_SHOWN_KEY_CHARACTERS = 240
+_SHOWN_RULE_CHARACTERS = 1000
 
 MAX_FAULTS = 50
 """Faults of one input that are listed."""
@@ -237,16 +236,17 @@ class _PlainLoader(yaml.SafeLoader):
                     seen.add(key)
         return super().construct_mapping(node, deep)
 
-    def construct_scalar_of(self, node: yaml.Node, construct: Callable[..., Any], what: str) -> Any:
-        """What ``construct`` makes of a scalar that is tagged as ``what``, maybe by the user and wrongly."""
+
+def _scalar_constructor(construct: Callable[..., Any], what: str) -> Callable[[yaml.SafeLoader, yaml.Node], Any]:
+    """``construct`` for a scalar that may be tagged as ``what`` wrongly."""
+
+    def constructed(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
         try:
-            return construct(self, node)
+            return construct(loader, node)
         except (ValueError, KeyError, IndexError, OverflowError) as error:
             raise yaml.MarkedYAMLError(problem=f"is no {what}", problem_mark=node.start_mark) from error
 
-
-def _constructed(loader: Any, node: Any, make: Any, what: str) -> Any:
-    return loader.construct_scalar_of(node, make, what)
+    return constructed
 
 
 def _restrict(loader: type[_PlainLoader]) -> None:
@@ -257,10 +257,8 @@ def _restrict(loader: type[_PlainLoader]) -> None:
         for key, constructor in loader.yaml_constructors.items()
         if key is None or key.removeprefix(tag) in ("null", "str", "seq", "map")
     }
-    scalars = {"bool": "boolean", "int": "whole number", "float": "number"}
-    for kind, what in scalars.items():
-        construct = yaml.SafeLoader.yaml_constructors[tag + kind]
-        loader.add_constructor(tag + kind, partial(_constructed, make=construct, what=what))
+    for kind, what in (("bool", "boolean"), ("int", "whole number"), ("float", "number")):
+        loader.add_constructor(tag + kind, _scalar_constructor(yaml.SafeLoader.yaml_constructors[tag + kind], what))
     loader.yaml_implicit_resolvers = {
         first: [(name, pattern) for name, pattern in resolvers if name != f"{tag}timestamp"]
         for first, resolvers in loader.yaml_implicit_resolvers.items()

@@ -7,6 +7,7 @@ answer; 130 interrupted; 70 a fault of the program itself.
 """
 
 import importlib
+import os
 import sys
 
 import click
@@ -82,6 +83,7 @@ def main() -> None:
     """Run the command line and exit with its code."""
     debug = "--debug" in sys.argv
     try:
+        _require_text(sys.argv)
         sys.exit(group.main(standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
@@ -89,7 +91,9 @@ def main() -> None:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "dse"
-        click.echo(f"error: {path}: {' '.join(error.format_message().split())}", err=True)
+        from hardware.inputs import one_line
+
+        click.echo(f"error: {path}: {one_line(error.format_message(), 1000)}", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -102,6 +106,17 @@ def main() -> None:
         if debug:
             raise
         _report(error)
+
+
+def _require_text(arguments: list[str]) -> None:
+    """Refuse arguments that no command line can hold, as another program may hand over: no file has such a name."""
+    for argument in arguments:
+        try:
+            os.fsencode(argument)
+        except UnicodeEncodeError as error:
+            from hardware.inputs import fail
+
+            raise fail("dse", "", argument, "is not text") from error
 
 
 def _report(error: Exception) -> None:

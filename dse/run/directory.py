@@ -70,7 +70,9 @@ class RunDirectory:
             "problem": problem_digest,
             "version": dse.__version__,
         }
-        if path.exists() and not path.is_dir():
+        if any(0xD800 <= ord(character) <= 0xDFFF for character in str(path)):
+            raise fail(path, "", "", "must be a name in Unicode, since results state it")
+        if os.path.exists(path) and not path.is_dir():
             raise fail(path, "", "", "must be a directory")
         new = is_unused(path)
         if not new:
@@ -176,7 +178,7 @@ def write_bytes(target: Path, content: bytes) -> Path:
 
 def is_unused(path: Path) -> bool:
     """Whether the directory ``path`` is missing, or empty but for what a run leaves that ends before it has begun."""
-    return not path.exists() or all(map(_left_over, path.iterdir()))
+    return not os.path.exists(path) or all(map(_left_over, path.iterdir()))
 
 
 def remove_unused(path: Path) -> None:

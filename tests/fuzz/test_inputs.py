@@ -251,3 +251,24 @@ def test_a_seed_beyond_a_machine_word_is_refused(dse, folder):
     refused = dse("place", "layers.json", "--quiet", "--seed", 2**63)
     assert refused.code == 2
     assert "--seed" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("layers.json", "--out", "x" * 400), "File name too long"),
+        (("layers.json", "--out", "\udcff"), "must be a name in Unicode"),
+        (("\ud800",), "is not text"),
+        (("layers.json", "x" * 5_000), "unexpected extra argument"),
+        (("x" * 5_000,), "File name too long"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(dse, folder, arguments, words):
+    write(folder / "layers.json", examples.PLACEMENT)
+    refused = dse("place", *arguments, "--quiet")
+    assert refused.code == 2
+    (line,) = refused.err.splitlines()
+    assert line.startswith("error: ")
+    assert words in line
+    assert len(line) < 2_000
+    assert [path.name for path in folder.iterdir()] == ["layers.json"]

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from hardware.inputs import InputError, choose, parse_document, read_document, shown, validate
+from hardware.inputs import (
+    MAX_FAULTS,
+    Fault,
+    InputError,
+    bytes_of,
+    choose,
+    parse_document,
+    read_document,
+    shown,
+    validate,
+)
 
 
 class Inner(BaseModel):
@@ -76,3 +86,60 @@ def test_nearest_name_is_offered():
 def test_shown_values_stay_on_one_short_line(text):
     assert len(shown(text)) <= 60
     assert "\n" not in shown(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.yaml", "a: !!bool x", "line 1, column 4: .*is no boolean"),
+        ("a.yaml", "a: !!int ''", "is no whole number"),
+        ("a.yaml", "a: !!timestamp x", "not well-formed YAML"),
+        ("a.yaml", "a: !!set {a}", "not well-formed YAML"),
+        ("a.yaml", "a: &a [*a]", r"a\.0: the value must not contain itself"),
+        ("a.yaml", "a: {b: {1.5: 2}}", r"a\.b: 1\.5: a key must be text"),
+        ("a.yaml", "a: .inf", "a: inf: numbers must be finite"),
+        ("a.yaml", "a: 0x" + "f" * 5_000, "a: a number must be below 1e308"),
+        ("a.yaml", "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}]\n" for i in range(200)), "too deeply"),
+        ("a.yaml", "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{f'*a{i},' * 9}]\n" for i in range(9)), "values"),
+        ("a.json", '{"a": [1e999]}', r"a\.0: inf: numbers must be finite"),
+        ("a.json", '{"a": "\\ud800"}', r"U\+D800"),
+        ("a.json", '{"a": "\\u001b[31m"}', r"U\+001B"),
+        ("a.json", "[" * 150 + "]" * 150, "too deeply; the limit is 100 levels"),
+    ],
+)
+def test_a_document_holds_only_values_that_every_reader_can_take(name, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        parse_document(text, name)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_date_in_yaml_is_text():
+    assert parse_document("a: 2020-01-01", "a.yaml") == {"a": "2020-01-01"}
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_a_fault_is_one_printable_line_of_limited_length(file, key, value, rule):
+    line = str(Fault(file * 100, key * 100, value * 100, rule * 100, value * 100))
+    assert line.isprintable()
+    assert len(line) < 2_000
+
+
+def test_no_more_faults_are_drawn_than_are_listed():
+    drawn = []
+
+    def faults():
+        for number in range(10_000):
+            drawn.append(number)
+            yield Fault("f", f"k{number}", "", "unknown key")
+
+    error = InputError(faults())
+    assert len(error.faults) == len(drawn) == MAX_FAULTS + 1
+    assert "more than 50 faults" in str(error.faults[-1])
+
+
+def test_a_file_beyond_the_limit_is_refused(tmp_path):
+    (tmp_path / "a.json").write_bytes(b" " * 20)
+    assert bytes_of(tmp_path / "a.json", 20) == b" " * 20
+    with pytest.raises(InputError, match="is larger than"):
+        bytes_of(tmp_path / "a.json", 19)
