@@ -33,7 +33,7 @@ def _network_notes(network: Network, accelerators: int) -> list[str]:
                 f"The network {level.name} is used as one flat level for {joined:,} accelerators, although its links "
                 f"join {level.domain_accelerators:,} at most{_levelled(level.name)}."
             )
-        level, joined = level.inner, level.inner_accelerators
+        joined, level = level.inner_accelerators, level.inner
     return found
 
 

@@ -76,7 +76,7 @@ def _architectures(machines: Machines, outcome: SearchOutcome) -> pa.Table:
 def report(result: Result, directory: Path) -> str:
     """The report of the run in ``directory`` as one self-contained HTML page."""
     parts = [f"<p class='verdict'>{html.escape(verdict(result))}</p>"]
-    parts += [f"<p>Note: {html.escape(note)}</p>" for note in result.metrics["notes"]]
+    parts += [f"<p>Note: {html.escape(note)}</p>" for note in result.metrics.get("notes", ())]
     if "architecture" in result.solution:
         parts += ["<h2>Answer</h2>", table(("", ""), answer_rows(result))]
         if result.metrics["baselines"]:
@@ -129,7 +129,7 @@ def _further_parts(result: Result) -> list[str]:
 def further_sentences(result: Result) -> list[str]:
     """Notes on the answer; the Pareto front and the sensitivity analysis in sentences, where they were asked for."""
     asked, found = result.solution["settings"], result.metrics
-    sentences = [f"Note: {note}" for note in found["notes"]]
+    sentences = [f"Note: {note}" for note in found.get("notes", ())]
     sentences += [
         f"{what}: not made, as the search was stopped before its end."
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
