@@ -10,18 +10,18 @@ and the conformance kit (:mod:`dse.testing`). The lifecycle of one answer::
     problem_type.faults(result, posed)                 what an independent check finds
     problem_type.view(result, posed, tables)           the answer in the report's own types
 
-A package is found by its folder: a package of ``dse`` whose ``__init__`` states ``COMMAND`` (its name for users) and
-``SUMMARY`` (one line of ``dse --help``) has a module ``contract``, which is imported when the problem is used.
+A package is found by its folder: a package of ``dse`` with a module ``contract``, which is imported when the problem is
+used. Its ``__init__`` states ``COMMAND`` (its name for users) and ``SUMMARY`` (one line of ``dse --help``).
 
 This module imports nothing heavy: ``dse --help`` reads the registry.
 """
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -184,13 +184,11 @@ def registered() -> dict[str, Registered]:
     import dse
 
     ranked = []
-    for module in pkgutil.iter_modules(dse.__path__, "dse."):
-        if not module.ispkg:
-            continue
-        package = importlib.import_module(module.name)
-        name = getattr(package, "COMMAND", None)
-        if name is not None:
-            ranked.append((getattr(package, "RANK", 100), Registered(name, package.SUMMARY, module.name)))
+    for folder in map(Path, dse.__path__):
+        for contract in sorted(folder.glob("*/contract.py")):
+            package = importlib.import_module(f"dse.{contract.parent.name}")
+            registered_as = Registered(package.COMMAND, package.SUMMARY, package.__name__)
+            ranked.append((getattr(package, "RANK", 100), registered_as))
     return {each.name: each for _, each in sorted(ranked, key=lambda entry: (entry[0], entry[1].name))}
 
 

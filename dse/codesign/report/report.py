@@ -140,7 +140,7 @@ def _further_parts(result: Result) -> list[Part]:
 def further_sentences(result: Result) -> list[str]:
     """Notes on the answer; the Pareto front and the sensitivity analysis in sentences, where they were asked for."""
     asked, found = result.settings, result.metrics
-    sentences = [f"Note: {note}" for note in found["notes"]]
+    sentences = [f"Note: {note}" for note in found.get("notes", ())]
     sentences += [
         f"{what}: not made, as the search was stopped before its end."
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
