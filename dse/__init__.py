@@ -26,20 +26,26 @@ DISTRIBUTION = "accelerator-dse"
 """The name to install it by; the name on the package index that equals the import name is another project's."""
 
 
+def _roof() -> Any:
+    """The Python interface, which stands on all floors: looked up when it is called, as every module imports this."""
+    return importlib.import_module("dse.cli.interface")
+
+
+def _registered() -> Any:
+    return importlib.import_module("dse.problem").registered()
+
+
 class _ProblemPackage(ModuleType):
     """A problem package that can be called: ``dse.codesign(…)`` answers, ``dse.codesign.options`` is its module."""
 
     def __call__(self, *sources: Any, **options: Any) -> Any:
         """Answer the problem; see the package's documentation for the options."""
-        from dse.cli.interface import solve
-
-        return solve(self.COMMAND, *sources, **options)
+        return _roof().solve(self.COMMAND, *sources, **options)
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        from dse.cli.interface import described
-
-        return described(self.COMMAND)
+        described: str = _roof().described(self.COMMAND)
+        return described
 
 
 class _Dse(ModuleType):
@@ -52,9 +58,7 @@ class _Dse(ModuleType):
 
 
 def __getattr__(name: str) -> Any:
-    from dse.problem import registered
-
-    known = registered()
+    known = _registered()
     if name in known:
         package = importlib.import_module(known[name].package)
         return package if package.__name__ == f"dse.{name}" else _named(name)
@@ -62,28 +66,23 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from dse.problem import registered
-
-    return sorted({*globals(), *registered()})
+    return sorted({*globals(), *_registered()})
 
 
 def _named(name: str) -> Callable[..., Any]:
     """The function of a problem whose package has another name."""
-    from dse.cli.interface import described, solve
 
     def function(*sources: Any, **options: Any) -> Any:
-        return solve(name, *sources, **options)
+        return _roof().solve(name, *sources, **options)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = described(name)
+    function.__doc__ = _roof().described(name)
     return function
 
 
 def problems() -> dict[str, str]:
     """The problems by name, with one line about each."""
-    from dse.problem import registered
-
-    return {name: each.summary for name, each in registered().items()}
+    return {name: each.summary for name, each in _registered().items()}
 
 
 sys.modules[__name__].__class__ = _Dse
