@@ -13,11 +13,8 @@ import sys
 import click
 
 from dse import __version__
+from dse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERNAL_FAULT, EXIT_INTERRUPTED
 from dse.problem import registered
-
-EXIT_BAD_INPUT = 2
-EXIT_INTERNAL_FAULT = 70
-EXIT_INTERRUPTED = 130
 
 _OTHERS = {
     "pretrain": "Train a policy over many graphs and choose its best checkpoint.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 import click
 
-from dse.cli import EXIT_INTERRUPTED
+from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.run import (
     RunSettings,
     executor_for,

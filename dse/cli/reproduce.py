@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dse.cli import EXIT_INTERRUPTED
+from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.problem_command import parameter_of
 from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop_signal, unmirrored_options
 from dse.cli.terminal import console, print_table

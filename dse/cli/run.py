@@ -15,8 +15,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dse.cli import EXIT_INTERRUPTED
 from dse.cli.executors import executor_of
+from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.methods import upper_document, upper_methods
 from dse.problem import ProblemType
 from dse.run.directory import RunDirectory

@@ -11,7 +11,7 @@ from dse.report.view import Chart, Part, View
 from dse.results.check import faults_of
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Result, Status
-from dse.run.directory import RESULT_FILE, RunDirectory, write_text
+from dse.run.directory import REPORT_FILE, RESULT_FILE, RunDirectory, write_text
 from dse.run.tables import Tables
 
 
@@ -110,11 +110,22 @@ class Answer:
         target = Path(path)
         if target.suffix == ".json":
             return write_text(target, self.result.to_json())
-        from dse.run.session import keep
-
         asked = {**self.posed.options.document(), "seed": self.result.seed}
-        keep(self, RunDirectory(target, self.result.command, asked, self.posed.run_digest, resume=False))
+        self.write(RunDirectory(target, self.result.command, asked, self.posed.run_digest, resume=False))
         return target / RESULT_FILE
+
+    def write(self, directory: RunDirectory) -> None:
+        """Write everything that belongs to a run: tables, files, report, and the result last.
+
+        A run of which anything is missing is not finished, and ``--resume`` makes the rest.
+        """
+        with directory.writing():
+            self.tables.write(directory.path)
+            if self.value is not None:
+                for name, content in self.view.files().items():
+                    directory.write(name, content)
+                directory.write_text(REPORT_FILE, page(self.view, self.result))
+        directory.write_result(self.result)
 
     def html(self) -> str:
         """The whole report as one self-contained page (``report.html`` of a run directory)."""

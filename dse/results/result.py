@@ -13,15 +13,17 @@ import math
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 import dse
-from dse.problem import Posed
 from dse.results.infeasibility import Infeasibility
 from hardware.input_files import InputFile
 from hardware.inputs import fail, read_document, validate
+
+if TYPE_CHECKING:
+    from dse.problem import Posed
 
 SCHEMA = "dse.result/1"
 
@@ -157,7 +159,7 @@ def seal_of(document: Mapping[str, Any]) -> str:
 
 def result_of(
     command: str,
-    posed: Posed[Any, Any],
+    posed: "Posed[Any, Any]",
     *,
     method: str,
     seed: int,

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dse.problem import Methods, Posed, ProblemType, pose
-from dse.report.render import page
 from dse.results.answer import Answer
-from dse.run.directory import REPORT_FILE, RunDirectory, journal_of
+from dse.run.directory import RunDirectory, journal_of
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror, check, copy, fetch
@@ -103,7 +102,7 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
         with journal_of(directory) as journal:
             answered = _solved(problem, posed, session, directory, journal, began_s)
         if directory is not None:
-            keep(answered, directory)
+            answered.write(directory)
     return answered
 
 
@@ -148,17 +147,3 @@ def _solved(
         began_s=began_s,
     )
     return Answer(problem.answer(posed, run), posed, run.tables)
-
-
-def keep(answer: Answer, directory: RunDirectory) -> None:
-    """Write everything that belongs to a run: tables, files, report, and the result last.
-
-    A run of which anything is missing is not finished, and ``--resume`` makes the rest.
-    """
-    with directory.writing():
-        answer.tables.write(directory.path)
-        if answer.result.objective.value is not None:
-            for name, content in answer.view.files().items():
-                directory.write(name, content)
-            directory.write_text(REPORT_FILE, page(answer.view, answer.result))
-    directory.write_result(answer.result)

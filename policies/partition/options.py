@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dse.partition.options import EvaluatorName
 from hardware.inputs import fail
 from policies.learning.options import COMMAND, Option, PretrainingOptions, check_budget, one_each
+from policies.partition.choices import SWEPT
 from policies.partition.methods import ask_for_extra
 from policies.partition.settings import MAX_REPEATED
 
@@ -16,20 +17,6 @@ if TYPE_CHECKING:
 
 FormName = Literal["refine", "prior", "plain", "paper"]
 CriterionName = Literal["fine_tuned", "zero_shot", "both"]
-
-CRITERIA: Mapping[str, tuple[str, ...]] = {
-    "fine_tuned": ("fine_tuned",),
-    "zero_shot": ("zero_shot",),
-    "both": ("zero_shot", "fine_tuned"),
-}
-
-SWEPT: Mapping[str, tuple[float, ...]] = {
-    "rollouts": (10, 20),
-    "minibatches": (1, 4),
-    "epochs": (4, 10),
-    "learning_rate": (1e-3, 2e-3),
-}
-"""What a sweep tries where the user names nothing."""
 
 _PACKAGE = "mcm-36"
 

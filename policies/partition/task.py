@@ -22,9 +22,9 @@ from policies.learning.checkpoint import CheckpointFormat
 from policies.learning.scores import geometric_mean
 from policies.learning.task import LearningTask
 from policies.partition.checkpoint import POLICY, PolicyCheckpoint
+from policies.partition.choices import CRITERIA, SWEPT
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.local_training import LocalTraining
-from policies.partition.options import CRITERIA, SWEPT
 from policies.partition.search import learn
 from policies.partition.settings import PAPER, LearningSettings
 from policies.partition.training_graphs import graph_name, usable_graphs
