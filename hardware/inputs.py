@@ -395,8 +395,3 @@ def _field_names(model: type[BaseModel], location: list[str]) -> list[str]:
     if not (isinstance(current, type) and issubclass(current, BaseModel)):
         return []
     return [field.alias or name for name, field in current.model_fields.items()]
-
-
-def is_positive_finite(value: float) -> bool:
-    """True for a finite number above zero."""
-    return math.isfinite(value) and value > 0

@@ -7,7 +7,7 @@ import click
 from dse.problem import problem_type
 from dse.report.render import page
 from dse.results.check import posed_again
-from dse.results.result import read_result
+from dse.results.result import read_sealed
 from dse.run.directory import REPORT_FILE, RESULT_FILE, write_text
 from dse.run.tables import Tables
 from hardware.inputs import fail
@@ -19,7 +19,7 @@ from hardware.inputs import fail
 def command(directory: Path) -> None:
     """Write DIRECTORY/report.html from the result and the tables of a run."""
     path = directory / RESULT_FILE
-    result = read_result(path)
+    result = read_sealed(path)
     posed = posed_again(result, path)
     if posed.digest != result.problem.digest:
         raise fail(path, "problem.digest", "", f"{posed.name} has changed since this run")

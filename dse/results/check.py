@@ -80,6 +80,9 @@ def faults_of(result: Result, posed: Posed[Any, Any], where: str = "result") -> 
         if shared:
             return shared
         raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+        # Checkers read figures by their names; one that is of another type is a fault of the result, whatever breaks.
+        own = [f"solution or metrics are malformed: {type(error).__name__}: {' '.join(str(error).split())}"]
     return list(dict.fromkeys([*shared, *own]))
 
 

@@ -204,6 +204,19 @@ def versions() -> dict[str, str]:
     return found
 
 
+def read_sealed(path: str | Path) -> Result:
+    """The result in ``path``, as it was written.
+
+    Raises:
+        InputError: as :func:`read_result`, or the file was edited.
+    """
+    result = read_result(path)
+    if seal_of(read_document(path)) != result.seal:
+        rule = "the file was edited after it was written; `dse check` lists what is wrong with it"
+        raise fail(path, "seal", "", rule)
+    return result
+
+
 def read_result(path: str | Path) -> Result:
     """The result in ``path``.
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 import dse
-from dse.results.result import Result, read_result, versions
+from dse.results.result import Result, read_sealed, versions
 from dse.run.journal import Journal
 from hardware.inputs import fail, read_document
 
@@ -111,11 +111,14 @@ class RunDirectory:
 
         Args:
             ended: whether a result is that of a run that ended.
+
+        Raises:
+            InputError: the file was edited.
         """
         path = self.path / RESULT_FILE
         if not path.exists():
             return None
-        result = read_result(path)
+        result = read_sealed(path)
         return result if ended(result) else None
 
     @contextmanager
