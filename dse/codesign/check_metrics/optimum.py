@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
+from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.search import exhaustive
@@ -97,14 +98,16 @@ def unanswered_faults(options: CodesignOptions, machines: Machines, result: Resu
     """
     stopped, asked = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"
+    problem = options.problem()
     expected = {
+        "notes": notes(problem, {}),
         "architectures_in_space": len(machines),
         "architectures_evaluated": 0,
         "architectures_pruned": len(machines) if nothing else 0,
         "optimum_by_hbm": {},
         "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
     }
-    names = [job.name for job in options.problem().jobs]
+    names = [job.name for job in problem.jobs]
     metrics = {key: value for key, value in result.metrics.items() if key != "failed"}
     return differences("metrics", metrics, expected) + failed_faults(names, result.metrics.get("failed"))
 
