@@ -28,6 +28,9 @@ _SHOWN_RULE_CHARACTERS = 1000
 MAX_FAULTS = 50
 """Faults of one input that are listed."""
 
+SMALLEST = 1e-30
+"""The least positive number that a spec may hold: products of a few of them are still numbers."""
+
 MAX_FILE_BYTES = 2**29
 """Size of a text file that is read."""
 
@@ -372,6 +375,8 @@ def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
         return Fault(str(path), key, "", rule, nearest(location[-1], known))
     value = "" if item["type"] == "missing" else shown(item["input"])
     rule = _RULES.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+    if item["type"] == "greater_than_equal" and item["ctx"]["ge"] == SMALLEST and item["input"] <= 0:
+        rule = "input should be greater than 0"
     suggestion = None
     if item["type"] == "literal_error":
         choices = [text.strip(" '") for text in item["ctx"]["expected"].replace(" or ", ",").split(",")]

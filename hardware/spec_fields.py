@@ -6,13 +6,12 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hardware.inputs import choose, read_document, validate
+from hardware.inputs import SMALLEST, choose, read_document, validate
 
 _LARGEST = 1e30
-_SMALLEST = 1e-30
 _LARGEST_COUNT = 2**40
 
-Positive = Annotated[float, Field(ge=_SMALLEST, le=_LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=SMALLEST, le=_LARGEST, allow_inf_nan=False)]
 """Within limits that no constant of a machine comes near, so that quotients and products stay finite."""
 
 PositiveInteger = Annotated[int, Field(gt=0, le=_LARGEST_COUNT)]

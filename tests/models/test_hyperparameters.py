@@ -102,7 +102,7 @@ BROKEN = [
     ({"biases": "yes please"}, "biases: yes please: input should be a valid boolean"),
     ({"dropout": 1.0}, "dropout: 1.0: input should be less than 1"),
     ({"dropout": -0.1}, "dropout: -0.1: input should be greater than or equal to 0"),
-    ({"dropout": float("nan")}, "dropout: NaN: input should be a finite number"),
+    ({"dropout": float("nan")}, "dropout: nan: numbers must be finite"),
     ({"attention_dropout": 2}, "attention_dropout: 2: input should be less than 1"),
     ({"head": "causal"}, "(did you mean causal_lm?)"),
     ({"token_types": -1}, "token_types: -1: input should be greater than or equal to 0"),

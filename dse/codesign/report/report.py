@@ -16,6 +16,7 @@ from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivit
 from dse.report.view import Chart, Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
 from dse.run.tables import Tables
+from hardware.inputs import fail
 from hardware.machines import Machines
 
 ARCHITECTURES_TABLE = "architectures"
@@ -106,6 +107,9 @@ def _page(result: Result, tables: Tables, answer: Table, beside: Sequence[Table]
 def _search_parts(content: pa.Table, result: Result) -> list[Part]:
     """The space and the way through it; nothing where a single machine was given."""
     columns = _columns(content)
+    missing = [name for name in ("bound", "score", "order", "area_mm2") if name not in columns]
+    if missing:
+        raise fail(f"tables/{ARCHITECTURES_TABLE}.parquet", missing[0], "", "the column is missing")
     if len(columns["score"]) < 2:
         return []
     parts: list[Part] = [Heading("Architectures"), _ARCHITECTURES, Chart(charts.architectures(columns, result))]

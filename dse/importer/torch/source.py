@@ -156,6 +156,8 @@ def _called(function: Callable[..., Any], given: dict[str, int], path: Path, nam
         answer = guarded(str(path), lambda: function(**given))
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], torch.nn.Module)):
         shown = type(answer).__name__
+        if inspect.iscoroutine(answer):
+            answer.close()  # or Python complains on stderr that nobody awaited it
         if isinstance(answer, tuple):
             shown = f"({', '.join(type(item).__name__ for item in answer)})"
         raise fail(path, name, shown, "the function must return (module, example inputs)")
