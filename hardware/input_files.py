@@ -85,7 +85,11 @@ def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
             text = content.decode()
         except UnicodeDecodeError:
             text = None
-    notes[str(path)] = InputFile(str(Path(path).resolve()), hashlib.sha256(content).hexdigest(), text)
+    sha256 = hashlib.sha256(content).hexdigest()
+    known = notes.get(str(path))
+    if text is None and known is not None and known.sha256 == sha256:
+        return  # noted already, perhaps with its text
+    notes[str(path)] = InputFile(str(Path(path).resolve()), sha256, text)
 
 
 def is_file(path: str | Path) -> bool:

@@ -1,9 +1,10 @@
 """Answers in the tests: options in, result out, with whatever of a run a test wants to set."""
 
-from dataclasses import replace
+from pathlib import Path
 
 from dse.problem import pose, problem_type
-from dse.results.result import document_of
+from dse.results.check import faults_of, posed_again
+from dse.results.result import document_of, seal_of
 from dse.run.executor import InProcessExecutor
 from dse.run.run import Run
 
@@ -49,6 +50,11 @@ def solve(options, executor=None, store=None, search=None, optima=None, **settin
     return search_space(pose(PROBLEM, options), run, search or exhaustive.search, store, optima)
 
 
-def sealed(result):
-    """``result`` changed by a test, as whoever forges one would seal it again."""
-    return replace(result) if not hasattr(result, "sealed") else result.sealed()
+def faults(result, given=None):
+    """What the check finds in a result that is in no file, against what it carries or what is ``given``."""
+    return faults_of(result, posed_again(result, Path("result.json"), given))
+
+
+def resealed(document):
+    """The document of a result that was changed, as whoever forges one would seal it again."""
+    return document | {"seal": seal_of(document)}

@@ -17,6 +17,7 @@ import dse.importer
 from dse.graph.trace import Step, Trace, Value
 from dse.run.cache import cache_directory, source_digest
 from dse.run.directory import write_text
+from hardware.input_files import note
 from hardware.inputs import InputError
 
 _SCHEMA = "dse.trace/1"
@@ -24,16 +25,20 @@ _LIBRARIES = ("torch", "transformers", "onnx")
 
 
 def cached(request: Mapping[str, Any]) -> Trace | None:
-    """The trace of ``request`` (what decides it beside the content of files), or None."""
+    """The trace of ``request`` (what decides it beside the content of files), whose files are noted; or None."""
     try:
         document = json.loads(_entry(request).read_text(encoding="utf-8"))
         if document["schema"] != _SCHEMA:
             return None
-        if any(file_digest(Path(file)) != digest for file, digest in document["files"].items()):
+        contents = {file: Path(file).read_bytes() for file in document["files"]}
+        if any(hashlib.sha256(contents[file]).hexdigest() != digest for file, digest in document["files"].items()):
             return None
-        return decoded(document["trace"])
+        trace = decoded(document["trace"])
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
+    for file, content in contents.items():
+        note(file, content)
+    return trace
 
 
 def keep(request: Mapping[str, Any], files: Iterable[Path], trace: Trace) -> None:

@@ -27,6 +27,7 @@ from dse.sources.kinds import (
     TorchModule,
     TransformersConfig,
 )
+from hardware.input_files import noting
 from hardware.inputs import InputError, fail, nearest, read_document, validate
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ def _of_text(text: str, formats: Sequence[ProblemFormat]) -> Source:
 
 @cache
 def _built_in(name: str) -> HyperparameterModel:
-    with resources.as_file(resources.files("dse.models").joinpath("zoo", f"{name}.yaml")) as path:
+    # Part of the program, not an input: read once, it would be noted in the first answer alone.
+    with noting(), resources.as_file(resources.files("dse.models").joinpath("zoo", f"{name}.yaml")) as path:
         return HyperparameterModel(_hyperparameters(read_document(path), str(path)), name)
 
 

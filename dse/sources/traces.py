@@ -21,6 +21,7 @@ from dse.sources.kinds import (
     Traceable,
     TransformersConfig,
 )
+from hardware.input_files import note
 from hardware.inputs import fail
 
 Made = tuple[Trace, tuple[Path, ...]]
@@ -130,10 +131,12 @@ def _function(source: PythonFunction, sizes: dict[str, int], mode: Mode) -> Made
 
 
 def _kept(request: dict[str, Any], make: Callable[[], Made]) -> Trace:
-    """The canonical trace from the user's cache, or made and kept there."""
+    """The canonical trace from the user's cache, or made and kept there; its files are noted either way."""
     trace = cached(request)
     if trace is None:
         made, files = make()
         trace = canonical(made)
         keep(request, files, trace)
+        for file in files:
+            note(file, file.read_bytes())
     return trace

@@ -1,20 +1,23 @@
 """``dse wafer`` as its user sees it: answers, files, proofs that nothing fits, and one line for each bad input."""
 
 import json
+import time
+from pathlib import Path
 
 import pytest
-from dse.wafer.check_answer import answer_faults
 from rich.console import Console
 
-from dse.run.directory import RunDirectory
+from dse.results.infeasibility import Infeasibility
+from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import placement_from_document, read_problem
 from dse.wafer.files.kept import keep_paint, kept_placement
-from dse.wafer.files.paint import placement_of, read_paint
+from dse.wafer.files.paint import parse_paint, placement_of, read_paint
+from dse.wafer.kernels import contest_library
 from dse.wafer.options import WaferOptions
 from dse.wafer.shortfall import infeasibility
 from hardware.inputs import InputError
-from tests.solving import answer
+from tests.solving import answer, faults
 from tests.wafer.small import blocks_text, conv_line, graph_text, problem_from
 
 
@@ -56,11 +59,23 @@ def test_an_answer_is_shown_kept_and_checked(dse, case, tmp_path):
     assert found["solution"] == document["solution"]
 
 
-def test_a_better_placement_is_on_disk_at_once(case):
-    told = []
-    answer(WaferOptions(str(case()), moves=4000), improved=told.append)
-    assert told
-    assert [each.total for each in told] == sorted((each.total for each in told), reverse=True)
+def test_a_better_placement_is_on_disk_at_once(tmp_path, monkeypatch):
+    path = tmp_path / "case.kgraph"
+    path.write_text(blocks_text(adapter=5))
+    options, texts = WaferOptions(str(path), moves=4000), []
+    problem, write = options.problem(), Run.write
+
+    def recorded(run, name, content):
+        write(run, name, content)
+        if name == "case.paint":
+            texts.append((tmp_path / name).read_text())
+
+    monkeypatch.setattr(Run, "write", recorded)
+    best = answer(options, directory=tmp_path)
+    totals = [cost(problem, placement_of(problem, parse_paint(text, "p"), "p")).total for text in texts]
+    assert len(totals) > 1
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] == best.objective.value
 
 
 def test_a_stopped_run_has_an_answer_or_says_that_it_has_none(dse, case, tmp_path):
@@ -116,49 +131,60 @@ def test_a_run_goes_on_whatever_its_kernels_are_called(case, tmp_path):
     problem = read_problem(path)
     found = answer(WaferOptions(str(path), moves=2000), problem=problem).solution
     placement = placement_from_document(problem, found, "r")
-    directory = RunDirectory(tmp_path / "run", "wafer", {}, "sha256:0", False)
-    assert kept_placement(directory, problem) is None
-    keep_paint(directory, problem.name, problem, placement)
-    assert kept_placement(directory, problem) == placement
+    assert kept_placement(tmp_path, problem) is None
+    keep_paint(Run(directory=tmp_path), problem.name, problem, placement)
+    assert kept_placement(tmp_path, problem) == placement
 
 
-def test_nothing_is_told_that_is_worse_than_what_is_known(case):
-    options, told = WaferOptions(str(case()), moves=4000), []
-    problem = options.problem()
-    best = answer(options, problem=problem)
-    before = placement_from_document(problem, best.solution, "r")
-    again = answer(options, problem=problem, before=before, improved=told.append)
-    assert told == []
+def test_nothing_is_kept_that_is_worse_than_what_is_known(case, tmp_path, monkeypatch):
+    options, written = WaferOptions(str(case()), moves=4000), []
+    best = answer(options, directory=tmp_path)
+    monkeypatch.setattr("dse.wafer.answer.keep_paint", lambda *given: written.append(given))
+    again = answer(options, directory=tmp_path)
+    assert written == []
     assert again == best.model_copy(update={"seconds": again.seconds})
+    (tmp_path / "case.paint").unlink()
+    answer(options, directory=tmp_path)
+    assert written
 
 
-def test_the_search_may_end_before_the_bound(case):
-    asked, path = [], str(case(adapter=3))
-    result = answer(WaferOptions(path, moves=10**9), search_stop=lambda: asked.append(1) or "time limit")
-    # Once by the search, and once whether it has ended.
-    assert len(asked) == 2
+def test_the_search_may_end_before_the_bound(tmp_path):
+    path = str(tmp_path / "blocks.kgraph")
+    Path(path).write_text(blocks_text(adapter=5))
+    # The search has nine tenths of the time, and nineteen twentieths have passed.
+    limits = {"began_s": time.monotonic() - 0.95e6, "time_limit_s": 1e6}
+    result = answer(WaferOptions(path, moves=10**9), **limits)
+    assert result.metrics["unfinished"] == ["search"]
     assert result.bound == answer(WaferOptions(path, moves=0)).bound
 
 
-def test_a_whole_result_is_checked_anew(case, tmp_path):
+def test_a_whole_result_is_checked_again(case):
     path = case(adapter=3)
     result = answer(WaferOptions(str(path), moves=2000))
-    assert answer_faults(result, tmp_path / "result.json", None) == []
-    assert answer_faults(result, tmp_path / "result.json", str(path)) == []
+    assert faults(result) == []
+    assert faults(result, str(path)) == []
     kernels = result.solution["kernels"]
     moved = {"kernels": {**kernels, "k1": {**kernels["k1"], "x": 15}}}
+    none = Infeasibility(resource="tiles", demand=2, limit=1, unit="tiles", levers=[], explanation="no", where={})
     for change, words in (
         ({"solution": moved}, "k1"),
         ({"objective": result.objective.model_copy(update={"value": 1.0})}, "objective.value"),
         ({"metrics": {**result.metrics, "distance": 1.0}}, "metrics.distance"),
-        ({"metrics": {**result.metrics, "more": 1.0}}, "metrics.more"),
+        ({"metrics": {**result.metrics, "more": 1.0}}, "metrics must have the keys"),
         ({"problem": result.problem.model_copy(update={"digest": "sha256:0"})}, "problem.digest"),
         ({"method": "rows"}, "method must be"),
         ({"status": "infeasible"}, "not be infeasible"),
-        ({"infeasibility": {"resource": "tiles"}}, "infeasibility"),
+        ({"infeasibility": none}, "infeasibility"),
     ):
-        found = answer_faults(result.model_copy(update=change), tmp_path / "result.json", None)
+        found = faults(result.model_copy(update=change))
         assert any(words in each for each in found), (words, found)
+
+
+def test_a_result_has_the_same_inputs_whatever_was_read_before(case):
+    path = str(case())
+    contest_library.cache_clear()
+    first, second = (answer(WaferOptions(path, moves=0)) for _ in range(2))
+    assert [*first.inputs] == [*second.inputs] == [path]
 
 
 def test_rows_alone_are_a_method(case):
@@ -253,14 +279,14 @@ def test_a_header_is_blamed_by_its_line_and_an_option_by_its_name(dse, case):
 
 
 def test_unknown_options_are_refused(case):
-    with pytest.raises(InputError, match="no method of this name"):
-        answer(WaferOptions(str(case()), method="best"))
+    with pytest.raises(InputError, match="dse wafer: --method: best: .*portfolio"):
+        WaferOptions(str(case()), method="best")
     with pytest.raises(InputError, match="did you mean moves"):
         WaferOptions.from_document({"case": "x", "move": 1}, "r", "k")
 
 
 def test_points_fit_a_terminal_of_eighty_columns(dse, case, monkeypatch):
-    monkeypatch.setattr("dse.cli.wafer.console", lambda: Console(highlight=False, width=80))
+    monkeypatch.setattr("dse.cli.problem_command.console", lambda: Console(highlight=False, width=80))
     monkeypatch.setattr("dse.cli.terminal.console", lambda: Console(highlight=False, width=80))
     shown = dse("wafer", case(), "--sweep", "side=4,20,memlimit=20000,24576", *FEW)
     assert shown.code == 0, shown.err

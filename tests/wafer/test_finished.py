@@ -1,22 +1,24 @@
 """What of a run is finished: it is not made again, and a count says what was done, not what was planned."""
 
 import json
+import math
 import re
+import time
 
 import pytest
-from dse.wafer.check_answer import answer_faults
 
-from dse.cli import wafer
-from dse.cli.run import RunSettings
 from dse.run.executor import InProcessExecutor, LateExecutor
 from dse.run.journal import Journal
-from dse.run.progress import never_stop
+from dse.run.run import Run
 from dse.wafer import answer as module
-from dse.wafer.files.formats import placement_from_document
+from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
 from hardware.inputs import InputError
-from tests.solving import answer
+from tests.solving import answer, faults
 from tests.wafer.small import blocks_text, conv_line, graph_text
+
+NO_TIME_TO_SEARCH = {"began_s": time.monotonic() - 0.95e6, "time_limit_s": 1e6}
+"""The search has nine tenths of the time, and nineteen twentieths have passed."""
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_a_finished_run_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
     assert (first.code, "is finished" in first.err) == (0, False)
     assert json.loads(first.out)["status"] == "feasible"
     assert json.loads(first.out)["metrics"]["unfinished"] == []
-    monkeypatch.setattr("dse.cli.wafer.answer", forbidden)
+    monkeypatch.setattr("dse.wafer.contract.solve", forbidden)
     again = dse(*asked, "--resume", "--json")
     assert (again.code, again.out) == (0, first.out)
     assert f"dse: {tmp_path / 'run'} holds this run, which is finished: this is its answer" in again.err
@@ -56,7 +58,7 @@ def test_a_finished_sweep_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
     asked = ("wafer", path, "--workers", 0, "--moves", 500, "--sweep", "width=50,60", "--out", tmp_path / "run")
     first = dse(*asked, "--json")
     assert json.loads(first.out)["status"] == "feasible"
-    monkeypatch.setattr("dse.cli.wafer.sweep", forbidden)
+    monkeypatch.setattr("dse.wafer.contract.sweep", forbidden)
     assert dse(*asked, "--resume", "--json").out == first.out
 
 
@@ -72,26 +74,36 @@ def test_a_stopped_run_is_not_finished(dse, path, tmp_path):
 
 def test_a_search_that_has_ended_is_not_made_again(path, tmp_path, monkeypatch):
     options = WaferOptions(str(path), moves=5000)
-    whole = answer(options)
+    whole, search, ended = answer(options), METHODS["portfolio"], []
+
+    def stop():
+        """Asked whether the search has ended, it says no; after that the bound is told to stop."""
+        return "time limit" if len(ended) > 1 or (ended and ended.append(True)) else None
+
+    def searched(context):
+        found = search(context)
+        ended.append(True)
+        return found
+
     with Journal(tmp_path / "j") as journal:
-        cut = answer(options, stop=stopped, search_stop=never_stop, journal=journal)
+        monkeypatch.setattr(module, "METHODS", {"portfolio": searched})
+        cut = answer(options, stop=stop, journal=journal)
         assert cut.metrics["unfinished"] == ["bound"]
         assert (cut.solution, cut.bound <= whole.bound) == (whole.solution, True)
-        assert answer_faults(cut, tmp_path / "r", None) == []
+        assert faults(cut) == []
         monkeypatch.setattr(module, "METHODS", {"portfolio": forbidden})
         assert same(whole, answer(options, journal=journal))
 
 
 def test_a_bound_that_is_computed_is_not_computed_again(path, tmp_path, monkeypatch):
-    options, problem = WaferOptions(str(path), moves=5000), WaferOptions(str(path)).problem()
-    best = answer(options)
-    before = placement_from_document(problem, best.solution, "r")
+    options = WaferOptions(str(path), moves=5000)
+    best = answer(options, directory=tmp_path)
     with Journal(tmp_path / "j") as journal:
-        cut = answer(options, search_stop=stopped, journal=journal, before=before)
+        cut = answer(options, journal=journal, directory=tmp_path, **NO_TIME_TO_SEARCH)
         assert cut.metrics["unfinished"] == ["search"]
         assert cut.bound == best.bound
         monkeypatch.setattr(module, "cost_bound", forbidden)
-        assert same(best, answer(options, journal=journal, before=before))
+        assert same(best, answer(options, journal=journal, directory=tmp_path))
 
 
 def test_a_search_that_has_ended_without_a_placement_is_kept_as_well(dse, tmp_path, monkeypatch):
@@ -106,7 +118,7 @@ def test_a_search_that_has_ended_without_a_placement_is_kept_as_well(dse, tmp_pa
     with Journal(tmp_path / "j") as journal:
         first = answer(options, journal=journal)
         assert (first.status, first.metrics["unfinished"]) == ("unknown", [])
-        assert answer_faults(first, tmp_path / "r", None) == []
+        assert faults(first) == []
         monkeypatch.setattr(module, "METHODS", {"rows": forbidden})
         assert same(first, answer(options, journal=journal))
 
@@ -138,7 +150,7 @@ def test_a_stopped_search_counts_what_it_has_done(path, method):
         asked.append(1)
         return "time limit" if len(asked) > 60 else None
 
-    found = answer(WaferOptions(str(path), method=method, moves=planned), search_stop=stop)
+    found = answer(WaferOptions(str(path), method=method, moves=planned), stop=stop)
     # At each question no more than a slice of moves has been made since the one before.
     assert 0 < found.evaluations <= len(asked) * 50_000
 
@@ -163,13 +175,13 @@ class Workers(InProcessExecutor):
 
 @pytest.mark.parametrize(
     ("limit_s", "item_timeout_s", "seconds", "begun"),
-    [(None, None, 9, 0), (None, None, 11, 1), (60, None, 11, 1), (39, None, 11, 0), (60, None, 55, 0), (5, 1, 0, 1)],
+    [(math.inf, None, 9, 0), (math.inf, None, 11, 1), (60, None, 11, 1), (39, None, 11, 0), (60, None, 55, 0), (5, 1, 0, 1)],
 )
 def test_workers_are_started_where_there_is_time_for_them(monkeypatch, limit_s, item_timeout_s, seconds, begun):
     clock, workers = [100.0], Workers()
-    monkeypatch.setattr("dse.cli.wafer.time.monotonic", lambda: clock[0])
-    settings = RunSettings(False, None, False, 0, 2, None, limit_s, True, False, None, item_timeout_s)
-    with LateExecutor(wafer._late(settings, workers)) as executor:
+    monkeypatch.setattr("dse.run.run.time.monotonic", lambda: clock[0])
+    run = Run(executor=workers, time_limit_s=limit_s, item_timeout_s=item_timeout_s, began_s=100.0)
+    with LateExecutor(module._late(run)) as executor:
         clock[0] += seconds
         assert list(executor.map(abs, [-1])) == [1]
     assert workers.begun == begun
