@@ -126,7 +126,7 @@ def _details(result: Result) -> Iterator[tuple[str, Any]]:
     yield from _leaves(result.solution, ())
     yield from _leaves(result.metrics, ())
     if result.infeasibility is not None:
-        yield from _leaves(result.infeasibility.model_dump(), ("infeasibility",))
+        yield from _leaves(result.infeasibility.document(), ("infeasibility",))
 
 
 def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -51,12 +51,21 @@ def test_a_page_is_made_again(dse, runs, command):
 
 
 @pytest.mark.parametrize(("command", "before", "after"), [("partition", "1e-05", "2e-05"), ("wafer", "K=4", "K=8")])
-def test_an_input_that_has_changed_is_refused(dse, runs, command, before, after):
+def test_a_page_is_of_the_input_that_was_answered(dse, runs, command, before, after):
+    """The result carries its input: a file that has changed since says nothing; another input in the result does."""
     path, out = runs(command)
+    page = (out / "report.html").read_text()
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
+    assert dse("report", out).code == 0
+    assert text_of((out / "report.html").read_text()) == text_of(page)
+    result = json.loads((out / "result.json").read_text())
+    for file in result["inputs"].values():
+        file["text"] = file["text"].replace(before, after)
+    (out / "result.json").write_text(json.dumps(result))
     refused = dse("report", out)
     assert refused.code == 2
+    assert "has changed since this run" in refused.err
     assert len(refused.error_lines) == 1
 
 

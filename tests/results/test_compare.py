@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dse.results.compare import asked_rows, compare, comparison_document, found_rows, read_run, verdict
+from dse.results.infeasibility import Infeasibility
 from dse.results.result import Objective, ProblemReference, Result
 from tests.codesign.test_exhaustive import TINY_MODEL
 
@@ -20,7 +21,8 @@ def made_up(folder, *, settings=None, **changes):
         "objective": Objective(name="throughput", value=100.0, unit="samples/s", sense="max"),
         "bound": 100.0,
         "gap": 0.0,
-        "solution": {"settings": settings or {"models": ["a"], "network": None}, "architecture": SIZES},
+        "settings": settings or {"models": ["a"], "network": None},
+        "solution": {"architecture": SIZES},
         "method": "exhaustive",
         "versions": {"dse": "1"},
     }
@@ -40,7 +42,6 @@ def test_what_was_asked_differently_and_what_came_out(tmp_path):
         settings={"models": ["a"], "network": "tpuv4"},
         problem=ProblemReference(name="p", digest="sha256:1"),
         solution={
-            "settings": {"models": ["a"], "network": "tpuv4"},
             "architecture": SIZES | {"tensor_cores": 4},
             "models": {"bert": {"pipeline": 3, "stages": [1, 2, 3], "layers": {"block": {}}}},
         },
@@ -88,10 +89,14 @@ def test_the_same_options_on_a_changed_file_are_told(tmp_path):
 
 
 def test_an_infeasible_run_has_no_ratio(tmp_path):
-    none = {"infeasibility": {"excess_bytes": 5}, "solution": {}, "bound": None, "gap": None}
+    proof = Infeasibility.of(
+        {"resource": "hbm_bytes", "demand": 9, "limit": 4, "unit": "bytes", "explanation": "e", "excess_bytes": 5}
+    )
+    none = {"infeasibility": proof, "solution": {}, "bound": None, "gap": None}
     runs = [made_up(tmp_path / "a"), made_up(tmp_path / "b", **value(None, status="infeasible", **none))]
     found = compare(list(map(read_run, runs)))
     assert found.found["× the first"] == (1.0, None)
+    assert found.found["infeasibility demand"] == (None, 9)
     assert found.found["infeasibility excess_bytes"] == (None, 5)
     assert compare(list(map(read_run, reversed(runs)))).found["× the first"] == (None, None)
 
