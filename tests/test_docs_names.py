@@ -16,7 +16,7 @@ _ONE_OF = "|".join(PACKAGES)
 # Not a schema (dse.graph/1), a file (dse.yaml) or a part of a longer path.
 NAME = re.compile(rf"(?<![\w./-])(?:{_ONE_OF})(?:\.[A-Za-z_]\w*)+(?![\w/])(?!\.\w)")
 PATH = re.compile(rf"(?<![\w./-])(?:{_ONE_OF}|docs)(?:/[\w.-]+)+")
-CODE = re.compile(r"```.*?```|`[^`\n]+`|^ {4}.*$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"```.*?```|`[^`\n]+`|^ {4}[^\n]*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 CLASS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 FILE = re.compile(r"[a-z_]+\.py")
