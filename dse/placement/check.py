@@ -119,10 +119,31 @@ def stashed_microbatches(problem: PlacementProblem, from_end: int, data: int) ->
     return from_end if problem.recompute and problem.recompute_granularity == "layer" else from_end - 1
 
 
+@dataclass(frozen=True)
+class MemoryParts:
+    """What an accelerator holds: weights with gradients and optimizer state, activations in work, and stashed ones."""
+
+    state_bytes: float
+    activation_bytes: float
+    stash_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """All of it."""
+        return self.state_bytes + self.activation_bytes + self.stash_bytes
+
+
 def group_memory_bytes(
     problem: PlacementProblem, graph: LayerGraph, stage: Stage, group: Sequence[int], from_end: int, data: int = 1
 ) -> float:
-    """Bytes an accelerator of ``group`` needs when its stage is the ``from_end``-th from the end (1 is the last).
+    """Bytes an accelerator of ``group`` needs: the sum of :func:`group_memory_parts`."""
+    return group_memory_parts(problem, graph, stage, group, from_end, data).total_bytes
+
+
+def group_memory_parts(
+    problem: PlacementProblem, graph: LayerGraph, stage: Stage, group: Sequence[int], from_end: int, data: int = 1
+) -> MemoryParts:
+    """What an accelerator of ``group`` holds when its stage is the ``from_end``-th from the end (1 is the last).
 
     The number of pipelines, ``data``, matters under GPipe only.
     """
@@ -138,7 +159,7 @@ def group_memory_bytes(
         )
     weight_bytes = math.fsum(layer.weight_bytes for layer in layers)
     stashed = stashed_microbatches(problem, from_end, data)
-    return problem.state_factor * weight_bytes + activation_bytes + stashed * stash_bytes
+    return MemoryParts(problem.state_factor * weight_bytes, activation_bytes, stashed * stash_bytes)
 
 
 def stage_memory_bytes(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from dse.placement.breakdown import memory_breakdown, plan, span, time_breakdown
 from dse.placement.check import violations
 from dse.placement.formats import SolutionDocument, placement_document, placement_from_document, read_problem
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
@@ -14,7 +15,8 @@ from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType
 from dse.report.trace_events import pipeline_trace
-from dse.report.view import Heading, Row, Table, View
+from dse.report.units import time_text
+from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of, result_of
@@ -120,6 +122,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             tables=[stages],
             page=lambda: [Heading("Stages of one pipeline"), stages],
             files=lambda: _traces(posed.problem, result),
+            cards=lambda: [_card(posed.problem, result)],
         )
 
 
@@ -153,10 +156,29 @@ def infeasibility(shortfall: MemoryShortfall) -> Infeasibility:
     )
 
 
+def _placement(problem: PlacementProblem, result: Result) -> Placement:
+    assert result.objective.value is not None, "only answers are kept"
+    return placement_from_document(problem, result.solution, "result", result.objective.value)
+
+
+def _card(problem: PlacementProblem, result: Result) -> Card:
+    """The placement, its time and its memory at a glance."""
+    placement = _placement(problem, result)
+    used = placement.data * sum(stage.accelerators for stage in placement.stages)
+    return Card(
+        figures=[
+            (time_text(placement.batch_s), "a batch"),
+            (f"{used:,} of {problem.accelerators:,}", "accelerators used"),
+            (f"{len(placement.stages)} × {placement.data:,} × {placement.tensor}", "pipeline × data × tensor"),
+        ],
+        plan=plan(problem, placement),
+        breakdowns=[time_breakdown(problem, placement), memory_breakdown(problem, placement)],
+    )
+
+
 def _traces(problem: PlacementProblem, result: Result) -> Mapping[str, str | bytes]:
     """The pipeline in time (Perfetto, chrome://tracing), where it is not too long."""
-    assert result.objective.value is not None, "only answers are kept"
-    placement = placement_from_document(problem, result.solution, "result", result.objective.value)
+    placement = _placement(problem, result)
     if not has_timeline(problem, placement):
         return {}
     return {PIPELINE_TRACE_FILE: json.dumps(pipeline_trace(problem, placement, timeline(problem, placement)))}
@@ -182,13 +204,9 @@ def _notes(result: Result) -> list[str]:
 
 def _rows(result: Result) -> list[Row]:
     return [
-        (str(number), str(stage["accelerators"]), str(len(stage["layers"])), _span(stage["layers"]))
+        (str(number), str(stage["accelerators"]), str(len(stage["layers"])), span(stage["layers"]))
         for number, stage in enumerate(result.solution["stages"], start=1)
     ]
-
-
-def _span(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
 
 
 PROBLEM = PlaceType()

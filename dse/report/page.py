@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from dse.report.card import CARD_STYLE
+
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2b36; background: #fff; margin: 2rem auto; max-width: 68rem;
        padding: 0 1rem; }
@@ -15,8 +17,13 @@ p.verdict { font-size: 1.1rem; } table { border-collapse: collapse; font-variant
        margin-bottom: 1.2rem; }
 td, th { padding: .3rem .9rem .3rem 0; text-align: left; border-bottom: 1px solid #d9e1e7; vertical-align: top; }
 td.number, th.number { text-align: right; white-space: nowrap; } p.small, footer { color: #5a6b78; font-size: .88rem; }
-footer { margin-top: 3rem; }
+footer { margin-top: 3rem; overflow-wrap: anywhere; } svg { max-width: 100%; height: auto; }
+details { margin: .3rem 0; } summary { cursor: pointer; }
+@media (max-width: 60rem) { table { display: block; overflow-x: auto; } }
 """
+
+_SHORT_CELL = 20
+"""Letters of a cell that is never broken into lines."""
 
 _FIGURE = re.compile(r"–|[+−-]?\d[\d.,]*( ± [\d.,]+)?( ?[^\s\d]+)?( \(.*\))?")
 """A figure with or without its deviation, a unit and a remark; or that there is none."""
@@ -28,7 +35,7 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f"<meta name='viewport' content='width=device-width'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>\n"
+        f"<style>{_STYLE}{CARD_STYLE}</style><script>{get_plotlyjs()}</script></head><body>\n"
         f"<h1>{html.escape(title)}</h1>\n{body}\n<footer>{html.escape(footer)}</footer>\n</body></html>\n"
     )
 
@@ -41,10 +48,14 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         cells = [row[column] for row in lines if row[column]]
         return column > 0 and bool(headers[column]) and bool(cells) and all(map(_FIGURE.fullmatch, cells))
 
+    # A cell that breaks inside "600 mm²" is hard to read; only prose may.
+    def cell(text: str) -> str:
+        return html.escape(text if len(text) > _SHORT_CELL else text.replace(" ", "\u00a0"))
+
     kinds = [" class=number" if figures(column) else "" for column in range(len(headers))]
 
     def row_of(tag: str, row: Sequence[str]) -> str:
-        cells = (f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, row, strict=True))
+        cells = (f"<{tag}{kind}>{cell(text)}</{tag}>" for kind, text in zip(kinds, row, strict=True))
         return f"<tr>{''.join(cells)}</tr>\n"
 
     head = row_of("th", headers) if any(headers) else ""
@@ -52,6 +63,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def figure(chart: go.Figure) -> str:
-    """An interactive chart; the page's own copy of plotly draws it."""
-    text: str = chart.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+    """An interactive chart; the page's own copy of plotly draws it, without a toolbar that would cover its titles."""
+    config = {"displaylogo": False, "displayModeBar": False, "responsive": True}
+    text: str = chart.to_html(full_html=False, include_plotlyjs=False, config=config)
     return text

@@ -4,8 +4,9 @@ import html
 import re
 from collections.abc import Iterable
 
+from dse.report.card import CARD_STYLE, card
 from dse.report.page import document, figure, table
-from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Table, View
+from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
 
 _ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
@@ -19,12 +20,13 @@ def page(view: View, result: Result) -> str:
 
 
 def fragment(view: View) -> str:
-    """Verdict, notes and tables, for a notebook."""
-    return "\n".join([*_opening(view), *map(html_of, view.tables)])
+    """Verdict, card, notes and tables, for a notebook."""
+    return "\n".join([f"<style>{CARD_STYLE}</style>", *_opening(view), *map(html_of, view.tables)])
 
 
 def _opening(view: View) -> Iterable[str]:
     yield f"<p class='verdict'>{html.escape(view.verdict)}</p>"
+    yield from map(card, view.cards())
     for note in view.notes:
         yield f"<p>{html.escape(note)}</p>"
 
@@ -44,6 +46,8 @@ def html_of(part: Part) -> str:
             return figure(part.figure)
         case Drawing(svg):
             return svg
+        case Card():
+            return card(part)
         case Folded(title, parts, unfolded):
             content = "\n".join(map(html_of, parts))
             return f"<details{' open' if unfolded else ''}><summary>{html.escape(title)}</summary>{content}</details>"

@@ -1,8 +1,9 @@
 """An answer for people: a verdict, notes, tables, and the parts of a page. No HTML and no terminal codes."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 Row = tuple[str, ...]
 
@@ -70,10 +71,85 @@ class Folded:
     unfolded: bool = False
 
 
-Part = Heading | Paragraph | Table | Chart | Drawing | Folded
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole; ``kind`` (a key of :data:`dse.report.palette.PART_COLOURS`) sets its colour."""
+
+    label: str
+    amount: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A whole and its parts, drawn as one bar.
+
+    Attributes:
+        title: what is divided.
+        unit: of the amounts: ``s``, ``bytes``, or ``""`` for plain figures.
+        shares: the parts; those of nothing are left out.
+        limit: what the whole must not exceed, the length of the bar then; None where there is none.
+    """
+
+    title: str
+    unit: Literal["s", "bytes", ""]
+    shares: Sequence[Share]
+    limit: float | None = None
+
+    @property
+    def total(self) -> float:
+        """All parts together."""
+        return math.fsum(share.amount for share in self.shares)
+
+
+@dataclass(frozen=True)
+class StageBox:
+    """One stage of a pipeline: how many layers it has, from which to which, on how many accelerators."""
+
+    layers: int
+    names: str
+    accelerators: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A parallel plan: ``data`` equal pipelines of these stages, of ``tensor`` accelerators where layers are sliced."""
+
+    stages: Sequence[StageBox]
+    data: int
+    tensor: int
+
+    @property
+    def accelerators(self) -> int:
+        """Of all pipelines."""
+        return self.data * sum(stage.accelerators for stage in self.stages)
+
+
+@dataclass(frozen=True)
+class Card:
+    """The answer at a glance, on top of the page.
+
+    Attributes:
+        figures: (value, what it is) of the few that matter most.
+        plan: a diagram of the parallel plan; None where the answer is none.
+        breakdowns: where time, memory or cost goes.
+        title: where there are several cards; empty for none.
+    """
+
+    figures: Sequence[tuple[str, str]]
+    plan: Plan | None = None
+    breakdowns: Sequence[Breakdown] = ()
+    title: str = ""
+
+
+Part = Heading | Paragraph | Table | Chart | Drawing | Folded | Card
 
 
 def _nothing() -> Sequence[Part]:
+    return ()
+
+
+def _no_cards() -> "Sequence[Card]":
     return ()
 
 
@@ -90,8 +166,9 @@ class View:
         verdict: one sentence: value, bound, how sure.
         notes: what one should know beside it, a sentence each; warnings begin with ``warning:``.
         tables: of the terminal, below the notes.
-        page: the parts of ``report.html`` below verdict and notes, made when it is written.
+        page: the parts of ``report.html`` below verdict, cards and notes, made when it is written.
         files: further files of a run directory by name, made when they are written.
+        cards: the answer at a glance, right below the verdict of the page; made when it is written.
     """
 
     title: str
@@ -100,3 +177,4 @@ class View:
     tables: Sequence[Table] = ()
     page: Callable[[], Sequence[Part]] = field(default=_nothing)
     files: Callable[[], Mapping[str, str | bytes]] = field(default=_no_files)
+    cards: Callable[[], Sequence[Card]] = field(default=_no_cards)

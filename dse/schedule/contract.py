@@ -1,15 +1,18 @@
 """``dse schedule`` by the contract of a problem."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from dse.problem import Posed, ProblemType
-from dse.report.view import Heading, Row, Table, View
+from dse.report.units import time_text
+from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Objective, Result, document_of, result_of
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.schedule.busy_classes import Interval, busy_s, shares
 from dse.schedule.check import violations
 from dse.schedule.formats import SolutionDocument, read_problem, schedule_document, schedule_from_document
 from dse.schedule.problem import ScheduleProblem
@@ -86,11 +89,13 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {1e3 * bound_s:.6g} ms"
         took = f"({result.method}, {1e3 * result.seconds:.1f} ms)"
         operators = Table(("operator", "start [µs]", "finish [µs]", "cores"), _rows(result))
+        kinds = {each.name: each.kind for each in posed.problem.operators}
         return View(
             title=f"{posed.name}: operator schedule",
             verdict=f"makespan {1e3 * result.objective.value:.9g} ms, {proof} {took}",
             tables=[operators],
-            page=lambda: [Heading("Operators"), operators],
+            page=lambda: [*_in_time(result, kinds), Heading("Operators"), operators],
+            cards=lambda: [_card(result, posed.problem, kinds)],
         )
 
 
@@ -98,6 +103,34 @@ def _is_proven(posed: SchedulePosed, bound_s: float) -> bool:
     """Whether the search, or the method that was asked, proves as much again."""
     methods = dict.fromkeys(("auto", posed.options.method))
     return any(bound_s <= solve(posed.problem, method).bound_s * (1 + PROOF_TOLERANCE) for method in methods)
+
+
+def _card(result: Result, problem: ScheduleProblem, kinds: Mapping[str, str]) -> Card:
+    """Makespan, bound, and which class of operators the time goes to."""
+    makespan_s, bound_s = result.objective.value or 0.0, result.bound or 0.0
+    entries = result.solution["operators"]
+    intervals = [Interval(kinds[name], entry["start_s"], entry["finish_s"]) for name, entry in entries.items()]
+    return Card(
+        figures=[
+            (time_text(makespan_s), "makespan, proven optimal" if result.status == "optimal" else "makespan"),
+            (time_text(bound_s), "no schedule is shorter"),
+            (f"{len(entries)}", "operators"),
+            (f"{problem.tensor_cores} + {problem.vector_cores}", "tensor + vector cores"),
+        ],
+        breakdowns=[Breakdown("Time of the layer", "s", shares(busy_s(intervals)))],
+    )
+
+
+def _in_time(result: Result, kinds: Mapping[str, str]) -> list[Part]:
+    # plotly takes a while to import, and the terminal needs no chart.
+    from dse.report.charts import OperatorBar, cores_text, operators_in_time
+
+    bars = [
+        OperatorBar(name, kinds[name], entry["start_s"], entry["finish_s"], cores_text(entry["cores"]))
+        for name, entry in result.solution["operators"].items()
+    ]
+    about = "One row an operator, by start. An operator on all cores runs alone."
+    return [Heading("Operators in time"), Paragraph(about, small=True), Chart(operators_in_time(bars))] if bars else []
 
 
 def _rows(result: Result) -> list[Row]:

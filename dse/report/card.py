@@ -1,0 +1,156 @@
+"""The answer card as HTML: figures, the plan as a diagram, and where time and memory go."""
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+
+from dse.report.palette import BLUE, INK, LINE, PART_COLOURS
+from dse.report.units import memory_scale, share_text, time_scale
+from dse.report.view import Breakdown, Card, Plan, Share, StageBox
+
+CARD_STYLE = """
+.card { border: 1px solid #d9e1e7; border-radius: 10px; padding: .9rem 1.2rem 1.1rem; margin: 1.2rem 0; }
+.card h3 { margin: .2rem 0 .6rem; } .card h4 { margin: 1.1rem 0 .35rem; font-size: .95rem; }
+.card .figures { display: flex; flex-wrap: wrap; gap: .4rem 2.4rem; }
+.card .figures b { display: block; font-size: 1.35rem; line-height: 1.3; }
+.card .figures span, .card p { color: #5a6b78; font-size: .88rem; margin: .2rem 0; }
+.card .bar { display: flex; height: 1.4rem; border-radius: 4px; overflow: hidden; background: #eef2f5; }
+.card .bar i { display: block; min-width: 1px; }
+.card ul { list-style: none; padding: 0; margin: .4rem 0 0; display: flex; flex-wrap: wrap; gap: .15rem 1.5rem;
+       font-size: .88rem; font-variant-numeric: tabular-nums; }
+.card li i { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .45em; }
+.card svg { display: block; max-width: 100%; height: auto; }
+"""
+
+_MAX_STAGES = 8
+"""Boxes of a pipeline; of a longer one the first and the last stages are drawn."""
+
+_MAX_REPLICAS = 4
+"""Pipelines behind one another."""
+
+_MAX_SLICES = 8
+"""Lines that divide a stage into the accelerators of a tensor-parallel group."""
+
+_BOX, _GAP, _HEIGHT, _SHIFT, _MARGIN = 96, 22, 62, 7, 2
+"""Pixels: a stage across, between two, a stage high, from one pipeline to the one behind it, around the drawing."""
+
+
+def card(content: Card) -> str:
+    """One card."""
+    title = f"<h3>{html.escape(content.title)}</h3>" if content.title else ""
+    figures = "".join(
+        f"<div><b>{html.escape(value)}</b><span>{html.escape(what)}</span></div>" for value, what in content.figures
+    )
+    plan = "" if content.plan is None else f"<h4>Plan</h4>{plan_svg(content.plan)}<p>{_plan_text(content.plan)}</p>"
+    bars = "".join(map(_breakdown, content.breakdowns))
+    return f"<section class='card'>{title}<div class='figures'>{figures}</div>{plan}{bars}</section>"
+
+
+def _breakdown(content: Breakdown) -> str:
+    """A bar of its parts, as wide as each is of the whole (or of the limit), and the parts in words below it."""
+    shares = [share for share in content.shares if share.amount > 0]
+    whole = max(content.total, content.limit or 0.0)
+    if not shares or whole <= 0:
+        return ""
+    text = _texts(content)
+    limit = "" if content.limit is None else f" of {text(content.limit)}"
+    title = f"<h4>{html.escape(content.title)}: {text(content.total)}{limit}</h4>"
+    bar = "".join(
+        f"<i style='width:{100 * share.amount / whole:.3f}%;background:{PART_COLOURS[share.kind]}' "
+        f"title='{_label(share, content, text(share.amount))}'></i>"
+        for share in shares
+    )
+    keys = "".join(
+        f"<li><i style='background:{PART_COLOURS[share.kind]}'></i>{_label(share, content, text(share.amount))}</li>"
+        for share in shares
+    )
+    return f"{title}<div class='bar'>{bar}</div><ul>{keys}</ul>"
+
+
+def _texts(content: Breakdown) -> Callable[[float], str]:
+    """How an amount of it is written: all of them in one unit, that of the whole."""
+    if content.unit == "":
+        return lambda amount: f"{amount:,.6g}"
+    whole = max(content.total, content.limit or 0.0)
+    return (time_scale if content.unit == "s" else memory_scale)(whole).text
+
+
+def _label(share: Share, content: Breakdown, amount: str) -> str:
+    return f"{html.escape(share.label)} {amount} ({share_text(share.amount / content.total)})"
+
+
+def _plan_text(plan: Plan) -> str:
+    """The diagram in one line."""
+    of_each = _count(sum(stage.accelerators for stage in plan.stages), "accelerator")
+    sliced = f", tensor-parallel width {plan.tensor}" if plan.tensor > 1 else ""
+    pipeline = f"{_count(len(plan.stages), 'stage')} on {of_each}{sliced}"
+    return f"{_count(plan.data, 'pipeline')} of {pipeline}: {_count(plan.accelerators, 'accelerator')} in all"
+
+
+def plan_svg(plan: Plan) -> str:
+    """One pipeline from left to right, its copies behind it; a stage is divided into its accelerators."""
+    shown = _shown(plan.stages)
+    behind = min(plan.data, _MAX_REPLICAS) - 1
+    across = len(shown) * (_BOX + _GAP) - _GAP
+    width, height = across + behind * _SHIFT + 2 * _MARGIN, _HEIGHT + behind * _SHIFT + 2 * _MARGIN
+    parts = [
+        f"<svg class='plan' xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' "
+        f"height='{height}' role='img' aria-label='{_plan_text(plan)}' font-family='system-ui,sans-serif' "
+        f"font-size='12' text-anchor='middle' fill='{INK}'>"
+    ]
+    for replica in range(behind, 0, -1):
+        left, top = _MARGIN + replica * _SHIFT, _MARGIN + (behind - replica) * _SHIFT
+        for place, (_, stage) in enumerate(shown):
+            if stage is not None:
+                parts.append(_box(left + place * (_BOX + _GAP), top, "#eef2f5"))
+    top = _MARGIN + behind * _SHIFT
+    for place, (number, stage) in enumerate(shown):
+        left = _MARGIN + place * (_BOX + _GAP)
+        if place:
+            parts.append(f"<path d='M {left - _GAP} {top + _HEIGHT / 2} h {_GAP}' stroke='{INK}' stroke-width='1.5'/>")
+        parts += _stage(left, top, number, stage)
+    return "".join((*parts, "</svg>"))
+
+
+def _shown(stages: Sequence[StageBox]) -> list[tuple[int, StageBox | None]]:
+    """(number from 1, stage) of what is drawn; None stands for those left out in the middle."""
+    numbered: list[tuple[int, StageBox | None]] = list(enumerate(stages, start=1))
+    if len(numbered) <= _MAX_STAGES:
+        return numbered
+    first = (_MAX_STAGES - 1) // 2 + 1
+    last = _MAX_STAGES - 1 - first
+    return [*numbered[:first], (len(numbered) - first - last, None), *numbered[-last:]]
+
+
+def _box(left: float, top: float, fill: str) -> str:
+    return (
+        f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' fill='{fill}' stroke='{BLUE}'/>"
+    )
+
+
+def _stage(left: float, top: float, number: int, stage: StageBox | None) -> Iterator[str]:
+    middle = left + _BOX / 2
+    if stage is None:
+        yield f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' fill='#fff' stroke='{LINE}' rx='5'/>"
+        yield f"<text x='{middle}' y='{top + 28}'>…</text>"
+        yield f"<text x='{middle}' y='{top + 46}' font-size='11'>{number} more</text>"
+        return
+    yield f"<g><title>{html.escape(f'stage {number}: {stage.names}')}</title>{_box(left, top, '#fff')}"
+    yield f"<text x='{middle}' y='{top + 17}' font-weight='600'>stage {number}</text>"
+    yield f"<text x='{middle}' y='{top + 33}' font-size='11'>{_count(stage.layers, 'layer')}</text>"
+    # The accelerators of the stage as cells of its last line; of many only their number.
+    cells = stage.accelerators
+    if cells <= _MAX_SLICES:
+        size = (_BOX - 12) / cells
+        for cell in range(cells):
+            yield (
+                f"<rect x='{left + 6 + cell * size + 1:g}' y='{top + 42}' width='{size - 2:g}' height='14' rx='2' "
+                f"fill='{BLUE}' fill-opacity='.75'/>"
+            )
+    else:
+        yield f"<rect x='{left + 6}' y='{top + 42}' width='{_BOX - 12}' height='14' rx='2' fill='{BLUE}'/>"
+        yield f"<text x='{middle}' y='{top + 53}' font-size='10' fill='#fff'>{cells:,} accelerators</text>"
+    yield "</g>"
+
+
+def _count(amount: int, what: str) -> str:
+    return f"{amount:,} {what}" if amount == 1 else f"{amount:,} {what}s"
