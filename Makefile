@@ -1,9 +1,9 @@
-# Two commands do everything on a fresh machine with Python 3.11 or later: make run, make test.
+# Two commands do everything on a fresh machine with Python 3.11 or later: make run, make test. make docs writes site/.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench docs clean
 
 run: $(VENV)/base
 	rm -rf runs/bert-large
@@ -21,6 +21,10 @@ lint: $(VENV)/test
 bench: $(VENV)/test
 	$(BIN)/python -m benchmarks
 
+# mkdocs and its theme print advertisements of their successors.
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "error: Python 3.11 or later is needed; name one with make PYTHON=python3.12 …"; exit 2; }
@@ -34,5 +38,9 @@ $(VENV)/test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	@touch $@ $(VENV)/base
 
+$(VENV)/docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $@ $(VENV)/base
+
 clean:
-	rm -rf $(VENV) runs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) runs site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

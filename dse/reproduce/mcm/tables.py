@@ -71,7 +71,7 @@ def samples_to(shares: Sequence[float], level: float) -> int | None:
 
 @dataclass(frozen=True)
 class Shares:
-    """A method over all graphs: geometric means by seed and evaluation, [seeds][samples].
+    """A method over all graphs: geometric means by seed and evaluation, ``[seeds][samples]``.
 
     Attributes:
         of_best: throughput over the best known.
