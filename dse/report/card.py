@@ -30,7 +30,7 @@ _MAX_REPLICAS = 4
 _MAX_SLICES = 8
 """Lines that divide a stage into the accelerators of a tensor-parallel group."""
 
-_BOX, _GAP, _HEIGHT, _SHIFT, _MARGIN = 96, 22, 62, 7, 2
+_BOX, _GAP, _HEIGHT, _SHIFT, _MARGIN = 92, 30, 62, 6, 2
 """Pixels: a stage across, between two, a stage high, from one pipeline to the one behind it, around the drawing."""
 
 
@@ -122,9 +122,7 @@ def _shown(stages: Sequence[StageBox]) -> list[tuple[int, StageBox | None]]:
 
 
 def _box(left: float, top: float, fill: str) -> str:
-    return (
-        f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' fill='{fill}' stroke='{BLUE}'/>"
-    )
+    return f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' fill='{fill}' stroke='{BLUE}'/>"
 
 
 def _stage(left: float, top: float, number: int, stage: StageBox | None) -> Iterator[str]:
