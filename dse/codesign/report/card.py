@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,12 +12,12 @@ from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.job_placements import Choice
 from dse.codesign.evaluation.pricing import LayerLatencies
 from dse.codesign.problem import CodesignProblem, TrainingJob
-from dse.codesign.report.table import number
+from dse.codesign.report.table import number, score_text
 from dse.graph.operator_graph import Layer, ModelGraph
 from dse.placement.breakdown import batch_time, memory_breakdown, plan, time_breakdown
 from dse.placement.formats import placement_from_document
 from dse.placement.problem import Placement, PlacementProblem
-from dse.report.units import time_text
+from dse.report.units import memory_text, time_text
 from dse.report.view import Card, Share
 from dse.results.result import Result
 from dse.schedule.busy_classes import LABELS, Interval, busy_s, shares
@@ -100,9 +101,25 @@ def operator_class(operation: Any) -> str:
 
 
 def cards(problem: CodesignProblem, machine: Machines, result: Result) -> list[Card]:
-    """One card a model; ``machine`` is the answer's architecture alone."""
-    return [
+    """The accelerator and the plan; of several models a card each. ``machine`` is the answer's architecture alone."""
+    plans = [
         _card(StatedPlan(job, machine, result.solution["models"][job.name]), job.name, result) for job in problem.jobs
+    ]
+    accelerator = _accelerator(result.solution["architecture"])
+    if len(plans) > 1:
+        return [
+            Card([*accelerator, (score_text(result, result.objective.value or 0.0), "score")], title="accelerator"),
+            *plans,
+        ]
+    return [replace(plans[0], figures=[*plans[0].figures, *accelerator])]
+
+
+def _accelerator(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (f"{machine['tensor_cores']} × {machine['core_width']}×{machine['core_depth']}", "tensor cores"),
+        (f"{machine['vector_cores']} × {machine['vector_lanes']}", "vector cores × lanes"),
+        (memory_text(machine["global_buffer_bytes"]), "global buffer"),
+        (f"{machine['area_mm2']:.1f} mm²", "area"),
     ]
 
 
