@@ -24,13 +24,14 @@ from dse.partition.tables import (
     slowest_decides,
     verdict,
 )
-from dse.report.view import Chart, Heading, Part, Table, View
+from dse.report.charts import chart
+from dse.report.palette import BLUE, CATEGORIES, LINE, YELLOW, category
+from dse.report.units import time_scale, time_text
+from dse.report.view import Card, Chart, Heading, Part, Plan, StageBox, Table, View
 from dse.results.result import Result
 
-_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
-"""Neighbouring chips differ; chips eight apart share one, and differ in shape."""
-
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
+"""Neighbouring chips differ in colour; chips that share one differ in shape."""
 
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
@@ -59,43 +60,78 @@ def view(question: Question, result: Result) -> View:
             return {}
         return {PIPELINE_TRACE_FILE: json.dumps(SimulatorEvaluator(problem, question.package).trace(chip()))}
 
-    return View(title, verdict(result), [about(result), *notes(result)], [chips, *methods], page, traces)
+    return View(
+        title,
+        verdict(result),
+        [about(result), *notes(result)],
+        [chips, *methods],
+        page,
+        traces,
+        lambda: [_card(result)],
+    )
+
+
+def _card(result: Result) -> Card:
+    """The value with its bound, and the chips in order, each as full as it is busy."""
+    found, value, bound = result.metrics, result.objective.value, result.bound
+    assert value is not None, "only answers are shown"
+    throughput = result.objective.sense == "max"
+
+    def text(amount: float) -> str:
+        return f"{amount:,.6g}" if throughput else time_text(amount)
+
+    figures = [(text(value), "inputs/s" if throughput else "an input")]
+    if bound is not None:
+        figures.append((text(bound), "at most" if throughput else "at least"))
+    figures.append((f"{found['chips_used']} of {found['chips']}", "chips used"))
+    if slowest_decides(result):
+        figures.append((str(found["bottleneck"]), "decides"))
+    slowest_s = max((*found["chip_s"], *found["link_s"]), default=0.0) or 1.0
+    held: list[list[str]] = [[] for _ in found["chip_s"]]
+    for operator, chip in result.solution["chip"].items():
+        held[chip].append(operator)
+    boxes = [
+        StageBox(len(names), f"{time_text(seconds)} an input, {len(names)} operators", busy=seconds / slowest_s)
+        for names, seconds in zip(held, found["chip_s"], strict=True)
+    ]
+    return Card(figures, Plan(boxes, words=("chip", "operator"), first=0))
 
 
 def loads(result: Result) -> go.Figure:
-    """Microseconds of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
+    """Time of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
     found = result.metrics
     label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
-    chart = go.Figure(layout={"template": "plotly_white", "height": 380, "margin": {"t": 40}, "barmode": "group"})
+    scale = time_scale(max((*found["chip_s"], *found["link_s"]), default=0.0))
+    drawn = chart("chip", f"{scale.unit} an input", 380)
+    drawn.update_layout(barmode="group")
     numbers = list(range(len(found["chip_s"])))
     for name, seconds, colour in (
-        ("chip", found["chip_s"], "#1f6f8b"),
-        ("link to the next", found["link_s"], "#edae49"),
+        ("chip", found["chip_s"], BLUE),
+        ("link to the next", found["link_s"], YELLOW),
     ):
-        chart.add_trace(
-            go.Bar(x=numbers, y=[1e6 * each for each in seconds], name=f"{name}{label}", marker_color=colour)
+        drawn.add_trace(
+            go.Bar(x=numbers, y=[scale.of(each) for each in seconds], name=f"{name}{label}", marker_color=colour)
         )
     if result.bound is not None and slowest_decides(result):
-        chart.add_hline(y=1e6 / result.bound, line_dash="dot", annotation_text="bound on the slowest")
-    chart.update_xaxes(title="chip")
-    chart.update_yaxes(title=f"µs an input{label}", rangemode="tozero")
-    return chart
+        drawn.add_hline(y=scale.of(1 / result.bound), line_dash="dot", annotation_text="bound on the slowest")
+    drawn.update_yaxes(rangemode="tozero")
+    return drawn
 
 
 def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> go.Figure:
     """Operators from left to right by the longest way to them, larger where they take longer, with their edges."""
     graph = problem.graph
     across, up = _places(graph.topological_order, graph.edges, len(graph))
-    chart = go.Figure(layout={"template": "plotly_white", "height": 560, "margin": {"t": 20}})
+    drawn = chart("operators on the longest way to it", "", 560)
     source, target = graph.edges.T
-    gaps, line = np.full(len(graph.edges), np.nan), {"color": "#c4ced6", "width": 1}
+    gaps, line = np.full(len(graph.edges), np.nan), {"color": LINE, "width": 1}
     x, y = (np.column_stack([values[source], values[target], gaps]).ravel() for values in (across, up))
-    chart.add_trace(go.Scattergl(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False))
+    drawn.add_trace(go.Scattergl(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False))
     longest_s = float(graph.latency_s.max()) or 1.0
     where = np.asarray(chip)
     for number in range(int(where.max()) + 1):
         held = np.flatnonzero(where == number)
-        chart.add_trace(
+        drawn.add_trace(
             go.Scattergl(
                 x=across[held],
                 y=up[held],
@@ -103,18 +139,17 @@ def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> go.Figure:
                 name=f"chip {number}",
                 text=[graph.labels[position] for position in held],
                 marker={
-                    "color": _COLOURS[number % len(_COLOURS)],
-                    "symbol": _SYMBOLS[number // len(_COLOURS)],
+                    "color": category(number),
+                    "symbol": _SYMBOLS[number // len(CATEGORIES) % len(_SYMBOLS)],
                     "size": 5 + 12 * np.sqrt(graph.latency_s[held] / longest_s),
                 },
-                customdata=1e6 * graph.latency_s[held],
-                hovertemplate="%{text}<br>%{customdata:,.2f} µs<extra>chip " + str(number) + "</extra>",
+                customdata=[time_text(float(seconds)) for seconds in graph.latency_s[held]],
+                hovertemplate="%{text}<br>%{customdata}<extra>chip " + str(number) + "</extra>",
             )
         )
-    chart.update_layout(legend_itemsizing="constant")
-    chart.update_xaxes(title="operators on the longest way to it")
-    chart.update_yaxes(visible=False)
-    return chart
+    drawn.update_layout(legend_itemsizing="constant")
+    drawn.update_yaxes(visible=False)
+    return drawn
 
 
 def _places(order: Ints, edges: Ints, count: int) -> tuple[Ints, Ints]:

@@ -80,9 +80,7 @@ def fullest_memory(problem: PlacementProblem, placement: Placement) -> tuple[int
     return max(held, key=lambda each: each[1].total_bytes)
 
 
-def time_breakdown(
-    problem: PlacementProblem, placement: Placement, passes: Sequence[Share] | None = None
-) -> Breakdown:
+def time_breakdown(problem: PlacementProblem, placement: Placement, passes: Sequence[Share] | None = None) -> Breakdown:
     """The time of a batch by cause; ``passes``: forward, recomputed and backward passes divided in another way."""
     time = batch_time(problem, placement)
     if passes is None:

@@ -30,7 +30,7 @@ _MAX_REPLICAS = 4
 _MAX_SLICES = 8
 """Lines that divide a stage into the accelerators of a tensor-parallel group."""
 
-_BOX, _GAP, _HEIGHT, _SHIFT, _MARGIN = 96, 22, 62, 7, 2
+_BOX, _GAP, _HEIGHT, _SHIFT, _MARGIN = 92, 30, 62, 6, 2
 """Pixels: a stage across, between two, a stage high, from one pipeline to the one behind it, around the drawing."""
 
 
@@ -80,6 +80,8 @@ def _label(share: Share, content: Breakdown, amount: str) -> str:
 
 def _plan_text(plan: Plan) -> str:
     """The diagram in one line."""
+    if plan.words != ("stage", "layer"):
+        return f"{_count(len(plan.stages), plan.words[0])} in order"
     of_each = _count(sum(stage.accelerators for stage in plan.stages), "accelerator")
     sliced = f", tensor-parallel width {plan.tensor}" if plan.tensor > 1 else ""
     pipeline = f"{_count(len(plan.stages), 'stage')} on {of_each}{sliced}"
@@ -88,7 +90,7 @@ def _plan_text(plan: Plan) -> str:
 
 def plan_svg(plan: Plan) -> str:
     """One pipeline from left to right, its copies behind it; a stage is divided into its accelerators."""
-    shown = _shown(plan.stages)
+    shown = _shown(plan.stages, plan.first)
     behind = min(plan.data, _MAX_REPLICAS) - 1
     across = len(shown) * (_BOX + _GAP) - _GAP
     width, height = across + behind * _SHIFT + 2 * _MARGIN, _HEIGHT + behind * _SHIFT + 2 * _MARGIN
@@ -107,13 +109,13 @@ def plan_svg(plan: Plan) -> str:
         left = _MARGIN + place * (_BOX + _GAP)
         if place:
             parts.append(f"<path d='M {left - _GAP} {top + _HEIGHT / 2} h {_GAP}' stroke='{INK}' stroke-width='1.5'/>")
-        parts += _stage(left, top, number, stage)
+        parts += _stage(left, top, number, stage, plan.words)
     return "".join((*parts, "</svg>"))
 
 
-def _shown(stages: Sequence[StageBox]) -> list[tuple[int, StageBox | None]]:
-    """(number from 1, stage) of what is drawn; None stands for those left out in the middle."""
-    numbered: list[tuple[int, StageBox | None]] = list(enumerate(stages, start=1))
+def _shown(stages: Sequence[StageBox], begin: int) -> list[tuple[int, StageBox | None]]:
+    """(number from ``begin``, stage) of what is drawn; None stands for those left out in the middle."""
+    numbered: list[tuple[int, StageBox | None]] = list(enumerate(stages, start=begin))
     if len(numbered) <= _MAX_STAGES:
         return numbered
     first = (_MAX_STAGES - 1) // 2 + 1
@@ -122,34 +124,39 @@ def _shown(stages: Sequence[StageBox]) -> list[tuple[int, StageBox | None]]:
 
 
 def _box(left: float, top: float, fill: str) -> str:
-    return (
-        f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' fill='{fill}' stroke='{BLUE}'/>"
-    )
+    return f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' fill='{fill}' stroke='{BLUE}'/>"
 
 
-def _stage(left: float, top: float, number: int, stage: StageBox | None) -> Iterator[str]:
+def _stage(left: float, top: float, number: int, stage: StageBox | None, words: tuple[str, str]) -> Iterator[str]:
     middle = left + _BOX / 2
     if stage is None:
         yield f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' fill='#fff' stroke='{LINE}' rx='5'/>"
         yield f"<text x='{middle}' y='{top + 28}'>…</text>"
         yield f"<text x='{middle}' y='{top + 46}' font-size='11'>{number} more</text>"
         return
-    yield f"<g><title>{html.escape(f'stage {number}: {stage.names}')}</title>{_box(left, top, '#fff')}"
-    yield f"<text x='{middle}' y='{top + 17}' font-weight='600'>stage {number}</text>"
-    yield f"<text x='{middle}' y='{top + 33}' font-size='11'>{_count(stage.layers, 'layer')}</text>"
-    # The accelerators of the stage as cells of its last line; of many only their number.
-    cells = stage.accelerators
-    if cells <= _MAX_SLICES:
-        size = (_BOX - 12) / cells
-        for cell in range(cells):
-            yield (
-                f"<rect x='{left + 6 + cell * size + 1:g}' y='{top + 42}' width='{size - 2:g}' height='14' rx='2' "
-                f"fill='{BLUE}' fill-opacity='.75'/>"
-            )
-    else:
-        yield f"<rect x='{left + 6}' y='{top + 42}' width='{_BOX - 12}' height='14' rx='2' fill='{BLUE}'/>"
-        yield f"<text x='{middle}' y='{top + 53}' font-size='10' fill='#fff'>{cells:,} accelerators</text>"
+    yield f"<g><title>{html.escape(f'{words[0]} {number}: {stage.names}')}</title>{_box(left, top, '#fff')}"
+    yield f"<text x='{middle}' y='{top + 17}' font-weight='600'>{words[0]} {number}</text>"
+    yield f"<text x='{middle}' y='{top + 33}' font-size='11'>{_count(stage.layers, words[1])}</text>"
+    yield from _lower_line(left + 6, top + 42, _BOX - 12, stage)
     yield "</g>"
+
+
+def _lower_line(left: float, top: float, width: float, stage: StageBox) -> Iterator[str]:
+    """How busy the stage is, or its accelerators as cells; of many only their number."""
+    box = f"y='{top}' height='14' rx='2'"
+    if stage.busy is not None:
+        yield f"<rect x='{left}' {box} width='{width}' fill='#eef2f5'/>"
+        yield f"<rect x='{left}' {box} width='{width * stage.busy:.1f}' fill='{BLUE}' fill-opacity='.75'/>"
+    elif stage.accelerators <= _MAX_SLICES:
+        size = width / stage.accelerators
+        for cell in range(stage.accelerators):
+            yield f"<rect x='{left + cell * size + 1:g}' {box} width='{size - 2:g}' fill='{BLUE}' fill-opacity='.75'/>"
+    else:
+        yield f"<rect x='{left}' {box} width='{width}' fill='{BLUE}'/>"
+        yield (
+            f"<text x='{left + width / 2}' y='{top + 11}' font-size='10' fill='#fff'>"
+            f"{stage.accelerators:,} accelerators</text>"
+        )
 
 
 def _count(amount: int, what: str) -> str:

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dse.report.palette import OPERATOR_CLASSES
+from dse.report.palette import INK, OPERATOR_CLASSES
 from dse.report.units import time_scale
 
 _ROW_PIXELS = 17
+_BAR = 0.75
+"""Height of a bar, in rows."""
+
 _LETTER_PIXELS = 6.2
 _MAX_LETTERS = 44
 """Of a name beside the chart; longer ones are cut in the middle, and whole where the pointer rests."""
@@ -24,7 +27,7 @@ def chart(across: str, up: str, height: int) -> go.Figure:
             "xaxis": {"title": across, "automargin": True},
             "yaxis": {"title": up, "automargin": True},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-            "font": {"family": "system-ui, sans-serif", "color": "#1d2b36"},
+            "font": {"family": "system-ui, sans-serif", "color": INK},
             "hoverlabel": {"align": "left"},
         }
     )
@@ -58,6 +61,7 @@ def operators_in_time(bars: Sequence[OperatorBar]) -> go.Figure:
                 y=[row for row, _ in members],
                 base=[scale.of(bar.start_s) for _, bar in members],
                 x=[scale.of(bar.finish_s - bar.start_s) for _, bar in members],
+                width=_BAR,
                 marker={"color": colour, "line": {"width": 0}},
                 customdata=[
                     (bar.name, time_scale(bar.finish_s - bar.start_s).text(bar.finish_s - bar.start_s), bar.cores)
@@ -68,13 +72,16 @@ def operators_in_time(bars: Sequence[OperatorBar]) -> go.Figure:
             )
         )
     names = [_cut(bar.name) for bar in rows]
-    drawn.update_layout(barmode="overlay", showlegend=True, bargap=0.25)
+    drawn.update_layout(barmode="overlay", showlegend=True)
     drawn.update_xaxes(rangemode="tozero")
     drawn.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=names,
         range=[len(rows) - 0.5, -0.5],
         tickfont={"size": 10},
+        ticks="outside",
+        ticklen=5,
+        tickcolor="rgba(0,0,0,0)",
         showgrid=False,
         zeroline=False,
     )

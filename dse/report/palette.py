@@ -38,6 +38,7 @@ PART_COLOURS = {
     "activations": YELLOW,
     "stash": BROWN,
     "free": "#eef2f5",
+    "time": BLUE,
     "distance": YELLOW,
     "adapter": BROWN,
 }

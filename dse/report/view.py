@@ -104,20 +104,38 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class StageBox:
-    """One stage of a pipeline: how many layers it has, from which to which, on how many accelerators."""
+    """One stage of a pipeline.
+
+    Attributes:
+        layers: how many it has.
+        names: which, in words, for where the pointer rests.
+        accelerators: how many it takes; drawn as cells.
+        busy: how long it is busy, of the longest; drawn instead of the accelerators where it is given.
+    """
 
     layers: int
     names: str
-    accelerators: int
+    accelerators: int = 1
+    busy: float | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A parallel plan: ``data`` equal pipelines of these stages, of ``tensor`` accelerators where layers are sliced."""
+    """A parallel plan as a diagram: ``data`` equal pipelines of these stages.
+
+    Attributes:
+        stages: of one pipeline, from the first to the last.
+        data: how many pipelines run side by side.
+        tensor: accelerators over which a layer is sliced.
+        words: what a stage and a layer are called, in the singular.
+        first: the number of the first stage.
+    """
 
     stages: Sequence[StageBox]
-    data: int
-    tensor: int
+    data: int = 1
+    tensor: int = 1
+    words: tuple[str, str] = ("stage", "layer")
+    first: int = 1
 
     @property
     def accelerators(self) -> int:

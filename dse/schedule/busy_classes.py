@@ -18,6 +18,10 @@ LABELS = {
 """What each part of the time is called, by its key, in the order in which they are shown."""
 
 
+_SAME = 1e-9
+"""Share of the makespan below which two moments are one."""
+
+
 class Interval(NamedTuple):
     """When an operator of a class runs."""
 
@@ -38,13 +42,16 @@ def busy_s(operators: Sequence[Interval]) -> Mapping[str, float]:
         + [(each.finish_s, -1, each.kind) for each in operators if each.finish_s > each.start_s]
     )
     running: dict[str, int] = {}
+    # Of two operators that follow each other, one may end a rounding error behind the start of the other.
+    same_s = _SAME * max((each.finish_s for each in operators), default=0.0)
     last_s = 0.0
     for moment_s, change, kind in events:
         active = [name for name, count in running.items() if count]
         state = WAITING if not active else active[0] if len(active) == 1 else SEVERAL
-        seconds[state] += moment_s - last_s
+        if moment_s - last_s > same_s:
+            seconds[state] += moment_s - last_s
+            last_s = moment_s
         running[kind] = running.get(kind, 0) + change
-        last_s = moment_s
     return seconds
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dse.report.view import Drawing, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
 from dse.wafer.files.drawing import drawing
@@ -124,4 +124,22 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
             f"{problem.name}.png": picture(problem, placed, result.bound),
         }
 
-    return View(title, verdict(result), [about(result)], [costs], page, pictures)
+    return View(title, verdict(result), [about(result)], [costs], page, pictures, lambda: [_card(problem, result)])
+
+
+def _card(problem: WaferProblem, result: Result) -> Card:
+    """Cost, bound and use of the wafer; what the cost is made of."""
+    value, bound, found, weights = result.objective.value, result.bound, result.metrics, problem.weights
+    assert value is not None, "only answers are shown"
+    figures = [(f"{value:,.10g}", "total cost, proven optimal" if result.status == "optimal" else "total cost")]
+    if bound is not None and result.gap is not None and result.status != "optimal":
+        figures += [(f"{bound:,.10g}", "no placement costs less"), (percent(result.gap), "gap")]
+    figures += [
+        (f"{100 * found['utilisation']:.1f} %", "of the tiles have a kernel"),
+        (f"{100 * found['busy']:.1f} %", "are always at work"),
+    ]
+    shares = [
+        Share(name, weight * found[name], name)
+        for name, weight in (("time", weights.time), ("distance", weights.distance), ("adapter", weights.adapter))
+    ]
+    return Card(figures, breakdowns=[Breakdown("Cost", "", shares)])

@@ -8,14 +8,16 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from dse.codesign.report.table import architecture_text
+from dse.report.charts import chart
+from dse.report.palette import ANSWER, BLUE, GREY, PALE
 from dse.results.result import Result
 
 Numbers = npt.NDArray[Any]
 Columns = Mapping[str, Numbers]
 """A table of architectures by column name, each of one length."""
 
-PALE, DARK, ANSWER, GREY = "#a9bccb", "#1f6f8b", "#d1495b", "#3d3d3d"
-_ALL_CORES, _ONE_CORE = "#1f6f8b", "#edae49"
+_SYMBOLS = ("diamond", "square", "triangle-up", "cross", "star")
+"""Of the baselines: the legend names them, so that no two names cover each other in the chart."""
 
 _SHOWN = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
 
@@ -24,10 +26,10 @@ def architectures(column: Columns, result: Result) -> go.Figure:
     """Score over area: bounds of all architectures, exact values, the answer and the baselines."""
     labels = _labels(column)
     unit = result.objective.unit
-    chart = _chart("area [mm²]", f"{result.objective.name} [{unit}]", 560)
+    drawn = chart("area [mm²]", f"{result.objective.name} [{unit}]", 560)
 
     def dots(name: str, values: str, rows: Numbers, colour: str, size: int) -> None:
-        chart.add_trace(
+        drawn.add_trace(
             go.Scattergl(
                 x=column["area_mm2"][rows],
                 y=column[values][rows],
@@ -42,22 +44,25 @@ def architectures(column: Columns, result: Result) -> go.Figure:
     bounded = np.flatnonzero(np.isfinite(column["bound"]))
     if len(bounded):
         dots("upper bound", "bound", bounded, PALE, 3)
-    dots("evaluated exactly", "score", np.flatnonzero(np.isfinite(column["score"])), DARK, 6)
-    for label, area_mm2, score, colour in _marks(result):
-        chart.add_trace(
+    dots("evaluated exactly", "score", np.flatnonzero(np.isfinite(column["score"])), BLUE, 6)
+    for place, (label, area_mm2, score, colour) in enumerate(_marks(result)):
+        drawn.add_trace(
             go.Scatter(
                 x=[area_mm2],
                 y=[score],
-                mode="markers+text",
+                mode="markers",
                 name=label,
-                text=[label],
-                textposition="top left",
-                marker={"size": 11, "color": colour, "symbol": "diamond"},
+                marker={
+                    "size": 13,
+                    "color": colour,
+                    "symbol": "star" if colour == ANSWER else _SYMBOLS[place % (len(_SYMBOLS) - 1)],
+                    "line": {"width": 1.5, "color": "white"},
+                },
                 hovertemplate=f"{label}<br>%{{x:.1f}} mm², %{{y:,.4~g}} {unit}<extra></extra>",
             )
         )
-    chart.update_layout(yaxis_rangemode="tozero")
-    return chart
+    drawn.update_layout(yaxis_rangemode="tozero")
+    return drawn
 
 
 def search_path(column: Columns, result: Result) -> go.Figure:
@@ -67,9 +72,9 @@ def search_path(column: Columns, result: Result) -> go.Figure:
     """
     unit, scores = result.objective.unit, column["score"]
     order = np.arange(1, len(scores) + 1)
-    chart = _chart("architectures evaluated", f"{result.objective.name} [{unit}]", 420)
-    chart.update_layout(yaxis_rangemode="tozero")
-    chart.add_trace(
+    drawn = chart("architectures evaluated, in order", f"{result.objective.name} [{unit}]", 420)
+    drawn.update_layout(yaxis_rangemode="tozero")
+    drawn.add_trace(
         go.Scatter(
             x=order,
             y=scores,
@@ -81,19 +86,19 @@ def search_path(column: Columns, result: Result) -> go.Figure:
         )
     )
     best = np.maximum.accumulate(np.nan_to_num(scores))
-    chart.add_trace(
+    drawn.add_trace(
         go.Scatter(x=order, y=best, mode="lines", name="best so far", line={"color": ANSWER, "shape": "hv"})
     )
     if result.bound is not None:
-        chart.add_hline(y=result.bound, line={"color": GREY, "dash": "dot"}, annotation_text="no architecture is above")
-    return chart
+        drawn.add_hline(y=result.bound, line={"color": GREY, "dash": "dot"}, annotation_text="no architecture is above")
+    return drawn
 
 
 def pareto(front: Mapping[str, Any], unit: str) -> go.Figure:
     """The front of a result: score over area, coloured by power."""
     points = front["points"]
-    chart = _chart("area [mm²]", f"score [{unit}]", 520)
-    chart.add_trace(
+    drawn = chart("area [mm²]", f"score [{unit}]", 520)
+    drawn.add_trace(
         go.Scatter(
             x=[point["area_mm2"] for point in points],
             y=[point["score"] for point in points],
@@ -109,48 +114,8 @@ def pareto(front: Mapping[str, Any], unit: str) -> go.Figure:
             hovertemplate="%{text}<br>%{x:.1f} mm², %{y:,.4~g} " + unit + "<extra></extra>",
         )
     )
-    chart.update_layout(yaxis_rangemode="tozero", xaxis_rangemode="tozero")
-    return chart
-
-
-def schedule(operators: Mapping[str, Mapping[str, Any]]) -> go.Figure:
-    """One layer's operators over time, one row an operator; ``operators`` as a result's solution has them."""
-    rows = sorted(operators.items(), key=lambda item: (item[1]["start_s"], item[1]["finish_s"]))
-    chart = _chart("µs", "", 70 + 17 * len(rows))
-    for name, colour, of_all in (("on all cores", _ALL_CORES, True), ("on one core", _ONE_CORE, False)):
-        chosen = [(operator, at) for operator, at in rows if (at["cores"] == "all") == of_all]
-        chart.add_trace(
-            go.Bar(
-                orientation="h",
-                name=name,
-                y=[operator for operator, _ in chosen],
-                base=[1e6 * at["start_s"] for _, at in chosen],
-                x=[1e6 * (at["finish_s"] - at["start_s"]) for _, at in chosen],
-                text=["" if of_all else f"core {', '.join(map(str, at['cores']))}" for _, at in chosen],
-                marker={"color": colour},
-                hovertemplate="%{y}: %{x:.2f} µs, from %{base:.2f} µs %{text}<extra></extra>",
-            )
-        )
-    names = [operator for operator, _ in rows]
-    chart.update_layout(
-        barmode="overlay", margin={"l": 230}, legend={"orientation": "h", "y": 1.0, "yanchor": "bottom"}
-    )
-    chart.update_yaxes(categoryorder="array", categoryarray=names[::-1], tickfont={"size": 10})
-    return chart
-
-
-def _chart(across: str, up: str, height: int) -> go.Figure:
-    """An empty chart in the report's style."""
-    chart = go.Figure()
-    chart.update_layout(
-        template="plotly_white",
-        height=height,
-        margin={"l": 60, "r": 20, "t": 20, "b": 50},
-        xaxis_title=across,
-        yaxis_title=up,
-        legend={"orientation": "h", "y": -0.14},
-    )
-    return chart
+    drawn.update_layout(yaxis_rangemode="tozero", xaxis_rangemode="tozero")
+    return drawn
 
 
 def _labels(column: Columns) -> list[str]:

@@ -9,10 +9,12 @@ from dse.codesign.check_metrics.anew import position
 from dse.codesign.pareto.table import front_rows, front_sentence
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.report import charts
+from dse.codesign.report.card import StatedPlan, cards
 from dse.codesign.report.table import answer_rows, comparison, layer_rows, verdict
 from dse.codesign.report.traces import FOLDER, traces
 from dse.codesign.sensitivity.chart import tornado
 from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
+from dse.report.charts import OperatorBar, cores_text, operators_in_time
 from dse.report.view import Chart, Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
 from dse.run.tables import Tables
@@ -77,8 +79,9 @@ def view(problem: CodesignProblem, machines: Machines, result: Result, tables: T
         verdict=verdict(result),
         notes=notes,
         tables=[answer, *beside],
-        page=lambda: _page(result, tables, answer, beside),
+        page=lambda: _page(problem, _machine(machines, result), result, tables, answer, beside),
         files=lambda: traces(problem, _machine(machines, result), result),
+        cards=lambda: cards(problem, _machine(machines, result), result),
     )
 
 
@@ -89,7 +92,14 @@ def _machine(machines: Machines, result: Result) -> Machines:
     return machines.one(index)
 
 
-def _page(result: Result, tables: Tables, answer: Table, beside: Sequence[Table]) -> list[Part]:
+def _page(
+    problem: CodesignProblem,
+    machine: Machines,
+    result: Result,
+    tables: Tables,
+    answer: Table,
+    beside: Sequence[Table],
+) -> list[Part]:
     parts: list[Part] = [Heading("Answer"), answer]
     if beside:
         parts += [Heading("Beside the baselines"), *beside]
@@ -100,7 +110,7 @@ def _page(result: Result, tables: Tables, answer: Table, beside: Sequence[Table]
         *_further_parts(result),
         Heading("Time of one layer"),
         Table(*layer_rows(result)),
-        *_schedules(result),
+        *_schedules(problem, machine, result),
     ]
 
 
@@ -163,15 +173,26 @@ def further_sentences(result: Result) -> list[str]:
     return sentences
 
 
-def _schedules(result: Result) -> list[Part]:
+def _schedules(problem: CodesignProblem, machine: Machines, result: Result) -> list[Part]:
     """The operator schedules of every layer, folded up but for the first model's longest."""
-    schedules = [
-        (f"{model}: {kind} {part}", layer[part])
-        for model, plan in result.solution["models"].items()
-        for kind, layer in plan["layers"].items()
-        for part in ("forward", "backward")
-        if layer[part]["operators"]
-    ]
-    longest = max((each for _, each in schedules), key=lambda each: len(each["operators"]), default=None)
-    folded = [Folded(title, [Chart(charts.schedule(each["operators"]))], each is longest) for title, each in schedules]
+    schedules: list[tuple[str, list[OperatorBar]]] = []
+    for job in problem.jobs:
+        plan = result.solution["models"][job.name]
+        classes = StatedPlan(job, machine, plan).classes()
+        for kind, layer in plan["layers"].items():
+            for part in ("forward", "backward"):
+                bars = [
+                    OperatorBar(
+                        operator,
+                        classes[f"{kind} {part} {operator}"],
+                        at["start_s"],
+                        at["finish_s"],
+                        cores_text(at["cores"]),
+                    )
+                    for operator, at in layer[part]["operators"].items()
+                ]
+                if bars:
+                    schedules.append((f"{job.name}: {kind} {part}", bars))
+    longest = max((bars for _, bars in schedules), key=len, default=None)
+    folded = [Folded(title, [Chart(operators_in_time(bars))], bars is longest) for title, bars in schedules]
     return [Heading("Operators in time"), _SCHEDULE, *folded]

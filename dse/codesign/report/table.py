@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dse.report.units import time_text
 from dse.report.view import Row
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 from hardware.energy_model import TEMPLATE_PROCESS_NM
@@ -125,13 +126,13 @@ def _area_text(result: Result) -> str:
 def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row]:
     """(what, value) of one model's plan."""
     return [
-        ("throughput", f"{number(plan['throughput_per_s'])} samples/s  ({plan['batch_s']:.4g} s a batch)"),
+        ("throughput", f"{number(plan['throughput_per_s'])} samples/s  ({time_text(plan['batch_s'])} a batch)"),
         (
             "placement",
             f"{plan['pipeline']} pipeline × {plan['data']} data × {plan['tensor']} tensor = "
             f"{plan['accelerators_used']:,} accelerators",
         ),
-        ("in time", f"{metrics['simulated_batch_s']:.4g} s a batch, every pass and synchronisation simulated"),
+        ("in time", f"{time_text(metrics['simulated_batch_s'])} a batch, every pass and synchronisation simulated"),
         ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
         ("HBM", f"{plan['hbm_gb']:g} GB, {metrics['peak_memory_gb']:.1f} GB used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
@@ -211,5 +212,5 @@ def layer_rows(result: Result) -> TableContent:
                 gap = 1 - bound_s / makespan_s if makespan_s > 0 else 0.0
                 proof = "optimal" if gap <= PROOF_TOLERANCE else f"within {percent(gap)}"
                 what = f"{kind} {part}"
-                rows.append((name, what, f"{1e6 * makespan_s:,.1f} µs", str(len(schedule["operators"])), proof))
+                rows.append((name, what, time_text(makespan_s), str(len(schedule["operators"])), proof))
     return ("model", "layer", "makespan", "operators", "schedule"), rows

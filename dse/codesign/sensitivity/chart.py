@@ -6,8 +6,8 @@ from plotly.subplots import make_subplots
 from dse.codesign.sensitivity.analysis import Sensitivity
 from dse.codesign.sensitivity.knobs import KNOBS
 from dse.codesign.sensitivity.probe import Point
+from dse.report.palette import GREY, LESS, MORE
 
-_LESS, _MORE = "#d1495b", "#1f6f8b"
 _PANELS = ((0.9, 1.1, "10 % less and more"), (0.5, 2.0, "half and twice"))
 _ROOM = 1.45
 """Room beside the longest bar for its label."""
@@ -23,19 +23,20 @@ def tornado(sensitivity: Sensitivity) -> go.Figure:
         rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=[panel[2] for panel in _PANELS]
     )
     for column, (less, more, _) in enumerate(_PANELS, start=1):
-        for asked, name, colour in ((more, "more", _MORE), (less, "less", _LESS)):
+        for asked, name, colour in ((more, "more", MORE), (less, "less", LESS)):
             points = [(knob, sensitivity.at(knob, asked)) for knob in knobs]
             bars = _bars(sensitivity, [(knob, point) for knob, point in points if point is not None], colour)
             chart.add_trace(bars.update(name=name, legendgroup=name, showlegend=column == 1), row=1, col=column)
         chart.update_xaxes(range=_range(sensitivity, (less, more)), row=1, col=column)
     chart.update_yaxes(categoryorder="array", categoryarray=[KNOBS[knob].title for knob in knobs])
-    chart.update_xaxes(title="change of the score [%]", zeroline=True, zerolinewidth=1.5, zerolinecolor="#3d3d3d")
+    chart.update_xaxes(title="change of the score [%]", zeroline=True, zerolinewidth=1.5, zerolinecolor=GREY)
     chart.update_layout(
         template="plotly_white",
         barmode="group",
         height=120 + 62 * max(len(knobs), 1),
-        margin={"l": 130, "r": 20, "t": 40, "b": 50},
-        legend={"orientation": "h", "y": -0.2, "traceorder": "reversed"},
+        margin={"l": 130, "r": 20, "t": 40, "b": 90},
+        # From the bottom of the picture, as a share of a height that varies it would meet the axis or be cut off.
+        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "traceorder": "reversed"},
     )
     return chart
 

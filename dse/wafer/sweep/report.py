@@ -6,6 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from dse.report.charts import chart as chart_of
+from dse.report.palette import LINE, category
 from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.wafer.files.drawing import drawing
@@ -30,9 +32,6 @@ _MAX_DRAWN = 12
 
 _MAX_TICKS = 10
 """Sizes of wafers that are written below the chart; of more, round numbers are."""
-
-_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48", "#3d3d3d", "#a9bccb")
-_PALE = "#c4ced6"
 
 _FIGURES = ("tiles", "cost", "at least", "gap", "time", "distance", "adapter", "front")
 _DETAILS = ("at least", "time", "distance", "adapter")
@@ -129,10 +128,10 @@ def _number(value: float) -> str:
 def chart(result: Result) -> go.Figure:
     """Cost over tiles, a colour for each memory, with what bounds leave open below each point."""
     points = _points(result)
-    drawn = go.Figure(layout={"template": "plotly_white", "height": 520, "margin": {"t": 20}})
+    drawn = chart_of("tiles", "total cost", 520)
     groups = sorted({_group(each) for each in points.values() if each["cost"] is not None})
     for number, group in enumerate(groups):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = category(number)
         members = {name: each for name, each in points.items() if _group(each) == group and each["cost"] is not None}
         front = sorted(
             ((name, each) for name, each in members.items() if each["front"]), key=lambda pair: pair[1]["tiles"]
@@ -146,8 +145,8 @@ def chart(result: Result) -> go.Figure:
             drawn.add_trace(_trace(rest, f"{label}, dominated", marker, "markers", group))
     scale = "log" if all(each["cost"] is None or each["cost"] > 0 for each in points.values()) else "linear"
     sizes = sorted({each["tiles"] for each in points.values()})
-    drawn.update_xaxes(title="tiles", type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MAX_TICKS else None)
-    drawn.update_yaxes(title="total cost", type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
+    drawn.update_xaxes(type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MAX_TICKS else None)
+    drawn.update_yaxes(type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
     return drawn
 
 
@@ -175,7 +174,7 @@ def _trace(
     return go.Scatter(
         x=[each["tiles"] for _, each in points],
         y=costs,
-        error_y={"type": "data", "symmetric": False, "array": [0] * len(costs), "arrayminus": below, "color": _PALE},
+        error_y={"type": "data", "symmetric": False, "array": [0] * len(costs), "arrayminus": below, "color": LINE},
         mode=mode,
         name=label,
         legendgroup=str(group),
