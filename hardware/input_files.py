@@ -32,6 +32,8 @@ class InputFile:
     text: str | None
 
 
+_PROGRAM = tuple(Path(__file__).resolve().parents[1] / name for name in ("hardware", "dse", "policies"))
+
 _notes: ContextVar[dict[str, InputFile] | None] = ContextVar("notes", default=None)
 _carried: ContextVar[Mapping[str, InputFile]] = ContextVar("carried", default={})  # noqa: B039 (never written to)
 
@@ -75,9 +77,12 @@ def content_of(path: str | Path, max_bytes: int = -1) -> bytes:
 
 
 def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
-    """Note a file that was read in another way than by :func:`content_of`, as code or binary unless ``is_text``."""
+    """Note a file that was read in another way than by :func:`content_of`, as code or binary unless ``is_text``.
+
+    What comes with the program (built-in specs and models) is no input: a result states the program's version.
+    """
     notes = _notes.get()
-    if notes is None:
+    if notes is None or _is_of_the_program(Path(path).resolve()):
         return
     text = None
     if is_text and len(content) <= MAX_CARRIED_BYTES:
@@ -90,6 +95,10 @@ def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
     if text is None and known is not None and known.sha256 == sha256:
         return  # noted already, perhaps with its text
     notes[str(path)] = InputFile(str(Path(path).resolve()), sha256, text)
+
+
+def _is_of_the_program(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _PROGRAM)
 
 
 def is_file(path: str | Path) -> bool:

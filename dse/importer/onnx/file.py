@@ -49,8 +49,9 @@ def _load(path: Path) -> "ModelProto":
     onnx = library("onnx", path)
     from google.protobuf.message import DecodeError  # comes with onnx
 
+    content = bytes_of(path, _MAX_FILE_BYTES)
     try:
-        model: ModelProto = onnx.load_model_from_string(bytes_of(path, _MAX_FILE_BYTES))
+        model: ModelProto = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
         raise fail(path, "", "", "is not an ONNX file, or is cut off") from error
     if not model.graph.node:
