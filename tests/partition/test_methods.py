@@ -12,10 +12,12 @@ from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
-from dse.partition.report import report
+from dse.partition.report import view
 from dse.partition.samples import RecordedEvaluator, Recorder, RecordingExecutor, sample_log
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.tables import method_rows, notes
+from dse.problem import problem_type
+from dse.report.render import page
 from dse.run.directory import RunDirectory
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -89,10 +91,10 @@ def test_several_methods_are_shown_beside_each_other_and_the_best_is_the_answer(
     single = answer(replace(options, method="greedy"), problem=Question(PROBLEM, None))
     assert rows["greedy"]["value"] == single.objective.value
     assert "methods" not in single.metrics
-    page = report(PROBLEM, result, tuple(result.solution["chip"].values()))
+    shown = page(view(Question(PROBLEM, None), result), result)
     for row in method_rows(result):
-        assert row[0] in page
-        assert row[1] in page
+        assert row[0] in shown
+        assert row[1] in shown
 
 
 def test_methods_that_were_not_reached_in_time_are_not_shown():
@@ -176,7 +178,7 @@ def test_what_did_not_end_is_named_although_the_answer_is_proven(tmp_path):
     path = tmp_path / "run"
     directory = RunDirectory(path, "partition", {}, "", resume=False)
     directory.write_result(result)
-    assert directory.finished() is None
+    assert directory.finished(problem_type("partition").is_finished) is None
 
 
 def test_a_damaged_journal_is_named(tmp_path):
