@@ -107,6 +107,11 @@ def test_options_that_cannot_be_are_one_line(dse, graph_file, arguments, words):
     assert len(refused.err.splitlines()) == 1
 
 
+def test_a_run_of_a_method_that_there_is_not_leaves_no_directory(dse, graph_file, tmp_path):
+    assert dse("partition", graph_file(), "--chips", 3, "--method", "magic", "--out", tmp_path / "run").code == 2
+    assert not (tmp_path / "run").exists()
+
+
 def test_operators_that_fit_nowhere_are_named(dse, graph_file):
     path = graph_file(lambda graph: graph["nodes"][2].update(weight_bytes=1e9))
     refused = dse("partition", path, "--package", "coral-8", "--workers", 0)
@@ -167,9 +172,9 @@ def test_what_an_earlier_part_of_a_run_evaluated_is_not_written(dse, graph_file,
     for _ in ("finished", "begun"):
         refused = dse(*asked, "--resume", "--emit-samples", samples)
         assert refused.code == 2
-        assert refused.error_lines == [
-            f"error: dse partition: --emit-samples: {samples}: what an earlier part of this run evaluated is not kept"
-        ]
+        (line,) = refused.error_lines
+        assert line.startswith("error: dse partition: --emit-samples: ")
+        assert line.endswith("what an earlier part of this run evaluated is not kept")
         assert not samples.exists()
         (out / "result.json").unlink(missing_ok=True)
 

@@ -207,9 +207,9 @@ def lines_of(path):
 @pytest.mark.parametrize("objective", ["throughput", "latency"])
 def test_every_distinct_partition_that_was_priced_is_written_once(tmp_path, objective):
     problem = replace(random_problem(7, 6, 3), objective=objective)
-    with sample_log(tmp_path / "s.jsonl", problem) as log:
-        options = PartitionOptions("given", method="random", samples=2000, objective=objective)
-        result = answer(options, problem=Question(problem, None), log=log)
+    written = str(tmp_path / "s.jsonl")
+    options = PartitionOptions("given", method="random", samples=2000, objective=objective, emit_samples=written)
+    result = answer(options, problem=Question(problem, None))
     lines = lines_of(tmp_path / "s.jsonl")
     found = [tuple(line["chip"][name] for name in problem.graph.names) for line in lines]
     assert len(set(found)) == len(found)
@@ -224,8 +224,8 @@ def test_every_distinct_partition_that_was_priced_is_written_once(tmp_path, obje
 def test_what_does_not_fit_memory_is_not_written(tmp_path):
     problem = random_problem(7, 6, 3)
     limited = replace(problem, memory_bytes=0.6 * float(problem.graph.weight_bytes.sum()))
-    with sample_log(tmp_path / "s.jsonl", limited) as log:
-        answer(PartitionOptions("given", method="random", samples=2000), problem=Question(limited, None), log=log)
+    options = PartitionOptions("given", method="random", samples=2000, emit_samples=str(tmp_path / "s.jsonl"))
+    answer(options, problem=Question(limited, None))
     found = {tuple(line["chip"].values()) for line in lines_of(tmp_path / "s.jsonl")}
     assert found == valid_partitions(limited)
     assert found < valid_partitions(problem)
@@ -233,9 +233,8 @@ def test_what_does_not_fit_memory_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_each_method_writes_what_it_prices(tmp_path, name):
-    with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
-        options = PartitionOptions("given", method=name, samples=20)
-        result = answer(options, problem=Question(PROBLEM, None), log=log)
+    options = PartitionOptions("given", method=name, samples=20, emit_samples=str(tmp_path / "s.jsonl"))
+    result = answer(options, problem=Question(PROBLEM, None))
     lines = lines_of(tmp_path / "s.jsonl")
     assert 0 < len(lines) <= result.evaluations
     assert max(line["throughput_per_s"] for line in lines) == pytest.approx(result.objective.value, rel=1e-12)
@@ -243,9 +242,9 @@ def test_each_method_writes_what_it_prices(tmp_path, name):
 
 def test_the_simulator_is_heard_too(tmp_path):
     question = Question(PROBLEM, package("mcm-8"))
-    with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
-        options = PartitionOptions("given", method="random", samples=30, evaluator="simulator")
-        result = answer(options, problem=question, log=log)
+    written = str(tmp_path / "s.jsonl")
+    options = PartitionOptions("given", method="random", samples=30, evaluator="simulator", emit_samples=written)
+    result = answer(options, problem=question)
     values = [line["throughput_per_s"] for line in lines_of(tmp_path / "s.jsonl")]
     assert max(values) == result.objective.value
 
