@@ -1,6 +1,6 @@
 """The methods of ``dse partition`` by name; learned ones are added at the roof."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from dse.partition.constraints.sampler import SolverMode

@@ -279,7 +279,7 @@ def test_a_header_is_blamed_by_its_line_and_an_option_by_its_name(dse, case):
 
 
 def test_unknown_options_are_refused(case):
-    with pytest.raises(InputError, match="dse wafer: --method: best: .*portfolio"):
+    with pytest.raises(InputError, match=r"dse wafer: --method: best: .*portfolio"):
         WaferOptions(str(case()), method="best")
     with pytest.raises(InputError, match="did you mean moves"):
         WaferOptions.from_document({"case": "x", "move": 1}, "r", "k")

@@ -175,7 +175,14 @@ class Workers(InProcessExecutor):
 
 @pytest.mark.parametrize(
     ("limit_s", "item_timeout_s", "seconds", "begun"),
-    [(math.inf, None, 9, 0), (math.inf, None, 11, 1), (60, None, 11, 1), (39, None, 11, 0), (60, None, 55, 0), (5, 1, 0, 1)],
+    [
+        (math.inf, None, 9, 0),
+        (math.inf, None, 11, 1),
+        (60, None, 11, 1),
+        (39, None, 11, 0),
+        (60, None, 55, 0),
+        (5, 1, 0, 1),
+    ],
 )
 def test_workers_are_started_where_there_is_time_for_them(monkeypatch, limit_s, item_timeout_s, seconds, begun):
     clock, workers = [100.0], Workers()
