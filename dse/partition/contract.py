@@ -2,7 +2,7 @@
 
 from dse.partition.answer import PartitionPosed, answer, objective_of
 from dse.partition.check_answer import answer_faults, answered_by
-from dse.partition.methods import METHODS
+from dse.partition.methods import METHODS, names_of
 from dse.partition.options import PartitionOptions, Question, question_of
 from dse.partition.report import view
 from dse.problem import Posed, ProblemType
@@ -33,6 +33,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
 
     def pose(self, options: PartitionOptions) -> PartitionPosed:
         """The graph and the package that the options name."""
+        names_of(options.method, options.solver_mode, (*METHODS, LEARNED))  # refuses one that there is not
         if options.checkpoint is not None and LEARNED not in answered_by(options):
             raise fail("dse partition", "--checkpoint", options.checkpoint, f"belongs to --method {LEARNED}")
         question = question_of(options)

@@ -1,6 +1,6 @@
 """The methods of ``dse partition`` by name; learned ones are added at the roof."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from dse.partition.constraints.sampler import SolverMode
@@ -56,11 +56,22 @@ def methods_of(
     Raises:
         InputError: an unknown name, or a mode where no method has the choice.
     """
-    names = list(known) if text == ALL else [name.strip() for name in text.split(",")]
+    names = names_of(text, mode, known)
+    forms = {name: SOLVER_MODES[name] for name in names if mode is not None and name in SOLVER_MODES}
+    return {name: forms[name][mode] if mode is not None and name in forms else known[name] for name in names}
+
+
+def names_of(text: str, mode: SolverMode | None, known: Iterable[str]) -> list[str]:
+    """The names of :func:`methods_of`, of all that are ``known``.
+
+    Raises:
+        InputError: as there.
+    """
+    known = list(known)
+    names = known if text == ALL else [name.strip() for name in text.split(",")]
     for name in names:
         choose("dse partition", "--method", name, known if "," in text else [*known, ALL], "method")
     if mode is not None and not any(name in SOLVER_MODES for name in names):
         rule = f"{text} draws nothing that could be drawn in two ways; methods that do: {', '.join(SOLVER_MODES)}"
         raise fail("dse partition", "--solver-mode", mode, rule)
-    forms = {name: SOLVER_MODES[name] for name in names if mode is not None and name in SOLVER_MODES}
-    return {name: forms[name][mode] if mode is not None and name in forms else known[name] for name in names}
+    return names

@@ -19,7 +19,7 @@ from dse.run.directory import RunDirectory, journal_of
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror, check, copy, fetch
-from dse.run.options import Options
+from dse.run.options import Options, option_fields
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.run.run import Run
 from dse.run.tables import Tables
@@ -91,6 +91,7 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     directory = opened(session.out, session.resume, session.mirror, problem.name, asked, posed.run_digest)
     finished = None if directory is None else directory.finished(problem.is_finished)
     if finished is not None and directory is not None:
+        _refuse_outputs(options)
         session.notice(f"{session.out} holds this run, which is finished: this is its answer")
         if session.mirror is not None:
             copy(directory.path, session.mirror)
@@ -104,6 +105,15 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
         if directory is not None:
             answered.write(directory)
     return answered
+
+
+def _refuse_outputs(options: Options) -> None:
+    """InputError where a file is to be written of what a finished run did, which is not done again."""
+    for each in option_fields(type(options)):
+        value = getattr(options, each.name)
+        if each.option.is_output and value is not None:
+            rule = "what an earlier part of this run evaluated is not kept"
+            raise fail(options.command(), each.flag, value, rule)
 
 
 def opened(

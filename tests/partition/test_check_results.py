@@ -11,7 +11,7 @@ from dse.results.check import check_result
 from dse.results.result import relative_gap
 from hardware.inputs import InputError
 from tests.partition.small import random_graph
-from tests.solving import answer
+from tests.solving import answer, resealed
 
 ASKED = {
     "throughput": {"chips": 4},
@@ -65,8 +65,8 @@ def full_graph(change):
 def check(tmp_path):
     def faults(document):
         path = tmp_path / "result.json"
-        path.write_text(json.dumps(document))
-        return check_result(path, None)
+        path.write_text(json.dumps(resealed(document)))
+        return check_result(path)
 
     return faults
 
@@ -77,7 +77,7 @@ def test_what_the_command_says_passes(results, check, name):
 
 
 def test_a_search_that_was_stopped_passes(results, check, tmp_path):
-    path = results["throughput"]["metrics"]["settings"]["source"]
+    path = results["throughput"]["settings"]["source"]
     for reason, before in (("interrupted", 1), ("time limit", 1), ("interrupted", 0)):
         calls = iter([None] * before)
         options = PartitionOptions(path, chips=4, method="greedy,random", samples=40)
@@ -89,7 +89,7 @@ def test_a_search_that_was_stopped_passes(results, check, tmp_path):
 def test_no_altered_figure_of_a_partition_passes(results, check, name):
     result = results[name]
     for key, value in result["metrics"].items():
-        if key in ("settings", "methods"):
+        if key == "methods":
             continue
         for path in [(key,)] if not isinstance(value, list) else [(key, 0), (key, len(value) - 1)] if value else []:
             for other in others(at(result["metrics"], path)):
@@ -142,8 +142,14 @@ def bounded(factor):
     return change
 
 
+PROOF = {
+    "resource": "memory_bytes", "demand": 2.0, "limit": 1.0, "unit": "bytes", "levers": [], "explanation": "no",
+    "where": {},
+}  # fmt: skip
+
+
 def infeasible_with_a_solution(result):
-    result.update(status="infeasible", infeasibility={"resource": "memory"})
+    result.update(status="infeasible", infeasibility=PROOF)
 
 
 FALSIFIED = [
@@ -163,7 +169,7 @@ FALSIFIED = [
             (lambda result: result.update(seconds=-1.0), "seconds must"),
             (lambda result: result.update(method="magic"), "method must"),
             (lambda result: result.update(method="greedy"), "method must"),
-            (lambda result: result.update(solution={}), "no solution is given"),
+            (lambda result: result.update(solution={}), "without a solution"),
             (lambda result: result["problem"].update(name="other"), "problem.name"),
             (lambda result: result["problem"].update(digest="sha256:0"), "problem.digest"),
         )
@@ -179,7 +185,7 @@ FALSIFIED = [
     ("simulated", bounded(2), "the simulator has none"),
     ("simulated", lambda result: result.update(status="optimal"), "status must be feasible"),
     ("simulated latency", bounded(0.5), "the simulator has none"),
-    ("throughput", lambda result: result["metrics"]["settings"].update(objective="latency"), "objective must be"),
+    ("throughput", lambda result: result["settings"].update(objective="latency"), "objective must be"),
     ("several", lambda result: result.update(method="dp"), "method must"),
     ("several", lambda result: result.update(evaluations=result["evaluations"] + 1), "evaluations must"),
     ("several", lambda result: result["metrics"]["methods"].pop(0), "metrics.methods must"),
@@ -192,16 +198,16 @@ FALSIFIED = [
     ("several", lambda result: result["metrics"].update(unfinished=["magic"]), "metrics.unfinished must be the last"),
     ("all", lambda result: result["metrics"]["methods"].pop(), "metrics.unfinished must hold"),
     ("impossible", lambda result: result.update(status="unknown"), "status must be infeasible"),
-    ("impossible", lambda result: result.update(infeasibility=None), "infeasibility must be given"),
+    ("impossible", lambda result: result.update(infeasibility=None), "but it is not given"),
     ("impossible", lambda result: result["infeasibility"].update(demand=2e9), "infeasibility.demand"),
-    ("impossible", lambda result: result["infeasibility"]["operators"].pop(), "infeasibility.operators"),
+    ("impossible", lambda result: result["infeasibility"]["where"]["operators"].pop(), "infeasibility.where.operators"),
     ("impossible", lambda result: result.update(bound=1.0), "bound must not"),
     ("impossible", objective(sense="min"), "objective must be"),
-    ("impossible", objective(value=1.0), "without a solution"),
+    ("impossible", objective(value=1.0), "belong together"),
     ("impossible", lambda result: result["metrics"].update(chips_used=1), "metrics.chips_used"),
     ("never running", lambda result: result["infeasibility"].update(unit="MB"), "infeasibility.unit"),
-    ("too full", lambda result: result.update(status="infeasible"), "infeasibility must be given"),
-    ("too full", lambda result: result.update(status="infeasible", infeasibility={}), "cannot be proven"),
+    ("too full", lambda result: result.update(status="infeasible"), "but it is not given"),
+    ("too full", lambda result: result.update(status="infeasible", infeasibility=PROOF), "cannot be proven"),
     ("too full", lambda result: result.update(evaluations=-1), "evaluations must"),
     ("too full", lambda result: result.update(method="magic"), "method must"),
     ("too full", objective(unit="1/h"), "objective must be"),
@@ -222,7 +228,7 @@ def test_no_falsified_result_passes(results, check, name, change, words):
 )
 def test_settings_that_cannot_be_are_an_error(results, check, setting):
     lie = copy.deepcopy(results["throughput"])
-    lie["metrics"]["settings"].update(setting)
+    lie["settings"].update(setting)
     with pytest.raises(InputError, match=next(iter(setting)) + "|malformed"):
         check(lie)
 
@@ -232,7 +238,7 @@ def test_a_simulated_answer_that_cannot_run_is_refused(results, check):
     lie = copy.deepcopy(results["too full"])
     found = results["simulated"]
     lie.update(status="feasible", method="random", solution={"chip": {f"n{number}": 0 for number in range(6)}})
-    lie["metrics"] = {key: value for key, value in lie["metrics"].items() if key == "settings"}
+    lie["metrics"] = {}
     lie["objective"]["value"] = found["objective"]["value"]
     assert any("(5) chip 0 holds" in fault for fault in check(lie))
 

@@ -90,14 +90,13 @@ def test_a_broken_graph_is_one_line(dse, graph_file, fault):
         (("--chips", 65), "must be from 1 to 64"),
         (("--chips", 3, "--package", "mcm-8"), "a package has its own chips"),
         (("--link-bytes-per-s", 1e9), "belongs to --chips"),
-        (("--chips", 3, "--link-bytes-per-s", -1), "must be positive"),
+        (("--chips", 3, "--link-bytes-per-s", -1), "must be from 1e-30 to 1e30"),
         (("--package", "mcm-9"), "mcm-8"),
         (("--chips", 3, "--evaluator", "simulator"), "needs --package"),
         (("--chips", 3, "--method", "magic"), "magic"),
         (("--chips", 3, "--method", "greedy,randon"), "did you mean random"),
         (("--chips", 3, "--method", "all,dp"), "all"),
         (("--chips", 3, "--solver-mode", "fix"), "hill-climb, anneal, random"),
-        (("--chips", 3, "--emit-samples", "file", "--resume", "--out", "run"), "not kept"),
         (("--chips", 3, "--microbatch", 4), "cannot be chosen"),
     ],
 )
@@ -108,6 +107,11 @@ def test_options_that_cannot_be_are_one_line(dse, graph_file, arguments, words):
     assert len(refused.err.splitlines()) == 1
 
 
+def test_a_run_of_a_method_that_there_is_not_leaves_no_directory(dse, graph_file, tmp_path):
+    assert dse("partition", graph_file(), "--chips", 3, "--method", "magic", "--out", tmp_path / "run").code == 2
+    assert not (tmp_path / "run").exists()
+
+
 def test_operators_that_fit_nowhere_are_named(dse, graph_file):
     path = graph_file(lambda graph: graph["nodes"][2].update(weight_bytes=1e9))
     refused = dse("partition", path, "--package", "coral-8", "--workers", 0)
@@ -115,7 +119,7 @@ def test_operators_that_fit_nowhere_are_named(dse, graph_file):
     assert "n2" in refused.out
     assert "1 GB" in refused.out
     result = json.loads(dse("partition", path, "--package", "coral-8", "--json").out)
-    assert result["infeasibility"]["operators"] == ["n2"]
+    assert result["infeasibility"]["where"]["operators"] == ["n2"]
 
 
 def test_a_graph_that_no_partition_found_fits_names_chip_excess_and_operators(dse, graph_file):
@@ -146,7 +150,7 @@ def test_methods_are_shown_beside_each_other_in_the_terminal_and_in_the_report(d
 def test_the_constraint_solvers_form_can_be_chosen(dse, graph_file):
     asked = ("partition", graph_file(), "--chips", 3, "--method", "random", "--samples", 3, "--workers", 0, "--json")
     found = [json.loads(dse(*asked, "--solver-mode", mode).out) for mode in ("sample", "fix")]
-    assert [result["metrics"]["settings"]["solver_mode"] for result in found] == ["sample", "fix"]
+    assert [result["settings"]["solver_mode"] for result in found] == ["sample", "fix"]
     assert found[0]["solution"] != found[1]["solution"]
 
 
@@ -159,6 +163,20 @@ def test_what_was_evaluated_is_written_where_it_is_asked_for(dse, graph_file, tm
     assert len(lines) == 1 + 5 + 10
     assert max(line["throughput_per_s"] for line in lines) == result["objective"]["value"]
     assert {"chip": lines[0]["chip"]}.keys() == result["solution"].keys()
+
+
+def test_what_an_earlier_part_of_a_run_evaluated_is_not_written(dse, graph_file, tmp_path):
+    out, samples = tmp_path / "run", tmp_path / "samples.jsonl"
+    asked = ("partition", graph_file(), "--chips", 3, "--method", "greedy,random", "--workers", 0, "--out", out)
+    assert dse(*asked).code == 0
+    for _ in ("finished", "begun"):
+        refused = dse(*asked, "--resume", "--emit-samples", samples)
+        assert refused.code == 2
+        (line,) = refused.error_lines
+        assert line.startswith("error: dse partition: --emit-samples: ")
+        assert line.endswith("what an earlier part of this run evaluated is not kept")
+        assert not samples.exists()
+        (out / "result.json").unlink(missing_ok=True)
 
 
 def test_more_chips_than_the_graph_can_use_is_a_warning(dse, graph_file):

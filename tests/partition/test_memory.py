@@ -14,6 +14,7 @@ from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import Found
+from dse.results.infeasibility import Infeasibility
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
 from tests.solving import answer
@@ -85,7 +86,7 @@ def test_the_order_of_a_chain_can_be_the_obstacle():
     assert found["operators"][0] == "n1"
     result = answer(PartitionOptions("given", method="greedy"), problem=Question(problem, None))
     assert (result.status, result.exit_code) == ("infeasible", 1)
-    assert result.infeasibility == found
+    assert result.infeasibility == Infeasibility.of(found)
 
 
 def test_the_partition_that_comes_nearest_is_told_where_nothing_is_proven(monkeypatch):

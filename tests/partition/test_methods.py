@@ -12,10 +12,12 @@ from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
-from dse.partition.report import report
+from dse.partition.report import view
 from dse.partition.samples import RecordedEvaluator, Recorder, RecordingExecutor, sample_log
 from dse.partition.search.context import Found, SearchContext
 from dse.partition.tables import method_rows, notes
+from dse.problem import problem_type
+from dse.report.render import page
 from dse.run.directory import RunDirectory
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -89,10 +91,10 @@ def test_several_methods_are_shown_beside_each_other_and_the_best_is_the_answer(
     single = answer(replace(options, method="greedy"), problem=Question(PROBLEM, None))
     assert rows["greedy"]["value"] == single.objective.value
     assert "methods" not in single.metrics
-    page = report(PROBLEM, result, tuple(result.solution["chip"].values()))
+    shown = page(view(Question(PROBLEM, None), result), result)
     for row in method_rows(result):
-        assert row[0] in page
-        assert row[1] in page
+        assert row[0] in shown
+        assert row[1] in shown
 
 
 def test_methods_that_were_not_reached_in_time_are_not_shown():
@@ -176,7 +178,7 @@ def test_what_did_not_end_is_named_although_the_answer_is_proven(tmp_path):
     path = tmp_path / "run"
     directory = RunDirectory(path, "partition", {}, "", resume=False)
     directory.write_result(result)
-    assert directory.finished() is None
+    assert directory.finished(problem_type("partition").is_finished) is None
 
 
 def test_a_damaged_journal_is_named(tmp_path):
@@ -205,9 +207,9 @@ def lines_of(path):
 @pytest.mark.parametrize("objective", ["throughput", "latency"])
 def test_every_distinct_partition_that_was_priced_is_written_once(tmp_path, objective):
     problem = replace(random_problem(7, 6, 3), objective=objective)
-    with sample_log(tmp_path / "s.jsonl", problem) as log:
-        options = PartitionOptions("given", method="random", samples=2000, objective=objective)
-        result = answer(options, problem=Question(problem, None), log=log)
+    written = str(tmp_path / "s.jsonl")
+    options = PartitionOptions("given", method="random", samples=2000, objective=objective, emit_samples=written)
+    result = answer(options, problem=Question(problem, None))
     lines = lines_of(tmp_path / "s.jsonl")
     found = [tuple(line["chip"][name] for name in problem.graph.names) for line in lines]
     assert len(set(found)) == len(found)
@@ -222,8 +224,8 @@ def test_every_distinct_partition_that_was_priced_is_written_once(tmp_path, obje
 def test_what_does_not_fit_memory_is_not_written(tmp_path):
     problem = random_problem(7, 6, 3)
     limited = replace(problem, memory_bytes=0.6 * float(problem.graph.weight_bytes.sum()))
-    with sample_log(tmp_path / "s.jsonl", limited) as log:
-        answer(PartitionOptions("given", method="random", samples=2000), problem=Question(limited, None), log=log)
+    options = PartitionOptions("given", method="random", samples=2000, emit_samples=str(tmp_path / "s.jsonl"))
+    answer(options, problem=Question(limited, None))
     found = {tuple(line["chip"].values()) for line in lines_of(tmp_path / "s.jsonl")}
     assert found == valid_partitions(limited)
     assert found < valid_partitions(problem)
@@ -231,9 +233,8 @@ def test_what_does_not_fit_memory_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_each_method_writes_what_it_prices(tmp_path, name):
-    with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
-        options = PartitionOptions("given", method=name, samples=20)
-        result = answer(options, problem=Question(PROBLEM, None), log=log)
+    options = PartitionOptions("given", method=name, samples=20, emit_samples=str(tmp_path / "s.jsonl"))
+    result = answer(options, problem=Question(PROBLEM, None))
     lines = lines_of(tmp_path / "s.jsonl")
     assert 0 < len(lines) <= result.evaluations
     assert max(line["throughput_per_s"] for line in lines) == pytest.approx(result.objective.value, rel=1e-12)
@@ -241,9 +242,9 @@ def test_each_method_writes_what_it_prices(tmp_path, name):
 
 def test_the_simulator_is_heard_too(tmp_path):
     question = Question(PROBLEM, package("mcm-8"))
-    with sample_log(tmp_path / "s.jsonl", PROBLEM) as log:
-        options = PartitionOptions("given", method="random", samples=30, evaluator="simulator")
-        result = answer(options, problem=question, log=log)
+    written = str(tmp_path / "s.jsonl")
+    options = PartitionOptions("given", method="random", samples=30, evaluator="simulator", emit_samples=written)
+    result = answer(options, problem=question)
     values = [line["throughput_per_s"] for line in lines_of(tmp_path / "s.jsonl")]
     assert max(values) == result.objective.value
 
