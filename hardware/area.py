@@ -12,12 +12,12 @@ in proportion to their bandwidths::
     interfaces = HBM bytes/s · (PHY + controller) per byte/s + network bytes/s · (PHY + controller) per byte/s
 """
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.input_files import read_once
 from hardware.spec_fields import Count, Positive, PositiveInteger, Quantity, Source, StrictModel, read_spec
 
 Integers = NDArray[np.int64]
@@ -125,7 +125,7 @@ class AreaModel(StrictModel):
         return float(self.area_um2(*(np.array([number]) for number in numbers))[0])
 
 
-@cache
+@read_once
 def area_model(name_or_path: str | Path = "22nm") -> AreaModel:
     """The area model of this name (``specs/area``) or file.
 

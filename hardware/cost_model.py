@@ -4,12 +4,12 @@
 ``hardware`` section is used on this floor, the ``training`` section by the floor that builds training graphs.
 """
 
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from hardware.input_files import read_once
 from hardware.operations import VectorKind
 from hardware.spec_fields import Choice, Count, NonNegative, Positive, Quantity, Source, StrictModel, read_spec
 
@@ -174,7 +174,7 @@ class VectorCycles(StrictModel):
         return self
 
 
-@cache
+@read_once
 def cost_model(name_or_path: str | Path = "consistent") -> CostModel:
     """The cost model of this name (``specs/cost_models``) or file.
 
@@ -184,7 +184,7 @@ def cost_model(name_or_path: str | Path = "consistent") -> CostModel:
     return read_spec("cost_models", name_or_path, CostModel, "cost model")
 
 
-@cache
+@read_once
 def vector_cycles(name_or_path: str | Path = "phaze") -> VectorCycles:
     """The table of vector cycles of this name (``specs/vector_cycles``) or file.
 

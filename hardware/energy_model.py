@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from hardware.input_files import read_once
 from hardware.spec_fields import (
     Count,
     NonNegative,
@@ -166,7 +167,7 @@ def energy_model_of(process_nm: float | None) -> EnergyModel:
     return die.model_copy(update=changes)
 
 
-@cache
+@read_once
 def energy_model(name_or_path: str | Path = _TEMPLATE_MODEL) -> EnergyModel:
     """The energy model of this name (``specs/energy``) or file.
 

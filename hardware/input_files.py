@@ -7,11 +7,16 @@ longer are, or are others by now.
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
 
 MAX_CARRIED_BYTES = 2**20
 """Larger files are noted by their digest alone."""
@@ -104,3 +109,33 @@ def _is_of_the_program(path: Path) -> bool:
 def is_file(path: str | Path) -> bool:
     """Whether ``path`` can be read: it is a file, or it is carried."""
     return str(path) in _carried.get() or Path(path).is_file()
+
+
+def read_once(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
+    """Cache what ``function`` makes of its arguments and of the files that it reads, until one of those changes.
+
+    Files are noted on every call, as if they had been read again.
+    """
+    entries: dict[tuple[object, ...], tuple[Value, dict[str, InputFile]]] = {}
+
+    @wraps(function)
+    def cached(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
+        key = (*args, *sorted(kwargs.items()))
+        entry = entries.get(key)
+        if entry is None or not all(map(_is_unchanged, entry[1], entry[1].values())):
+            with noting() as files:
+                entry = entries[key] = function(*args, **kwargs), files
+        value, files = entry
+        notes = _notes.get()
+        if notes is not None:
+            notes.update(files)
+        return value
+
+    return cached
+
+
+def _is_unchanged(path: str, file: InputFile) -> bool:
+    try:
+        return hashlib.sha256(content_of(path)).hexdigest() == file.sha256
+    except OSError:
+        return False

@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hardware.input_files import noting
 from hardware.inputs import SMALLEST, choose, read_document, validate
 
 _LARGEST = 1e30
@@ -76,5 +77,6 @@ def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: st
     if is_path(name_or_path):
         return validate(model, read_document(text), text)
     name = choose("", what, text, spec_names(folder), f"{what} spec")
-    with resources.as_file(resources.files("hardware").joinpath("specs", folder, f"{name}.yaml")) as path:
+    # Part of the program, and no input: where it lies is nobody's business.
+    with noting(), resources.as_file(resources.files("hardware").joinpath("specs", folder, f"{name}.yaml")) as path:
         return validate(model, read_document(path), f"{folder}/{name}.yaml")

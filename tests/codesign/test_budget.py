@@ -7,13 +7,13 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from dse.codesign.answer import solve
 from dse.codesign.check import architecture_faults
 from dse.codesign.formats import architecture_solution
 from dse.codesign.objective import Per
 from hardware.cost_model import cost_model
 from hardware.space import architecture_space
 from tests.codesign.tiny import tiny_options, tiny_problem
+from tests.solving import solve
 
 BUDGETS = ("4", "8", "60")
 

@@ -368,7 +368,7 @@ def test_takeovers_are_ends_of_their_bisections(single):
             assert takeover_faults(prober, task, dataclasses.replace(takeover, **lie)), lie
 
 
-OF_THE_ANSWER = ("score", "models", "architectures_in_space", "area_budget_used")
+OF_THE_ANSWER = ("score", "models", "architectures_in_space", "area_budget_used", "interface_mm2")
 """Figures that the checker of the answer recomputes."""
 
 

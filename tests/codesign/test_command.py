@@ -13,6 +13,7 @@ import pytest
 
 from dse.codesign.check_metrics import faults
 from dse.codesign.options import CodesignOptions
+from dse.results.result import seal_of
 from tests.codesign.test_exhaustive import TINY_MODEL
 from tests.run.journals import alter
 
@@ -75,6 +76,11 @@ def _changed(document, path, value):
     return copy
 
 
+def _write(path, document):
+    """What a forger writes, who seals it again."""
+    path.write_text(json.dumps({**document, "seal": seal_of(document)}))
+
+
 JUDGED = ("status", "objective", "bound", "gap", "solution", "problem", "metrics", "evaluations")
 
 
@@ -88,7 +94,7 @@ def test_no_altered_figure_passes_the_check(dse, answer, tmp_path, monkeypatch, 
     passed = []
     for where in _leaves(document):
         judged = where[0] in JUDGED
-        named = where[-1] in ("name", "unit") or where[:2] == ("solution", "settings")
+        named = where[-1] in ("name", "unit")
         # Under 1F1B a pipeline of one stage recomputes nothing, so there the choice is a tie.
         cosmetic = named or (where[0] == "solution" and where[-1] == "recompute")
         before = document
@@ -96,7 +102,7 @@ def test_no_altered_figure_passes_the_check(dse, answer, tmp_path, monkeypatch, 
             before = before[key]
         if not judged or cosmetic or before == other or (before is None and other is None):
             continue
-        path.write_text(json.dumps(_changed(document, where, other)))
+        _write(path, _changed(document, where, other))
         refused = dse("check", path)
         assert refused.code in (1, 2), (where, other, refused)
         assert "internal error" not in refused.err
@@ -123,9 +129,9 @@ _FREE_SETTINGS = (
 def test_altered_settings_are_bad_input_or_another_problem(dse, answer, tmp_path, other):
     _, document = answer
     path = tmp_path / "altered.json"
-    for key, value in document["solution"]["settings"].items():
+    for key, value in document["settings"].items():
         if value != other and key not in _FREE_SETTINGS:
-            path.write_text(json.dumps(_changed(document, ("solution", "settings", key), other)))
+            _write(path, _changed(document, ("settings", key), other))
             refused = dse("check", path)
             assert refused.code in (1, 2), (key, other)
             assert len(refused.err.splitlines()) <= 1
@@ -135,8 +141,7 @@ def test_a_false_claim_of_infeasibility_is_found(dse, answer, tmp_path):
     _, document = answer
     path = tmp_path / "claim.json"
     nothing = {"objective": {**document["objective"], "value": None}, "bound": None, "gap": None}
-    solution = {"settings": document["solution"]["settings"]}
-    path.write_text(json.dumps({**document, **nothing, "status": "infeasible", "solution": solution}))
+    _write(path, {**document, **nothing, "status": "infeasible", "solution": {}})
     refused = dse("check", path)
     assert refused.code == 1
     assert "but a placement fits" in refused.out

@@ -124,19 +124,19 @@ def test_a_model_that_fits_nowhere_is_proven_infeasible(model_file):
     result, _ = solve(small(model_file, hbm_gb="0.0001"))
     assert result.status == "infeasible"
     assert result.exit_code == 1
-    assert result.infeasibility["excess_bytes"] > 0
-    assert "GB" in result.infeasibility["explanation"]
+    assert result.infeasibility.demand > result.infeasibility.limit > 0
+    assert "GB" in result.infeasibility.explanation
 
 
 def test_what_fits_nowhere_for_its_attention_scores_says_so(tmp_path):
     path = tmp_path / "long.yaml"
     path.write_text(re.sub(r"sequence: \d+", "sequence: 8192", TINY_MODEL))
-    explanation = solve(small(path, hbm_gb="0.01"))[0].infeasibility["explanation"]
+    explanation = solve(small(path, hbm_gb="0.01"))[0].infeasibility.explanation
     assert "The attention scores are kept whole" in explanation
     assert "they grow with the square of the sequence." in explanation
     short = tmp_path / "short.yaml"
     short.write_text(TINY_MODEL)
-    assert "attention" not in solve(small(short, hbm_gb="0.0001"))[0].infeasibility["explanation"]
+    assert "attention" not in solve(small(short, hbm_gb="0.0001"))[0].infeasibility.explanation
 
 
 def test_the_time_limit_ends_the_search_without_a_proof(model_file):

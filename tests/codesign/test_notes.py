@@ -155,7 +155,8 @@ def test_a_closed_gap_is_not_called_unproven(status, says):
         gap=0.0,
         objective=SimpleNamespace(value=100.0, unit="samples/s"),
         metrics={"architectures_in_space": 3, "architectures_evaluated": 3},
-        solution={"settings": {"fixed": None, "models": ["m"], "mean": "geometric"}, "models": {"m": {"hbm_gb": 64.0}}},
+        settings={"fixed": None, "models": ["m"], "mean": "geometric"},
+        solution={"models": {"m": {"hbm_gb": 64.0}}},
     )
     text = verdict(result)
     assert "proven optimal at 64 GB of HBM" in text
