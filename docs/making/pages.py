@@ -31,7 +31,8 @@ def page_of(path: Path) -> str:
         if name in TOP_LEVEL:
             return f"]({TOP_LEVEL[name]}{anchor})"
         if target.parts[0] == "docs":
-            return f"]({target.relative_to('docs').as_posix()}{anchor})"
+            shown = target.with_suffix(".md") if target.suffix == ".ipynb" else target
+            return f"]({shown.relative_to('docs').as_posix()}{anchor})"
         copied = f"files/{name}" if (ROOT / name).is_file() else ""
         if copied:
             with mkdocs_gen_files.open(copied, "wb") as file:

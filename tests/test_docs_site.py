@@ -1,0 +1,42 @@
+"""The site of `make docs` has a place for every page."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "making" / "pages.py"
+
+
+def constant(name):
+    """What ``name`` is set to in the script that makes the pages; the script itself needs the extra `docs`."""
+    for statement in ast.parse(PAGES.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
+            return ast.literal_eval(statement.value)
+    raise AssertionError(f"{PAGES} sets no {name}")
+
+
+def test_every_document_and_notebook_is_in_one_chapter():
+    chapters = [name for names in constant("CHAPTERS").values() for name in names]
+    files = [path.stem for pattern in ("*.md", "*.ipynb") for path in (ROOT / "docs").glob(pattern)]
+    top_level = [page.removesuffix(".md") for page in constant("TOP_LEVEL").values()]
+    assert sorted(chapters) == sorted([*files, *top_level])
+    assert all((ROOT / name).is_file() for name in constant("TOP_LEVEL"))
+
+
+def test_the_reference_covers_every_package_that_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert sorted(constant("PACKAGES")) == sorted(pattern.rstrip("*") for pattern in included)
+
+
+def test_the_build_is_strict_and_its_scripts_are_there():
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    assert site["strict"] is True
+    plugins = {
+        name: settings for plugin in site["plugins"] if isinstance(plugin, dict) for name, settings in plugin.items()
+    }
+    scripts = plugins["gen-files"]["scripts"] + plugins["mkdocstrings"]["handlers"]["python"]["options"]["extensions"]
+    assert all((ROOT / script).is_file() for script in scripts)
