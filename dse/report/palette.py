@@ -5,6 +5,8 @@ INK, GREY, PALE, LINE = "#1d2b36", "#3d3d3d", "#a9bccb", "#c4ced6"
 
 BLUE, RED, YELLOW, GREEN, PURPLE, BROWN = "#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48"
 
+FONT = "system-ui, sans-serif"
+
 ANSWER = RED
 """The answer itself, wherever it is marked."""
 
