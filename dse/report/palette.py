@@ -26,7 +26,7 @@ OPERATOR_CLASSES = {
 
 PART_COLOURS = {
     **{name: colour for name, (_, colour) in OPERATOR_CLASSES.items()},
-    "several": PURPLE,
+    "several": "#b9c95a",
     "waiting": LINE,
     "forward": BLUE,
     "backward": "#4f9db5",
