@@ -1,6 +1,7 @@
 """``report.html`` of a partition: what every chip and link is busy with, and the graph coloured by chip."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -25,14 +26,17 @@ from dse.partition.tables import (
     verdict,
 )
 from dse.report.charts import chart
-from dse.report.palette import BLUE, CATEGORIES, LINE, YELLOW, category
+from dse.report.palette import BLUE, CATEGORIES, GREY, LINE, YELLOW, category
 from dse.report.units import time_scale, time_text
-from dse.report.view import Card, Chart, Heading, Part, Plan, StageBox, Table, View
+from dse.report.view import Card, Chart, Heading, Part, Plan, Row, StageBox, Table, View
 from dse.results.result import Result
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 """Neighbouring chips differ in colour; chips that share one differ in shape."""
 
+
+_MAX_TICKS = 40
+"""Numbers of chips below the chart; of more chips, every second, third … has one."""
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
@@ -50,7 +54,11 @@ def view(question: Question, result: Result) -> View:
         return partition_from_document(problem, result.solution, "result")
 
     def page() -> list[Part]:
-        parts: list[Part] = [Heading("Chips and links"), Chart(loads(result)), chips]
+        parts: list[Part] = [
+            Heading("Chips and links"),
+            Chart(loads(result)),
+            replace(chips, rows=_without_bars(chips.rows)),
+        ]
         if methods:
             parts += [Heading("Methods"), replace(methods[0], title="")]
         return [*parts, Heading("The graph, coloured by chip"), Chart(coloured_graph(problem, chip()))]
@@ -97,6 +105,11 @@ def _card(result: Result) -> Card:
     return Card(figures, Plan(boxes, words=("chip", "operator"), first=0))
 
 
+def _without_bars(rows: Sequence[Row]) -> list[Row]:
+    """Without the bars that the terminal shows: the chart has them."""
+    return [tuple(cell.rstrip("█ ") for cell in row) for row in rows]
+
+
 def loads(result: Result) -> go.Figure:
     """Time of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
     found = result.metrics
@@ -113,7 +126,19 @@ def loads(result: Result) -> go.Figure:
             go.Bar(x=numbers, y=[scale.of(each) for each in seconds], name=f"{name}{label}", marker_color=colour)
         )
     if result.bound is not None and slowest_decides(result):
-        drawn.add_hline(y=scale.of(1 / result.bound), line_dash="dot", annotation_text="bound on the slowest")
+        height = scale.of(1 / result.bound)
+        # Named in the legend: beside the line its name would cover bars.
+        drawn.add_trace(
+            go.Scatter(
+                x=[-0.5, len(numbers) - 0.5],
+                y=[height, height],
+                mode="lines",
+                name="bound on the slowest",
+                line={"color": GREY, "dash": "dot"},
+            )
+        )
+    step = math.ceil(len(numbers) / _MAX_TICKS) or 1
+    drawn.update_xaxes(range=[-0.5, len(numbers) - 0.5], tickvals=numbers[::step])
     drawn.update_yaxes(rangemode="tozero")
     return drawn
 

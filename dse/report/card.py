@@ -1,10 +1,10 @@
 """The answer card as HTML: figures, the plan as a diagram, and where time and memory go."""
 
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dse.report.palette import BLUE, INK, LINE, PART_COLOURS
-from dse.report.units import memory_scale, share_text, time_scale
+from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Plan, Share, StageBox
 
 CARD_STYLE = """
@@ -51,7 +51,7 @@ def _breakdown(content: Breakdown) -> str:
     whole = max(content.total, content.limit or 0.0)
     if not shares or whole <= 0:
         return ""
-    text = _texts(content)
+    text = _WRITTEN[content.unit]
     limit = "" if content.limit is None else f" of {text(content.limit)}"
     title = f"<h4>{html.escape(content.title)}: {text(content.total)}{limit}</h4>"
     bar = "".join(
@@ -66,12 +66,12 @@ def _breakdown(content: Breakdown) -> str:
     return f"{title}<div class='bar'>{bar}</div><ul>{keys}</ul>"
 
 
-def _texts(content: Breakdown) -> Callable[[float], str]:
-    """How an amount of it is written: all of them in one unit, that of the whole."""
-    if content.unit == "":
-        return lambda amount: f"{amount:,.6g}"
-    whole = max(content.total, content.limit or 0.0)
-    return (time_scale if content.unit == "s" else memory_scale)(whole).text
+_WRITTEN: Mapping[str, Callable[[float], str]] = {
+    "s": time_text,
+    "bytes": memory_text,
+    "": lambda amount: f"{amount:,.6g}",
+}
+"""How an amount of each unit is written."""
 
 
 def _label(share: Share, content: Breakdown, amount: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dse.report.palette import INK, OPERATOR_CLASSES
+from dse.report.palette import FONT, INK, OPERATOR_CLASSES
 from dse.report.units import time_scale
 
 _ROW_PIXELS = 17
@@ -27,7 +27,7 @@ def chart(across: str, up: str, height: int) -> go.Figure:
             "xaxis": {"title": across, "automargin": True},
             "yaxis": {"title": up, "automargin": True},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-            "font": {"family": "system-ui, sans-serif", "color": INK},
+            "font": {"family": FONT, "color": INK},
             "hoverlabel": {"align": "left"},
         }
     )

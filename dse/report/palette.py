@@ -5,6 +5,8 @@ INK, GREY, PALE, LINE = "#1d2b36", "#3d3d3d", "#a9bccb", "#c4ced6"
 
 BLUE, RED, YELLOW, GREEN, PURPLE, BROWN = "#1f6f8b", "#d1495b", "#edae49", "#66a182", "#8d5b9f", "#b07d48"
 
+FONT = "system-ui, sans-serif"
+
 ANSWER = RED
 """The answer itself, wherever it is marked."""
 
@@ -24,7 +26,7 @@ OPERATOR_CLASSES = {
 
 PART_COLOURS = {
     **{name: colour for name, (_, colour) in OPERATOR_CLASSES.items()},
-    "several": PURPLE,
+    "several": "#b9c95a",
     "waiting": LINE,
     "forward": BLUE,
     "backward": "#4f9db5",

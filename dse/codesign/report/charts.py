@@ -90,7 +90,15 @@ def search_path(column: Columns, result: Result) -> go.Figure:
         go.Scatter(x=order, y=best, mode="lines", name="best so far", line={"color": ANSWER, "shape": "hv"})
     )
     if result.bound is not None:
-        drawn.add_hline(y=result.bound, line={"color": GREY, "dash": "dot"}, annotation_text="no architecture is above")
+        drawn.add_trace(
+            go.Scatter(
+                x=[1, len(scores)],
+                y=[result.bound, result.bound],
+                mode="lines",
+                name="no architecture is above",
+                line={"color": GREY, "dash": "dot"},
+            )
+        )
     return drawn
 
 

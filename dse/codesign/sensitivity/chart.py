@@ -6,7 +6,7 @@ from plotly.subplots import make_subplots
 from dse.codesign.sensitivity.analysis import Sensitivity
 from dse.codesign.sensitivity.knobs import KNOBS
 from dse.codesign.sensitivity.probe import Point
-from dse.report.palette import GREY, LESS, MORE
+from dse.report.palette import FONT, GREY, INK, LESS, MORE
 
 _PANELS = ((0.9, 1.1, "10 % less and more"), (0.5, 2.0, "half and twice"))
 _ROOM = 1.45
@@ -32,6 +32,7 @@ def tornado(sensitivity: Sensitivity) -> go.Figure:
     chart.update_xaxes(title="change of the score [%]", zeroline=True, zerolinewidth=1.5, zerolinecolor=GREY)
     chart.update_layout(
         template="plotly_white",
+        font={"family": FONT, "color": INK},
         barmode="group",
         height=120 + 62 * max(len(knobs), 1),
         margin={"l": 130, "r": 20, "t": 40, "b": 90},

@@ -1,0 +1,58 @@
+"""Every kind of page in a headless browser: nothing is logged, every chart is drawn, no label covers another."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dse.report.page import document
+from tests.report.browser import rendered
+from tests.wafer.small import conv_line, graph_text
+
+DATA = Path(__file__).parent.parent / "data"
+
+GRAPH = {
+    "schema": "dse.graph/1",
+    "name": "diamonds",
+    "nodes": [{"name": f"n{at}", "latency_s": 1e-5 * (1 + at % 3), "output_bytes": 1000.0} for at in range(12)],
+    "edges": [[f"n{at}", f"n{at + 1}"] for at in range(11)] + [[f"n{at}", f"n{at + 3}"] for at in range(0, 9, 3)],
+}
+
+
+def inputs(kind, folder):
+    """The command line of each kind of page."""
+    (folder / "graph.json").write_text(json.dumps(GRAPH))
+    (folder / "case.kgraph").write_text(graph_text([conv_line(1), conv_line(2)], [("conv[1]", "conv[2]")]))
+    return {
+        "schedule": ("schedule", DATA / "schedule" / "heads2.json"),
+        "place": ("place", DATA / "placement" / "03_gpt2xl_40L_mb1_hbm32.json"),
+        "partition": ("partition", folder / "graph.json", "--chips", 4, "--method", "greedy,random", "--samples", 50),
+        "wafer": ("wafer", folder / "case.kgraph", "--moves", 500),
+        "sweep": ("wafer", folder / "case.kgraph", "--moves", 200, "--sweep", "side=10,14"),
+        "codesign": ("codesign", "bert-large", "--microbatch", 4),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["schedule", "place", "partition", "wafer", "sweep", "codesign"])
+def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, tmp_path, kind):
+    out = tmp_path / "out"
+    workers = () if kind in ("schedule", "place") else ("--workers", 0)
+    answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
+    assert answer.code == 0, answer.err
+    page = (out / "report.html").read_text()
+    logged, seen = rendered(page, tmp_path)
+    assert logged == []
+    assert seen["drawn"] == seen["charts"] == page.count('class="plotly-graph-div"')
+    assert seen["covered"] == []
+    assert seen["narrow"] == 0, "a chart that was folded up must fill the page once it is opened"
+    assert seen["toolbars"] == 0
+    assert not seen["wide"]
+
+
+def test_the_browser_sees_errors_and_covered_labels(tmp_path):
+    svg = "<svg width='200' height='50'><text x='9' y='20'>first label</text><text x='12' y='22'>second</text></svg>"
+    wide = "<div style='width:5000px'>x</div><script>throw new Error('broken chart')</script>"
+    logged, seen = rendered(document("broken", [svg, wide], ""), tmp_path)
+    assert any("broken chart" in line for line in logged)
+    assert seen["covered"] == [["first label", "second"]]
+    assert seen["wide"]
