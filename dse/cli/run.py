@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dse.cli.executors import executor_of
 from dse.cli.exit_codes import EXIT_INTERRUPTED
@@ -23,6 +24,7 @@ from dse.run.directory import RunDirectory
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror
+from dse.run.pace import Pace, duration_text
 from dse.run.progress import ProgressCallback, StopSignal, never_stop
 from dse.run.session import Session, opened
 from hardware.inputs import fail
@@ -191,6 +193,7 @@ def session_of(
         progress=report,
         stop=stop,
         notice=_notice(settings),
+        announce=partial(said_if_slow, quiet=settings.quiet),
         executor=partial(executor_for, settings),
         methods=partial(upper_methods, problem.name),
         document=partial(upper_document, problem.name),
@@ -274,20 +277,21 @@ def progress(settings: RunSettings) -> Iterator[ProgressCallback]:
         TextColumn("{task.description:<34}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[pace]}"),
     )
     with Progress(*columns, console=console, transient=True) as bars:
         tasks: dict[str, Any] = {}
-        started: dict[str, float] = {}
+        paces: dict[str, Pace] = {}
 
         def update(phase: str, done: int, total: int) -> None:
+            now_s = time.monotonic()
+            pace = paces.setdefault(phase, Pace(now_s))
+            pace.update(now_s, done, total)
             if phase not in tasks:
-                started[phase] = time.monotonic()
-                tasks[phase] = bars.add_task(phase, total=total, rate="")
-            elapsed = time.monotonic() - started[phase]
-            rate = _pace(done, elapsed) if elapsed > _RATE_AFTER_S and total > 1 else ""
-            bars.update(tasks[phase], completed=done, total=total, rate=rate)
+                tasks[phase] = bars.add_task(phase, total=total, pace="")
+            text = _pace_text(pace, now_s) if now_s - pace.began_s > _RATE_AFTER_S and total > 1 else ""
+            bars.update(tasks[phase], completed=done, total=total, pace=text)
 
         yield update
 
@@ -296,29 +300,40 @@ class _PlainLines:
     """Progress as plain lines, one every few seconds, for logs and ``ray job submit``."""
 
     def __init__(self) -> None:
-        self._started: dict[str, float] = {}
+        self._paces: dict[str, Pace] = {}
         self._last_s = 0.0
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        begun = self._started.setdefault(phase, now)
-        if done < total and now - self._last_s < _PLAIN_LINE_INTERVAL_S:
+        now_s = time.monotonic()
+        pace = self._paces.setdefault(phase, Pace(now_s))
+        pace.update(now_s, done, total)
+        if done < total and now_s - self._last_s < _PLAIN_LINE_INTERVAL_S:
             return
-        if done >= total and now - begun < _PLAIN_LINE_INTERVAL_S:
+        if done >= total and now_s - pace.began_s < _PLAIN_LINE_INTERVAL_S:
             return
-        self._last_s = now
+        self._last_s = now_s
         if total == 1:
             click.echo(f"{phase}{' …' if done < total else ''}", err=True)
             return
-        told = [_pace(done, now - begun)] if done and now > begun else []
-        if told and done < total:
-            told.append(f"{(total - done) * (now - begun) / done:,.0f} s left")
-        detail = f" ({', '.join(told)})" if told else ""
-        click.echo(f"{phase}: {done:,} of {total:,}{detail}", err=True)
+        text = _pace_text(pace, now_s)
+        click.echo(f"{phase}: {done:,} of {total:,}{f' ({text})' if text else ''}", err=True)
 
 
-def _pace(done: int, elapsed_s: float) -> str:
-    """How fast it goes; of slow work how long each takes."""
-    if not done:
-        return ""
-    return f"{done / elapsed_s:,.0f}/s" if done >= elapsed_s else f"{elapsed_s / done:,.1f} s each"
+def _pace_text(pace: Pace, now_s: float) -> str:
+    """The rate, and how long it will still take where that can be told."""
+    left_s = pace.left_s(now_s)
+    left = "" if left_s is None else f"about {duration_text(left_s)} left"
+    return ", ".join(text for text in (pace.rate(now_s), left) if text)
+
+
+@contextmanager
+def said_if_slow(text: str, quiet: bool, after_s: float = 1.0) -> Iterator[None]:
+    """Say on stderr what is being done where it takes more than a second and cannot tell how far it is."""
+    timer = threading.Timer(after_s, lambda: click.echo(f"{text} …", err=True))
+    timer.daemon = True
+    if not quiet:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

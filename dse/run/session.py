@@ -8,7 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,10 @@ def _nothing_above(_options: Any) -> None:
     """Nothing above the engine decides the answer."""
 
 
+def _without_words(_text: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 def _unsaid(_text: str) -> None:
     """Nobody listens."""
 
@@ -56,6 +60,7 @@ class Session:
         progress: told of each phase.
         stop: asked between two pieces of work.
         notice: told what people should know while the work goes on.
+        announce: a context for work that cannot tell how far it is; what it is given says what is being done.
         executor: where the work runs, by its predicted seconds and the journal that metrics watch.
         methods: what upper floors add to the problem's methods, by its options, the executor and the run directory.
         document: what upper floors know of the options that decides the answer (the weights of a checkpoint).
@@ -70,6 +75,7 @@ class Session:
     progress: ProgressCallback = silent
     stop: StopSignal = never_stop
     notice: Callable[[str], None] = _unsaid
+    announce: Callable[[str], AbstractContextManager[None]] = field(default=_without_words)
     executor: Callable[[float, Journal | None], Executor] = field(default=_in_process)
     methods: Callable[[Any, Executor, Path | None], Methods] = field(default=_no_methods)
     document: Callable[[Any], Any] = field(default=_nothing_above)
@@ -86,7 +92,8 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     for name, given in (("--resume", session.resume), ("--mirror", session.mirror)):
         if given and session.out is None:
             raise fail("dse", name, "", "needs the directory of the run: --out DIR")
-    posed = replace(pose(problem, options), run_document=session.document(options))
+    with session.announce(f"reading what is asked of dse {problem.name}"):
+        posed = replace(pose(problem, options), run_document=session.document(options))
     asked = {**posed.options.document(), "seed": session.seed}
     directory = opened(session.out, session.resume, session.mirror, problem.name, asked, posed.run_digest)
     finished = None if directory is None else directory.finished(problem.is_finished)
