@@ -115,7 +115,7 @@ def loads(result: Result) -> go.Figure:
     found = result.metrics
     label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
     scale = time_scale(max((*found["chip_s"], *found["link_s"]), default=0.0))
-    drawn = chart("chip", f"{scale.unit} an input", 380)
+    drawn = chart("chip", f"{scale.unit} an input{label}", 380)
     drawn.update_layout(barmode="group")
     numbers = list(range(len(found["chip_s"])))
     for name, seconds, colour in (
