@@ -197,7 +197,7 @@ def in_process(checkout, *arguments):
 
 
 def untimed(document):
-    return {key: value for key, value in document.items() if key != "seconds"}
+    return {key: value for key, value in document.items() if key not in ("seconds", "seal")}
 
 
 def journal_keys(run):
