@@ -41,10 +41,10 @@ def measure(model: str, cost_model: str, baseline: bool) -> dict:
     import numpy as np
 
     from actors.ray_executor import RayExecutor
-    from dse.codesign.answer import solve
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
     from dse.run.executor import InProcessExecutor
+    from tests.solving import solve
 
     options = CodesignOptions((model,), cost_model=cost_model)
     problem = options.problem()

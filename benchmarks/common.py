@@ -51,9 +51,9 @@ def measure(cost_model: str, mean: str) -> None:
     """One search, and the table."""
     begun = time.perf_counter()
     from actors.ray_executor import RayExecutor
-    from dse.codesign.answer import solve
     from dse.codesign.options import CodesignOptions
     from hardware.units import bytes_from_gib
+    from tests.solving import solve
 
     options = CodesignOptions(MODELS, cost_model=cost_model, mean=mean)
     result, outcome = solve(options, RayExecutor(2))

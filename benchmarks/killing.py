@@ -190,7 +190,7 @@ class Run:
     def result(self):
         """The result file without its seconds."""
         document = json.loads((self.out / "result.json").read_text())
-        return {key: value for key, value in document.items() if key != "seconds"}
+        return {key: value for key, value in document.items() if key not in ("seconds", "seal")}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import dse
+from dse.importer import libraries
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -28,7 +29,8 @@ def test_every_hint_installs_an_extra_of_this_project():
         for hint in re.findall(r"pip install (?:-e )?['\"]([^'\"]+\[[^'\"]+\])['\"]", file.read_text(encoding="utf-8"))
     }
     names = {hint.partition("[")[0] for hint in hints}
-    extras = {extra for hint in hints for extra in hint.partition("[")[2].rstrip("]").split(",")}
+    lists = {hint.partition("[")[2].rstrip("]") for hint in hints} - {"{extras}"} | {*libraries._EXTRAS.values()}
+    extras = {extra for each in lists for extra in each.split(",")}
     assert names <= {"{DISTRIBUTION}", dse.DISTRIBUTION, "."}
     assert {"learn", "models", "onnx"} <= extras <= set(PROJECT["optional-dependencies"])
 

@@ -38,6 +38,7 @@ def answers(ray_executor, tmp_path_factory):
             result, outcome = solve(options, executor, store, search=search, optima=optima)
             document = json.loads(result.to_json())
             assert document.pop("seconds") > 0
+            assert document.pop("seal")
             found.append((document, outcome, store))
         return found
 

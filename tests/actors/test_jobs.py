@@ -197,7 +197,9 @@ def in_process(checkout, *arguments):
 
 
 def untimed(document):
-    return {key: value for key, value in document.items() if key != "seconds"}
+    """A result without its seconds, where its input lay, and the seal over both."""
+    inputs = {name: {**file, "path": ""} for name, file in document["inputs"].items()}
+    return {key: value for key, value in document.items() if key not in ("seconds", "seal")} | {"inputs": inputs}
 
 
 def journal_keys(run):
