@@ -58,12 +58,19 @@ def checked_energy(
         _stage_j(job, graph, placement, number, microbatches, recompute, cost_j)
         for number in range(len(placement.stages))
     ]
+    # Words are counted once all bytes are added up: rounded one by one they would not be those that the batch moves.
+    moved_bytes = gradient_bytes = 0
     for source, target, size_bytes in graph.edges:
         sender, receiver = _stage_of(placement, source), _stage_of(placement, target)
         if sender != receiver:
             received = _replicas(placement.stages[receiver]) + _replicas(placement.stages[sender])
-            words = microbatches * received * size_bytes // machine.element_bytes
-            spent_j.append(cost_j(Transfer(words)))
+            moved_bytes += microbatches * received * size_bytes
+    for stage in placement.stages:
+        for position in stage.layers:
+            gradient_bytes += _replicas(stage) * graph.layers[position].weight_bytes
+    spent_j.append(cost_j(Transfer(moved_bytes // machine.element_bytes)))
+    gradients = gradient_bytes // job.cost_model.hardware.element_bytes.value
+    spent_j.append(placement.data * cost_j(Collective("all_reduce", gradients, placement.data)))
     idle_w = model.idle_w_per_mm2.value * float(machine.area_mm2[0])
     idle_w += model.idle_w_per_hbm_gib.value * hbm_bytes / _GIB
     batch_s, accelerators = placement.batch_s, job.accelerators
@@ -80,7 +87,7 @@ def _stage_j(
     recompute: bool,
     cost_j: Callable[[Operation], float],
 ) -> float:
-    """What the accelerators of one stage spend on a batch, in all pipelines together, without transfers and idling."""
+    """What the accelerators of one stage spend on a batch in all pipelines, without what is moved and what idles."""
     stage = placement.stages[number]
     passes = 1
     if recompute:
@@ -92,8 +99,6 @@ def _stage_j(
         layer = graph.layers[position]
         microbatch_j = passes * _graph_j(layer.forward, cost_j) + _graph_j(layer.backward, cost_j)
         stage_j += microbatches * microbatch_j + placement.data * _graph_j(layer.update, cost_j)
-        weights = layer.weight_bytes // job.cost_model.hardware.element_bytes.value
-        stage_j += placement.data * cost_j(Collective("all_reduce", weights, placement.data))
     return stage_j * _replicas(stage)
 
 
