@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
 from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
@@ -42,8 +42,9 @@ def solve(
 
     Args:
         problem: its name (:func:`dse.problems`).
-        sources: what its command takes as arguments: names, files, or documents (a dictionary of JSON types, as
-            docs/formats.md describes it).
+        sources: what its command takes as arguments: names, files, documents (a dictionary of JSON types, as
+            docs/formats.md describes it), or, where it takes a model, a pair of a PyTorch module and its example
+            inputs. A result about a module can be checked in this process, but not from its file.
         out: a run directory; None keeps nothing.
         resume: whether the run that was begun there is continued.
         mirror: an address that the run directory is copied to.
@@ -62,8 +63,8 @@ def solve(
     kind = problem_type(problem)
     deadline_s = math.inf if time_limit is None else time.monotonic() + time_limit
     given = _Given()
-    values = _positional(kind.Options, sources, problem) | options
-    named = {name: given.named(name, value) for name, value in values.items()}
+    named = {name: given.named(name, value) for name, value in options.items()}
+    named |= _positional(kind.Options, tuple(given.named("input", source) for source in sources), problem)
     count = None if workers == "auto" else workers
     session = Session(
         out=None if out is None else Path(out),
@@ -101,7 +102,7 @@ def _positional(kind: Any, sources: tuple[Any, ...], problem: str) -> dict[str, 
     fields = [field for field in option_fields(kind) if field.option.positional]
     if not sources:
         return {}
-    if fields and fields[0].kind == tuple[str, ...]:
+    if fields and get_origin(fields[0].kind) is tuple:
         return {fields[0].name: sources}
     if len(sources) > len(fields):
         raise fail(f"dse.{problem}", "", f"{len(sources)} arguments", f"must have at most {len(fields)}")
@@ -116,7 +117,7 @@ class _Given:
 
     def named(self, option: str, value: Any) -> Any:
         """What an option holds for ``value``: itself, or the name under which its content is carried."""
-        if isinstance(value, tuple | list):
+        if isinstance(value, list):
             return tuple(self.named(option, each) for each in value)
         if isinstance(value, os.PathLike):
             return os.fspath(value)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
@@ -50,7 +50,7 @@ class CodesignOptions(Options):
 
     COMMAND: ClassVar[str] = "codesign"
 
-    models: Annotated[tuple[str, ...], Option(metavar="MODEL", positional=True, is_source=True)]
+    models: Annotated[tuple[Any, ...], Option(metavar="MODEL", positional=True, is_source=True)]
     accelerators: Annotated[int, Option(min=1, max=10**7)] = 1024
     global_batch: Annotated[int, Option("Samples a batch.", min=1, max=10**9)] = 4096
     microbatch: Annotated[str, Option("Sizes to choose from.", metavar=_LIST)] = "1,2,4,8"

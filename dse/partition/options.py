@@ -1,7 +1,7 @@
 """What a user can ask of ``dse partition``, and the problem that it poses."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class PartitionOptions(Options):
 
     COMMAND: ClassVar[str] = "partition"
 
-    source: Annotated[str, Option(metavar="GRAPH", positional=True, is_source=True)]
+    source: Annotated[Any, Option(metavar="GRAPH", positional=True, is_source=True)]
     package: Annotated[
         str | None,
         Option(f"Package spec, a name of `dse specs` or a file [{DEFAULT_PACKAGE}].", metavar="SPEC"),

@@ -1,6 +1,7 @@
 """What a user can ask of a problem: frozen dataclasses that validate themselves, and from which commands are made."""
 
 import json
+import os
 from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -173,7 +174,9 @@ def _plain(value: Any) -> Any:
     """A value of an option in JSON types."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value) if isinstance(value, os.PathLike) else f"<{type(value).__name__}>"
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)

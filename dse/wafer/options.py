@@ -27,7 +27,7 @@ class WaferOptions(Options):
 
     COMMAND: ClassVar[str] = "wafer"
 
-    case: Annotated[str, Option(metavar="CASE", positional=True, is_source=True)]
+    case: Annotated[Any, Option(metavar="CASE", positional=True, is_source=True)]
     kernels: Annotated[str | None, Option("More kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
     method: Annotated[Method, Option()] = "portfolio"
     moves: Annotated[

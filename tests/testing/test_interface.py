@@ -1,0 +1,61 @@
+"""Answers from Python: names, files, documents and PyTorch modules in; a typed answer out."""
+
+import json
+
+import pytest
+
+import dse as package
+from hardware.inputs import InputError
+from tests.testing.test_problems import GRAPH, LAYER, LAYERS
+
+TWO_CHIPS = {"chips": 2, "method": "greedy", "link_bytes_per_s": 1e9}
+
+
+def test_documents_are_as_good_as_files(tmp_path):
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(GRAPH))
+    named, given = package.partition(path, **TWO_CHIPS), package.partition(GRAPH, **TWO_CHIPS)
+    assert named.solution == given.solution
+    assert (given.check(), given.status) == ([], named.status)
+    assert "chip" in repr(given) or "inputs/s" in repr(given)
+
+
+def test_an_answer_about_a_document_can_be_checked_from_its_file(dse, tmp_path):
+    saved = package.schedule(LAYER).save(tmp_path / "layer.json")
+    assert dse("check", saved).out == "ok\n"
+    folder = package.place(LAYERS).save(tmp_path / "run").parent
+    assert dse("check", folder / "result.json").out == "ok\n"
+    assert dse("report", folder).code == 0
+
+
+def test_a_module_is_a_model():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    answer = package.partition((module, (torch.ones(1, 64),)), package="mcm-4", method="greedy")
+    assert answer.check() == []
+    assert answer.metrics["operators"] >= 2
+    assert answer.figure() is not None
+
+
+def test_options_are_judged_by_their_names():
+    with pytest.raises(InputError, match="did you mean method"):
+        package.schedule(LAYER, metod="auto")
+    with pytest.raises(InputError, match="must be given"):
+        package.schedule()
+    with pytest.raises(InputError, match="--method: best"):
+        package.schedule(LAYER, method="best")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        package.nothing  # noqa: B018
+
+
+def test_help_lists_the_options():
+    assert "method: auto: exact search" in package.schedule.__doc__
+    assert "layers: A layer graph" in package.place.__doc__
+
+
+def test_a_run_directory_is_continued(tmp_path):
+    first = package.place(LAYERS, out=tmp_path / "run")
+    again = package.place(LAYERS, out=tmp_path / "run", resume=True)
+    assert again.result.model_dump(exclude={"seal"}) == first.result.model_dump(exclude={"seal"})
+    with pytest.raises(InputError, match="already holds this run"):
+        package.place(LAYERS, out=tmp_path / "run")
