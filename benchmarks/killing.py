@@ -232,7 +232,7 @@ def counted_architectures(result):
     from dse.codesign.options import CodesignOptions
     from dse.codesign.search.hysteresis import area_groups
 
-    options = CodesignOptions.from_document(result["solution"]["settings"], "result.json", "solution.settings")
+    options = CodesignOptions.from_document(result["settings"], "result.json", "settings")
     order = [index for group in area_groups(options.problem().machines().area_mm2) for index in group]
     return set(order[: result["metrics"]["architectures_evaluated"]])
 

@@ -96,8 +96,9 @@ def _card(result: Result) -> Card:
         figures.append((str(found["bottleneck"]), "decides"))
     slowest_s = max((*found["chip_s"], *found["link_s"]), default=0.0) or 1.0
     held: list[list[str]] = [[] for _ in found["chip_s"]]
-    for operator, chip in result.solution["chip"].items():
-        held[chip].append(operator)
+    for operator, chips in result.solution["chip"].items():
+        for chip in chips.values() if isinstance(chips, dict) else (chips,):
+            held[chip].append(operator)
     boxes = [
         StageBox(len(names), f"{time_text(seconds)} an input, {len(names)} operators", busy=seconds / slowest_s)
         for names, seconds in zip(held, found["chip_s"], strict=True)

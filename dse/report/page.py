@@ -16,7 +16,8 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-
 p.verdict { font-size: 1.1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums;
        margin-bottom: 1.2rem; }
 td, th { padding: .3rem .9rem .3rem 0; text-align: left; border-bottom: 1px solid #d9e1e7; vertical-align: top; }
-td.number, th.number { text-align: right; white-space: nowrap; } p.small, footer { color: #5a6b78; font-size: .88rem; }
+td.number, th.number { text-align: right; white-space: nowrap; } .short { white-space: nowrap; }
+       p.small, footer { color: #5a6b78; font-size: .88rem; }
 footer { margin-top: 3rem; overflow-wrap: anywhere; } svg { max-width: 100%; height: auto; }
 details { margin: .3rem 0; } summary { cursor: pointer; }
 @media (max-width: 60rem) { table { display: block; overflow-x: auto; } }
@@ -48,14 +49,14 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         cells = [row[column] for row in lines if row[column]]
         return column > 0 and bool(headers[column]) and bool(cells) and all(map(_FIGURE.fullmatch, cells))
 
-    # A cell that breaks inside "600 mm²" is hard to read; only prose may.
-    def cell(text: str) -> str:
-        return html.escape(text if len(text) > _SHORT_CELL else text.replace(" ", "\u00a0"))
+    are_figures = [figures(column) for column in range(len(headers))]
 
-    kinds = [" class=number" if figures(column) else "" for column in range(len(headers))]
+    # A cell that breaks inside "600 mm²" is hard to read; only prose may.
+    def kind(is_figure: bool, text: str) -> str:
+        return " class=number" if is_figure else " class=short" if len(text) <= _SHORT_CELL else ""
 
     def row_of(tag: str, row: Sequence[str]) -> str:
-        cells = (f"<{tag}{kind}>{cell(text)}</{tag}>" for kind, text in zip(kinds, row, strict=True))
+        cells = (f"<{tag}{kind(*each)}>{html.escape(each[1])}</{tag}>" for each in zip(are_figures, row, strict=True))
         return f"<tr>{''.join(cells)}</tr>\n"
 
     head = row_of("th", headers) if any(headers) else ""

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.solving import resealed
 from tests.wafer.small import conv_line, graph_text
 
 GRAPH = {
@@ -62,7 +63,7 @@ def test_a_page_is_of_the_input_that_was_answered(dse, runs, command, before, af
     result = json.loads((out / "result.json").read_text())
     for file in result["inputs"].values():
         file["text"] = file["text"].replace(before, after)
-    (out / "result.json").write_text(json.dumps(result))
+    (out / "result.json").write_text(json.dumps(resealed(result)))
     refused = dse("report", out)
     assert refused.code == 2
     assert "has changed since this run" in refused.err
@@ -76,7 +77,7 @@ def test_a_run_without_an_answer_and_a_command_without_pages(dse, runs, tmp_path
         ({"status": "unknown", "solution": {}, "objective": {**result["objective"], "value": None}}, "no report"),
         ({"command": "waver"}, "did you mean wafer"),
     ):
-        (out / "result.json").write_text(json.dumps(result | change))
+        (out / "result.json").write_text(json.dumps(resealed(result | change)))
         refused = dse("report", out)
         assert refused.code == 2
         assert words in refused.err
