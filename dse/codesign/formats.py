@@ -1,5 +1,6 @@
 """Co-search answers as JSON types: the ``solution`` of a result, and evaluations for the journal."""
 
+import math
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -189,20 +190,21 @@ def _nodes(asked: JobTask) -> int:
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     """An evaluation as JSON types; infinite bounds (nothing fits) become None."""
+    bounds = {"bound_s": evaluation.bound_s, "bound_j": evaluation.bound_j}
     return {
         "architecture": evaluation.architecture,
-        "bound_s": [None if bound_s == float("inf") else bound_s for bound_s in evaluation.bound_s],
+        **{key: [None if math.isinf(bound) else bound for bound in values] for key, values in bounds.items()},
         "plans": [None if plan is None else _plan_document(plan) for plan in evaluation.plans],
     }
 
 
 def evaluation_from_document(document: dict[str, Any]) -> Evaluation:
     """The inverse of :func:`evaluation_document`."""
-    return Evaluation(
-        architecture=document["architecture"],
-        plans=tuple(None if plan is None else _plan_from_document(plan) for plan in document["plans"]),
-        bound_s=tuple(float("inf") if bound_s is None else bound_s for bound_s in document["bound_s"]),
-    )
+    bounds = {
+        key: tuple(math.inf if bound is None else bound for bound in document[key]) for key in ("bound_s", "bound_j")
+    }
+    plans = tuple(None if plan is None else _plan_from_document(plan) for plan in document["plans"])
+    return Evaluation(document["architecture"], plans, **bounds)
 
 
 def _plan_document(plan: TrainingPlan) -> dict[str, Any]:

@@ -164,12 +164,14 @@ class TrainingPlan:
 class Evaluation:
     """One architecture, evaluated exactly: for each HBM size (same order as the problem's) its plan, if one fits.
 
-    ``bound_s`` has a lower bound on the batch time for each HBM size (infinite where nothing fits).
+    ``bound_s`` has a lower bound on the batch time for each HBM size (infinite where nothing fits), ``bound_j``, where
+    energy is asked for, one on the joules of a batch under the fastest plan.
     """
 
     architecture: int
     plans: tuple[TrainingPlan | None, ...]
     bound_s: tuple[float, ...]
+    bound_j: tuple[float, ...] = ()
 
     @property
     def proven(self) -> bool:

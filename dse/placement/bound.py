@@ -36,19 +36,22 @@ class BatchBound:
         problem: the problem; latencies in it are ignored.
         tensor: the width.
         layer_index: for each layer of the width its position among the D distinct layers (L entries).
+        max_pipelines: bound only placements with at most so many pipelines (any number by default).
 
     Raises:
         ValueError: the layers are not totally ordered, or ``layer_index`` has another length.
     """
 
-    def __init__(self, problem: PlacementProblem, tensor: int, layer_index: Sequence[int]) -> None:
+    def __init__(
+        self, problem: PlacementProblem, tensor: int, layer_index: Sequence[int], max_pipelines: int | None = None
+    ) -> None:
         graph = problem.tensor_parallel[tensor]
         if len(layer_index) != len(graph.layers):
             raise ValueError(f"layer_index must have {len(graph.layers)} entries, but has {len(layer_index)}")
         if not is_totally_ordered(graph):
             raise ValueError(f"the layers of width {tensor} must be totally ordered to be bounded, but they branch")
         self._index = np.array(layer_index, dtype=np.int64)
-        structures = chain_structures(problem, tensor)
+        structures = chain_structures(problem, tensor, max_pipelines)
         run = uniform_run(graph, layer_index)
         self._parts = [
             (structure, uniform_tables(problem, structure, run) if run else None) for structure in structures

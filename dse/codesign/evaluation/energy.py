@@ -21,24 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.codesign.evaluation.evaluator import Evaluator, Indices
-from dse.codesign.problem import TrainingJob, TrainingPlan
-from dse.graph.operator_graph import ModelGraph, OperatorGraph
+from dse.codesign.evaluation.graph_energy import by_layer, graph_energy_j, keeps_last_activations, operations_of
+from dse.codesign.problem import TrainingPlan
+from dse.graph.operator_graph import ModelGraph
 from dse.placement.problem import Placement, Stage
-from hardware.energy import LEVELS, energy_by_level, operation_energy, static_w
+from hardware.energy import LEVELS, energy_by_level, static_w
 from hardware.energy_model import EnergyModel
 from hardware.machines import Machines
 from hardware.operations import Collective, Operation, Transfer
 
 Joules = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LayerEnergies:
-    """Joules of one accelerator for one microbatch of each distinct layer (one batch for ``update_j``), [D, A]."""
-
-    forward_j: Joules
-    backward_j: Joules
-    update_j: Joules
 
 
 @dataclass(frozen=True)
@@ -77,22 +69,17 @@ class BatchEnergy:
         return self.total_j / self.samples
 
 
-def layer_energies(graph: ModelGraph, machines: Machines, model: EnergyModel) -> LayerEnergies:
-    """What one accelerator spends on each distinct layer of ``graph``, on each machine."""
-    return LayerEnergies(*_by_layer(graph, operation_energy(_operations(graph), machines, model)))
-
-
 def plan_energy(evaluator: Evaluator, index: int, plan: TrainingPlan, model: EnergyModel) -> BatchEnergy:
     """Energy of one batch on the architecture at ``index`` under ``plan``: the sum in the module's description."""
     job, machine, placement = evaluator.job, evaluator.machines.one(index), plan.placement
     graph = evaluator.graphs[plan.microbatch, placement.tensor]
-    forward_j, backward_j, update_j = _by_layer(graph, _levels(_operations(graph), machine, model))
+    forward_j, backward_j, update_j = by_layer(graph, _levels(operations_of(graph), machine, model))
     microbatches = job.global_batch // plan.microbatch
     levels_j = np.zeros(len(LEVELS))
     for position, stage in enumerate(placement.stages):
         layers = [graph.layer_index[layer] for layer in stage.layers]
         last = position == len(placement.stages) - 1
-        passes = 2 if plan.recompute and not (last and _keeps_last_activations(job)) else 1
+        passes = 2 if plan.recompute and not (last and keeps_last_activations(job)) else 1
         pass_j = passes * forward_j[layers].sum(axis=0) + backward_j[layers].sum(axis=0)
         levels_j += _copies(stage) * (microbatches * pass_j + placement.data * update_j[layers].sum(axis=0))
     moved: list[Operation] = [
@@ -117,57 +104,23 @@ def plan_energy(evaluator: Evaluator, index: int, plan: TrainingPlan, model: Ene
 
 
 def least_energy_j(evaluator: Evaluator, indices: Indices, model: EnergyModel) -> Joules:
-    """Lower bounds on what any plan spends on a batch besides static power, for each HBM size, [H, len(indices)].
+    """Lower bounds on what any plan spends on a batch besides static power, [len(indices)].
 
-    A plan trains one of the graphs, so the least over graphs of a bound for each is a bound. Under any placement of a
-    graph every microbatch passes every layer forward and backward at least once, on the t accelerators of its group if
-    it is sliced and on one at least if not, and every layer is updated at least once: recomputation, more pipelines,
-    transfers and gradient synchronisation only add to that. The bound does not use memory, so all HBM sizes have one.
+    A plan trains one of the graphs, so the least over graphs of :func:`graph_energy_j` is a bound. It does not use
+    memory, so it holds for all HBM sizes.
     """
-    machines, job = evaluator.machines.take(indices), evaluator.job
-    least_j = np.full(len(machines), np.inf)
-    for (microbatch, width), graph in evaluator.graphs.items():
-        energies = layer_energies(graph, machines, model)
-        copies = [width if layer.sliced else 1 for layer in graph.distinct_layers]
-        runs = np.bincount(graph.layer_index) * np.array(copies)
-        microbatch_j = runs @ (energies.forward_j + energies.backward_j)
-        batch_j = (job.global_batch // microbatch) * microbatch_j + runs @ energies.update_j
-        np.minimum(least_j, batch_j, out=least_j)
-    return np.tile(least_j, (len(job.hbm_bytes), 1))
-
-
-def _parts(graph: ModelGraph) -> list[OperatorGraph]:
-    """Forward of every distinct layer, then backward, then update."""
-    layers = graph.distinct_layers
-    return [
-        *(layer.forward for layer in layers),
-        *(layer.backward for layer in layers),
-        *(layer.update for layer in layers),
+    machines, samples = evaluator.machines.take(indices), evaluator.job.global_batch
+    bounds = [
+        graph_energy_j(graph, width, samples // microbatch, False, [1], machines, model)
+        for (microbatch, width), graph in evaluator.graphs.items()
     ]
-
-
-def _operations(graph: ModelGraph) -> list[Operation]:
-    return [operator.operation for part in _parts(graph) for operator in part]
-
-
-def _by_layer(graph: ModelGraph, joules: Joules) -> Joules:
-    """Sums over the operators of each part: [3, D, …] of [operators, …]."""
-    sums, start = [], 0
-    for part in _parts(graph):
-        sums.append(joules[start : start + len(part)].sum(axis=0))
-        start += len(part)
-    return np.stack(sums).reshape(3, len(graph.distinct_layers), *joules.shape[1:])
+    return np.asarray(np.min(bounds, axis=(0, 1)))
 
 
 def _levels(operations: list[Operation], machine: Machines, model: EnergyModel) -> Joules:
     """Joules of each operation on the one machine by level, [operations, levels]."""
     energy = energy_by_level(operations, machine, model)
     return np.stack([getattr(energy, level)[:, 0] for level in LEVELS], axis=1)
-
-
-def _keeps_last_activations(job: TrainingJob) -> bool:
-    """Whether the last stage goes back at once with all its activations there, so that it repeats nothing."""
-    return job.pipeline_schedule == "1f1b" and job.cost_model.training.recompute_granularity.name == "stage"
 
 
 def _copies(stage: Stage) -> int:

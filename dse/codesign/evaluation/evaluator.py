@@ -25,6 +25,7 @@ from dse.placement.problem import PlacementProblem
 from dse.run.progress import StopSignal, never_stop
 from dse.schedule.search.layer import DEFAULT_LIMITS
 from dse.schedule.search.segment_search import SearchLimits
+from hardware.energy_model import EnergyModel
 from hardware.machines import Machines
 
 Bounds = npt.NDArray[np.float64]
@@ -75,17 +76,20 @@ class Evaluator:
 
     It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs. ``stop``
     is asked between the graphs of an evaluation, which ends with a :class:`~dse.run.progress.StoppedError` where it
-    gives a reason; pickled evaluators are never stopped.
+    gives a reason; pickled evaluators are never stopped. With an ``energy`` model it also bounds the joules of a batch.
     """
 
-    def __init__(self, job: TrainingJob, machines: Machines, stop: StopSignal = never_stop) -> None:
+    def __init__(
+        self, job: TrainingJob, machines: Machines, stop: StopSignal = never_stop, energy: EnergyModel | None = None
+    ) -> None:
         self.job = job
         self.machines = machines
+        self.energy = energy
         self._stop = stop
 
     def __getstate__(self) -> dict[str, object]:
         # Workers rebuild the graphs from the job: cheaper than sending them.
-        return {"job": self.job, "machines": self.machines, "_stop": never_stop}
+        return {"job": self.job, "machines": self.machines, "energy": self.energy, "_stop": never_stop}
 
     def __call__(self, task: Task) -> Any:
         """The answer to ``task``."""
@@ -132,8 +136,14 @@ class Evaluator:
         return least
 
     def refine(self, indices: Indices) -> Bounds:
-        """As :meth:`bound`, with scheduled layers wherever they decide the bound."""
-        return self._states(indices, REFINE_LIMITS).refined()
+        """As :meth:`bound`, with scheduled layers wherever they decide the bound.
+
+        With an energy model the bounds are on the joules of a batch under the fastest plan.
+        """
+        states = self._states(indices, REFINE_LIMITS)
+        if self.energy is None:
+            return states.refined()
+        return self._bound_j(states, indices, states.best_plans()[0])
 
     def evaluate(self, index: int, nodes: int = DEFAULT_LIMITS.nodes) -> Evaluation:
         """The optimum on one architecture: :meth:`evaluate_many` of one."""
@@ -149,12 +159,28 @@ class Evaluator:
         limits = SearchLimits(nodes=nodes)
         for start in range(0, len(indices), _BLOCK):
             block = indices[start : start + _BLOCK]
-            plans, bounds = self._states(np.array(block, dtype=np.int64), limits).best_plans()
+            chosen = np.array(block, dtype=np.int64)
+            states = self._states(chosen, limits)
+            plans, bounds = states.best_plans()
+            bound_j = np.empty((0, len(block))) if self.energy is None else self._bound_j(states, chosen, plans)
             evaluations += [
-                Evaluation(int(index), tuple(size[column] for size in plans), tuple(bounds[:, column].tolist()))
+                Evaluation(
+                    int(index),
+                    tuple(size[column] for size in plans),
+                    tuple(bounds[:, column].tolist()),
+                    tuple(bound_j[:, column].tolist()),
+                )
                 for column, index in enumerate(block)
             ]
         return evaluations
+
+    def _bound_j(
+        self, states: GraphStates, indices: Indices, plans: Sequence[Sequence[TrainingPlan | None]]
+    ) -> Bounds:
+        """Lower bounds on the joules of a batch under the fastest plan, [H, len(indices)], given ``plans``."""
+        assert self.energy is not None
+        batch_s = np.array([[np.inf if plan is None else plan.placement.batch_s for plan in row] for row in plans])
+        return states.least_j(self.graphs, self.machines.take(indices), self.energy, batch_s)
 
     def _states(self, indices: Indices, limits: SearchLimits) -> GraphStates:
         machines = self.machines.take(indices)

@@ -9,11 +9,19 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from dse.codesign.evaluation.graph_energy import graph_energy_j, keeps_last_activations
 from dse.codesign.evaluation.job_placements import Choice, GraphKey, JobPlacements
 from dse.codesign.evaluation.pricing import LayerLatencies, PricedGraph
 from dse.codesign.problem import TrainingJob, TrainingPlan
+from dse.graph.operator_graph import ModelGraph
 from dse.run.progress import StopSignal, ask, never_stop
 from dse.schedule.search.segment_search import SearchLimits
+from hardware.energy import static_w
+from hardware.energy_model import EnergyModel
+from hardware.machines import Machines
+
+_ROUNDING = 1e-12
+"""Relative weakening of lower bounds on energy: the rounding of their sums."""
 
 Bounds = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.int64]
@@ -46,6 +54,7 @@ class GraphStates:
         self._scheduled = np.zeros((graphs, count), dtype=np.bool_)
         self._proven = np.zeros((graphs, count), dtype=np.bool_)
         self._makespans = [LayerLatencies.of_parts(np.full((len(p.parts), count), np.nan)) for p in self._priced]
+        self._least = [priced.optimistic() for priced in self._priced]
 
     def refined(self) -> Bounds:
         """Bounds [H, A], after scheduling the graphs that have the least bound at some HBM size."""
@@ -76,6 +85,31 @@ class GraphStates:
             ]
             by_size.append(plans)
         return by_size, limits
+
+    def least_j(
+        self, graphs: Mapping[GraphKey, ModelGraph], machines: Machines, model: EnergyModel, batch_s: Bounds
+    ) -> Bounds:
+        """Lower bounds on the joules of a batch under the fastest plan, [H, A].
+
+        The fastest plan has a graph, recomputes or not, and has some number of pipelines. Of each such choice the batch
+        time and the energy are bounded together, the time for a range of pipelines and the energy for its fewest; a
+        choice whose bound on the time exceeds ``batch_s`` [H, A], the time of a plan that exists, is not the fastest.
+        """
+        job = self._job
+        least_j = np.full(batch_s.shape, np.inf)
+        for number, key in enumerate(self._keys):
+            microbatches, steps = job.global_batch // key[0], self._placements.pipeline_steps(key[1])
+            fewest = [1, *(step + 1 for step in steps[:-1])]
+            for recompute in (False, True):
+                recomputed = recompute and not keeps_last_activations(job)
+                work_j = graph_energy_j(graphs[key], key[1], microbatches, recomputed, fewest, machines, model)
+                for row, hbm_bytes in enumerate(job.hbm_bytes):
+                    choice = Choice(*key, hbm_bytes, recompute)
+                    bound_s = self._placements.bounds_by_pipelines(choice, self._least[number])
+                    idle_w = job.accelerators * static_w(machines, hbm_bytes, model)
+                    total_j = np.where(bound_s <= batch_s[row], work_j + idle_w * bound_s, np.inf)
+                    np.minimum(least_j[row], total_j.min(axis=0), out=least_j[row])
+        return least_j * (1 - _ROUNDING)
 
     def _improve(self, row: int, plans: list[TrainingPlan | None]) -> Bounds:
         """Replaces ``plans`` by better ones at HBM size ``row`` where there are any; the batch times, [A]."""
@@ -121,6 +155,9 @@ class GraphStates:
         for part in ("forward_s", "backward_s", "update_s"):
             getattr(known, part)[:, columns] = getattr(makespan, part)
             proven &= (getattr(makespan, part) == getattr(bound, part)).all(axis=0)
+        for part in ("forward_s", "backward_s", "update_s"):
+            least = getattr(self._least[graph], part)
+            least[:, columns] = np.maximum(least[:, columns], getattr(bound, part))
         tighter = self._placements.bound(self._keys[graph], bound)
         self.bounds[graph][:, columns] = np.maximum(self.bounds[graph][:, columns], tighter)
         self._scheduled[graph, columns] = True

@@ -83,8 +83,9 @@ class JobEvaluators:
     ) -> None:
         self.problem = problem
         self.machines = machines
-        self.evaluators = [Evaluator(job, machines, stop) for job in problem.jobs]
         self.energy = energy_model_of(machines.process_nm) if energy is None else energy
+        priced = self.energy if problem.objective.per == "per-watt" else None
+        self.evaluators = [Evaluator(job, machines, stop, priced) for job in problem.jobs]
         self._least: dict[int, Floats] = {}
         self._die_mm2 = machines.area_mm2 + problem.interface_mm2(machines)
 
@@ -122,12 +123,19 @@ class JobEvaluators:
         batch_s = np.array([np.inf if plan is None else plan.placement.batch_s for plan in evaluation.plans])
         bound_s = np.array(evaluation.bound_s)
         index = np.array([evaluation.architecture])
-        most = self.upper_values(job, index, bound_s[:, None])[:, 0]
         if self.problem.objective.per != "per-watt":
-            return self.upper_values(job, index, batch_s[:, None])[:, 0], most
-        reached = np.array([self.samples_per_j(job, evaluation.architecture, plan) for plan in evaluation.plans])
+            values, bounds = (self.upper_values(job, index, each[:, None])[:, 0] for each in (batch_s, bound_s))
+            return values, bounds
+        values = np.array([self.samples_per_j(job, evaluation.architecture, plan) for plan in evaluation.plans])
+        bounds = self.problem.jobs[job].global_batch / np.array(evaluation.bound_j)
         # Of a plan that is proven to be the fastest the energy is known; a faster one might spend less, or more.
-        return reached, np.where(bound_s >= batch_s, reached, np.maximum(most, reached))
+        return values, np.where(bound_s >= batch_s, values, np.maximum(bounds, values))
+
+    def refined_values(self, job: int, indices: Indices, bounds: Bounds) -> Floats:
+        """As :meth:`upper_values`, from what the evaluator answers to :class:`Refine`."""
+        if self.problem.objective.per == "per-watt":
+            return np.asarray(self.problem.jobs[job].global_batch / bounds)
+        return self.upper_values(job, indices, bounds)
 
     def samples_per_j(self, job: int, index: int, plan: TrainingPlan | None) -> float:
         """Samples a joule of a plan of ``job`` on the architecture at ``index``; 0 for no plan."""
@@ -140,7 +148,7 @@ class JobEvaluators:
         if job not in self._least:
             evaluator = self.evaluators[job]
             pieces = [
-                least_energy_j(evaluator, part, self.energy)[0]
+                least_energy_j(evaluator, part, self.energy)
                 for part in slices(np.arange(len(self.machines)), _BOUND_SLICE)
             ]
             self._least[job] = np.concatenate(pieces) * (1 - _ROUNDING)

@@ -38,6 +38,9 @@ class Choice:
         """The graph that is trained."""
         return self.microbatch, self.tensor
 
+_PIPELINE_STEPS = 32
+"""Ranges of numbers of pipelines that are bounded apart, where energy depends on them."""
+
 
 class JobPlacements:
     """The placement problems of ``job``, whose graphs are ``graphs``."""
@@ -46,6 +49,7 @@ class JobPlacements:
         self._job = job
         self._graphs = graphs
         self._solvers: dict[Choice, ChainSolver] = {}
+        self._bounds_by_pipelines: dict[Choice, list[BatchBound]] = {}
 
     def bound(self, key: GraphKey, latencies: LayerLatencies, least: Bounds | None = None) -> Bounds:
         """Lower bounds on the batch time of one graph, float64[H, A], or ``least`` where that is less.
@@ -83,6 +87,20 @@ class JobPlacements:
             if placement is not None:
                 found[column] = placement
         return found
+
+    def pipeline_steps(self, width: int) -> list[int]:
+        """Numbers of pipelines of ``width`` that :meth:`bounds_by_pipelines` tells apart, up to the most."""
+        most = max(1, self._job.accelerators // width)
+        return sorted({-(-most * step // _PIPELINE_STEPS) for step in range(1, _PIPELINE_STEPS + 1)})
+
+    def bounds_by_pipelines(self, choice: Choice, latencies: LayerLatencies) -> Bounds:
+        """Lower bounds on the batch time with at most each of :meth:`pipeline_steps`, float64[steps, A]."""
+        if choice not in self._bounds_by_pipelines:
+            problem, index = self.problem(choice, None), self._graphs[choice.key].layer_index
+            steps = self.pipeline_steps(choice.tensor)
+            self._bounds_by_pipelines[choice] = [BatchBound(problem, choice.tensor, index, most) for most in steps]
+        parts = (latencies.forward_s, latencies.backward_s, latencies.update_s)
+        return np.stack([bound(*parts) for bound in self._bounds_by_pipelines[choice]])
 
     def _solver(self, choice: Choice) -> ChainSolver:
         if choice not in self._solvers:

@@ -123,8 +123,8 @@ class _Search:
         asked = bound_tasks(self._machines, self._cheapest_first)
         total = len(self._problem.jobs) * len(self._machines)
         done = 0
-        for task, batch_s in zip(asked, self._map(asked), strict=True):
-            done += self._lower(task, batch_s, _BOUNDED)
+        for task, bounds in zip(asked, self._map(asked), strict=True):
+            done += self._lower(task, bounds, _BOUNDED)
             self._context.progress("bounding architectures", done, total)
         self._rescore(np.arange(len(self._machines)))
 
@@ -194,16 +194,17 @@ class _Search:
         job = next(job for job in self._cheapest_first if (level[job] == _BOUNDED).any())
         chosen = indices[level[job] == _BOUNDED]
         asked = [JobTask(job, Refine(part)) for part in slices(chosen, _REFINE_SLICE)]
-        for task, batch_s in zip(asked, self._map(asked), strict=True):
-            self._lower(task, batch_s, _REFINED)
+        for task, bounds in zip(asked, self._map(asked), strict=True):
+            self._lower(task, bounds, _REFINED)
         self._rescore(chosen)
 
-    def _lower(self, asked: JobTask, batch_s: Floats, level: int) -> int:
-        """Lower the upper bounds of a job to what bounds on its batch time give; how many architectures."""
+    def _lower(self, asked: JobTask, bounds: Floats, level: int) -> int:
+        """Lower the upper bounds of a job to what the evaluator's answer gives; how many architectures."""
         assert isinstance(asked.task, Bound | Refine)
         indices, state = asked.task.indices, self._state
-        found = self._evaluators.upper_values(asked.job, indices, batch_s)
-        state.upper[asked.job][:, indices] = np.minimum(state.upper[asked.job][:, indices], found)
+        of = self._evaluators.upper_values if level == _BOUNDED else self._evaluators.refined_values
+        values = of(asked.job, indices, bounds)
+        state.upper[asked.job][:, indices] = np.minimum(state.upper[asked.job][:, indices], values)
         state.level[asked.job, indices] = level
         return len(indices)
 

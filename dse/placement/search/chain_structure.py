@@ -72,8 +72,12 @@ def chain_structure(problem: PlacementProblem, tensor: int) -> ChainStructure:
     return structure
 
 
-def chain_structures(problem: PlacementProblem, tensor: int) -> tuple[ChainStructure, ...]:
+def chain_structures(
+    problem: PlacementProblem, tensor: int, max_pipelines: int | None = None
+) -> tuple[ChainStructure, ...]:
     """The structures of width ``tensor``, each for its own numbers of pipelines; edges may skip layers.
+
+    With ``max_pipelines`` they speak of placements with no more pipelines than that.
 
     Under GPipe numbers of pipelines with which the same stages fit memory share a structure, and those with which no
     split fits have none.
@@ -95,6 +99,8 @@ def chain_structures(problem: PlacementProblem, tensor: int) -> tuple[ChainStruc
         for plain in range(plain_stages + 1)
     ]
     limits[: plain_stages + 1] = [0] * (plain_stages + 1)  # zero stages are no placement
+    if max_pipelines is not None:
+        limits = [min(limit, max_pipelines) for limit in limits]
     sync = gradient_sync(problem, tensor)
     structures = []
     for pipelines, last_end in _memory_rules(problem, graph, entering_bytes, max(limits), stage_limit):
