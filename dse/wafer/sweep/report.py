@@ -10,7 +10,6 @@ from dse.report.charts import chart as chart_of
 from dse.report.palette import LINE, category
 from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
-from dse.wafer.files.drawing import drawing
 from dse.wafer.files.formats import placement_from_document
 from dse.wafer.files.kept import paint_text
 from dse.wafer.options import WaferOptions
@@ -205,6 +204,8 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
 
 
 def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: Table) -> list[Part]:
+    from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+
     parts: list[Part] = [
         Heading("Cost against tiles and memory"),
         Paragraph(
@@ -221,7 +222,7 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
         parts.append(Heading("Layouts of the front"))
     for name in front[:_MAX_DRAWN]:
         there, placement = _placed(problem, result, settings[name])
-        parts.append(Folded(name, [Drawing(drawing(there, placement, _points(result)[name]["bound"]))]))
+        parts.append(Folded(name, [Drawing(svg(there, placement, _points(result)[name]["bound"]))]))
     return parts
 
 
