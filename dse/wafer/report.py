@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
-from dse.wafer.files.formats import placement_from_document
+from dse.wafer.documents import placement_from_document
 from dse.wafer.files.kept import paint_text
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
