@@ -329,7 +329,7 @@ def lowered(name: str) -> Any:
 def write(name: str, folder: Path, *, optimised: bool) -> None:
     """The dumps of one step."""
     step = lowered(name)
-    (folder / f"{name}.hlo").write_text(step.compiler_ir("hlo").as_hlo_text())
+    (folder / f"{name}.hlo").write_text(step.compiler_ir("hlo").get_hlo_module().to_string())
     (folder / f"{name}.mlir").write_text(step.as_text("stablehlo", debug_info=True))
     if optimised:
         (folder / f"{name}.opt.hlo").write_text(step.compile().as_text())

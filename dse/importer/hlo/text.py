@@ -1,0 +1,206 @@
+"""HLO text: what ``lowered.compiler_ir("hlo")``, ``compiled.as_text()`` and ``--xla_dump_to`` write.
+
+The grammar is that of XLA's own parser (``xla/hlo/parser/hlo_parser.cc``). Both printed forms are read: with ``%`` and
+the types of operands, and without. Layouts, tilings and comments are dropped. Reading costs time and memory linear in
+the text: about 10 µs an instruction.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from dse.importer.hlo.module import (
+    ELEMENT_BITS,
+    ArrayShape,
+    Computation,
+    HloModule,
+    Instruction,
+    Shape,
+    end_of_value,
+)
+from hardware.inputs import InputError, fail, text_of
+
+_MODULE = re.compile(r"HloModule\s+%?([^\s,]+)")
+_HEADER = re.compile(r"(ENTRY\s+)?%?([^\s(){}=]+)\s*(?:\(.*\)\s*->.*)?\{\s*$")
+_NAME = re.compile(r"\s*(ROOT\s+)?%?([^\s=]+)\s+=\s+")
+_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](\{[^}]*\})?\s*")
+_OPCODE = re.compile(r"\s*([a-zA-Z][\w\-]*)\(")
+_OPERAND = re.compile(r"%([^\s,()]+)")
+_COMMENT = re.compile(r"/\*.*?\*/")
+_TYPED = re.compile(r"\[[^\]]*\]|\{[^}]*\}")
+_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_LITERALS = ("constant", "parameter", "iota", "infeed")
+"""Opcodes in whose parentheses something else may stand than operands."""
+
+_MAX_DIM = 2**48
+"""Elements along one dimension: sizes of arrays stay far below what integers of 64 bits hold."""
+
+
+def read_hlo(path: str | Path) -> HloModule:
+    """The module in a file.
+
+    Raises:
+        InputError: no HLO text, a text that is cut off, or a line that breaks a rule; with its number.
+    """
+    return parse_hlo(text_of(path), path)
+
+
+def parse_hlo(text: str, file: str | Path) -> HloModule:
+    """The module that ``text`` describes; ``file`` is what errors call it."""
+    return _Reader(text, str(file)).module()
+
+
+class _Reader:
+    """One pass over the lines of a module."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self._lines = text.splitlines()
+        self._file = file
+        self._number = 0
+        self._computations: dict[str, Computation] = {}
+
+    def module(self) -> HloModule:
+        """The whole module."""
+        name, entry, table = self._module_name(), None, False
+        while (line := self._next()) is not None:
+            stripped = line.strip()
+            if not stripped or stripped.startswith("//"):
+                table = False
+            elif stripped in _TABLES:
+                table = True
+            elif not table:
+                header = _HEADER.match(stripped)
+                if header is None:
+                    raise self._fault(stripped, "must begin a computation: NAME { or ENTRY NAME {")
+                computation = self._computation(header.group(2))
+                if computation.name in self._computations:
+                    raise self._fault(computation.name, "a computation of this name stands before")
+                self._computations[computation.name] = computation
+                entry = computation.name if header.group(1) else entry
+        if entry is None:
+            raise fail(self._file, "", "", "must hold an ENTRY computation: this text ends before it")
+        return HloModule(name, self._computations, entry)
+
+    def _module_name(self) -> str:
+        while (line := self._next()) is not None:
+            if match := _MODULE.match(line.strip()):
+                return match.group(1)
+            if line.strip() and not line.startswith("//"):
+                break
+        raise fail(self._file, "", "", "must be HLO text, which begins with HloModule")
+
+    def _next(self) -> str | None:
+        if self._number == len(self._lines):
+            return None
+        self._number += 1
+        return self._lines[self._number - 1]
+
+    def _computation(self, name: str) -> Computation:
+        instructions: dict[str, Instruction] = {}
+        root = None
+        while (line := self._next()) is not None:
+            stripped = line.strip()
+            if stripped.startswith("}"):
+                return self._closed(name, instructions, root)
+            if not stripped or stripped.startswith("//"):
+                continue
+            instruction, is_root = self._instruction(line)
+            if instruction.name in instructions:
+                raise self._fault(instruction.name, "an instruction of this name stands before in this computation")
+            for operand in instruction.operands:
+                if operand not in instructions:
+                    raise self._fault(operand, "an operand must be an instruction before, of the same computation")
+            instructions[instruction.name] = instruction
+            root = instruction.name if is_root else root
+        raise fail(self._file, f"computation {name}", "", "must end with a line }: this text is cut off")
+
+    def _closed(self, name: str, instructions: dict[str, Instruction], root: str | None) -> Computation:
+        if not instructions:
+            raise self._fault(name, "a computation must have an instruction")
+        computation = Computation(name, instructions, root or next(reversed(instructions)))
+        numbers = [each.literal for each in instructions.values() if each.opcode == "parameter"]
+        if sorted(numbers) != sorted(map(str, range(len(numbers)))):
+            raise self._fault(name, f"parameters must be numbered from 0, but the numbers are {', '.join(numbers)}")
+        return computation
+
+    def _instruction(self, line: str) -> tuple[Instruction, bool]:
+        number = self._number
+        if "/*" in line:
+            line = _COMMENT.sub("", line)
+        match = _NAME.match(line)
+        if match is None:
+            raise self._fault(line.strip(), "must be an instruction: NAME = TYPE OPCODE(OPERANDS)")
+        shape, position = self._shape(line, match.end())
+        opcode = _OPCODE.match(line, position)
+        if opcode is None:
+            raise self._fault(line.strip(), "must be an instruction: NAME = TYPE OPCODE(OPERANDS)")
+        start = opcode.end()
+        end = line.find(")", start)
+        if end < 0 or "(" in line[start:end] or '"' in line[start:end]:
+            line, end = self._closing(line, start)
+        inside = line[start:end].strip()
+        literal = inside if opcode.group(1) in _LITERALS else ""
+        operands = () if literal else _operands(inside)
+        made = Instruction(match.group(2), opcode.group(1), shape, operands, literal, line[end + 1 :], number)
+        return made, match.group(1) is not None
+
+    def _closing(self, line: str, start: int) -> tuple[str, int]:
+        """The line, with those that follow where a literal runs over them, and where its parenthesis closes."""
+        while (end := end_of_value(line, start, stops="")) == len(line) or line[end] != ")":
+            following = self._next()
+            if following is None or end < len(line):
+                raise self._fault(line.strip(), "the parenthesis after the opcode must be closed")
+            line += "\n" + following
+        return line, end
+
+    def _shape(self, line: str, start: int) -> tuple[Shape, int]:
+        if not line.startswith("(", start):
+            match = _ARRAY.match(line, start)
+            if match is None:
+                raise self._fault(line[start:], "must be a type: DTYPE[SIZE,…] or a tuple of types")
+            return self._array(match.group(1), match.group(2)), match.end()
+        parts, position = [], start + 1
+        while not line.startswith(")", position):
+            part, position = self._shape(line, position)
+            parts.append(part)
+            position = _skipped(line, position)
+        return tuple(parts), position + 1
+
+    def _array(self, dtype: str, sizes: str) -> ArrayShape:
+        shape = _array_shape(dtype, sizes)
+        if shape is None:
+            known = "the element type must be one of XLA's, and sizes whole numbers of at most 2^48"
+            raise self._fault(f"{dtype}[{sizes}]", known)
+        return shape
+
+    def _fault(self, value: str, rule: str) -> InputError:
+        return fail(self._file, f"line {self._number}", value, rule)
+
+
+def _skipped(line: str, position: int) -> int:
+    """The position after a comma and spaces."""
+    while position < len(line) and line[position] in ", ":
+        position += 1
+    return position
+
+
+def _operands(inside: str) -> tuple[str, ...]:
+    """The names of operands, whose types may stand before them."""
+    if not inside:
+        return ()
+    if "%" in inside:
+        return tuple(_OPERAND.findall(inside))
+    if "[" in inside:
+        inside = _TYPED.sub("", inside)
+        return tuple(part.split()[-1] for part in inside.split(",") if part.split())
+    return tuple(inside.split(", "))
+
+
+@lru_cache(maxsize=65536)
+def _array_shape(dtype: str, sizes: str) -> ArrayShape | None:
+    if dtype not in ELEMENT_BITS:
+        return None
+    dims = [size.strip().removeprefix("<=") for size in sizes.split(",")] if sizes.strip() else []
+    if not all(size.isascii() and size.isdigit() and int(size) <= _MAX_DIM for size in dims):
+        return None
+    return ArrayShape(dtype, tuple(map(int, dims)))
