@@ -426,7 +426,7 @@ def test_the_trace_shows_one_interval_in_which_no_lane_does_two_things():
         own = sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event["tid"] == lane)
         hop_us = 1e6 * PACKAGE.hop_s
         assert all(after[0] >= before[1] - hop_us - 0.002 for before, after in pairwise(own))
-    few = evaluator.trace(chip, most_events=10)
+    few = evaluator.trace(chip, max_events=10)
     assert sum(event["ph"] == "X" for event in few["traceEvents"]) == 10
     assert "the longest 10 of" in few["otherData"]["name"]
 

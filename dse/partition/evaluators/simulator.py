@@ -42,7 +42,7 @@ from dse.partition.evaluators.simulator_operators import least_bytes, operators_
 from dse.partition.evaluators.simulator_reference import Simulation, Stage
 from dse.partition.evaluators.simulator_reference import simulate as simulate_one
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from dse.report.trace_events import MOST_EVENTS, Span, Trace, trace
+from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 from hardware.packages import MOST_CHIPS, Package
 from hardware.units import MEGA
 
@@ -146,14 +146,14 @@ class SimulatorEvaluator:
         ]
         return [(self._problem.graph.labels[place], float(needed[place])) for place in positions]
 
-    def trace(self, chip: Sequence[int], most_events: int = MOST_EVENTS) -> Trace:
+    def trace(self, chip: Sequence[int], max_events: int = MAX_EVENTS) -> TraceEvents:
         """One interval of the steady state: a lane for each chip, its weights, and each link.
 
-        Beyond ``most_events`` the shortest ones are left out.
+        Beyond ``max_events`` the shortest ones are left out.
         """
         simulation = self.simulation(chip)
         lanes, spans = _lanes(simulation), list(self._spans(simulation))
-        shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:most_events]
+        shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:max_events]
         left_out = "" if len(shown) == len(spans) else f", the longest {len(shown)} of {len(spans)} events shown"
         title = (
             f"{self._problem.graph.name} on {self.package.name}: one interval of {1e6 * simulation.interval_s:.1f} µs "
