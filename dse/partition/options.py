@@ -1,4 +1,4 @@
-"""What a user can ask of ``dse partition``, and the problem that it poses."""
+"""The options of ``dse partition``, and the problem that they pose."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,7 +16,7 @@ from dse.partition.samples import PriceRecorder, RecordedEvaluator
 from dse.partition.search.context import Evaluator
 from dse.run.options import Option, Options
 from hardware.inputs import fail
-from hardware.packages import ELEMENT_BYTES, MOST_CHIPS, Package, package
+from hardware.packages import ELEMENT_BYTES, MAX_CHIPS, Package, package
 
 EvaluatorName = Literal["analytical", "simulator"]
 
@@ -44,7 +44,7 @@ class PartitionOptions(Options):
     method: Annotated[
         str,
         Option(
-            f"{', '.join(METHODS)}, rl; several are shown beside each other, `{ALL}` all of them.",
+            f"{', '.join(METHODS)}, rl; several are compared, `{ALL}` all of them.",
             metavar="NAME[,NAME…]",
         ),
     ] = "portfolio"
@@ -130,8 +130,8 @@ def _package(options: PartitionOptions) -> Package | None:
         return package(options.package or DEFAULT_PACKAGE)
     if options.package is not None:
         raise fail("dse partition", "--chips", options.chips, "a package has its own chips: give one of the two")
-    if not 1 <= options.chips <= MOST_CHIPS:
-        raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MOST_CHIPS}")
+    if not 1 <= options.chips <= MAX_CHIPS:
+        raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MAX_CHIPS}")
     if options.link_bytes_per_s is not None and not 1e-30 <= options.link_bytes_per_s <= 1e30:
         raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "must be from 1e-30 to 1e30")
     return None

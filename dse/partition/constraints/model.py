@@ -17,7 +17,7 @@ derives is left out, so that the two can be held against each other.
 Accuracy: times are rounded down to units, 10⁻¹² of the work and the transfers together, so the model's optimum is a
 lower bound on the problem's. A partition that is optimal in the model costs at most one unit more for each operator and
 each tensor on its slowest chip than the problem's optimum. Weights are rounded down to bytes. Partitions are checked
-and priced anew by :mod:`dse.partition.check`.
+and priced by :mod:`dse.partition.check`.
 """
 
 from collections.abc import Mapping
@@ -42,10 +42,10 @@ _UNITS = 1e12
 
 
 class GeneralOptimum(NamedTuple):
-    """What CP-SAT found.
+    """The outcome of CP-SAT.
 
     Attributes:
-        chip: the best partition, [N]; None where none was found in time, or none exists.
+        chip: the best partition, [N]; None where CP-SAT has none in time, or none exists.
         bound_s: no valid partition costs less; infinite where none exists. Within the module's accuracy of the cost
             of ``chip`` where that is proven to be the best.
     """
@@ -68,7 +68,7 @@ def solve_general(
         deterministic_time: when to stop, in CP-SAT's deterministic seconds.
         seed: of CP-SAT.
         start: a partition to begin at, [N].
-        stop: asked meanwhile; a reason ends the search with what is known.
+        stop: polled during the search; a reason ends it with the best so far.
     """
     model = _Model(problem.graph, problem.chips)
     model.add_memory(problem.graph.weight_bytes, problem.memory_limit_bytes)
@@ -84,7 +84,7 @@ def solve_general(
     chip = model.chips_of(solver)
     if violations(problem, chip.tolist()):  # Weights in fractions of a byte may not fit after all.
         return GeneralOptimum(None, bound_s)
-    # Sums of floats differ in their last digits, and a bound must not be above what was found.
+    # Sums of floats differ in their last digits, and a bound must not be above the cost of a partition.
     return GeneralOptimum(chip, min(bound_s, cost_s(problem, chip.tolist())))
 
 
@@ -142,7 +142,7 @@ class _Model:
             self.model.add_hint(variable, number == chip)
 
     def chips_of(self, solver: cp_model.CpSolver) -> npt.NDArray[np.int8]:
-        """The partition found, [N]."""
+        """The partition of the solution, [N]."""
         return np.array([[solver.value(variable) for variable in on].index(1) for on in self._on], dtype=np.int8)
 
     def _booleans(self, count: int) -> list[cp_model.IntVar]:

@@ -49,10 +49,10 @@ class Prepared:
     @cached_property
     def copies(self) -> Mapping[int, tuple[int, ...]]:
         """For every operator of ``original`` that is left, its positions in ``graph``."""
-        found: dict[int, list[int]] = {}
+        positions_of: dict[int, list[int]] = {}
         for position, source in enumerate(self.origin):
-            found.setdefault(int(source), []).append(position)
-        return {source: tuple(positions) for source, positions in found.items()}
+            positions_of.setdefault(int(source), []).append(position)
+        return {source: tuple(positions) for source, positions in positions_of.items()}
 
     def restore(self, chip: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """Where the user's operators are when ``chip`` [N'] is a partition of ``graph``.
@@ -60,12 +60,12 @@ class Prepared:
         Each has its chips, ascending: one; those of its copies; those of the operators that hold it, for weights and
         constants; none for a dead operator.
         """
-        found = {}
+        chips_of = {}
         for position, name in enumerate(self.original.names):
             owners = self.holders.get(position, (position,))
             chips = {int(chip[copy]) for owner in owners for copy in self.copies.get(owner, ())}
-            found[name] = tuple(sorted(chips))
-        return found
+            chips_of[name] = tuple(sorted(chips))
+        return chips_of
 
     def apply(self, chip: Sequence[int]) -> tuple[int, ...]:
         """A partition ``chip`` [N] of the user's graph as one of ``graph``: every copy goes where its operator is.
@@ -93,16 +93,16 @@ def prepare(graph: PartitionGraph, wanted: Sequence[str] | None = None, limits: 
     holders, held_bytes = _folded(graph, alive)
     left = [position for position in range(len(graph)) if alive[position] and position not in holders]
     number = {position: index for index, position in enumerate(left)}
-    kept = _restricted(graph, left, number, held_bytes)
-    copies, edges = copies_of(kept, limits)
+    remaining = _restricted(graph, left, number, held_bytes)
+    copies, edges = copies_of(remaining, limits)
     origin = np.array([position for position, _ in copies], dtype=np.int64)
-    count = np.bincount(origin, minlength=len(kept))
+    count = np.bincount(origin, minlength=len(remaining))
     prepared = replace(
-        _picked(kept, origin),
-        names=_names(kept, origin.tolist()),
+        _picked(remaining, origin),
+        names=_names(remaining, origin.tolist()),
         edges=np.array(edges, dtype=np.int64).reshape(-1, 2),
         copy_of=tuple(
-            Copy(kept.names[position], kept.names[consumer]) if count[position] > 1 else None
+            Copy(remaining.names[position], remaining.names[consumer]) if count[position] > 1 else None
             for position, consumer in copies
         ),
     )
@@ -130,10 +130,10 @@ def _alive(graph: PartitionGraph, wanted: Sequence[str] | None) -> list[bool]:
 
 
 def _producers(graph: PartitionGraph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(len(graph))]
+    producers: list[list[int]] = [[] for _ in range(len(graph))]
     for source, target in graph.edges:
-        found[int(target)].append(int(source))
-    return found
+        producers[int(target)].append(int(source))
+    return producers
 
 
 def _folded(graph: PartitionGraph, alive: Sequence[bool]) -> tuple[dict[int, tuple[int, ...]], Floats]:
@@ -157,8 +157,8 @@ def _folded(graph: PartitionGraph, alive: Sequence[bool]) -> tuple[dict[int, tup
             folded.append(position)
     holders: dict[int, tuple[int, ...]] = {}
     for position in reversed(folded):
-        reached = [holders.get(consumer, (consumer,)) for consumer in consumers[position]]
-        holders[position] = tuple(sorted({owner for owners in reached for owner in owners}))
+        owners_of_consumers = [holders.get(consumer, (consumer,)) for consumer in consumers[position]]
+        holders[position] = tuple(sorted({owner for owners in owners_of_consumers for owner in owners}))
     return holders, held_bytes
 
 
@@ -193,7 +193,7 @@ def _names(graph: PartitionGraph, origins: Sequence[int]) -> tuple[str, ...]:
     count = np.bincount(np.array(origins, dtype=np.int64), minlength=len(graph))
     taken = set(graph.names)
     used: dict[int, int] = {}
-    found = []
+    names = []
     for origin in origins:
         name = graph.names[origin]
         if count[origin] > 1:
@@ -202,5 +202,5 @@ def _names(graph: PartitionGraph, origins: Sequence[int]) -> tuple[str, ...]:
                 mark += "@"
             used[origin] = used.get(origin, -1) + 1
             name = f"{name}{mark}{used[origin]}"
-        found.append(name)
-    return tuple(found)
+        names.append(name)
+    return tuple(names)
