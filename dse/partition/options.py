@@ -10,7 +10,7 @@ from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.graphs.source import prepared_graph_of
-from dse.partition.methods import ALL, METHODS, SOLVER_MODES
+from dse.partition.methods import ALL, LEARNED, METHODS, SOLVER_MODES, names_of
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import PriceRecorder, RecordedEvaluator
 from dse.partition.search.context import Evaluator
@@ -69,6 +69,15 @@ class PartitionOptions(Options):
     )
     sequence: Annotated[int | None, Option("Tokens a sample, for models that let one choose.", min=1, max=10**7)] = None
     granularity: Annotated[Granularity | None, Option("What an operator is [operator].")] = None
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods by name, in order, each once.
+
+        Raises:
+            InputError: an unknown name, or a solver mode where no method has the choice.
+        """
+        return names_of(self.method, self.solver_mode, (*METHODS, LEARNED))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ RatioName = Literal["node", "joint"]
 CreditName = Literal["repaired", "sampled"]
 AdvantageName = Literal["rank", "standard", "better"]
 
-_NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor")
+_NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor", "passes")
+"""Settings that checkpoints fix."""
 
 
 MAX_REPEATED = 10_000
@@ -148,11 +149,7 @@ class LearningSettings:
 
     def with_network_of(self, other: "LearningSettings") -> "LearningSettings":
         """These settings with the network of the other ones, whose weights they can then begin with."""
-        return replace(self, **{name: getattr(other, name) for name in (*_NETWORK, "passes")})
-
-    def same_network(self, other: "LearningSettings") -> bool:
-        """Whether weights that were learned under these settings fit a network of the other ones."""
-        return all(getattr(self, name) == getattr(other, name) for name in _NETWORK)
+        return replace(self, **{name: getattr(other, name) for name in _NETWORK})
 
 
 _Model: type[BaseModel] = create_model(

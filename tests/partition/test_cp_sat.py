@@ -6,9 +6,11 @@ from math import inf
 
 import numpy as np
 import pytest
+from ortools.sat.python import cp_model
 
+from dse.algorithms.cp_sat import solved
 from dse.partition.check import cost_s, stages, violations
-from dse.partition.constraints.model import is_possible, solve_general
+from dse.partition.constraints.model import DETERMINISTIC_TIME, ConstraintModel, solve_general
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import PartitionProblem
@@ -16,6 +18,15 @@ from tests.partition.small import random_graph, random_problem, valid_partitions
 
 ACCURACY = 1e-10
 """Relative, of costs in these tests: ten times that of the model's units."""
+
+
+def is_possible(graph, chips, chip, deterministic_time=DETERMINISTIC_TIME):
+    """Whether a valid partition has these chips of some operators, memory aside; None where time was too short."""
+    model = ConstraintModel(graph, chips)
+    for operator, where in chip.items():
+        model.place(operator, where)
+    _, status = solved(model.model, deterministic_time)
+    return None if status == cp_model.UNKNOWN else status != cp_model.INFEASIBLE
 
 
 def steps(problem, chip):

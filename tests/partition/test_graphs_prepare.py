@@ -157,18 +157,6 @@ def test_an_input_and_a_table_that_is_looked_up_are_not_folded():
     assert prepare(graph).graph.names == graph.names
 
 
-def test_dead_operators_are_dropped_where_the_wanted_outputs_are_given():
-    rows = {"a": (1.0, 10.0, 0.0), "loss": (1.0, 10.0, 0.0), "logits": (1.0, 10.0, 0.0)}
-    graph = graph_of_rows(rows, [("a", "loss"), ("a", "logits")])
-    assert len(prepare(graph).graph) == 3
-    prepared = prepare(graph, wanted=["logits"])
-    assert prepared.graph.names == ("a", "logits")
-    assert prepared.restore((0, 1))["loss"] == ()
-    assert not differences(prepared, ["logits"])
-    with pytest.raises(InputError, match="did you mean logits"):
-        prepare(graph, wanted=["logit"])
-
-
 def test_names_of_copies_are_unique():
     rows = {"mask": (0.0, 9.0, 0.0), "mask@0": (1e5, 9.0, 0.0), "b": (1e5, 9.0, 0.0), "c": (1e5, 9.0, 0.0)}
     graph = graph_of_rows(rows, [("mask", "mask@0"), ("mask@0", "b"), ("mask", "b"), ("mask", "c")])
@@ -238,7 +226,7 @@ def test_the_checker_sees_a_lost_edge_a_lost_operator_and_a_wrong_holder():
     prepared = prepare(masked_chain(4))
     graph = prepared.graph
     assert differences(replace(prepared, graph=replace(graph, edges=graph.edges[1:])))
-    assert differences(replace(prepared, dropped=(1,)))
+    assert differences(replace(prepared, holders={1: (2,)}))
     assert differences(replace(prepared, holders={0: (1,)}))
 
 

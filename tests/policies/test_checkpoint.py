@@ -130,7 +130,6 @@ def test_invalid_settings_state_the_rule(wrong):
 
 def test_settings_survive_their_document():
     assert LearningSettings.from_document(PAPER.document()) == PAPER
-    assert not PAPER.same_network(LearningSettings())
     # JSON of others writes a whole number without a point.
     assert LearningSettings.from_document({"focus": 1, "correlation": 0}) == LearningSettings(
         focus=1.0, correlation=0.0

@@ -20,7 +20,6 @@ each tensor on its slowest chip than the problem's optimum. Weights are rounded 
 and priced by :mod:`dse.partition.check`.
 """
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple
@@ -70,7 +69,7 @@ def solve_general(
         start: a partition to begin at, [N].
         stop: polled during the search; a reason ends it with the best so far.
     """
-    model = _Model(problem.graph, problem.chips)
+    model = ConstraintModel(problem.graph, problem.chips)
     model.add_memory(problem.graph.weight_bytes, problem.memory_limit_bytes)
     unit_s = model.minimise_cost(problem)
     for operator, chip in enumerate(() if start is None else start):
@@ -88,28 +87,7 @@ def solve_general(
     return GeneralOptimum(chip, min(bound_s, cost_s(problem, chip.tolist())))
 
 
-def is_possible(
-    graph: PartitionGraph,
-    chips: int,
-    chip: Mapping[int, int],
-    deterministic_time: float = DETERMINISTIC_TIME,
-) -> bool | None:
-    """Whether a valid partition has these chips, memory aside; None where that is not known in time.
-
-    Args:
-        graph: the operators.
-        chips: C.
-        chip: chips of some of the operators, by position.
-        deterministic_time: when to stop, in CP-SAT's deterministic seconds.
-    """
-    model = _Model(graph, chips)
-    for operator, where in chip.items():
-        model.place(operator, where)
-    _, status = solved(model.model, deterministic_time)
-    return None if status == cp_model.UNKNOWN else status != cp_model.INFEASIBLE
-
-
-class _Model:
+class ConstraintModel:
     """The constraints (2) to (4); cost and memory on demand.
 
     Args:
