@@ -26,6 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
+from hardware.input_files import read_once
 from hardware.inputs import fail
 from hardware.operations import CollectiveKind
 from hardware.spec_fields import (
@@ -287,6 +288,7 @@ def network(name_or_path: str | Path) -> Network:
     return spec.network([_flat(level.network, index, name_or_path) for index, level in enumerate(spec.levels)])
 
 
+@read_once
 def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
     """The spec behind :func:`network`, with the source of each constant; raises as that does."""
     if read_spec(_FOLDER, name_or_path, _AnySpec, "network").levels is not None:

@@ -21,7 +21,7 @@ from dse.codesign.further import further
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
-from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, TrainingJob, TrainingPlan
+from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, SizeOptimum, TrainingJob, TrainingPlan
 from dse.codesign.proven import Judged, ProvenOptima, judged
 from dse.codesign.search import exhaustive
 from dse.codesign.vocabulary import missing_parallelism, plan_vocabulary
@@ -79,9 +79,8 @@ def solve(
     """
     started = time.perf_counter()
     options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
-    infeasibility = None
-    misfit = next((job for job in problem.jobs if not Evaluator(job, machines.one(0)).fits()), None)
-    if misfit is None:
+    infeasibility = infeasibility_of(problem, machines)
+    if infeasibility is None:
         with run.executor as workers:
             context = SearchContext(
                 problem,
@@ -97,7 +96,6 @@ def solve(
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
         judgement, parts = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": [], "failed": []}
-        infeasibility = infeasibility_of(misfit, why_nothing_fits(misfit, machines))
     cut_short = bool(parts["unfinished"]) and run.stop() == "interrupted"
     result = _result(posed, judgement, parts, cut_short, infeasibility, run.seed)
     return result.model_copy(update={"seconds": time.perf_counter() - started}), judgement.outcome
@@ -171,7 +169,14 @@ def _search_metrics(machines: Machines, outcome: SearchOutcome, search: Search) 
         "architectures_evaluated": len(outcome.evaluated),
         "architectures_pruned": len(machines) - len(outcome.evaluated) if pruned else 0,
         "optimum_by_hbm": {f"{gib_from_bytes(size):g}": value for size, value in outcome.optimum_by_hbm.items()},
+        "best_by_hbm": {f"{gib_from_bytes(size):g}": _best(machines, best) for size, best in outcome.optima.items()},
     }
+
+
+def _best(machines: Machines, optimum: SizeOptimum) -> dict[str, Any]:
+    """Who has an optimum: an evaluation of the architecture to so many states, by model, reaches it again."""
+    architecture = architecture_solution(machines, optimum.architecture)
+    return {"architecture": architecture, "schedule_nodes": list(optimum.schedule_nodes)}
 
 
 def _solution(problem: CodesignProblem, machines: Machines, best: int, plans: Sequence[TrainingPlan]) -> dict[str, Any]:
@@ -211,8 +216,12 @@ def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
     return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)
 
 
-def infeasibility_of(job: TrainingJob, shortfall: MemoryShortfall) -> Infeasibility:
-    """A memory shortfall of one job, in the terms of this command's options."""
+def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibility | None:
+    """Why the first job that fits nowhere does not, in the terms of this command's options; None where all fit."""
+    job = next((job for job in problem.jobs if not Evaluator(job, machines.one(0)).fits()), None)
+    if job is None:
+        return None
+    shortfall = why_nothing_fits(job, machines)
     proof = placement_infeasibility(shortfall)
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."

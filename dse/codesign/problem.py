@@ -183,6 +183,20 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class SizeOptimum:
+    """The best that a search has found at one HBM size: an architecture, its score, and the plan of each job on it."""
+
+    architecture: int
+    score: float
+    plans: tuple[TrainingPlan, ...]
+
+    @property
+    def schedule_nodes(self) -> tuple[int, ...]:
+        """The limit to which each job's schedules were searched."""
+        return tuple(plan.schedule_nodes for plan in self.plans)
+
+
+@dataclass(frozen=True)
 class SearchOutcome:
     """What a search over the space found. Scores are values of the objective, by position in the space.
 
@@ -194,7 +208,7 @@ class SearchOutcome:
         evaluated: the scores of those evaluated exactly, in the order of evaluation.
         evaluations: exact evaluations of one architecture for one job.
         proven: whether the bound is reached at every HBM size, so that the choice of the size is proven too.
-        optimum_by_hbm: the best score found at each HBM size.
+        optima: the best found at each HBM size at which there is something, by the size in bytes.
         stopped: why the search ended early; None where it did not.
     """
 
@@ -205,8 +219,13 @@ class SearchOutcome:
     evaluated: dict[int, float]
     evaluations: int
     proven: bool
-    optimum_by_hbm: dict[int, float] = field(default_factory=dict)
+    optima: dict[int, SizeOptimum] = field(default_factory=dict)
     stopped: str | None = None
+
+    @property
+    def optimum_by_hbm(self) -> dict[int, float]:
+        """The best score found at each HBM size."""
+        return {size: optimum.score for size, optimum in self.optima.items()}
 
     @classmethod
     def nothing_fits(cls, architectures: int) -> "SearchOutcome":

@@ -28,6 +28,22 @@ RUN_ONLY = ("seconds", "evaluations", "versions")
 """Entries of any result that only the run itself can know: whether they can be is checked, not what they are."""
 
 
+class Shared(Executor):
+    """An executor that was entered before, and is left by whoever entered it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    @property
+    def workers(self) -> int:
+        """Those of the executor."""
+        return self._executor.workers
+
+    def outcomes(self, *arguments: Any, **named: Any) -> Any:
+        """Those of the executor."""
+        return self._executor.outcomes(*arguments, **named)
+
+
 class Killed(BaseException):
     """Ends a run as a dying process would: nothing catches it."""
 
@@ -57,9 +73,9 @@ def same_seed_same_answer(problem: ProblemType[Any, Any], options: Options, seed
 
 
 def workers_change_nothing(problem: ProblemType[Any, Any], options: Options, executor: Executor) -> None:
-    """An executor with workers gives the answer that this process gives."""
+    """An executor whose workers are there already gives the answer that this process gives."""
     here = solved(problem, options)
-    there = solved(problem, options, executor=executor)
+    there = solved(problem, options, executor=Shared(executor))
     assert comparable(here) == comparable(there), "the number of workers must not change the answer"
 
 
@@ -156,8 +172,8 @@ def no_alteration_passes(
     assert check_result(path) == []
     passed = []
     for place in sampled(document, count):
-        for what, forged in altered(document, place):
-            if not _refused(path, forged):
+        for number, (what, forged) in enumerate(altered(document, place)):
+            if number == 0 and not _refused(path, forged):
                 passed.append(f"{what} (not sealed)")
             if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged)):
                 passed.append(what)

@@ -1,10 +1,14 @@
 """The check of what a result says of its search: how much was looked at, and the best score at each HBM size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from dse.codesign.answer import infeasibility_of
 from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
+from dse.codesign.formats import architecture_solution
 from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem
@@ -43,33 +47,50 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
 
 
 def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
-    """Whether the optima at the HBM sizes agree with the answer, with what it reaches at each size, and with memory.
+    """Whether the optima at the HBM sizes are what their architectures score, and make the answer's size the best buy.
 
-    The answer's own is its score. At other sizes the optimum is no less than what the answer's architecture reaches;
-    that nothing reaches more is not proven again, nor who does.
+    At the answer's size the optimum is its score, and it has the answer's architecture and plans. That nothing scores
+    more is not proven again.
     """
     plans = [result.solution["models"][job.name] for job in problem.jobs]
-    found = _depth_faults(search, plans)
-    stated = result.metrics["optimum_by_hbm"]
-    if found or not all(type(value) is float for value in stated.values()):
-        return found or [f"metrics.optimum_by_hbm must have numbers, but got {stated}"]
-    row = [gib_from_bytes(size) for size in problem.hbm_bytes].index(plans[0]["hbm_gb"])
-    index = position(machines, result.solution["architecture"])
-    assert index is not None  # the checker of the answer has passed it
-    anew = Anew(problem, machines.one(index), Allowance())
-    asked = Asked(0, row, tuple(plan["schedule_nodes"] for plan in plans))
-    (answer,) = anew.find([asked])
-    score = result.metrics["score"]
-    found = answer.faults("metrics.score", score, row)
-    if anew.needless(asked, exhaustive.NODES):
-        found.append(f"solution.models: schedule_nodes must be fewer than {asked.depths}: a plan is proven before")
     sizes = [f"{gib_from_bytes(size):g}" for size in problem.hbm_bytes]
-    fits = [size for size, reached in zip(sizes, answer.scores.tolist(), strict=True) if reached > 0]
-    if set(stated) != set(fits):
-        return [*found, f"metrics.optimum_by_hbm must have the sizes at which all fits, {fits}, but got {list(stated)}"]
+    row = [gib_from_bytes(size) for size in problem.hbm_bytes].index(plans[0]["hbm_gb"])
+    stated, best = result.metrics["optimum_by_hbm"], result.metrics["best_by_hbm"]
+    own = {
+        "architecture": result.solution["architecture"],
+        "schedule_nodes": [plan["schedule_nodes"] for plan in plans],
+    }
+    faults = differences(f"metrics.best_by_hbm.{sizes[row]}", best.get(sizes[row]), own)
+    faults += _depth_faults(search, len(plans), best)
+    if faults:
+        return faults
+    indices = {size: position(machines, entry["architecture"]) for size, entry in best.items()}
+    for size, index in indices.items():
+        expected = None if index is None else architecture_solution(machines, index)
+        faults += differences(f"metrics.best_by_hbm.{size}.architecture", best[size]["architecture"], expected)
+    if faults or not set(best) <= set(sizes):
+        return faults or [f"metrics.best_by_hbm must have sizes of {sizes}, but got {list(best)}"]
+    order = list(dict.fromkeys(indices.values()))
+    anew = Anew(problem, machines.take(np.array(order)), Allowance())
+    asked = {
+        size: Asked(order.index(indices[size]), sizes.index(size), tuple(entry["schedule_nodes"]))
+        for size, entry in best.items()
+    }
+    answers = dict(zip(asked, anew.find(list(asked.values())), strict=True))
+    answer = answers[sizes[row]]
+    fits = [size for size, score in zip(sizes, answer.scores.tolist(), strict=True) if score > 0]
+    for where, entries in (("optimum_by_hbm", stated), ("best_by_hbm", best)):
+        if set(entries) != set(fits):
+            faults.append(f"metrics.{where} must have the sizes at which all fits, {fits}, but got {list(entries)}")
+    if faults or not all(type(value) is float for value in stated.values()):
+        return faults or [f"metrics.optimum_by_hbm must have numbers, but got {stated}"]
+    for size, each in asked.items():
+        faults += answers[size].faults(f"metrics.optimum_by_hbm.{size}", stated[size], each.row)
+        if anew.needless(each, exhaustive.NODES):
+            faults.append(f"metrics.best_by_hbm.{size}: schedule_nodes must be fewer: a plan is proven before")
     optima = [stated.get(size, 0.0) for size in sizes]
-    found += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], score)
-    return found + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
+    faults += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], result.metrics["score"])
+    return faults + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
 
 
 def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Found) -> list[str]:
@@ -90,26 +111,40 @@ def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: 
     return found
 
 
-def unanswered_faults(options: CodesignOptions, machines: Machines, result: Result) -> list[str]:
-    """What is wrong with the metrics of a result without an answer: nothing was evaluated for all models.
+def unanswered_faults(
+    options: CodesignOptions, problem: CodesignProblem, machines: Machines, result: Result
+) -> list[str]:
+    """What is wrong with a result without an answer: why nothing fits, and metrics of a search without evaluations.
 
     Where nothing fits, an exhaustive search rules out the whole space; one that was stopped has ruled out nothing, and
     leaves all that was asked besides.
     """
     stopped, asked = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"
-    problem = options.problem()
     expected = {
         "notes": notes(problem, {}),
         "architectures_in_space": len(machines),
         "architectures_evaluated": 0,
         "architectures_pruned": len(machines) if nothing else 0,
         "optimum_by_hbm": {},
+        "best_by_hbm": {},
         "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
     }
     names = [job.name for job in problem.jobs]
     metrics = {key: value for key, value in result.metrics.items() if key != "failed"}
-    return differences("metrics", metrics, expected) + failed_faults(names, result.metrics.get("failed"))
+    return (
+        _infeasibility_faults(problem, machines, result)
+        + differences("metrics", metrics, expected)
+        + failed_faults(names, result.metrics.get("failed"))
+    )
+
+
+def _infeasibility_faults(problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
+    """Whether nothing fits just where that is said, and for the reason that is given."""
+    expected = infeasibility_of(problem, machines)
+    if result.infeasibility is None or expected is None:
+        return [] if result.infeasibility is None else ["status infeasible: but a placement fits"]
+    return differences("infeasibility", result.infeasibility.model_dump(), expected.model_dump())
 
 
 def failed_faults(models: Sequence[str], failed: Any) -> list[str]:
@@ -143,9 +178,11 @@ def proven_faults(result: Result) -> list[str]:
     return found
 
 
-def _depth_faults(search: Search, plans: list[dict[str, Any]]) -> list[str]:
+def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[str]:
     """Depths to which the search does not go."""
     depths = exhaustive.NODES if search == "exhaustive" else (SWEEP_NODES, exhaustive.NODES[0])
-    stated = [plan["schedule_nodes"] for plan in plans]
-    wrong = any(type(nodes) is not int or nodes not in depths for nodes in stated)
-    return [f"solution.models: schedule_nodes must be one of {depths}, but got {stated}"] if wrong else []
+    return [
+        f"metrics.best_by_hbm.{size}: schedule_nodes must be one of {depths} for each model, but got {stated}"
+        for size, entry in best.items()
+        if len(stated := entry["schedule_nodes"]) != jobs or any(type(n) is not int or n not in depths for n in stated)
+    ]

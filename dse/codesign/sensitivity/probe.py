@@ -16,7 +16,6 @@ from dse.codesign.evaluation.evaluator import Evaluate, Evaluator
 from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobEvaluators, JobTask
 from dse.codesign.formats import plan_summary
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingJob, TrainingPlan
-from dse.codesign.reached import reached_by
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import TIE
 from dse.codesign.sensitivity.knobs import KNOBS, Knob
@@ -103,7 +102,7 @@ class Point:
         bound: no architecture scores more at the answer's HBM size.
         optima: the best score at each offered HBM size, 0 where nothing fits. The answer is at the smallest size within
             one per cent of the best, so ``score`` may jump by that much where no limit binds; ``reach`` does not.
-        reached_by: who has these scores; None where nothing fits, or the store of the search lacks it.
+        reached_by: who has these scores; None where nothing fits.
         architecture: the answer's.
         plans: one a model.
         today_score: that of today's architecture at the answer's HBM size; None where it or any plan does not fit.
@@ -222,7 +221,7 @@ class Prober:
             score=score,
             bound=outcome.bound if math.isfinite(outcome.bound) and outcome.bound > 0 else None,
             optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in turned.hbm_bytes),
-            reached_by=who_reaches(turned, machines, outcome, store),
+            reached_by=who_reaches(turned, machines, outcome),
             architecture=None if outcome.best is None else Architecture.of(machines, outcome.best),
             plans=summaries(turned, outcome.plans),
             today_score=today_score,
@@ -303,12 +302,13 @@ class Prober:
         return machines.take(np.flatnonzero(wins.any(axis=0)))
 
 
-def who_reaches(
-    problem: CodesignProblem, machines: Machines, outcome: SearchOutcome, store: EvaluationStore
-) -> tuple[Reached | None, ...]:
-    """Who has the optimum at each HBM size; ``store`` holds what the search that ended with ``outcome`` evaluated."""
-    found = reached_by(problem, machines, outcome, store)
-    return tuple(None if who is None else Reached(Architecture.of(machines, who[0]), who[1]) for who in found)
+def who_reaches(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome) -> tuple[Reached | None, ...]:
+    """Who has the optimum at each HBM size."""
+    optima = (outcome.optima.get(size) for size in problem.hbm_bytes)
+    return tuple(
+        None if optimum is None else Reached(Architecture.of(machines, optimum.architecture), optimum.schedule_nodes)
+        for optimum in optima
+    )
 
 
 def summaries(problem: CodesignProblem, plans: Sequence[TrainingPlan]) -> tuple[PlanSummary, ...]:
