@@ -144,7 +144,7 @@ def text_of(path: str | Path) -> str:
     """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
 
     Raises:
-        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, or is no text or holds control characters
+        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, is no text, or holds control characters
             (with the line).
     """
     content = bytes_of(path)
