@@ -127,9 +127,9 @@ def graph_from_document(document: Any, path: str | Path) -> PartitionGraph:
     """
     parsed = validate(_GraphDocument, document, path)
     names = [node.name for node in parsed.nodes]
-    found = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
-    if found:
-        raise InputError([Fault(str(path), *fault) for fault in found])
+    faults = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
+    if faults:
+        raise InputError([Fault(str(path), *fault) for fault in faults])
     position = {name: index for index, name in enumerate(names)}
     return PartitionGraph(
         name=parsed.name or Path(path).stem,

@@ -39,7 +39,7 @@ Chips = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Copy:
-    """What an operator is that graph preparation has copied.
+    """An operator that graph preparation has copied.
 
     Attributes:
         operator: the user's operator that it is a copy of.
@@ -81,7 +81,7 @@ class PartitionGraph:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The operators as people are told of them: the user's names, of a copy with what it is for, [N]."""
+        """The operators' names for people: the user's, of a copy with the consumer that it is for, [N]."""
         if not self.copy_of:
             return self.names
         pairs = zip(self.names, self.copy_of, strict=True)
@@ -153,7 +153,7 @@ class PartitionProblem:
 
     Attributes:
         graph: the operators.
-        chips: C, at most :data:`~hardware.packages.MOST_CHIPS`.
+        chips: C, at most :data:`~hardware.packages.MAX_CHIPS`.
         link_bytes_per_s: bandwidth of the link between two neighbours, and of a chip's port to its links.
         memory_bytes: what a chip holds of weights; None where memory does not count.
         objective: ``throughput`` of a pipeline, or ``latency`` of one input.

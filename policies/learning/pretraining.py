@@ -20,7 +20,7 @@ from policies.learning.task import LearningTask, Training
 
 @dataclass(frozen=True)
 class PretrainingPlan:
-    """What is asked of a pretraining run.
+    """The plan of a pretraining run.
 
     Attributes:
         task: what is learned, on what.

@@ -46,7 +46,7 @@ class Training(Protocol):
         """Go on from what :meth:`state` gave, in a training that has not iterated yet."""
 
     def provenance(self) -> Mapping[str, Any]:
-        """What the card of a checkpoint says of this training beside its plan; JSON types."""
+        """What the card of a checkpoint says of this training in addition to its plan; JSON types."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class LearningTask(ABC, Generic[S]):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides all weights and scores beside plan and seed: the task, and what its inputs hold by now.
+        """What decides all weights and scores except plan and seed: the task, and the present content of its inputs.
 
         Raises:
             InputError: an input is missing, or breaks a rule.

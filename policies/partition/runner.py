@@ -19,7 +19,7 @@ from dse.partition.check import violations
 from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
 from dse.partition.search.proposals import Float32s, mixed_orders
-from hardware.packages import MOST_CHIPS
+from hardware.packages import MAX_CHIPS
 from policies.learning.rllib.runner import GroupRunner
 from policies.partition.advantage import advantages
 from policies.partition.anchor import Anchor
@@ -52,7 +52,7 @@ class Group:
         number: of the graph in the store.
         seeds: of each rollout, [R].
         anchor: what the first pass sees, [N]; zeros where it sees nothing.
-        busy: of the anchor, chips and links over the busiest, [2, most chips]; zeros where nobody has measured it.
+        busy: of the anchor, chips and links over the busiest, [2, max chips]; zeros where nobody has measured it.
         anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
         distributions: of each pass, [D, N, C]; the rollouts' places in them, [R].
@@ -148,7 +148,7 @@ class PartitionRunner(GroupRunner):
         observations = np.zeros((len(seeds), 3), dtype=np.int64)
         observations[:, GRAPH], observations[:, SEED] = number, seeds >> np.uint64(1)
         drawn, distributions = [], []
-        anchor, busy = np.zeros(len(graph.problem.graph), dtype=np.int8), np.zeros((2, MOST_CHIPS), dtype=np.float32)
+        anchor, busy = np.zeros(len(graph.problem.graph), dtype=np.int8), np.zeros((2, MAX_CHIPS), dtype=np.float32)
         batch: dict[str, Any] = {}
         anchored = self.settings.anchor == "best"
         if anchored:

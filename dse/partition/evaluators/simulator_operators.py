@@ -122,7 +122,7 @@ def _fused_into(
     return np.where(fits, producer, -1).astype(np.int32)
 
 
-def least_bytes(operators: Operators) -> Floats:
+def min_bytes(operators: Operators) -> Floats:
     """Memory that some chip needs while each operator runs, whatever the partition, [N].
 
     Its weights, its inputs and its output are there then, as parts of what waits or in buffers; only a tensor between
@@ -132,11 +132,11 @@ def least_bytes(operators: Operators) -> Floats:
     producers = np.repeat(np.arange(count), np.diff(operators.out_first))
     consumers = operators.out_node
     apart = operators.fused_into[consumers] != producers
-    found = operators.weight_bytes.copy()
-    np.add.at(found, consumers[apart], operators.output_bytes[producers[apart]])
+    needed = operators.weight_bytes.copy()
+    np.add.at(needed, consumers[apart], operators.output_bytes[producers[apart]])
     inside = np.zeros(count, dtype=np.bool_)
     inside[operators.fused_into[operators.fused_into >= 0]] = True
-    return np.asarray(found + np.where(inside, 0.0, operators.output_bytes))
+    return np.asarray(needed + np.where(inside, 0.0, operators.output_bytes))
 
 
 def fingerprints(graph: PartitionGraph) -> list[int]:

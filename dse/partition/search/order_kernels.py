@@ -138,7 +138,7 @@ def reorder(order, begin, end, depth_first, graph, seed):
     """
     count = end - begin
     waiting, ready = np.zeros(len(order), dtype=np.int32), np.zeros(count, dtype=np.int32)
-    inside, found = np.zeros(len(order), dtype=np.bool_), order.copy()
+    inside, reordered = np.zeros(len(order), dtype=np.bool_), order.copy()
     for place in range(begin, end):
         inside[order[place]] = True
     ready_count = 0
@@ -159,7 +159,7 @@ def reorder(order, begin, end, depth_first, graph, seed):
         for index in range(chosen, ready_count - 1):
             ready[index] = ready[index + 1]
         ready_count -= 1
-        found[place] = operator
+        reordered[place] = operator
         fresh = 0
         for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
             other = graph.out_node[index]
@@ -169,7 +169,7 @@ def reorder(order, begin, end, depth_first, graph, seed):
                     ready[ready_count] = other
                     ready_count += 1
                     fresh += 1
-    return found
+    return reordered
 
 
 @kernel
@@ -206,15 +206,15 @@ def parted(order, smallest, descend, graph, seed):
     practically never have. ``seed``: [1], moves on.
     """
     count = len(order)
-    found, room = order.copy(), np.zeros(count, dtype=np.int32)
+    result, room = order.copy(), np.zeros(count, dtype=np.int32)
     begins, ends = np.zeros(count + 1, dtype=np.int32), np.zeros(count + 1, dtype=np.int32)
     ends[0], height = count, 1
     while height > 0:
         height -= 1
         begin, end = begins[height], ends[height]
         while end - begin > max(1, smallest):
-            pivot = found[begin + int(draw(seed) * (end - begin))]
-            middle = _part(found, begin, end, pivot, draw(seed) < descend, graph, room)
+            pivot = result[begin + int(draw(seed) * (end - begin))]
+            middle = _part(result, begin, end, pivot, draw(seed) < descend, graph, room)
             if middle == begin:
                 begin += 1
             elif middle == end:
@@ -223,7 +223,7 @@ def parted(order, smallest, descend, graph, seed):
                 begins[height], ends[height] = middle, end
                 height += 1
                 end = middle
-    return found
+    return result
 
 
 @kernel
@@ -276,9 +276,9 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
         limit; its slowest chip or link).
     """
     count = len(order)
-    state, found = np.full(1, seed, dtype=np.uint64), np.full(count, -1, dtype=np.int8)
+    state, best_chip = np.full(1, seed, dtype=np.uint64), np.full(count, -1, dtype=np.int8)
     link_s, stamp, room = np.zeros(count + 1), np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int32)
-    best_s, reached_s = limit_s, -1.0
+    best_s, best_progress_s = limit_s, -1.0
     for number in range(tries):
         if number == 0:
             candidate = order
@@ -308,9 +308,9 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
             _on_links(candidate, last, transfer_s, link_s)
             stamp[:] = -1
             best_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
-            _mark_chips(count, parent, used[count], candidate, found)
+            _mark_chips(count, parent, used[count], candidate, best_chip)
         progress_s = _progress_s(candidate, used, chips, latency_s)
         setback = 0.05 if not linear and draw(state) < 0.02 else 1e-12
-        if better or progress_s >= reached_s * (1 - setback):
-            order, reached_s = candidate, progress_s
-    return order, found, best_s
+        if better or progress_s >= best_progress_s * (1 - setback):
+            order, best_progress_s = candidate, progress_s
+    return order, best_chip, best_s

@@ -54,7 +54,7 @@ class GroupRunner(EnvRunner, Checkpointable):
     @property
     @abstractmethod
     def environments(self) -> int:
-        """How many there are; asked from the constructor on."""
+        """How many there are; called from the constructor on."""
 
     @abstractmethod
     def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
