@@ -1,0 +1,269 @@
+"""From an HLO module to a step graph: calls and fusions inlined at each site, tuples resolved, loops opened.
+
+Costs time and memory linear in the operations after inlining.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.graph.step import Attribute, StepGraph, StepOperation, StepValue
+from dse.importer.hlo.module import ArrayShape, Computation, HloModule, Instruction, Shape
+from dse.importer.hlo.roles import arguments_of
+from hardware.inputs import InputError, fail
+
+Tree = Any
+"""A position in the values, or a tuple of trees: what an instruction results in."""
+
+MAX_OPERATIONS = 4_000_000
+"""Operations after inlining; calls inside calls could otherwise grow without end."""
+
+_INLINED = {"call": "to_apply", "fusion": "calls", "async-start": "calls"}
+_FREE = ("constant", "iota")
+_COMBINED = ("reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "map")
+_NO_OPERATION = ("after-all", "partition-id", "replica-id", "add-dependency")
+_RANDOM = ("rng", "rng-bit-generator", "rng-get-and-update-state")
+_INTEGERS = re.compile(r"\{?\s*(-?\d+(?:\s*,\s*-?\d+)*)?\s*\}?$")
+_TRIPS = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"(\d+)"')
+_WHOLE = re.compile(r"-?\d+$")
+
+
+def step_graph(module: HloModule, file: str | Path) -> StepGraph:
+    """The step that the entry computation of ``module`` is.
+
+    Args:
+        module: as it was read.
+        file: what errors call it.
+
+    Raises:
+        InputError: a call of a computation that does not stand before its caller, parts of a tuple that it does not
+            have, or more than :data:`MAX_OPERATIONS`.
+    """
+    return _Flattening(module, str(file)).graph()
+
+
+class _Flattening:
+    """The growing lists of a step graph."""
+
+    def __init__(self, module: HloModule, file: str) -> None:
+        self._module = module
+        self._file = file
+        self._place = {name: position for position, name in enumerate(module.computations)}
+        self._values: list[StepValue] = []
+        self._operations: list[StepOperation] = []
+        self._notes: list[str] = []
+        self._names: dict[str, int] = {}
+        self._parsed: dict[str, dict[str, Attribute]] = {}
+
+    def graph(self) -> StepGraph:
+        """The whole step."""
+        entry = self._module.computations[self._module.entry]
+        trees = [self._new(each.shape, each.name) for each in entry.parameters]
+        named = [(each.op_name or each.name, tree) for each, tree in zip(entry.parameters, trees, strict=True)]
+        root = self._inline(entry, trees, "", 1)
+        results = tuple(_leaves(root))
+        arguments = arguments_of(
+            [(f"{name}[{part}]" if isinstance(tree, tuple) else name, leaf)
+             for name, tree in named for part, leaf in enumerate(_leaves(tree))],
+            self._values, self._operations, results,
+        )  # fmt: skip
+        return StepGraph(
+            self._module.name, tuple(self._values), tuple(self._operations), arguments, results, tuple(self._notes)
+        )
+
+    def _new(self, shape: Shape, name: str, *, constant: bool = False) -> Tree:
+        """New values of ``shape``."""
+        if not isinstance(shape, ArrayShape):
+            return tuple(self._new(part, f"{name}.{number}", constant=constant) for number, part in enumerate(shape))
+        count = self._names[name] = self._names.get(name, 0) + 1
+        unique = name if count == 1 else f"{name}~{count}"
+        self._values.append(StepValue(unique, shape.dims, shape.dtype, shape.size_bytes, constant))
+        return len(self._values) - 1
+
+    def _inline(self, computation: Computation, arguments: Sequence[Tree], scope: str, repeats: int) -> Tree:
+        """The root of ``computation`` with ``arguments`` in place of its parameters."""
+        trees: dict[str, Tree] = {}
+        for each in computation.instructions.values():
+            if each.opcode == "parameter":
+                if int(each.literal) >= len(arguments):
+                    raise self._fault(each, "a call must give every parameter an operand")
+                trees[each.name] = arguments[int(each.literal)]
+            else:
+                operands = [trees[name] for name in each.operands]
+                trees[each.name] = self._result(each, operands, computation, scope, repeats)
+        return trees[computation.root]
+
+    def _result(
+        self, each: Instruction, operands: Sequence[Tree], caller: Computation, scope: str, repeats: int
+    ) -> Tree:
+        match each.opcode:
+            case "tuple":
+                return tuple(operands)
+            case "get-tuple-element":
+                return self._part(each, operands[0])
+            case "optimization-barrier" | "async-done" | "async-update":
+                return operands[0]
+            case "call" | "fusion" | "async-start":
+                callee = self._callee(each, _INLINED[each.opcode], caller)
+                return self._inline(callee, operands, _label(scope, each.op_name), repeats)
+            case "while":
+                return self._loop(each, operands[0], caller, scope, repeats)
+            case "conditional":
+                return self._branches(each, operands, caller, scope, repeats)
+        return self._operation(each, operands, scope, repeats)
+
+    def _operation(self, each: Instruction, operands: Sequence[Tree], scope: str, repeats: int) -> Tree:
+        inputs = tuple(leaf for tree in operands for leaf in _leaves(tree))
+        constant = each.opcode in _FREE or (
+            bool(inputs) and each.opcode not in _RANDOM and all(self._values[leaf].constant for leaf in inputs)
+        )
+        tree = self._new(each.shape, each.name, constant=constant)
+        if each.opcode not in _NO_OPERATION:
+            self._add(each.opcode, inputs, tuple(_leaves(tree)), self._attributes(each), (scope, each), repeats)
+        return tree
+
+    def _add(
+        self, opcode: str, operands: tuple[int, ...], results: tuple[int, ...], attributes: Mapping[str, Attribute],
+        named: tuple[str, Instruction], repeats: int,
+    ) -> None:  # fmt: skip
+        if len(self._operations) >= MAX_OPERATIONS:
+            raise self._fault(named[1], f"a step must have at most {MAX_OPERATIONS:,} operations")
+        label = _label(named[0], named[1].op_name)
+        self._operations.append(StepOperation(opcode, operands, results, attributes, label, repeats))
+
+    def _loop(self, each: Instruction, entering: Tree, caller: Computation, scope: str, repeats: int) -> Tree:
+        body = self._callee(each, "body", caller)
+        passes = self._passes(each, caller)
+        inside = self._new(each.shape, each.name)
+        self._tie("while-begin", entering, inside, each, scope, repeats)
+        label = _label(scope, each.op_name)
+        given = self._inline(body, [inside], label, repeats * passes)
+        leaving = self._new(each.shape, each.name)
+        if len(list(_leaves(given))) != len(list(_leaves(inside))):
+            raise self._fault(each, "the body of a loop must give what it takes")
+        for before, after, left in zip(_leaves(inside), _leaves(given), _leaves(leaving), strict=True):
+            self._add("while-end", (before, after), (left,), {}, (scope, each), repeats)
+        return leaving
+
+    def _branches(
+        self, each: Instruction, operands: Sequence[Tree], caller: Computation, scope: str, repeats: int
+    ) -> Tree:
+        named = each.attributes.get("branch_computations")
+        keys = ("true_computation", "false_computation")
+        names = _names(named) if named else [_names(each.attributes.get(key, ""))[0] for key in keys if key]
+        if len(names) != len(operands) - 1:
+            raise self._fault(each, f"{len(names)} branches must have as many operands after the first")
+        results = []
+        for name, operand in zip(names, operands[1:], strict=True):
+            inside = self._new(_shape_of(operand, self._values), each.name)
+            self._tie("branch-begin", operand, inside, each, scope, repeats)
+            branch = self._computation(each, name, caller)
+            results.append(list(_leaves(self._inline(branch, [inside], _label(scope, each.op_name), repeats))))
+        tree = self._new(each.shape, each.name)
+        leaves = list(_leaves(tree))
+        if any(len(given) != len(leaves) for given in results):
+            raise self._fault(each, "every branch must give what the conditional does")
+        for position, leaf in enumerate(leaves):
+            self._add("branch-end", tuple(given[position] for given in results), (leaf,), {}, (scope, each), repeats)
+        return tree
+
+    def _tie(self, opcode: str, outer: Tree, inner: Tree, each: Instruction, scope: str, repeats: int) -> None:
+        """An operation for each pair of leaves."""
+        pairs = list(_leaves(outer)), list(_leaves(inner))
+        if len(pairs[0]) != len(pairs[1]):
+            raise self._fault(each, f"must be given {len(pairs[1])} arrays, but is given {len(pairs[0])}")
+        for source, target in zip(*pairs, strict=True):
+            self._add(opcode, (source,), (target,), {}, (scope, each), repeats)
+
+    def _passes(self, each: Instruction, caller: Computation) -> int:
+        """The passes of a loop: as XLA states them, or as its condition compares a counter with a constant."""
+        if stated := _TRIPS.search(each.attribute_text):
+            return int(stated.group(1))
+        condition = self._callee(each, "condition", caller)
+        limits = [
+            int(each.literal)
+            for each in condition.instructions.values()
+            if each.opcode == "constant" and _WHOLE.match(each.literal)
+        ]
+        compared = [each for each in condition.instructions.values() if each.opcode == "compare"]
+        if len(limits) == len(compared) == 1 and compared[0].attributes.get("direction") == "LT" and limits[0] > 0:
+            return limits[0]
+        self._notes.append(f"{each.name}: the number of passes of this loop is unknown; its body is counted once")
+        return 1
+
+    def _part(self, each: Instruction, tree: Tree) -> Tree:
+        index = each.attributes.get("index", "")
+        if not isinstance(tree, tuple) or not index.isdigit() or int(index) >= len(tree):
+            raise self._fault(each, f"must take a part that its tuple has, but index is {index}")
+        return tree[int(index)]
+
+    def _callee(self, each: Instruction, key: str, caller: Computation) -> Computation:
+        names = _names(each.attributes.get(key, ""))
+        if len(names) != 1:
+            raise self._fault(each, f"{each.opcode} must name a computation as {key}")
+        return self._computation(each, names[0], caller)
+
+    def _computation(self, each: Instruction, name: str, caller: Computation) -> Computation:
+        if self._place.get(name, len(self._place)) >= self._place[caller.name]:
+            raise self._fault(each, f"calls {name}, which must be a computation before {caller.name}")
+        return self._module.computations[name]
+
+    def _attributes(self, each: Instruction) -> Mapping[str, Attribute]:
+        """The attributes, parsed once for each text; names and places in the source differ without a difference."""
+        text = each.attribute_text.partition(", metadata=")[0]
+        key = f"{each.opcode} {text}"
+        if key not in self._parsed:
+            parsed: dict[str, Attribute] = {name: _parsed(value) for name, value in each.attributes.items()}
+            for dropped in ("metadata", "backend_config", "sharding", "frontend_attributes"):
+                parsed.pop(dropped, None)
+            if each.opcode in _COMBINED:
+                parsed["combiner"] = self._combiner(each)
+            if each.opcode == "constant":
+                parsed["literal"] = each.literal[:40]
+            if each.opcode == "iota":
+                parsed.setdefault("iota_dimension", (0,))
+            self._parsed[key] = parsed
+        return self._parsed[key]
+
+    def _combiner(self, each: Instruction) -> str:
+        names = _names(each.attributes.get("to_apply") or each.attributes.get("scatter", ""))
+        computation = self._module.computations.get(names[0]) if names else None
+        if computation is None or len(computation.instructions) != 3:
+            return "other"
+        return computation.instructions[computation.root].opcode
+
+    def _fault(self, each: Instruction, rule: str) -> InputError:
+        return fail(self._file, f"line {each.line}", each.name, rule)
+
+
+def _leaves(tree: Tree) -> Iterator[int]:
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from _leaves(part)
+    else:
+        yield tree
+
+
+def _shape_of(tree: Tree, values: Sequence[StepValue]) -> Shape:
+    if isinstance(tree, tuple):
+        return tuple(_shape_of(part, values) for part in tree)
+    return ArrayShape(values[tree].dtype, values[tree].dims)
+
+
+def _label(scope: str, name: str) -> str:
+    """A name inside a call: names of what is called stand alone or, after optimisation, whole."""
+    if not scope or not name or name.startswith(scope) or name.startswith("jit("):
+        return name or scope
+    return f"{scope}/{name}"
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip().removeprefix("%") for name in text.strip("{}").split(",") if name.strip()]
+
+
+def _parsed(text: str) -> Attribute:
+    match = _INTEGERS.match(text)
+    if match is None or (not text.startswith("{") and match.group(1) is None):
+        return text
+    return tuple(int(number) for number in match.group(1).split(",")) if match.group(1) else ()
