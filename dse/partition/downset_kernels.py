@@ -215,7 +215,7 @@ def chain(
 ):  # fmt: skip
     """The best way to every downset with stages within ``limit_s`` on ``chips`` at most.
 
-    Of two ways the one is kept that weighs less: so much for every chip, and for its slowest stage.
+    Of two ways the one with less weight stays: a weight for every chip, and one for its slowest stage.
 
     Returns:
         (chips, [D], :data:`UNREACHED` where there are too few; the slowest stage, [D]; the downset before, [D]; pairs
@@ -324,7 +324,7 @@ def valid_chain(
     first, leads, inside, outside, link_s, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes,
     chip_weight, open_weight, traffic_weight, linear,
 ):  # fmt: skip
-    """As :func:`chain`, with all of (4), but over one way to each downset: what it finds is a partition.
+    """As :func:`chain`, with all of (4), but over one way to each downset: the result is a partition.
 
     ``outside``: all operators that are not inside, so that each belongs to the first downset that is sure of it. Each
     downset keeps the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
