@@ -103,7 +103,7 @@ class CheckpointFormat(Generic[S]):
         except OSError as error:
             raise fail(folder / WEIGHTS_FILE, "", "", f"cannot be read: {error.strerror or error}") from error
         if hashlib.sha256(content).hexdigest() != card.get("sha256"):
-            raise fail(folder / WEIGHTS_FILE, "", "", "is not the file that its card describes")
+            raise fail(folder / WEIGHTS_FILE, "", "", "is not the file that the card beside it describes")
         for key in ("settings", "provenance"):
             if not isinstance(card.get(key), dict):
                 raise fail(folder / CARD_FILE, key, card.get(key), "must be an object")
