@@ -327,10 +327,10 @@ def valid_chain(
     """As :func:`chain`, with all of (4), but over one way to each downset: the result is a partition.
 
     ``outside``: all operators that are not inside, so that each belongs to the first downset that is sure of it. Each
-    downset keeps the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
-    two ways the one is kept that weighs less: so much for every chip, and for every *open* one before the last, with
-    consumers outside, which may get in the way later; of equals the one with less time for transfers, so much for
-    every second of it, or else the first. ``linear``: there must be no open chips.
+    downset has the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
+    two ways the one with less weight stays: a weight for every chip, and one for every *open* chip before the last,
+    with consumers outside, which may get in the way later; of equals the one with less weighted transfer time, or else
+    the first. ``linear``: there must be no open chips.
     """
     count, operators = len(inside), len(latency_s)
     used, parent = np.full(count, 127, dtype=np.int8), np.full(count, -1, dtype=np.int32)

@@ -150,9 +150,9 @@ class RecordedEvaluator:
 
 
 class _Reporting:
-    """A mapped function that hands over what was recorded meanwhile.
+    """A mapped function that returns what was recorded in addition to its value.
 
-    It is sent as a whole, so on a worker its recorder is the one that the function's evaluator has there.
+    It is pickled as a whole, so on a worker its recorder is the one of the function's evaluator there.
     """
 
     def __init__(self, function: Callable[[Any], Any], recorder: SampleRecorder) -> None:
