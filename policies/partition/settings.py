@@ -165,8 +165,18 @@ def _require_valid(values: Mapping[str, Any]) -> None:
         _Model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        rule = first["msg"].replace("Input should", "must", 1)
-        raise ValueError(f"`{first['loc'][0]}` {rule}, but got {shown(first['input'])}") from error
+        name, rule = str(first["loc"][0]), first["msg"].replace("Input should", "must", 1)
+        if first["type"].startswith(("greater", "less")):
+            name, rule = _range(name), "must hold"
+        raise ValueError(f"`{name}` {rule}, but got {shown(first['input'])}") from error
+
+
+def _range(name: str) -> str:
+    """The limits of a number, as ``0 < name <= 1``."""
+    lower, upper = _Model.model_fields[name].metadata
+    below = f"{lower.ge:g} <=" if hasattr(lower, "ge") else f"{lower.gt:g} <"
+    above = f"<= {upper.le:g}" if hasattr(upper, "le") else f"< {upper.lt:g}"
+    return f"{below} {name} {above}"
 
 
 PAPER = LearningSettings(
