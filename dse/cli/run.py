@@ -20,13 +20,13 @@ from dse.cli.executors import executor_of
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.methods import upper_document, upper_methods
 from dse.problem import ProblemType
+from dse.results.session import Session, opened
 from dse.run.directory import RunDirectory
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror
 from dse.run.pace import Pace, duration_text
 from dse.run.progress import ProgressCallback, StopSignal, never_stop
-from dse.run.session import Session, opened
 from hardware.inputs import fail
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

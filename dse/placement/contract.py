@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar
 from dse.placement.breakdown import memory_breakdown, plan, span, time_breakdown
 from dse.placement.check import violations
 from dse.placement.formats import SolutionDocument, placement_document, placement_from_document, read_problem
+from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType
-from dse.report.trace_events import pipeline_trace
 from dse.report.units import time_text
 from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences

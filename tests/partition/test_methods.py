@@ -18,7 +18,8 @@ from dse.partition.search.context import SearchContext, SearchResult
 from dse.partition.tables import method_rows, notes
 from dse.problem import problem_type
 from dse.report.render import page
-from dse.run.directory import RunDirectory
+from dse.results.session import finished_result
+from dse.run.directory import RESULT_FILE, RunDirectory
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from hardware.inputs import InputError
@@ -91,7 +92,7 @@ def test_several_methods_are_compared_and_the_best_is_the_answer():
     single = answer(replace(options, method="greedy"), problem=Question(PROBLEM, None))
     assert rows["greedy"]["value"] == single.objective.value
     assert "methods" not in single.metrics
-    shown = page(view(Question(PROBLEM, None), result), result)
+    shown = page(view(Question(PROBLEM, None), result), result.provenance)
     for row in method_rows(result):
         assert row[0] in shown
         assert row[1] in shown
@@ -177,8 +178,8 @@ def test_unfinished_methods_are_named_beside_a_proven_answer(tmp_path):
     assert notes(result)[0] == "stopped before its end, or not begun: random, greedy"
     path = tmp_path / "run"
     directory = RunDirectory(path, "partition", {}, "", resume=False)
-    directory.write_result(result)
-    assert directory.finished(problem_type("partition").is_finished) is None
+    directory.write(RESULT_FILE, result.to_json())
+    assert finished_result(directory, problem_type("partition")) is None
 
 
 def test_a_damaged_journal_is_named(tmp_path):

@@ -42,7 +42,7 @@ from dse.partition.evaluators.simulator_operators import min_bytes, operators_of
 from dse.partition.evaluators.simulator_reference import SimulatedChip, Simulation
 from dse.partition.evaluators.simulator_reference import simulate as simulate_one
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from dse.report.trace_events import MOST_EVENTS, Span, Trace, trace
+from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 from hardware.packages import MAX_CHIPS, Package
 from hardware.units import MEGA
 
@@ -146,7 +146,7 @@ class SimulatorEvaluator:
         ]
         return [(self._problem.graph.labels[place], float(needed[place])) for place in positions]
 
-    def trace(self, chip: Sequence[int], max_events: int = MOST_EVENTS) -> Trace:
+    def trace(self, chip: Sequence[int], max_events: int = MAX_EVENTS) -> TraceEvents:
         """One interval of the steady state: a lane for each chip, its weights, and each link.
 
         Beyond ``max_events`` the shortest ones are left out.
