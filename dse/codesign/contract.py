@@ -7,6 +7,7 @@ from dse.codesign.answer import CodesignPosed, SearchFunction, Space, solve
 from dse.codesign.check import answer_metrics, violations
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
+from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.options import CodesignOptions, predicted_seconds
 from dse.codesign.proven import ProvenOptima
@@ -32,6 +33,8 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
     one accelerator.
     """
     Options = CodesignOptions
+    Solution = Solution
+    Metrics = Metrics
     unchecked = ("failed", "unfinished")
 
     def pose(self, options: CodesignOptions) -> CodesignPosed:

@@ -28,7 +28,7 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
     """
     metrics, jobs, space = result.metrics, len(problem.jobs), len(machines)
     evaluated, pruned = metrics["architectures_evaluated"], metrics["architectures_pruned"]
-    if type(evaluated) is not int or not 1 <= evaluated <= space:
+    if not 1 <= evaluated <= space:
         return [f"metrics.architectures_evaluated must be in [1, {space}], but got {evaluated}"]
     rest = space - evaluated
     allowed = {rest} if result.status == "optimal" else {rest, 0}
@@ -37,7 +37,7 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
     if search != "exhaustive":
         allowed, most = {0}, jobs * evaluated
     found = []
-    if type(pruned) is not int or pruned not in allowed:
+    if pruned not in allowed:
         found.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
     if not jobs * evaluated <= result.evaluations <= most:
         found.append(f"evaluations must be in [{jobs * evaluated}, {most}], but got {result.evaluations}")
@@ -47,7 +47,7 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
 
 
 def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
-    """Whether the optima at the HBM sizes are what their architectures score, and make the answer's size the best buy.
+    """Whether the optima at the HBM sizes are what their architectures score, and the answer is at the size to choose.
 
     At the answer's size the optimum is its score, and it has the answer's architecture and plans. That nothing scores
     more is not proven again.
@@ -82,8 +82,8 @@ def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines,
     for where, entries in (("optimum_by_hbm", stated), ("best_by_hbm", best)):
         if set(entries) != set(fits):
             faults.append(f"metrics.{where} must have the sizes at which all fits, {fits}, but got {list(entries)}")
-    if faults or not all(type(value) is float for value in stated.values()):
-        return faults or [f"metrics.optimum_by_hbm must have numbers, but got {stated}"]
+    if faults:
+        return faults
     for size, each in asked.items():
         faults += answers[size].faults(f"metrics.optimum_by_hbm.{size}", stated[size], each.row)
         if anew.needless(each, exhaustive.NODES):
@@ -135,47 +135,41 @@ def unanswered_faults(
     return (
         _infeasibility_faults(problem, machines, result)
         + differences("metrics", metrics, expected)
-        + failed_faults(names, result.metrics.get("failed"))
+        + failed_faults(names, result.metrics["failed"])
     )
 
 
 def _infeasibility_faults(problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
     """Whether nothing fits just where that is said, and for the reason that is given."""
     expected = infeasibility_of(problem, machines)
-    if result.infeasibility is None or expected is None:
-        return [] if result.infeasibility is None else ["status infeasible: but a placement fits"]
-    return differences("infeasibility", result.infeasibility.model_dump(), expected.model_dump())
+    if expected is None:
+        return ["status infeasible: but a placement fits"] if result.status == "infeasible" else []
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return differences("infeasibility", stated, expected.model_dump())
 
 
-def failed_faults(models: Sequence[str], failed: Any) -> list[str]:
-    """What is wrong with the list of failed evaluations; whether they failed nobody can tell later."""
-    where = "metrics.failed"
-    if not isinstance(failed, list):
-        return [f"{where} must be a list, but got {failed}"]
-    found = []
-    for number, failure in enumerate(failed):
-        if not isinstance(failure, dict) or set(failure) != {"model", "architecture", "reason"}:
-            found.append(f"{where}[{number}] must have model, architecture and reason, but got {failure}")
-        elif failure["model"] not in models or not failure["reason"]:
-            found.append(
-                f"{where}[{number}]: no reason is given for {failure['model']}, or it is no model of the problem"
-            )
-    return found
+def failed_faults(models: Sequence[str], failed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Failed evaluations of models that the problem does not have; whether they failed nobody can tell later."""
+    return [
+        f"metrics.failed[{number}].model must be one of {list(models)}, but got {failure['model']}"
+        for number, failure in enumerate(failed)
+        if failure["model"] not in models
+    ]
 
 
 def proven_faults(result: Result) -> list[str]:
     """What the proven optimum and the distance from it say of each other, and of value and bound."""
-    optimum, distance = result.metrics.get("proven_optimum"), result.metrics.get("distance_from_proven")
+    optimum, distance = result.metrics["proven_optimum"], result.metrics["distance_from_proven"]
     if optimum is None:
         known = distance is not None or result.status == "optimal"
         return ["metrics.proven_optimum must be stated"] if known else []
-    found = differences("metrics.proven_optimum", optimum, result.bound)
-    if type(distance) is not float or result.objective.value is None or found:
-        return found or [f"metrics.distance_from_proven must be a number, but got {distance}"]
-    expected = max(0.0, 1 - result.objective.value / optimum)
-    if not abs(distance - expected) <= PROOF_TOLERANCE:
-        found.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
-    return found
+    faults = differences("metrics.proven_optimum", optimum, result.bound)
+    if faults:
+        return faults
+    expected = max(0.0, 1 - (result.objective.value or 0.0) / optimum)
+    if distance is None or not abs(distance - expected) <= PROOF_TOLERANCE:
+        faults.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
+    return faults
 
 
 def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[str]:
@@ -184,5 +178,5 @@ def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[st
     return [
         f"metrics.best_by_hbm.{size}: schedule_nodes must be one of {depths} for each model, but got {stated}"
         for size, entry in best.items()
-        if len(stated := entry["schedule_nodes"]) != jobs or any(type(n) is not int or n not in depths for n in stated)
+        if len(stated := entry["schedule_nodes"]) != jobs or not set(stated) <= set(depths)
     ]
