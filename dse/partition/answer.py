@@ -11,7 +11,7 @@ import numpy as np
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, partition_metrics, violations
 from dse.partition.constraints.structure import structure_of
-from dse.partition.formats import partition_document
+from dse.partition.formats import MethodDocument, MisfitDocument, partition_document
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.methods import METHODS, Method, methods_of
@@ -78,7 +78,7 @@ class _Outcome:
     attempts: tuple[Attempt, ...] = ()
     unfinished: tuple[str, ...] = ()
     infeasibility: dict[str, Any] | None = None
-    misfit: dict[str, Any] | None = None
+    misfit: MisfitDocument | None = None
 
 
 PartitionPosed = Posed[PartitionOptions, Question]
@@ -193,11 +193,13 @@ def _result(posed: PartitionPosed, outcome: _Outcome, seed: int) -> Result:
     infeasible = outcome.infeasibility is not None
     figures: dict[str, Any] = {} if found.chip is None else metrics(problem, found.chip)
     if len(outcome.attempts) > 1:
-        figures["methods"] = [_attempt_document(problem, attempt, by_reference) for attempt in outcome.attempts]
+        figures["methods"] = [
+            _method_document(problem, attempt, by_reference).model_dump() for attempt in outcome.attempts
+        ]
     if outcome.unfinished and len({*outcome.unfinished, *(attempt.method for attempt in outcome.attempts)}) > 1:
         figures["unfinished"] = list(outcome.unfinished)
     if outcome.misfit is not None:
-        figures["misfit"] = outcome.misfit
+        figures["misfit"] = outcome.misfit.model_dump(mode="json")
     return result_of(
         "partition",
         posed,
@@ -227,16 +229,16 @@ def _value_and_bound(problem: PartitionProblem, found: Found, by_reference: bool
     return value, None if bound_s <= 0 else (1 / bound_s if rate else bound_s)
 
 
-def _attempt_document(problem: PartitionProblem, attempt: Attempt, by_reference: bool) -> dict[str, Any]:
+def _method_document(problem: PartitionProblem, attempt: Attempt, by_reference: bool) -> MethodDocument:
     value, bound = _value_and_bound(problem, attempt.found, by_reference)
-    return {
-        "method": attempt.method,
-        "value": value,
-        "bound": bound,
-        "gap": relative_gap(value, bound),
-        "evaluations": attempt.found.evaluations,
-        "seconds": attempt.seconds,
-    }
+    return MethodDocument(
+        method=attempt.method,
+        value=value,
+        bound=bound,
+        gap=relative_gap(value, bound),
+        evaluations=attempt.found.evaluations,
+        seconds=attempt.seconds,
+    )
 
 
 def _check(problem: PartitionProblem, found: Found, by_reference: bool) -> None:

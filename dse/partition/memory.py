@@ -22,6 +22,7 @@ from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import Structure, structure_of
 from dse.partition.evaluators.simulator import Overflow, SimulatorEvaluator
+from dse.partition.formats import MisfitDocument
 from dse.partition.options import EvaluatorName, Question
 from dse.partition.problem import Chips, Floats, PartitionProblem
 
@@ -189,12 +190,8 @@ def _balanced(problem: PartitionProblem, sampler: Sampler, seed: int) -> Chips:
     return sampler.fix(np.array(candidates), seeds_of(seed, 0, len(candidates)), orders=order[None])
 
 
-def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) -> dict[str, Any]:
-    """What the fullest chip of a partition that does not fit lacks, and which operators weigh most on it.
-
-    ``chip`` (its number), ``needed_bytes``, ``limit_bytes``, ``operators`` (name and bytes, of weights alone or with
-    outputs), ``explanation``.
-    """
+def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) -> MisfitDocument:
+    """What the fullest chip of a partition that does not fit lacks, and which operators need most on it."""
     problem, where = question.problem, np.asarray(chip)
     overflow = _worst_overflow(question, chip) if evaluator == "simulator" else None
     sizes = problem.graph.weight_bytes + (0.0 if overflow is None else problem.graph.output_bytes)
@@ -208,13 +205,13 @@ def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) ->
     large = _heaviest(sizes, np.flatnonzero(where == number))[:_SHOWN]
     what = "weights" if overflow is None else "weights and outputs"
     names = ", ".join(f"{problem.graph.labels[position]} ({_size(float(sizes[position]))})" for position in large)
-    return {
-        "chip": number,
-        "needed_bytes": needed,
-        "limit_bytes": limit,
-        "operators": [[problem.graph.labels[position], float(sizes[position])] for position in large],
-        "explanation": f"{text}; the largest {what} there: {names}",
-    }
+    return MisfitDocument(
+        chip=number,
+        needed_bytes=needed,
+        limit_bytes=limit,
+        operators=[(problem.graph.labels[position], float(sizes[position])) for position in large],
+        explanation=f"{text}; the largest {what} there: {names}",
+    )
 
 
 def _worst_overflow(question: Question, chip: Sequence[int]) -> Overflow | None:

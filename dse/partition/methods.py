@@ -17,7 +17,10 @@ from hardware.inputs import choose, fail
 Method = Callable[[SearchContext], Found]
 
 ALL = "all"
-"""Every method, beside each other."""
+"""Every method, one after the other."""
+
+LEARNED = "rl"
+"""The method that is added at the roof."""
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -68,7 +71,7 @@ def names_of(text: str, mode: SolverMode | None, known: Iterable[str]) -> list[s
         InputError: as there.
     """
     known = list(known)
-    names = known if text == ALL else [name.strip() for name in text.split(",")]
+    names = known if text == ALL else list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         choose("dse partition", "--method", name, known if "," in text else [*known, ALL], "method")
     if mode is not None and not any(name in SOLVER_MODES for name in names):

@@ -1,9 +1,8 @@
 """What a partition came to, in words and rows of tables: for the terminal and for the report."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from dse.partition.formats import MethodDocument
 from dse.report.view import Row
 from dse.results.result import Result, percent
 
@@ -100,23 +99,23 @@ def chip_rows(result: Result) -> list[Row]:
 
 def method_rows(result: Result) -> list[Row]:
     """One row for each method that ran, under :data:`METHOD_HEADERS`; none where only one did."""
-    return [_method_row(result, attempt) for attempt in result.metrics.get("methods", ())]
+    return [_method_row(result, MethodDocument.model_validate(each)) for each in result.metrics.get("methods", ())]
 
 
-def _method_row(result: Result, attempt: Mapping[str, Any]) -> Row:
-    value, bound, best = attempt["value"], attempt["bound"], result.objective.value
+def _method_row(result: Result, method: MethodDocument) -> Row:
+    value, bound, best = method.value, method.bound, result.objective.value
     share = (
         None if value is None or best is None else (value / best if result.objective.sense == "max" else best / value)
     )
-    stopped = " (stopped)" if attempt["method"] in result.metrics.get("unfinished", ()) else ""
+    stopped = " (stopped)" if method.method in result.metrics.get("unfinished", ()) else ""
     return (
-        attempt["method"] + stopped if value is not None else f"{attempt['method']}{stopped}: none found",
+        f"{method.method}{stopped}{': none found' if value is None else ''}",
         "" if value is None else _amount(result, value, ""),
         "" if share is None else percent(share),
         "" if bound is None else _amount(result, bound, ""),
-        "" if attempt["gap"] is None else percent(attempt["gap"]),
-        f"{attempt['evaluations']:,}",
-        f"{attempt['seconds']:.2f}",
+        "" if method.gap is None else percent(method.gap),
+        f"{method.evaluations:,}",
+        f"{method.seconds:.2f}",
     )
 
 

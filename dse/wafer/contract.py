@@ -15,7 +15,7 @@ from dse.run.tables import Tables
 from dse.wafer import report
 from dse.wafer.answer import BOUND, SEARCH, Outcome, cost_bound, metrics, solve
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import placement_document, placement_from_document
+from dse.wafer.documents import Metrics, Solution, placement_document, placement_from_document
 from dse.wafer.files.kgraph import KernelGraph, write_kgraph
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
@@ -53,6 +53,8 @@ class WaferType(ProblemType[WaferOptions, Case]):
     """
     epilog = f"Networks of the contest:  {'  '.join(NETWORKS)}"
     Options = WaferOptions
+    Solution = Solution
+    Metrics = Metrics
     unchecked = ("unfinished",)
 
     def pose(self, options: WaferOptions) -> WaferPosed:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from dse.run.journal import Journal
 from dse.run.options import STRICT
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import placement_document, placement_from_document
+from dse.wafer.documents import placement_document, placement_from_document
 from dse.wafer.problem import WaferProblem
 from dse.wafer.search.context import Found
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
-from dse.wafer.files.drawing import drawing
-from dse.wafer.files.formats import placement_from_document
+from dse.wafer.documents import placement_from_document
 from dse.wafer.files.kept import paint_text
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
@@ -99,6 +98,8 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
         return placement_from_document(problem, result.solution, "result")
 
     def page() -> list[Part]:
+        from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+
         return [
             costs,
             Heading("The wafer"),
@@ -107,21 +108,20 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
                 "parameters show where the pointer rests.",
                 small=True,
             ),
-            Drawing(drawing(problem, placement(), result.bound)),
+            Drawing(svg(problem, placement(), result.bound)),
             Heading("Kernels"),
             Table(KERNEL_HEADERS, kernel_rows(problem, placement())),
         ]
 
     def pictures() -> Mapping[str, str | bytes]:
-        # Drawn with a library that takes half a second to import.
-        from dse.wafer.files.picture import picture
+        from dse.wafer.files.picture import png, svg
 
         placed = placement()
         return {
             **files,
             f"{problem.name}.paint": paint_text(problem, placed),
-            f"{problem.name}.svg": drawing(problem, placed, result.bound),
-            f"{problem.name}.png": picture(problem, placed, result.bound),
+            f"{problem.name}.svg": svg(problem, placed, result.bound),
+            f"{problem.name}.png": png(problem, placed, result.bound),
         }
 
     return View(title, verdict(result), [about(result)], [costs], page, pictures, lambda: [_card(problem, result)])

@@ -39,9 +39,9 @@ MUTATIONS = {
     "nothing is moved between stages": ("_transferred_bytes", lambda *_: 0),
     "gradients are not summed": ("_weight_bytes", lambda *_: 0),
     "a group is one accelerator": ("_copies", lambda _: 1),
-    "the last stage repeats nothing": ("_keeps_last_activations", lambda _: True),
+    "the last stage repeats nothing": ("keeps_last_activations", lambda _: True),
     "nothing idles": ("static_w", lambda machines, *_: 0 * machines.area_mm2),
-    "passes cost double": ("_by_layer", lambda *given, by_layer=searched._by_layer: 2 * by_layer(*given)),
+    "passes cost double": ("by_layer", lambda *given, by_layer=searched.by_layer: 2 * by_layer(*given)),
 }
 
 

@@ -12,6 +12,7 @@ from dse.codesign.evaluation.graph_energy import layer_energies
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import TrainingPlan
 from dse.placement.problem import Placement, Stage
+from hardware.cost_model import cost_model
 from hardware.energy import operation_energy, peak_w, static_w
 from hardware.energy_model import energy_model
 from hardware.operations import Collective
@@ -151,6 +152,32 @@ def test_the_bound_is_reached_by_one_pipeline_of_one_stage(evaluator):
 def test_the_bound_of_some_architectures_is_that_of_all(evaluator):
     every = least_energy_j(evaluator, np.arange(12), MODEL)
     assert least_energy_j(evaluator, np.array([7, 2]), MODEL) == pytest.approx(every[[7, 2]])
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("definition", ["consistent", "phaze-2024"])
+def test_bounds_with_energy_are_below_the_fastest_plan(evaluator, schedule, definition):
+    """Both before and after an architecture's plans are known, whatever the schedule and what recomputation keeps."""
+    training = cost_model(definition).training  # the one recomputes layer by layer, the other whole stages
+    rules = evaluator.job.cost_model.model_copy(update={"training": training})
+    job = replace(
+        evaluator.job, pipeline_schedule=schedule, cost_model=rules, accelerators=150, global_batch=32
+    )  # so many that numbers of pipelines are bounded by ranges
+    bounded = Evaluator(job, evaluator.machines, energy=MODEL)
+    indices = np.arange(0, len(evaluator.machines), 3)
+    refined_j = bounded.refine(indices)
+    plans = 0
+    for column, evaluation in enumerate(bounded.evaluate_many(indices.tolist())):
+        for row, plan in enumerate(evaluation.plans):
+            if plan is None:
+                assert evaluation.bound_j[row] == np.inf
+                continue
+            plans += 1
+            total_j = plan_energy(bounded, evaluation.architecture, plan, MODEL).total_j
+            assert refined_j[row, column] <= evaluation.bound_j[row] * (1 + 1e-12)
+            assert evaluation.bound_j[row] <= total_j
+            assert evaluation.bound_j[row] >= 0.5 * total_j
+    assert plans > len(indices)
 
 
 def test_average_power_lies_between_idle_and_peak(evaluator, plans):

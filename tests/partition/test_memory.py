@@ -144,5 +144,5 @@ def test_operators_that_the_simulator_can_run_nowhere_are_proof():
 def test_the_chip_that_lacks_most_is_the_one_that_is_told():
     problem = problem_of([10, 20, 300, 400, 30, 40], CHAIN)
     found = misfit(Question(problem, None), "analytical", [0, 0, 1, 1, 2, 2])
-    assert (found["chip"], found["needed_bytes"]) == (1, 700.0)
-    assert [name for name, _ in found["operators"]] == ["n3", "n2"]
+    assert (found.chip, found.needed_bytes) == (1, 700.0)
+    assert [name for name, _ in found.operators] == ["n3", "n2"]

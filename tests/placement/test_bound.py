@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.solve import solve
+from tests.placement.brute_force import placements
 from tests.placement.strategies import SECONDS, SETTINGS, SIZES, chain_of, lower_bounds
 
 ARCHITECTURES = 3
@@ -54,8 +55,8 @@ def architectures(draw, uniform):
     return problem, width, index, forward, backward, update
 
 
-def optima(problem, width, index, forward, backward, update):
-    """The exact optimum on each architecture."""
+def each_architecture(problem, width, index, forward, backward, update):
+    """The problem with the latencies of each architecture."""
     graph = problem.tensor_parallel[width]
     for column in range(forward.shape[1]):
         layers = tuple(
@@ -67,8 +68,14 @@ def optima(problem, width, index, forward, backward, update):
             )
             for layer, kind in zip(graph.layers, index, strict=True)
         )
-        found = solve(replace(problem, tensor_parallel={width: replace(graph, layers=layers)})).placement
-        yield found.batch_s if found else math.inf
+        yield replace(problem, tensor_parallel={width: replace(graph, layers=layers)})
+
+
+def optima(*space):
+    """The exact optimum on each architecture."""
+    for problem in each_architecture(*space):
+        placement = solve(problem).placement
+        yield placement.batch_s if placement else math.inf
 
 
 @settings(max_examples=150, deadline=None)
@@ -104,6 +111,21 @@ def test_bound_of_equal_layers_is_the_optimum_where_the_last_stage_recomputes(sp
 def test_bound_of_any_chain_holds_where_the_last_stage_recomputes(space):
     for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
         assert bound <= optimum
+
+
+@settings(max_examples=100, deadline=None)
+@given(architectures(uniform=True) | architectures(uniform=False), st.integers(1, 20))
+def test_bound_of_few_pipelines_holds_for_them_and_falls_with_their_number(space, pipelines):
+    problem, width, index, *latencies = space
+    limited = BatchBound(problem, width, index, pipelines)(*latencies)
+    assert (limited >= BatchBound(problem, width, index, pipelines + 1)(*latencies)).all()
+    assert (BatchBound(problem, width, index, problem.accelerators)(*latencies) == lower_bounds(*space)).all()
+    if len(index) > 6:
+        return  # too many placements to try
+    for bound, one in zip(limited, each_architecture(*space), strict=True):
+        assert bound <= min(
+            (each.batch_s for each in placements(one, False) if each.data <= pipelines), default=math.inf
+        )
 
 
 @settings(max_examples=100, deadline=None)

@@ -174,9 +174,7 @@ class Evaluator:
             ]
         return evaluations
 
-    def _bound_j(
-        self, states: GraphStates, indices: Indices, plans: Sequence[Sequence[TrainingPlan | None]]
-    ) -> Bounds:
+    def _bound_j(self, states: GraphStates, indices: Indices, plans: Sequence[Sequence[TrainingPlan | None]]) -> Bounds:
         """Lower bounds on the joules of a batch under the fastest plan, [H, len(indices)], given ``plans``."""
         assert self.energy is not None
         batch_s = np.array([[np.inf if plan is None else plan.placement.batch_s for plan in row] for row in plans])

@@ -84,5 +84,3 @@ def by_layer(graph: ModelGraph, joules: Joules) -> Joules:
         sums.append(joules[start : start + len(part)].sum(axis=0))
         start += len(part)
     return np.stack(sums).reshape(3, len(graph.distinct_layers), *joules.shape[1:])
-
-

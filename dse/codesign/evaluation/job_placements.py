@@ -38,6 +38,7 @@ class Choice:
         """The graph that is trained."""
         return self.microbatch, self.tensor
 
+
 _PIPELINE_STEPS = 32
 """Ranges of numbers of pipelines that are bounded apart, where energy depends on them."""
 

@@ -18,7 +18,7 @@ from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import placement_document, placement_from_document
+from dse.wafer.documents import placement_document, placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import MOVES
 from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights

@@ -1,4 +1,4 @@
-"""A problem from a ``.kgraph`` file, and placements as the ``solution`` of a result file, by the user's names."""
+"""A problem from a ``.kgraph`` file."""
 
 import math
 import re
@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from dse.wafer.files.kgraph import GraphNode, KernelGraph, read_kgraph
 from dse.wafer.kernels import RESERVED, KernelLibrary, KernelRuleError, contest_library
-from dse.wafer.problem import Convolution, Kernel, PlacedKernel, Rotation, Wafer, WaferPlacement, WaferProblem, Weights
-from hardware.inputs import Fault, InputError, nearest, shown, validate
+from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem, Weights
+from hardware.inputs import Fault, InputError, shown
 
 MOST_TILES = 4096
 """Across a wafer, and up."""
@@ -128,64 +125,3 @@ def header_of(
     if weights == Weights(0.0, 0.0, 0.0):
         faults.append(Fault(path, "header", "", "wdeltat, wlength and wadapter must not all be 0: nothing would count"))
     return wafer, weights
-
-
-_Count = Annotated[int, Field(ge=1)]
-
-
-class _PlacedDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    h: _Count
-    w: _Count
-    c: list[_Count]
-    k: list[_Count]
-    x: Annotated[int, Field(ge=0)]
-    y: Annotated[int, Field(ge=0)]
-    rotation: Rotation
-
-
-class _PlacementDocument(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    kernels: dict[str, _PlacedDocument]
-
-
-def placement_document(problem: WaferProblem, placement: WaferPlacement) -> dict[str, Any]:
-    """A placement as the ``solution`` of a result file."""
-    return {
-        "kernels": {
-            kernel.name: {
-                "h": each.h,
-                "w": each.w,
-                "c": list(each.c),
-                "k": list(each.k),
-                "x": each.x,
-                "y": each.y,
-                "rotation": each.rotation,
-            }
-            for kernel, each in zip(problem.kernels, placement.placed, strict=True)
-        }
-    }
-
-
-def placement_from_document(problem: WaferProblem, document: Any, path: str | Path) -> WaferPlacement:
-    """The placement that :func:`placement_document` wrote; whether it is legal is for the checker to say.
-
-    Raises:
-        InputError: the document is malformed, names an unknown kernel or leaves one out.
-    """
-    given = validate(_PlacementDocument, document, path).kernels
-    names = [kernel.name for kernel in problem.kernels]
-    faults = [
-        Fault(str(path), f"kernels.{name}", "", "must be a kernel of the graph", nearest(name, names))
-        for name in given
-        if name not in names
-    ]
-    faults += [Fault(str(path), f"kernels.{name}", "", "must be placed") for name in names if name not in given]
-    if faults:
-        raise InputError(faults)
-    return WaferPlacement(
-        tuple(
-            PlacedKernel(each.h, each.w, tuple(each.c), tuple(each.k), each.x, each.y, each.rotation)
-            for each in map(given.__getitem__, names)
-        )
-    )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +26,7 @@ from dse.run.options import STRICT
 from dse.run.progress import StoppedError, StopSignal, never_stop
 from dse.run.run import Run
 from dse.wafer.answer import solve
-from dse.wafer.files.formats import placement_document, placement_from_document
+from dse.wafer.documents import PointDocument, PointStatus, placement_document, placement_from_document
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
@@ -200,36 +200,30 @@ def _found(setting: Setting, problem: WaferProblem, run: Setting, outcome: Solve
     return Found(setting, problem, placement, outcome.bound, proof, None if outcome.ended else UNFINISHED)
 
 
-PointStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
-
-
-def point_document(point: Point) -> dict[str, Any]:
-    """A point as JSON types, as it stands in ``solution.points`` of a result."""
+def point_document(point: Point) -> PointDocument:
+    """A point as it stands in ``solution.points`` of a result."""
     wafer, weights, cost = point.problem.wafer, point.problem.weights, point.cost
-    found = {
-        "width": wafer.width_tiles,
-        "height": wafer.height_tiles,
-        "memlimit": wafer.memory_words,
-        "wdeltat": weights.time,
-        "wlength": weights.distance,
-        "wadapter": weights.adapter,
-        "tiles": wafer.tiles,
-        "status": point_status(point),
-        "cost": None if cost is None else cost.total,
-        "bound": point.bound,
-        "time": None if cost is None else cost.time,
-        "distance": None if cost is None else cost.distance,
-        "adapter": None if cost is None else cost.adapter,
-        "front": point.front,
-        "certain": point.certain,
-        "found_at": None if point.found_at is None else name_of(point.found_at),
-        "infeasibility": point.infeasibility,
-        "reason": point.reason,
-        "kernels": None,
-    }
-    if point.placement is not None:
-        found |= placement_document(point.problem, point.placement)
-    return found
+    return PointDocument(
+        width=wafer.width_tiles,
+        height=wafer.height_tiles,
+        memlimit=wafer.memory_words,
+        wdeltat=weights.time,
+        wlength=weights.distance,
+        wadapter=weights.adapter,
+        tiles=wafer.tiles,
+        status=point_status(point),
+        cost=None if cost is None else cost.total,
+        bound=point.bound,
+        time=None if cost is None else cost.time,
+        distance=None if cost is None else cost.distance,
+        adapter=None if cost is None else cost.adapter,
+        front=point.front,
+        certain=point.certain,
+        found_at=None if point.found_at is None else name_of(point.found_at),
+        infeasibility=point.infeasibility,
+        reason=point.reason,
+        kernels=None if point.placement is None else placement_document(point.problem, point.placement)["kernels"],
+    )
 
 
 def point_status(point: Point) -> PointStatus:
@@ -254,7 +248,9 @@ def _result(asked: Posed[WaferOptions, Any], points: Sequence[Point], seed: int)
         asked,
         value=min(costs, default=None),
         bound=min(known) if known and len(known) == len(bounds) else None,
-        solution={"points": {name_of(each.setting): point_document(each) for each in points}} if costs else {},
+        solution={"points": {name_of(each.setting): point_document(each).model_dump() for each in points}}
+        if costs
+        else {},
         metrics={
             "points": len(points),
             "infeasible": sum(each.infeasibility is not None for each in points),
