@@ -44,51 +44,51 @@ def violations(problem: CodesignProblem, solution: dict[str, Any], path: str | P
         InputError: the solution names layers or operators that the models do not have.
     """
     if problem.fixed is not None:
-        found = _fixed_faults(problem.fixed.machines, solution["architecture"])
+        faults = _fixed_faults(problem.fixed.machines, solution["architecture"])
     else:
-        found = architecture_faults(problem, solution["architecture"])
+        faults = architecture_faults(problem, solution["architecture"])
     names = {job.name for job in problem.jobs}
     if set(solution["models"]) != names:
-        found.append(f"models must be {sorted(names)}, but got {sorted(solution['models'])}")
-    if found:
-        return found
+        faults.append(f"models must be {sorted(names)}, but got {sorted(solution['models'])}")
+    if faults:
+        return faults
     sizes = {solution["models"][name]["hbm_gb"] for name in names}
     if len(sizes) > 1:
-        found.append(f"all models must have one HBM size, but got {sorted(sizes)} GB")
+        faults.append(f"all models must have one HBM size, but got {sorted(sizes)} GB")
     machine = _machine(problem, solution["architecture"])
     for job in problem.jobs:
-        faults = _plan_faults(job, machine, solution["models"][job.name], path)
-        found += [f"{job.name}: {fault}" for fault in faults]
-    return found
+        plan_faults = _plan_faults(job, machine, solution["models"][job.name], path)
+        faults += [f"{job.name}: {fault}" for fault in plan_faults]
+    return faults
 
 
 def _plan_faults(job: TrainingJob, machine: Machines, plan: dict[str, Any], path: str | Path) -> list[str]:
     """What is wrong with one model's plan on the machine."""
-    found = choice_faults(job, plan)
-    if found:
-        return found
+    faults = choice_faults(job, plan)
+    if faults:
+        return faults
     graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
     kinds = [layer.kind for layer in graph.distinct_layers]
     if set(plan["layers"]) != set(kinds):
         return [f"layers must be {sorted(kinds)}, but got {sorted(plan['layers'])}"]
     latencies: dict[str, dict[str, float]] = {}
     for layer in graph.distinct_layers:
-        latencies[layer.kind], faults = _layer_faults(job, machine, layer, plan["layers"][layer.kind], path)
-        found += faults
+        latencies[layer.kind], layer_faults = _layer_faults(job, machine, layer, plan["layers"][layer.kind], path)
+        faults += layer_faults
     placement_problem = _placement_problem(job, graph, plan, latencies)
     stated = {key: plan[key] for key in ("tensor", "data", "stages")}
     placement = placement_from_document(placement_problem, stated, path, plan["batch_s"])
-    found += placement_check.violations(placement_problem, placement)
+    faults += placement_check.violations(placement_problem, placement)
     used = placement.data * sum(stage.accelerators for stage in placement.stages)
     for key, value in {"pipeline": len(placement.stages), "accelerators_used": used}.items():
         if plan[key] != value:
-            found.append(f"{key} must be {value}, but got {plan[key]}")
+            faults.append(f"{key} must be {value}, but got {plan[key]}")
     expected = job.global_batch / plan["batch_s"]
     if not math.isclose(expected, plan["throughput_per_s"], rel_tol=_TOLERANCE):
-        found.append(
+        faults.append(
             f"throughput_per_s must be global batch / batch_s = {expected}, but got {plan['throughput_per_s']}"
         )
-    return found
+    return faults
 
 
 def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
@@ -179,7 +179,7 @@ def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
 def choice_faults(job: TrainingJob, plan: dict[str, Any]) -> list[str]:
     """Choices of a plan that were not offered."""
     offered: dict[str, tuple[Any, ...]] = {
-        "microbatch": job.microbatches,
+        "microbatch": job.microbatch_sizes,
         "tensor": job.tensor_parallel,
         "hbm_gb": tuple(size / bytes_from_gib(1) for size in job.hbm_bytes),
     }

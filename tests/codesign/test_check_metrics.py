@@ -8,10 +8,10 @@ import json
 import pytest
 
 from dse.codesign.check_metrics import faults
-from dse.codesign.check_metrics.anew import Allowance
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.front import front_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
+from dse.codesign.check_metrics.reevaluation import Allowance
 from dse.codesign.check_metrics.sensitivity import sensitivity_faults
 from dse.codesign.check_metrics.takeovers import takeover_faults
 from dse.codesign.context import SearchContext
@@ -24,7 +24,7 @@ from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_fro
 from dse.results.result import Result
 from dse.run.executor import InProcessExecutor
 from hardware.inputs import InputError
-from tests.codesign.test_further import StopIn
+from tests.codesign.test_extras import StopIn
 from tests.codesign.tiny import tiny_options
 from tests.solving import faults as check_of
 from tests.solving import solve

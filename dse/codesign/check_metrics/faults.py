@@ -2,7 +2,7 @@
 
 The answer itself, and what :func:`dse.codesign.check.answer_metrics` says of it, are for :mod:`dse.codesign.check`.
 Unlike there, operators are scheduled and placed by the package's own solvers: a plan of which only a summary is stated
-has to be found again. What is not proven again is that nothing better exists.
+has to be searched again. What is not proven again is that nothing better exists.
 """
 
 from dse.codesign.baseline import baselines
@@ -44,16 +44,16 @@ def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Re
 
 
 def _unfinished(options: CodesignOptions, result: Result) -> list[str]:
-    """Whether what was asked besides the answer, and nothing else, is there or named as unfinished."""
-    asked = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
+    """Whether what was asked for beside the answer, and nothing else, is there or named as unfinished."""
+    extras = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
     metrics = result.metrics
-    found = [
+    faults = [
         f"metrics.{name} was not asked for"
         for name in ("pareto", "sensitivity")
-        if name in metrics and name not in asked
+        if name in metrics and name not in extras
     ]
-    missing = [name for name in asked if name not in metrics or metrics[name]["stopped"] is not None]
-    return found + differences("metrics.unfinished", metrics["unfinished"], missing)
+    missing = [name for name in extras if name not in metrics or metrics[name]["stopped"] is not None]
+    return faults + differences("metrics.unfinished", metrics["unfinished"], missing)
 
 
 def _baselines(problem: CodesignProblem, result: Result) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dse.codesign.answer import infeasibility_of
-from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
-from dse.codesign.formats import architecture_solution
+from dse.codesign.check_metrics.reevaluation import Allowance, Reevaluation, Reevaluator, Request
+from dse.codesign.formats import architecture_solution, position
 from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem
@@ -33,17 +33,17 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
     rest = space - evaluated
     allowed = {rest} if result.status == "optimal" else {rest, 0}
     # Only an exhaustive search leaves an architecture before it was evaluated for every model.
-    most = jobs * evaluated + (jobs - 1) * rest
+    max_evaluations = jobs * evaluated + (jobs - 1) * rest
     if search != "exhaustive":
-        allowed, most = {0}, jobs * evaluated
-    found = []
+        allowed, max_evaluations = {0}, jobs * evaluated
+    faults = []
     if pruned not in allowed:
-        found.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
-    if not jobs * evaluated <= result.evaluations <= most:
-        found.append(f"evaluations must be in [{jobs * evaluated}, {most}], but got {result.evaluations}")
+        faults.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
+    if not jobs * evaluated <= result.evaluations <= max_evaluations:
+        faults.append(f"evaluations must be in [{jobs * evaluated}, {max_evaluations}], but got {result.evaluations}")
     if pruned == 0 < rest and search == "exhaustive" and ("pareto" in metrics or "sensitivity" in metrics):
-        found.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
-    return found
+        faults.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
+    return faults
 
 
 def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
@@ -71,12 +71,12 @@ def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines,
     if faults or not set(best) <= set(sizes):
         return faults or [f"metrics.best_by_hbm must have sizes of {sizes}, but got {list(best)}"]
     order = list(dict.fromkeys(indices.values()))
-    anew = Anew(problem, machines.take(np.array(order)), Allowance())
-    asked = {
-        size: Asked(order.index(indices[size]), sizes.index(size), tuple(entry["schedule_nodes"]))
+    reevaluator = Reevaluator(problem, machines.take(np.array(order)), Allowance())
+    requests = {
+        size: Request(order.index(indices[size]), sizes.index(size), tuple(entry["schedule_nodes"]))
         for size, entry in best.items()
     }
-    answers = dict(zip(asked, anew.find(list(asked.values())), strict=True))
+    answers = dict(zip(requests, reevaluator.evaluate(list(requests.values())), strict=True))
     answer = answers[sizes[row]]
     fits = [size for size, score in zip(sizes, answer.scores.tolist(), strict=True) if score > 0]
     for where, entries in (("optimum_by_hbm", stated), ("best_by_hbm", best)):
@@ -84,31 +84,31 @@ def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines,
             faults.append(f"metrics.{where} must have the sizes at which all fits, {fits}, but got {list(entries)}")
     if faults:
         return faults
-    for size, each in asked.items():
+    for size, each in requests.items():
         faults += answers[size].faults(f"metrics.optimum_by_hbm.{size}", stated[size], each.row)
-        if anew.needless(each, exhaustive.NODES):
+        if reevaluator.is_too_deep(each, exhaustive.NODES):
             faults.append(f"metrics.best_by_hbm.{size}: schedule_nodes must be fewer: a plan is proven before")
     optima = [stated.get(size, 0.0) for size in sizes]
     faults += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], result.metrics["score"])
     return faults + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
 
 
-def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Found) -> list[str]:
+def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Reevaluation) -> list[str]:
     """What is wrong with the optimum at each HBM size, given that the answer is at size ``row``."""
-    found = []
-    least, _ = answer.limits
-    for size, optimum, reached in zip(problem.hbm_bytes, optima, least.tolist(), strict=True):
-        if optimum < reached * (1 - PROOF_TOLERANCE):
+    faults = []
+    lower, _ = answer.limits
+    for size, optimum, score in zip(problem.hbm_bytes, optima, lower.tolist(), strict=True):
+        if optimum < score * (1 - PROOF_TOLERANCE):
             gib = gib_from_bytes(size)
-            found.append(f"{where}: at {gib:g} GB it must be at least {reached}, which the answer reaches")
+            faults.append(f"{where}: at {gib:g} GB it must be at least {score}, which the answer has there")
     # More memory takes more power, so at a larger size the fastest plan may do fewer samples a joule.
-    falls = any(less > more * (1 + PROOF_TOLERANCE) for less, more in pairwise(optima))
+    falls = any(smaller > larger * (1 + PROOF_TOLERANCE) for smaller, larger in pairwise(optima))
     if falls and problem.objective.per != "per-watt":
-        found.append(f"{where} must not fall with the size, but got {optima}")
+        faults.append(f"{where} must not fall with the size, but got {optima}")
     if chosen_size(optima) != row:
         bought = gib_from_bytes(problem.hbm_bytes[chosen_size(optima)])
-        found.append(f"{where}: by these the answer must be at {bought:g} GB")
-    return found
+        faults.append(f"{where}: by these the answer must be at {bought:g} GB")
+    return faults
 
 
 def unanswered_faults(
@@ -117,9 +117,9 @@ def unanswered_faults(
     """What is wrong with a result without an answer: why nothing fits, and metrics of a search without evaluations.
 
     Where nothing fits, an exhaustive search rules out the whole space; one that was stopped has ruled out nothing, and
-    leaves all that was asked besides.
+    leaves all that was asked for beside the answer.
     """
-    stopped, asked = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
+    stopped, extras = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"
     expected = {
         "notes": notes(problem, {}),
@@ -128,7 +128,7 @@ def unanswered_faults(
         "architectures_pruned": len(machines) if nothing else 0,
         "optimum_by_hbm": {},
         "best_by_hbm": {},
-        "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
+        "unfinished": [name for name, wanted in extras.items() if wanted and stopped],
     }
     names = [job.name for job in problem.jobs]
     metrics = {key: value for key, value in result.metrics.items() if key != "failed"}
