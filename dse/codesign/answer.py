@@ -219,7 +219,7 @@ def infeasibility_of(job: TrainingJob, shortfall: MemoryShortfall) -> Infeasibil
     graph = job.workload.graph(job.microbatches[0], shortfall.tensor, job.recipe)
     further = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
     sentences = [each for each in further if each is not None]
-    explanation = " ".join([proof.explanation.removesuffix(shortfall.remedy) + remedy, *sentences])
+    explanation = " ".join([proof.explanation, remedy, *sentences])
     return proof.model_copy(
         update={"levers": [remedy], "explanation": explanation, "where": {**proof.where, "model": job.name}}
     )

@@ -16,7 +16,8 @@ from dse.placement.problem import (
     RecomputeGranularity,
     Stage,
 )
-from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, nearest, shown, validate
 
 _LARGEST = 1e30
 _MOST_ACCELERATORS = 10**7

@@ -15,7 +15,8 @@ import yaml
 import dse
 from dse.results.result import Result, read_sealed, versions
 from dse.run.journal import Journal
-from hardware.inputs import fail, read_document
+from hardware.documents import read_document
+from hardware.inputs import fail
 
 RUN_FILE = "run.yaml"
 RESULT_FILE = "result.json"

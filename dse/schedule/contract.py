@@ -48,11 +48,11 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         return Posed(options, problem, problem.name, document_of(problem), objective)
 
     def answered_by(self, options: ScheduleOptions) -> tuple[str, ...]:
-        """Who can have found the schedule."""
+        """What can have produced the schedule."""
         return FOUND_BY[options.method]
 
     def answer(self, posed: SchedulePosed, run: Run) -> Result:
-        """The schedule by the asked method, with its proof or its gap. It has limits of its own, counted in steps."""
+        """The schedule by the chosen method, with its proof or its gap. It has limits of its own, counted in steps."""
         started = time.perf_counter()
         solution = solve(posed.problem, posed.options.method)
         value = solution.schedule.makespan_s
@@ -100,7 +100,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
 
 
 def _is_proven(posed: SchedulePosed, bound_s: float) -> bool:
-    """Whether the search, or the method that was asked, proves as much again."""
+    """Whether the search, or the chosen method, proves as much again."""
     methods = dict.fromkeys(("auto", posed.options.method))
     return any(bound_s <= solve(posed.problem, method).bound_s * (1 + PROOF_TOLERANCE) for method in methods)
 
