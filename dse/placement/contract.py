@@ -9,18 +9,24 @@ from typing import Annotated, Any, ClassVar
 
 from dse.placement.breakdown import memory_breakdown, plan, span, time_breakdown
 from dse.placement.check import violations
-from dse.placement.formats import SolutionDocument, placement_document, placement_from_document, read_problem
+from dse.placement.formats import (
+    MetricsDocument,
+    SolutionDocument,
+    placement_document,
+    placement_from_document,
+    read_problem,
+)
 from dse.placement.levers import levers
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
-from dse.problem import Posed, ProblemType
+from dse.problem import Posed, ProblemType, posed_of
 from dse.report.trace_events import pipeline_trace
 from dse.report.units import time_text
 from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
@@ -51,13 +57,13 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     help = "Place the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md) with a proven optimum."
     Options = PlaceOptions
     Solution = SolutionDocument
+    Metrics = MetricsDocument
     parallel = False
 
     def pose(self, options: PlaceOptions) -> PlacePosed:
         """The layer graph in the file that the options name."""
         problem = read_problem(options.layers)
-        objective = Objective(name="batch_s", value=None, unit="s", sense="min")
-        return Posed(options, problem, problem.name, document_of(problem), objective)
+        return posed_of(options, problem, problem.name, "batch_s", "s")
 
     def answered_by(self, options: PlaceOptions) -> tuple[str, ...]:
         """The dynamic program alone."""

@@ -88,6 +88,13 @@ class SolutionDocument(_Document):
     stages: Annotated[list[_StageDocument], Field(min_length=1)]
 
 
+class MetricsDocument(_Document):
+    """``metrics`` of a result: when passes and optimizer steps end in time; left out where passes are too many."""
+
+    simulated_pipeline_s: _Amount | None = None
+    simulated_batch_s: _Amount | None = None
+
+
 def read_problem(path: str | Path) -> PlacementProblem:
     """The placement problem in a JSON or YAML file.
 

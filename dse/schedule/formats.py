@@ -71,6 +71,10 @@ class SolutionDocument(_Document):
     bound_s: _Time | None = None
 
 
+class MetricsDocument(_Document):
+    """``metrics`` of a result: a schedule has none."""
+
+
 def read_problem(path: str | Path) -> ScheduleProblem:
     """The scheduling problem in a JSON or YAML file, named after the file unless it says otherwise.
 
