@@ -73,17 +73,17 @@ def main() -> None:
 
 def _row(problem: ScheduleProblem, deterministic_time: float, nodes: int) -> tuple[str, ...]:
     solve(problem)
-    found, times = [], []
+    solutions, times = [], []
     for _ in range(REPEATS):
         solution, seconds = _timed(solve, problem)
-        found.append(solution)
+        solutions.append(solution)
         times.append(seconds)
         if sum(times) > 8.0:
             break
     known = CASES.get(problem.name)
-    if known is not None and abs(1e3 * found[0].schedule.makespan_s - known) > 1e-8:
-        raise SystemExit(f"{problem.name}: expected {known} ms, found {1e3 * found[0].schedule.makespan_s} ms")
-    ours = _value_and_gap(found[0])
+    if known is not None and abs(1e3 * solutions[0].schedule.makespan_s - known) > 1e-8:
+        raise SystemExit(f"{problem.name}: expected {known} ms, found {1e3 * solutions[0].schedule.makespan_s} ms")
+    ours = _value_and_gap(solutions[0])
     warm, cold = f"{1e3 * statistics.median(times):.1f}", f"{1e3 * _cold_s(problem.name, {}):.0f}"
     baselines: list[str] = []
     for method in (
@@ -155,7 +155,7 @@ def _layers() -> None:
     share = bound[: len(problems)] / makespan
     print(
         f"  lower bound of {len(bound)} machines: {1e3 * seconds:.0f} ms; bound / makespan: "
-        f"mean {share.mean():.4f}, least {share.min():.3f}"
+        f"mean {share.mean():.4f}, min {share.min():.3f}"
     )
 
 

@@ -253,16 +253,16 @@ class LevelledNetworkSpec(StrictModel):
 
     def network(self, flat: Sequence[Network]) -> Network:
         """The network of these levels, given each level's own."""
-        found = flat[0]
+        joined = flat[0]
         for level, outer in zip(self.levels, flat[1:], strict=False):
             assert level.accelerators is not None, "all but the last have it"
-            found = replace(
+            joined = replace(
                 outer,
-                additions_included=found.additions_included,
-                inner=found,
+                additions_included=joined.additions_included,
+                inner=joined,
                 inner_accelerators=level.accelerators.value,
             )
-        return replace(found, name=self.name)
+        return replace(joined, name=self.name)
 
 
 class _AnySpec(BaseModel):

@@ -1,4 +1,4 @@
-"""Building blocks of every specification file: numbers that carry their source, and how a spec is found and read."""
+"""Building blocks of every specification file: numbers that carry their source, and how a spec is located and read."""
 
 from importlib import resources
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import SMALLEST, choose, read_document, validate
+from hardware.inputs import SMALLEST, choose, validate
 
 _LARGEST = 1e30
 _LARGEST_COUNT = 2**40

@@ -228,7 +228,7 @@ def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibil
     graph = job.workload.graph(job.microbatch_sizes[0], shortfall.tensor, job.recipe)
     remarks = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
     sentences = [each for each in remarks if each is not None]
-    explanation = " ".join([proof.explanation.removesuffix(shortfall.remedy) + remedy, *sentences])
+    explanation = " ".join([proof.explanation, remedy, *sentences])
     return proof.model_copy(
         update={"levers": [remedy], "explanation": explanation, "where": {**proof.where, "model": job.name}}
     )

@@ -5,18 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from hardware.inputs import (
-    MAX_FAULTS,
-    Fault,
-    InputError,
-    bytes_of,
-    choose,
-    parse_document,
-    read_document,
-    shown,
-    text_of,
-    validate,
-)
+from hardware.documents import bytes_of, parse_document, read_document, text_of
+from hardware.inputs import MAX_FAULTS, Fault, InputError, choose, shown, validate
 
 
 class Inner(BaseModel):

@@ -37,7 +37,7 @@ def towers(count, length, hbm_bytes=100.0, **changes):
 
 
 @settings(max_examples=150, deadline=None)
-@given(problems(graphs=branching_graphs, most_layers=4, widths=((1,), (2,), (1, 2))))
+@given(problems(graphs=branching_graphs, max_layers=4, widths=((1,), (2,), (1, 2))))
 def test_equals_brute_force(problem):
     solution = solve(problem)
     assert solution.bound_s is None

@@ -11,7 +11,7 @@ from dse.placement.problem import LayerGraph
 from dse.placement.solve import solve
 from tests.placement.strategies import branching_graphs, chain_of, problems
 
-ANY_PROBLEM = problems() | problems(graphs=branching_graphs, most_layers=4, widths=((1,), (1, 2)))
+ANY_PROBLEM = problems() | problems(graphs=branching_graphs, max_layers=4, widths=((1,), (1, 2)))
 
 
 def optimum_s(problem):

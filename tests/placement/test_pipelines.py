@@ -48,7 +48,7 @@ def test_ranges_of_gpipe_are_the_smallest_d_of_each_round(microbatches, limit):
     for data in range(1, min(limit, microbatches) + 1):
         smallest.setdefault(math.ceil(microbatches / data), data)
     ranges = pipeline_ranges(problem, limit)
-    assert [(each.stashes, each.fewest, each.most) for each in ranges] == [
+    assert [(each.stashes, each.min_data, each.max_data) for each in ranges] == [
         (rounds, data, data) for rounds, data in sorted(smallest.items())
     ]
     assert {each.growth for each in ranges} == {0}

@@ -18,7 +18,7 @@ from tests.placement.recompute_oracle import oracle_batch_s, oracle_memory_bytes
 from tests.placement.strategies import branching_graphs, chain_of, lower_bounds, problems
 from tests.placement.timeline_oracle import timeline_violations
 
-BRANCHING = problems(graphs=branching_graphs, most_layers=4, widths=((1,), (2,), (1, 2)))
+BRANCHING = problems(graphs=branching_graphs, max_layers=4, widths=((1,), (2,), (1, 2)))
 SCHEDULES = st.sampled_from(["gpipe", "1f1b"])
 SYNCHRONISATION = st.sampled_from([0.0, 1e303])
 """Factors at which, on a network of 1e300 bytes/s, more pipelines cost nothing, or so much that stages are the way."""

@@ -13,7 +13,7 @@ from dse.placement.timeline import timeline
 from tests.placement.strategies import branching_graphs, chain_of, problems
 from tests.placement.timeline_oracle import timeline_violations
 
-ANY_PROBLEM = problems() | problems(graphs=branching_graphs, most_layers=4, widths=((1,), (1, 2)))
+ANY_PROBLEM = problems() | problems(graphs=branching_graphs, max_layers=4, widths=((1,), (1, 2)))
 
 
 def placed(problem):

@@ -11,9 +11,8 @@ from dse.partition.search.context import SearchResult
 from dse.reproduce.mcm import study as mcm_study
 from dse.reproduce.mcm.study import Study, StudyBudget, Trials
 from dse.reproduce.mcm.tables import Trial, at, running, samples_to, section_of
-from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
-from dse.run.progress import never_stop, silent
+from dse.run.run import Run
 from tests.partition.small import random_graph
 from tests.solving import answer
 
@@ -54,7 +53,7 @@ def test_trials_count_every_evaluation_and_no_more(graph):
 
 def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph, tmp_path, monkeypatch):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        study = Study({}, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(20, 2), graphs=(graph,))
+        study = Study({}, {}, Run(journal=journal), StudyBudget(20, 2), graphs=(graph,))
         section = study.section("table2")
         (table,) = section.tables
         assert [row[0] for row in table.rows] == list(mcm_study.SAMPLED)
@@ -73,9 +72,7 @@ def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
         raise RuntimeError("no idea")
 
     with Journal(tmp_path / "journal.jsonl") as journal:
-        study = Study(
-            {"broken": broken}, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 1), graphs=(graph,)
-        )
+        study = Study({"broken": broken}, {}, Run(journal=journal), StudyBudget(5, 1), graphs=(graph,))
         section = study.section("table2")
     assert "broken" not in [row[0] for row in section.tables[0].rows]
     assert any("no idea" in note for note in section.notes)
@@ -84,9 +81,7 @@ def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
 def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
     with Journal(tmp_path / "journal") as journal:
         learned = {"none": lambda context: SearchResult(evaluations=context.samples)}
-        study = Study(
-            learned, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 2), 0, (graph,), graph
-        )
+        study = Study(learned, {}, Run(journal=journal), StudyBudget(5, 2), (graph,), graph)
         (table,) = study.section("table2").tables
     rows = {row[0]: row for row in table.rows}
     assert rows["none"][1:4] == ("–", "–", "–")
@@ -120,7 +115,7 @@ def test_where_a_method_finds_nothing_a_second_table_has_the_other_graphs():
 def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, tmp_path, monkeypatch):
     variants = {"whole": mcm_study.SAMPLED["refine"], "half": mcm_study.SAMPLED["random"]}
     with Journal(tmp_path / "journal") as journal:
-        study = Study({}, variants, InProcessExecutor(), journal, silent, never_stop, StudyBudget(12, 2), 0, (graph,))
+        study = Study({}, variants, Run(journal=journal), StudyBudget(12, 2), (graph,))
         section = study.section("ablation")
         (table,) = section.tables
         assert [row[0] for row in table.rows] == ["greedy", "whole", "half"]
@@ -156,7 +151,7 @@ def test_the_study_searches_as_dse_partition_does(graph, name, evaluator):
     options = PartitionOptions(graph, package=mcm_study.PACKAGE, evaluator=evaluator, method=name, samples=40)
     result = answer(options, seed=3)
     made = Trials(mcm_study.SAMPLED).made(Trial(graph, evaluator, name, 3, 40))
-    assert made.found.chip == tuple(result.solution["chip"].values())
-    assert made.found.evaluations == result.evaluations
-    assert 1 / made.found.cost_s == result.objective.value
-    assert min(cost for _, cost in made.curve) >= made.found.cost_s
+    assert made.answer.chip == tuple(result.solution["chip"].values())
+    assert made.answer.evaluations == result.evaluations
+    assert 1 / made.answer.cost_s == result.objective.value
+    assert min(cost for _, cost in made.curve) >= made.answer.cost_s

@@ -7,13 +7,12 @@ import pytest
 
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
-from dse.reproduce.paper import Run
 from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, strategies
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
 from dse.reproduce.phaze.parts import PAPER, PARTS, PhazeOptions, posed
 from dse.reproduce.phaze.published import read_published
-from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -29,25 +28,21 @@ def paper():
 def job_of(context, parts=tuple(PARTS)):
     """The job of ``parts`` whose context is ``context``, whatever the run."""
     job = posed(context.paper, context.models, context.cost_models, context.budget)
-    made = lambda run: replace(context, progress=run.progress, stop=run.stop)  # noqa: E731
-    return Job(PAPER, PhazeOptions("bert-large", "phaze-2024"), parts, replace(job, context=made))
-
-
-def run_of(context):
-    return Run(context.executor, context.journal, context.progress, context.stop, context.seed)
+    job = replace(job, context=lambda run: replace(context, run=run))
+    return Job(PAPER, PhazeOptions("bert-large", "phaze-2024"), parts, job)
 
 
 @pytest.fixture(scope="module")
 def context(paper, tmp_path_factory):
     budget = Budget(*(1e6,) * 4, samples=5)
     with Journal(tmp_path_factory.mktemp("run") / "journal.jsonl") as journal:
-        yield Context(paper, ("bert-large",), ("phaze-2024",), InProcessExecutor(), journal, budget)
+        yield Context(paper, ("bert-large",), ("phaze-2024",), Run(journal=journal), budget)
 
 
 @pytest.fixture(scope="module")
 def done(context):
     job = job_of(context)
-    return reproduce(replace(job, posed=replace(job.posed, context=lambda _run: context)), run_of(context))
+    return reproduce(replace(job, posed=replace(job.posed, context=lambda _run: context)), context.run)
 
 
 def test_every_part_prints_whole_rows(done):
@@ -118,10 +113,9 @@ def test_everything_is_written(done, tmp_path):
 
 def test_what_is_not_reached_says_so(paper, tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        context = Context(
-            paper, ("bert-large",), ("phaze-2024",), InProcessExecutor(), journal, stop=lambda: "time limit"
-        )
-        stopped = reproduce(job_of(context, ("table2", "table4")), run_of(context))
+        run = Run(journal=journal, stop=lambda: "time limit")
+        context = Context(paper, ("bert-large",), ("phaze-2024",), run)
+        stopped = reproduce(job_of(context, ("table2", "table4")), context.run)
     assert stopped.stopped == "time limit"
     assert [section.skipped for section in stopped.sections] == ["not reached: time limit", None]
     assert stopped.sections[0].notes == ("not reached: time limit",)
@@ -131,15 +125,9 @@ def test_what_is_not_reached_says_so(paper, tmp_path):
 def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path):
     replies = iter([None, None])
     with Journal(tmp_path / "journal.jsonl") as journal:
-        context = Context(
-            paper,
-            ("bert-large",),
-            ("phaze-2024",),
-            InProcessExecutor(),
-            journal,
-            stop=lambda: next(replies, "interrupted"),
-        )
-        stopped = reproduce(job_of(context, tuple(PARTS)[:2]), run_of(context))
+        run = Run(journal=journal, stop=lambda: next(replies, "interrupted"))
+        context = Context(paper, ("bert-large",), ("phaze-2024",), run)
+        stopped = reproduce(job_of(context, tuple(PARTS)[:2]), context.run)
     assert stopped.stopped == "interrupted"
     (table,) = stopped.sections[0].tables
     assert all(len(row) == len(table.headers) for row in table.rows)
@@ -155,5 +143,5 @@ def test_means_over_some_models_have_no_ratio_to_the_papers(done, paper):
             assert each.ratio is None
             assert each.reason
     assert any(each.ratio is not None for each in compared)
-    everything = Context(paper, tuple(paper.models), ("phaze-2024",), InProcessExecutor(), None, DEFAULT_BUDGET)
+    everything = Context(paper, tuple(paper.models), ("phaze-2024",), Run(), DEFAULT_BUDGET)
     assert everything.unlike_all_models == ""
