@@ -1,4 +1,4 @@
-"""One section of a canonical trace as a :class:`~dse.graph.operator_graph.Layer`: forward, backward, what is kept.
+"""One section of a canonical trace as a :class:`~dse.graph.operator_graph.Layer`: forward, backward, saved activations.
 
 The steps are recorded on a tape through the functions that the built models use, so that both follow the same rules.
 Views cost nothing. Integer steps (token positions, shifted labels) are left out, as in the built models; every other

@@ -81,7 +81,7 @@ def _weights(proto: "NodeProto") -> "Iterator[TensorProto]":
 
 def _record_inner(recorder: Recorder, proto: "NodeProto") -> list[Recorder]:
     """The graphs inside a node as far as their shapes are known, from which its outputs get theirs."""
-    found = []
+    recorders = []
     for graph in inner_graphs(proto):
         made = recorder.inside(graph, _formal_types(recorder, proto, graph))
         for position, node in enumerate(graph.node):
@@ -89,9 +89,9 @@ def _record_inner(recorder: Recorder, proto: "NodeProto") -> list[Recorder]:
                 record_nodes(made, [node], position)
             except InputError:  # a shape that is not known: the node and what reads it are left out
                 continue
-        found.append(made)
-    _state_outputs(recorder, proto, found)
-    return found
+        recorders.append(made)
+    _state_outputs(recorder, proto, recorders)
+    return recorders
 
 
 def _state_outputs(recorder: Recorder, proto: "NodeProto", inner: list[Recorder]) -> None:
@@ -111,5 +111,5 @@ def _formal_types(recorder: Recorder, proto: "NodeProto", graph: "GraphProto") -
     if proto.op_type == "Loop":
         carried = zip(graph.input[2:], proto.input[2:], strict=False)
         known = {entry.name: recorder.complete_type(name) for entry, name in carried}
-        given |= {name: found for name, found in known.items() if found is not None}
+        given |= {name: stated for name, stated in known.items() if stated is not None}
     return given

@@ -210,7 +210,7 @@ class Recorder:
         helper = self._onnx.helper
         body = helper.make_graph(graph.node, "inside", [], graph.output, graph.initializer, value_info=graph.value_info)
         made = Recorder(self.path, helper.make_model(body, opset_imports=self._opsets), self._symbols)
-        whole = {name: found for name, found in given.items() if _complete(_numbered(found, self._symbols))}
+        whole = {name: stated for name, stated in given.items() if _complete(_numbered(stated, self._symbols))}
         made._types = {**self._types, **made._types, **whole}
         made._constants = {**self._constants, **made._constants}
         made._stored = self._stored | made._stored
@@ -225,13 +225,13 @@ class Recorder:
 
     def complete_type(self, name: str) -> "TypeProto | None":
         """The type of a value whose shape is known; None otherwise."""
-        found = self._types.get(name)
-        return found if _complete(found) else None
+        stated = self._types.get(name)
+        return stated if _complete(stated) else None
 
-    def state(self, name: str, found: "TypeProto | None") -> None:
-        """Takes ``found`` for the type of a value for which the file states none, and nothing infers one."""
-        if found is not None and not _complete(self._stated.get(name)):
-            self._stated[name] = found
+    def state(self, name: str, known: "TypeProto | None") -> None:
+        """Sets the type of a value for which the file states none, and none can be inferred."""
+        if known is not None and not _complete(self._stated.get(name)):
+            self._stated[name] = known
 
     # Nodes ------------------------------------------------------------------------------------------------------------
 
@@ -257,12 +257,12 @@ class Recorder:
             return None
         inferred = self._inferred(node, proto)
         for output in outputs:
-            found = inferred.get(output)
-            if not _complete(found):
-                found = self._stated.get(output)
-            if found is None or not _complete(found):
+            known = inferred.get(output)
+            if not _complete(known):
+                known = self._stated.get(output)
+            if known is None or not _complete(known):
                 raise fail(self.path, f"nodes.{name}", proto.op_type, _NO_SHAPE)
-            self._types[output] = found
+            self._types[output] = known
             self._check_size(output)
             self._check_dtype(output)
         return node
@@ -317,13 +317,13 @@ class Recorder:
             constants = {name: self._constants[name] for name in read if name in self._constants}
             known = {name: onnx.numpy_helper.from_array(held) for name, held in constants.items()}
             try:
-                found: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
+                inferred: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
                     schema, proto, types, known, opset_imports=self._opsets
                 )
             except onnx.shape_inference.InferenceError as error:
                 words = " ".join(str(error).split())[:160]
                 raise self.refusal(node, node.kind, f"shapes do not fit ({words}); {FIXED_BATCH}") from error
-        return found
+        return inferred
 
     def _check_size(self, name: str) -> None:
         shape = self.shape(name)

@@ -120,9 +120,9 @@ def _gather(recorder: Recorder, node: Node) -> None:
     table = recorder.values[value].role in ("parameter", "buffer") and len(shape) == 2 and axis == 0
     if known is not None and len(known) == 1:
         start = known[0] % shape[axis]
-        kept = (*shape[:axis], 1, *shape[axis + 1 :])
-        if kept != shape:
-            value = recorder.make("slice", [value], kept, axis=axis, start=start, step=1)
+        sliced = (*shape[:axis], 1, *shape[axis + 1 :])
+        if sliced != shape:
+            value = recorder.make("slice", [value], sliced, axis=axis, start=start, step=1)
         recorder.write("reshape", [value], output)
     elif table and recorder.is_float(source):
         recorder.write("embedding", [value, recorder.value(indices)], output)

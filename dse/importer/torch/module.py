@@ -152,12 +152,12 @@ def _printing_to_stderr(name: str) -> Iterator[None]:
 @contextmanager
 def _operators_as_written(torch: Any) -> Iterator[None]:
     """PyTorch without its inference kernels that stand for whole transformer layers, of which a trace sees nothing."""
-    kept = torch.backends.mha.get_fastpath_enabled()
+    before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(kept)
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _run(torch: Any, module: Any, positional: tuple[Any, ...], named: dict[str, Any], mode: Any) -> Any:
@@ -247,9 +247,9 @@ def _loss_or_outputs(torch: Any, answer: Any, recorder: Recorder, name: str) -> 
         loss = answer.get("loss")
     if isinstance(loss, torch.Tensor):
         return (recorder.index(loss),)
-    found = [tensor for _, tensor in _named_tensors(torch, answer) if tensor.is_floating_point()]
-    if not found and hasattr(answer, "__dict__"):
-        found = [item for _, item in _named_tensors(torch, vars(answer)) if item.is_floating_point()]
-    if not found:
+    outputs = [tensor for _, tensor in _named_tensors(torch, answer) if tensor.is_floating_point()]
+    if not outputs and hasattr(answer, "__dict__"):
+        outputs = [item for _, item in _named_tensors(torch, vars(answer)) if item.is_floating_point()]
+    if not outputs:
         raise fail(name, "outputs", type(answer).__name__, "the module must return a floating-point tensor (a loss)")
-    return tuple(dict.fromkeys(recorder.index(tensor) for tensor in found))
+    return tuple(dict.fromkeys(recorder.index(tensor) for tensor in outputs))

@@ -67,9 +67,9 @@ def part(recorder: Recorder, source: Any, axis: int, start: int, output: Any) ->
     if source.shape[axis] == 1:
         recorder.emit("reshape", [source], [output])
         return
-    kept = recorder.torch.empty_like(output).unsqueeze(axis)
-    recorder.emit("slice", [source], [kept], axis=axis, start=start, step=1)
-    recorder.emit("reshape", [kept], [output])
+    row = recorder.torch.empty_like(output).unsqueeze(axis)
+    recorder.emit("slice", [source], [row], axis=axis, start=start, step=1)
+    recorder.emit("reshape", [row], [output])
 
 
 def parts(recorder: Recorder, call: Call) -> None:
