@@ -2,7 +2,8 @@
 
 from dse.graph.operator_graph import Layer, ModelGraph, Unpriced
 from dse.graph.trace import Step, Trace
-from dse.importer.record import Boundary, record_layer
+from dse.importer.record import record_layer
+from dse.importer.section_tensors import Boundary
 from dse.importer.segment import Section, sections
 from dse.importer.work import tensor_flops
 from dse.models.recipe import TrainingRecipe
