@@ -7,6 +7,7 @@ so the command line can print one line per fault and exit with 2, and no half-re
 import difflib
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ MAX_VALUES = 20_000_000
 """Values in a document, counted as often as YAML's aliases repeat them."""
 
 _MAX_NUMBER = 10**308
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Control characters, which no text here may hold: neither JSON nor YAML has them, and no line could show them."""
 
 _MAX_COMPARED_NAMES = 2_000
 _MAX_COMPARED_CHARACTERS = 120
@@ -140,7 +144,8 @@ def text_of(path: str | Path) -> str:
     """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
 
     Raises:
-        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, or is no text (with the line).
+        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, is no text, or holds control characters
+            (with the line).
     """
     content = bytes_of(path)
     try:
@@ -148,6 +153,9 @@ def text_of(path: str | Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise fail(path, f"line {line}", "", f"is not UTF-8 text (byte {error.start} of the file)") from error
+    if control := _CONTROL.search(text):
+        line = text.count("\n", 0, control.start()) + 1
+        raise fail(path, f"line {line}", "", f"text must not contain the character U+{ord(control.group()):04X}")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -27,10 +27,11 @@ from dse.cli.terminal import console, print_table
 from dse.results.result import digest
 from dse.run.directory import RunDirectory
 from dse.run.executor import InProcessExecutor
+from dse.run.options import Option
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import choose, fail
 from policies.learners import LEARNERS
-from policies.learning.options import COMMAND, Option, PretrainingOptions
+from policies.learning.options import COMMAND, PretrainingOptions
 
 if TYPE_CHECKING:
     from actors.ray_executor import RayExecutor
@@ -98,7 +99,8 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
     elif get_origin(kind) is Literal:
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     else:
-        given |= {"type": click.IntRange(option.min, option.max), "default": default}
+        low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
+        given |= {"type": click.IntRange(low, high), "default": default}
     return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 

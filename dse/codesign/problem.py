@@ -39,8 +39,8 @@ HBM_TOLERANCE = 0.01
 class TrainingJob:
     """One model, the machine around the accelerator, and the choices of its training.
 
-    ``hbm_bytes`` and ``microbatches`` are ascending. ``dropped_microbatches`` were asked for too; the model has no
-    graph at them, for the reasons that are given.
+    ``hbm_bytes`` and ``microbatch_sizes`` are ascending. At ``dropped_microbatch_sizes``, which were asked for too, the
+    model has no graph, for the reasons that are given.
     """
 
     workload: Workload
@@ -48,11 +48,11 @@ class TrainingJob:
     network: Network
     accelerators: int = 1024
     global_batch: int = 4096
-    microbatches: tuple[int, ...] = (1, 2, 4, 8)
+    microbatch_sizes: tuple[int, ...] = (1, 2, 4, 8)
     hbm_bytes: tuple[int, ...] = ()
     tensor_parallel: tuple[int, ...] = (1,)
     pipeline_schedule: PipelineSchedule = "1f1b"
-    dropped_microbatches: tuple[tuple[int, str], ...] = ()
+    dropped_microbatch_sizes: tuple[tuple[int, str], ...] = ()
 
     @property
     def name(self) -> str:

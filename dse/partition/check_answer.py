@@ -13,7 +13,7 @@ from dse.partition.check import cost_s, violations
 from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.formats import MethodDocument, MetricsDocument, partition_from_document
 from dse.partition.memory import impossible, proven_by_model
-from dse.partition.methods import LEARNED, METHODS, names_of
+from dse.partition.methods import LEARNED, METHODS
 from dse.partition.options import EvaluatorName, PartitionOptions, Question
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
@@ -48,20 +48,6 @@ def answer_faults(result: Result, posed: PartitionPosed) -> list[str]:
     return faults + _value_faults(result, options.evaluator, question, chip)
 
 
-def answered_by(options: PartitionOptions) -> tuple[str, ...]:
-    """What may stand as the method of an answer: one of the options, equal shares of memory or, without one, all."""
-    return (*asked_methods(options), options.method, BALANCED)
-
-
-def asked_methods(options: PartitionOptions) -> list[str]:
-    """The methods that the options name, in order, each once.
-
-    Raises:
-        InputError: an unknown name, or a solver mode where no method has the choice.
-    """
-    return names_of(options.method, options.solver_mode, (*METHODS, LEARNED))
-
-
 def _bound_faults(where: str, bound: float, evaluator: EvaluatorName) -> list[str]:
     """Whether a bound is positive, and of an evaluator that has one."""
     if evaluator == "simulator":
@@ -71,28 +57,28 @@ def _bound_faults(where: str, bound: float, evaluator: EvaluatorName) -> list[st
 
 def _method_faults(result: Result, stated: MetricsDocument, options: PartitionOptions) -> list[str]:
     """What ``metrics.methods`` and ``metrics.unfinished`` say of each method, and whether it agrees with the answer."""
-    asked = asked_methods(options)
+    chosen = options.methods
     if stated.methods is None:
-        return _unfinished_faults(stated.unfinished, asked, asked[:1])
+        return _unfinished_faults(stated.unfinished, chosen, chosen[:1])
     names = [each.method for each in stated.methods]
-    if len(names) < 2 or names != asked[: len(names)]:
-        return [f"metrics.methods must be the first of {', '.join(asked)}, two at least, but got {names}"]
+    if len(names) < 2 or names != chosen[: len(names)]:
+        return [f"metrics.methods must be the first of {', '.join(chosen)}, two at least, but got {names}"]
     faults = [
         fault
         for number, method in enumerate(stated.methods)
         for fault in _one_method_faults(f"metrics.methods[{number}].", method, result, options.evaluator)
     ]
-    return faults or [*_unfinished_faults(stated.unfinished, asked, names), *_summary_faults(result, stated.methods)]
+    return faults or [*_unfinished_faults(stated.unfinished, chosen, names), *_summary_faults(result, stated.methods)]
 
 
-def _unfinished_faults(unfinished: Sequence[str], asked: Sequence[str], begun: Sequence[str]) -> list[str]:
+def _unfinished_faults(unfinished: Sequence[str], chosen: Sequence[str], begun: Sequence[str]) -> list[str]:
     """Whether the unfinished methods are the last ones, among them all that were not begun."""
-    if asked == [*METHODS, LEARNED] and LEARNED not in {*begun, *unfinished}:
+    if chosen == [*METHODS, LEARNED] and LEARNED not in {*begun, *unfinished}:
         # All methods are those that are installed.
-        asked = asked[:-1]
-    if unfinished != asked[len(asked) - len(unfinished) :]:
-        return [f"metrics.unfinished must be the last of {', '.join(asked)}, but got {unfinished}"]
-    if len(unfinished) < len(asked) - len(begun):
+        chosen = chosen[:-1]
+    if unfinished != chosen[len(chosen) - len(unfinished) :]:
+        return [f"metrics.unfinished must be the last of {', '.join(chosen)}, but got {unfinished}"]
+    if len(unfinished) < len(chosen) - len(begun):
         return [f"metrics.unfinished must hold all but {', '.join(begun)}, but got {unfinished}"]
     return []
 

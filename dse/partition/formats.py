@@ -24,6 +24,9 @@ def _edge(value: Any) -> Any:
 
 _Amount = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A figure of an answer: a sum of amounts, which may be beyond the limit of one."""
+
 _Name = Annotated[str, Field(min_length=1)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
@@ -69,9 +72,9 @@ class MethodDocument(_Document):
     method: str
     value: _Positive | None
     bound: _Positive | None
-    gap: _Amount | None
+    gap: _Finite | None
     evaluations: Annotated[int, Field(ge=0)]
-    seconds: _Amount
+    seconds: _Finite
 
 
 class MisfitDocument(_Document):
@@ -86,9 +89,9 @@ class MisfitDocument(_Document):
     """
 
     chip: int
-    needed_bytes: _Amount
-    limit_bytes: _Amount
-    operators: list[Annotated[tuple[str, _Amount], Field(strict=False)]]
+    needed_bytes: _Finite
+    limit_bytes: _Finite
+    operators: list[Annotated[tuple[str, _Finite], Field(strict=False)]]
     explanation: str
 
 
@@ -127,9 +130,9 @@ def graph_from_document(document: Any, path: str | Path) -> PartitionGraph:
     """
     parsed = validate(_GraphDocument, document, path)
     names = [node.name for node in parsed.nodes]
-    found = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
-    if found:
-        raise InputError([Fault(str(path), *fault) for fault in found])
+    faults = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
+    if faults:
+        raise InputError([Fault(str(path), *fault) for fault in faults])
     position = {name: index for index, name in enumerate(names)}
     return PartitionGraph(
         name=parsed.name or Path(path).stem,

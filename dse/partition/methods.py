@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from dse.partition.constraints.sampler import SolverMode
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from dse.partition.search.cp_sat import cp_sat
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import order_search
@@ -14,7 +14,7 @@ from dse.partition.search.sampling import anneal, greedy, hill_climb, random_sea
 from dse.partition.search.solver_modes import anneal_fix, climb_sample, random_fix
 from hardware.inputs import choose, fail
 
-Method = Callable[[SearchContext], Found]
+Method = Callable[[SearchContext], SearchResult]
 
 ALL = "all"
 """Every method, one after the other."""

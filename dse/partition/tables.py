@@ -1,4 +1,4 @@
-"""What a partition came to, in words and rows of tables: for the terminal and for the report."""
+"""A partition and its figures, in words and rows of tables: for the terminal and for the report."""
 
 import math
 
@@ -9,7 +9,7 @@ from dse.results.result import Result, percent
 CHIP_HEADERS: Row = ("chip", "operators", "busy", "link to the next", "weights")
 
 REFERENCE_LABEL = "by the reference evaluator"
-"""Of times that stand beside a value of the simulator."""
+"""Label of times next to a value of the simulator."""
 
 METHOD_HEADERS: Row = ("method", "value", "of the best", "its bound", "gap to it", "evaluations", "seconds")
 
@@ -27,11 +27,11 @@ def verdict(result: Result) -> str:
 
 
 def about(result: Result) -> str:
-    """Operators, chips, what decides where one chip or link does, who found it."""
-    found = result.metrics
-    decides = f"; {found['bottleneck']} decides" if slowest_decides(result) else ""
+    """Operators, chips, the bottleneck where one chip or link decides, the method."""
+    metrics = result.metrics
+    decides = f"; {metrics['bottleneck']} decides" if slowest_decides(result) else ""
     return (
-        f"{found['operators']:,} operators on {found['chips_used']} of {found['chips']} chips{decides} "
+        f"{metrics['operators']:,} operators on {metrics['chips_used']} of {metrics['chips']} chips{decides} "
         f"({result.method}, {result.evaluations:,} evaluations, {result.seconds:.1f} s)"
     )
 
@@ -57,31 +57,30 @@ def nothing_found(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """What the user should know of the answer beside its value."""
-    found, told = result.metrics, []
-    if "unfinished" in found:
-        told.append(f"stopped before its end, or not begun: {', '.join(found['unfinished'])}")
-    if found["chips_usable"] < found["chips"]:
-        told.append(
-            f"warning: no partition of the graph uses more than {found['chips_usable']} of the {found['chips']} chips"
+    """What the user should know about the answer, beyond its value."""
+    metrics, lines = result.metrics, []
+    usable, available = metrics["chips_usable"], metrics["chips"]
+    if "unfinished" in metrics:
+        lines.append(f"stopped before its end, or not begun: {', '.join(metrics['unfinished'])}")
+    if usable < available:
+        lines.append(f"warning: no partition of the graph uses more than {usable} of the {available} chips")
+    elif metrics["chips_used"] < available and metrics["chips_usable_linear"] < available:
+        lines.append(
+            f"warning: the graph has little room for {available} chips: its paths are so short that partitions "
+            f"whose data goes from each chip to the next use {metrics['chips_usable_linear']} at most"
         )
-    elif found["chips_used"] < found["chips"] and found["chips_usable_linear"] < found["chips"]:
-        told.append(
-            f"warning: the graph has little room for {found['chips']} chips: its paths are so short that partitions "
-            f"whose data goes from each chip to the next use {found['chips_usable_linear']} at most"
-        )
-    return told
+    return lines
 
 
 def chip_rows(result: Result) -> list[Row]:
     """One row a chip, under :data:`CHIP_HEADERS`; before them whose times they are, where the value is not of these."""
-    found = result.metrics
-    slowest_s = max((*found["chip_s"], *found["link_s"]), default=math.inf)
-    counts = [0] * len(found["chip_s"])
+    metrics = result.metrics
+    slowest_s = max((*metrics["chip_s"], *metrics["link_s"]), default=math.inf)
+    counts = [0] * len(metrics["chip_s"])
     for chips in result.solution["chip"].values():
         for chip in chips.values() if isinstance(chips, dict) else (chips,):
             counts[chip] += 1
-    links = [*(f"{1e6 * seconds:,.1f} µs" for seconds in found["link_s"]), ""]
+    links = [*(f"{1e6 * seconds:,.1f} µs" for seconds in metrics["link_s"]), ""]
     label: list[Row] = [] if by_reference(result) else [("", "", f"{REFERENCE_LABEL}:", "", "")]
     return label + [
         (
@@ -92,7 +91,7 @@ def chip_rows(result: Result) -> list[Row]:
             f"{weights / 1e6:,.2f} MB",
         )
         for number, (count, seconds, link, weights) in enumerate(
-            zip(counts, found["chip_s"], links, found["chip_weight_bytes"], strict=True)
+            zip(counts, metrics["chip_s"], links, metrics["chip_weight_bytes"], strict=True)
         )
     ]
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dse.importer.libraries import install
 from dse.partition.methods import Method
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from hardware.inputs import fail, read_document
 
 REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine", "plain"))
@@ -37,7 +37,7 @@ class ReinforcementLearning:
 
     folder: Path | None = None
 
-    def __call__(self, context: SearchContext) -> Found:
+    def __call__(self, context: SearchContext) -> SearchResult:
         """The best of ``context.samples`` candidates.
 
         Raises:
@@ -79,10 +79,10 @@ def is_installed() -> bool:
 
 
 def ask_for_extra(command: str, key: str, value: str) -> None:
-    """Refuse to begin without what the extra ``learn`` brings, and keep RLlib's advice to developers off the screen.
+    """Refuse to run without the extra ``learn``, and keep RLlib's advice to developers off the screen.
 
     Raises:
-        InputError: it is not installed; names the command and what was asked of it.
+        InputError: it is not installed; names the command and its option.
     """
     if not is_installed():
         raise fail(command, key, value, _EXTRA)

@@ -14,6 +14,7 @@ from hardware.inputs import (
     parse_document,
     read_document,
     shown,
+    text_of,
     validate,
 )
 
@@ -75,6 +76,12 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_document(tmp_path / "binary.json")
+
+
+def test_control_characters_are_refused_with_their_line(tmp_path):
+    (tmp_path / "case.kgraph").write_text("first\r\n\tsecond\x00")
+    with pytest.raises(InputError, match=r"case\.kgraph: line 2: text must not contain the character U\+0000"):
+        text_of(tmp_path / "case.kgraph")
 
 
 def test_nearest_name_is_offered():

@@ -85,7 +85,7 @@ def refusals(check):
 
 
 @pytest.mark.parametrize("name", [*ASKED, *NO_ANSWER])
-def test_what_the_command_says_passes(results, check, name):
+def test_every_result_of_the_command_passes(results, check, name):
     assert check(results[name]) == []
 
 
@@ -248,7 +248,7 @@ def test_no_falsified_result_passes(results, refusals, name, change, words):
 @pytest.mark.parametrize(
     "setting", [{"method": "magic"}, {"evaluator": "oracle"}, {"objective": "fame"}, {"chips": "3"}, {"speed": 1}]
 )
-def test_settings_that_cannot_be_are_an_error(results, check, setting):
+def test_invalid_settings_are_an_input_error(results, check, setting):
     lie = copy.deepcopy(results["throughput"])
     lie["settings"].update(setting)
     with pytest.raises(InputError, match=next(iter(setting)) + "|malformed"):
@@ -265,7 +265,7 @@ def test_a_simulated_answer_that_cannot_run_is_refused(results, check):
     assert any("(5) chip 0 holds" in fault for fault in check(lie))
 
 
-def test_a_better_bound_than_any_methods_is_refused(results, check):
+def test_a_bound_tighter_than_that_of_every_method_is_refused(results, check):
     lie = copy.deepcopy(results["held"])
     lie.update(status="optimal", bound=lie["objective"]["value"], gap=0.0)
     for attempt in lie["metrics"]["methods"]:

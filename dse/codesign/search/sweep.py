@@ -259,5 +259,5 @@ def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
 
 def predicted_seconds(problem: CodesignProblem, architectures: int) -> float:
     """A rough prediction of the work of evaluating so many architectures on one core."""
-    graphs = sum(len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs)
+    graphs = sum(len(job.microbatch_sizes) * len(job.tensor_parallel) for job in problem.jobs)
     return _EVALUATION_S_PER_GRAPH * graphs * architectures

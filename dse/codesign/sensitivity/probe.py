@@ -6,7 +6,7 @@ is a search of its own in the process it runs in, and its answer depends on noth
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate, Evaluator
 from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobEvaluators, JobTask
-from dse.codesign.formats import plan_summary
+from dse.codesign.formats import SIZES, plan_summary, position
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingJob, TrainingPlan
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import TIE
@@ -30,8 +30,6 @@ TAKEOVER_RESOLUTION = 1.01
 
 MOST_NODES = exhaustive.NODES[1]
 """Schedules are searched to this many states; where a proof hangs on more, the step ends with the bound it has."""
-
-_SIZES = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,12 @@ class Architecture:
     @classmethod
     def of(cls, machines: Machines, index: int) -> "Architecture":
         """The machine at position ``index``."""
-        sizes = {name: int(getattr(machines, name)[index]) for name in _SIZES}
+        sizes = {name: int(getattr(machines, name)[index]) for name in SIZES}
         return cls(**sizes, area_mm2=float(machines.area_mm2[index]))
 
     def position(self, machines: Machines) -> int | None:
         """Where it stands in ``machines``; None where it does not."""
-        same = np.logical_and.reduce([getattr(machines, name) == getattr(self, name) for name in _SIZES])
-        found = np.flatnonzero(same)
-        return int(found[0]) if len(found) else None
+        return position(machines, asdict(self))
 
 
 @dataclass(frozen=True)
