@@ -137,5 +137,8 @@ def area_model(name_or_path: str | Path = "22nm") -> AreaModel:
 
 def _look_up(table: AreaTable, sizes: Integers) -> Floats:
     """``table`` at every entry of ``sizes``; KeyError at a size it does not hold."""
-    unique, inverse = np.unique(sizes, return_inverse=True)
-    return np.array([table.values[int(size)] for size in unique])[inverse].reshape(np.shape(sizes))
+    known = np.array(sorted(table.values))
+    places = np.minimum(np.searchsorted(known, sizes), len(known) - 1)
+    if (known[places] != sizes).any():
+        raise KeyError(f"a size must be one of {known.tolist()}")
+    return np.array([table.values[size] for size in known.tolist()])[places]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,9 @@ MAX_VALUES = 20_000_000
 
 _MAX_NUMBER = 10**308
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Control characters, which no text here may hold: neither JSON nor YAML has them, and no line could show them."""
+
 
 def read_document(path: str | Path) -> Any:
     """The content of a ``.json``, ``.yaml`` or ``.yml`` file, as :func:`parse_document` gives it.
@@ -37,7 +41,8 @@ def text_of(path: str | Path) -> str:
     """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
 
     Raises:
-        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, or is no text (with the line).
+        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, is no text, or holds control characters
+            (with the line).
     """
     content = bytes_of(path)
     try:
@@ -45,6 +50,9 @@ def text_of(path: str | Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise fail(path, f"line {line}", "", f"is not UTF-8 text (byte {error.start} of the file)") from error
+    if control := _CONTROL.search(text):
+        line = text.count("\n", 0, control.start()) + 1
+        raise fail(path, f"line {line}", "", f"text must not contain the character U+{ord(control.group()):04X}")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

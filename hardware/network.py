@@ -26,6 +26,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from hardware.input_files import read_once
 from hardware.inputs import fail
 from hardware.operations import CollectiveKind
 from hardware.spec_fields import (
@@ -281,6 +282,7 @@ def network(name_or_path: str | Path) -> Network:
     return spec.network([_flat(level.network, index, name_or_path) for index, level in enumerate(spec.levels)])
 
 
+@read_once
 def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
     """The spec behind :func:`network`, with the source of each constant; raises as that does."""
     return read_spec_with("levels", _FOLDER, name_or_path, LevelledNetworkSpec, NetworkSpec, "network")

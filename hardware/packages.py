@@ -17,7 +17,7 @@ from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, bes
 
 _FOLDER = "packages"
 
-MOST_CHIPS = 64
+MAX_CHIPS = 64
 """Chips of a package at most: sets of chips are words of 64 bits wherever packages are used."""
 
 ELEMENT_BYTES = 2
@@ -34,7 +34,7 @@ class Package:
 
     Attributes:
         name: what it is called.
-        chips: C, at most :data:`MOST_CHIPS`.
+        chips: C, at most :data:`MAX_CHIPS`.
         link_bytes_per_s: of the link between two neighbours.
         hop_s: from one chip to the next, beside the time that the link is taken.
         peak_flops: floating-point operations a second of one chip.
@@ -68,8 +68,8 @@ class Package:
     element_bytes: int = ELEMENT_BYTES
 
     def __post_init__(self) -> None:
-        if not 1 <= self.chips <= MOST_CHIPS:
-            raise ValueError(f"`1 <= chips <= {MOST_CHIPS}` must hold, but got {self.chips}")
+        if not 1 <= self.chips <= MAX_CHIPS:
+            raise ValueError(f"`1 <= chips <= {MAX_CHIPS}` must hold, but got {self.chips}")
         if self.element_bytes < 1:
             raise ValueError(f"`element_bytes >= 1` must hold, but got {self.element_bytes}")
         for each in fields(self):
@@ -90,7 +90,7 @@ class Package:
 
 
 class _ChipCount(StrictModel):
-    value: Annotated[int, Field(ge=1, le=MOST_CHIPS)]
+    value: Annotated[int, Field(ge=1, le=MAX_CHIPS)]
     source: Source
 
 

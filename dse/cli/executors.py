@@ -1,17 +1,13 @@
 """Where work runs: in this process, or on Ray workers. The choice is made at the roof, which may import Ray."""
 
 import os
-from collections.abc import Callable
 
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.progress import Notice, silent_notice
 
 SHORT_S = 30.0
 """Work that is predicted to take less is not worth the start of workers."""
-
-
-def _unsaid(_text: str) -> None:
-    """Nobody listens."""
 
 
 def executor_of(
@@ -20,17 +16,17 @@ def executor_of(
     predicted_s: float,
     journal: Journal | None = None,
     item_timeout_s: float | None = None,
-    notice: Callable[[str], None] = _unsaid,
+    notice: Notice = silent_notice,
 ) -> Executor:
-    """In-process for no workers and, where that is left open, for work predicted under 30 s; Ray otherwise.
+    """In-process without workers and, where their number is left open, for work predicted under 30 s; else on Ray.
 
     Args:
-        workers: how many; None leaves it open.
+        workers: how many; None leaves the number open.
         address: an existing Ray cluster; None for a private local one.
         predicted_s: the problem's own estimate of its work on one core.
         journal: watched by Ray's metrics.
         item_timeout_s: how long a worker may take for one item; None for no limit.
-        notice: told what people should know while the work goes on.
+        notice: shows a message to the user while the work goes on.
     """
     if workers is None:
         if address is None and predicted_s < SHORT_S:

@@ -14,9 +14,9 @@ from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
 from dse.problem import problem_type
 from dse.results.answer import Answer
+from dse.results.session import Session, answer
 from dse.run.options import OptionField, option_fields, options_of
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
-from dse.run.session import Session, answer
 from hardware.input_files import InputFile, carried
 from hardware.inputs import fail
 

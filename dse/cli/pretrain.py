@@ -27,10 +27,11 @@ from dse.cli.terminal import console, print_table
 from dse.results.result import digest
 from dse.run.directory import RunDirectory
 from dse.run.executor import InProcessExecutor
+from dse.run.options import Option
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import choose, fail
 from policies.learners import LEARNERS
-from policies.learning.options import COMMAND, Option, PretrainingOptions
+from policies.learning.options import COMMAND, PretrainingOptions
 
 if TYPE_CHECKING:
     from actors.ray_executor import RayExecutor
@@ -98,14 +99,15 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
     elif get_origin(kind) is Literal:
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     else:
-        given |= {"type": click.IntRange(option.min, option.max), "default": default}
+        low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
+        given |= {"type": click.IntRange(low, high), "default": default}
     return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 
 def _numbers(
     kind: Callable[[str], float], limit: float | None
 ) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A callback for positive numbers up to ``limit`` with commas between them."""
+    """A callback for positive numbers up to ``limit``, separated by commas."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[float, ...]:
         try:
@@ -114,8 +116,8 @@ def _numbers(
             values = (math.nan,)
         if not all(math.isfinite(value) and 0 < value <= (limit or math.inf) for value in values):
             what = "whole numbers" if kind is int else "numbers"
-            at_most = "" if limit is None else f", at most {limit:g}"
-            rule = f"{text}: must be positive {what} with commas between them{at_most}"
+            largest = "" if limit is None else f", at most {limit:g}"
+            rule = f"{text}: must be positive {what} separated by commas{largest}"
             raise click.BadParameter(rule, context, parameter)
         return values
 
@@ -219,7 +221,7 @@ def _show(settings: RunSettings, run: "PretrainingRun", criterion: str, best: "S
     left_out = run.left_out()
     if left_out:
         screen.print(
-            f"left out of validation, as nothing that was tried can run: {', '.join(left_out)}", soft_wrap=True
+            f"left out of validation, as no sample that was tried can run: {', '.join(left_out)}", soft_wrap=True
         )
 
 

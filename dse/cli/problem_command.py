@@ -13,9 +13,9 @@ from dse.cli.terminal import console, print_view_table
 from dse.problem import ProblemType
 from dse.results.answer import Answer
 from dse.results.result import Result
+from dse.results.session import answer
 from dse.run.directory import REPORT_FILE
 from dse.run.options import OptionField, option_fields
-from dse.run.session import answer
 from hardware.inputs import fail
 
 

@@ -26,4 +26,4 @@ def command(directory: Path) -> None:
     if result.objective.value is None:
         raise fail(path, "status", result.status, "a run without an answer has no report")
     view = problem_type(result.command).view(result, posed, Tables(directory))
-    click.echo(str(write_text(directory / REPORT_FILE, page(view, result))))
+    click.echo(str(write_text(directory / REPORT_FILE, page(view, result.provenance))))

@@ -73,8 +73,8 @@ class _Papers(click.Group):
 def command(context: click.Context) -> None:
     """Print the tables and figures of PAPER beside ours, from a fresh run; all of them when no PART is named.
 
-    Every search has a limit of its own; what is not proven by then is printed with its gap. A part that cannot be made
-    or is not reached says why.
+    Every search has a limit of its own; an answer that is not proven by then is printed with its gap. A part that is
+    skipped says why.
     """
     if context.invoked_subcommand is None:
         raise fail("dse reproduce", "PAPER", "", f"is missing; papers: {', '.join(PAPERS)}")

@@ -20,13 +20,13 @@ from dse.cli.executors import executor_of
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.methods import upper_document, upper_methods
 from dse.problem import ProblemType
+from dse.results.session import Session, opened
 from dse.run.directory import RunDirectory
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror
 from dse.run.pace import Pace, duration_text
 from dse.run.progress import ProgressCallback, StopSignal, never_stop
-from dse.run.session import Session, opened
 from hardware.inputs import fail
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -166,14 +166,14 @@ def settings_from(options: dict[str, Any]) -> RunSettings:
 
 
 def run_directory_of(
-    settings: RunSettings, command: str, asked: Mapping[str, Any], problem_digest: str
+    settings: RunSettings, command: str, arguments: Mapping[str, Any], problem_digest: str
 ) -> RunDirectory | None:
-    """The directory of ``--out``, brought back from its mirror where that is asked for and needed."""
-    return opened(settings.out, settings.resume, settings.mirror, command, asked, problem_digest)
+    """The directory of ``--out``, fetched from its mirror where a run is resumed on another machine."""
+    return opened(settings.out, settings.resume, settings.mirror, command, arguments, problem_digest)
 
 
 def mirrored(settings: RunSettings) -> AbstractContextManager[Any]:
-    """Copies the run directory while it is being written, where that is asked for."""
+    """Copies the run directory while it is being written, with ``--mirror``."""
     if settings.out is None or settings.mirror is None:
         return nullcontext()
     return Mirror(settings.out, settings.mirror, _notice(settings))
@@ -320,7 +320,7 @@ class _PlainLines:
 
 
 def _pace_text(pace: Pace, now_s: float) -> str:
-    """The rate, and how long it will still take where that can be told."""
+    """The rate, and the remaining time where it can be estimated."""
     left_s = pace.left_s(now_s)
     left = "" if left_s is None else f"about {duration_text(left_s)} left"
     return ", ".join(text for text in (pace.rate(now_s), left) if text)

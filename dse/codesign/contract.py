@@ -7,11 +7,10 @@ from dse.codesign.answer import CodesignPosed, SearchFunction, Space, solve
 from dse.codesign.check import answer_metrics, violations
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
-from dse.codesign.evaluation.evaluator import Evaluator
+from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
-from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, predicted_seconds
-from dse.codesign.proven import ProvenOptima
+from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
@@ -34,6 +33,8 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
     one accelerator.
     """
     Options = CodesignOptions
+    Solution = Solution
+    Metrics = Metrics
     unchecked = ("failed", "unfinished")
 
     def pose(self, options: CodesignOptions) -> CodesignPosed:
@@ -71,19 +72,13 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
     def faults(self, result: Result, posed: CodesignPosed) -> list[str]:
         """Architecture, schedules, placement, throughput, energy and all figures, each recomputed."""
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
-        stated = result.metrics.get("notes")
-        expected = notes(problem, result.solution.get("models", {}), result.metrics.get("models"))
-        faults = differences("metrics.notes", stated, expected)
         if not result.solution:
-            fits = all(Evaluator(job, machines.one(0)).fits() for job in problem.jobs)
-            if result.status == "infeasible" and fits:
-                faults.append("status infeasible: but a placement fits")
-            return faults + unanswered_faults(options, machines, result)
+            return unanswered_faults(options, problem, machines, result)
         broken = violations(problem, result.solution)
         if broken:
-            return faults + broken
+            return broken
         metrics = answer_metrics(problem, result.solution, machines)
-        value = result.objective.value
+        faults, value = [], result.objective.value
         if value is None or not math.isclose(value, metrics["score"], rel_tol=PROOF_TOLERANCE):
             faults.append(f"objective.value must be score = {metrics['score']}, but got {value}")
         for key, figure in metrics.items():

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobTask
@@ -17,6 +19,9 @@ from hardware.area import area_model
 from hardware.cost_model import vector_cycles
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
+
+SIZES = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
+"""What tells one architecture from another."""
 
 
 def problem_document(problem: CodesignProblem) -> dict[str, Any]:
@@ -40,7 +45,7 @@ def job_document(job: TrainingJob) -> dict[str, Any]:
         "network": asdict(job.network),
         "accelerators": job.accelerators,
         "global_batch": job.global_batch,
-        "microbatches": list(job.microbatches),
+        "microbatches": list(job.microbatch_sizes),
         "hbm_bytes": list(job.hbm_bytes),
         "tensor_parallel": list(job.tensor_parallel),
         "pipeline_schedule": job.pipeline_schedule,
@@ -60,6 +65,12 @@ def machine_document(machines: Machines, index: int) -> dict[str, Any]:
         "kernels": {kind: asdict(constants) for kind, constants in machines.kernels.items()},
         "block_tiles": [list(tile) for tile in machines.block_tiles],
     }
+
+
+def position(machines: Machines, sizes: Mapping[str, Any]) -> int | None:
+    """Where the one architecture of these sizes, by name, stands in ``machines``; None where it does not."""
+    same = np.flatnonzero(np.logical_and.reduce([getattr(machines, name) == sizes[name] for name in SIZES]))
+    return int(same[0]) if len(same) == 1 else None
 
 
 def architecture_solution(machines: Machines, index: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
         found += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
         found += _power_notes(problem.fixed, figures)
     for job in problem.jobs:
-        found += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatches]
+        found += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatch_sizes]
         if job.name in plans and plans[job.name]["accelerators_used"] < job.accelerators:
             found.append(_idle(job, plans[job.name]))
     return found

@@ -39,8 +39,8 @@ HBM_TOLERANCE = 0.01
 class TrainingJob:
     """One model, the machine around the accelerator, and the choices of its training.
 
-    ``hbm_bytes`` and ``microbatches`` are ascending. ``dropped_microbatches`` were asked for too; the model has no
-    graph at them, for the reasons that are given.
+    ``hbm_bytes`` and ``microbatch_sizes`` are ascending. At ``dropped_microbatch_sizes``, which were asked for too, the
+    model has no graph, for the reasons that are given.
     """
 
     workload: Workload
@@ -48,11 +48,11 @@ class TrainingJob:
     network: Network
     accelerators: int = 1024
     global_batch: int = 4096
-    microbatches: tuple[int, ...] = (1, 2, 4, 8)
+    microbatch_sizes: tuple[int, ...] = (1, 2, 4, 8)
     hbm_bytes: tuple[int, ...] = ()
     tensor_parallel: tuple[int, ...] = (1,)
     pipeline_schedule: PipelineSchedule = "1f1b"
-    dropped_microbatches: tuple[tuple[int, str], ...] = ()
+    dropped_microbatch_sizes: tuple[tuple[int, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -183,6 +183,20 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class SizeOptimum:
+    """The best that a search has found at one HBM size: an architecture, its score, and the plan of each job on it."""
+
+    architecture: int
+    score: float
+    plans: tuple[TrainingPlan, ...]
+
+    @property
+    def schedule_nodes(self) -> tuple[int, ...]:
+        """The limit to which each job's schedules were searched."""
+        return tuple(plan.schedule_nodes for plan in self.plans)
+
+
+@dataclass(frozen=True)
 class SearchOutcome:
     """What a search over the space found. Scores are values of the objective, by position in the space.
 
@@ -194,7 +208,7 @@ class SearchOutcome:
         evaluated: the scores of those evaluated exactly, in the order of evaluation.
         evaluations: exact evaluations of one architecture for one job.
         proven: whether the bound is reached at every HBM size, so that the choice of the size is proven too.
-        optimum_by_hbm: the best score found at each HBM size.
+        optima: the best found at each HBM size at which there is something, by the size in bytes.
         stopped: why the search ended early; None where it did not.
     """
 
@@ -205,8 +219,13 @@ class SearchOutcome:
     evaluated: dict[int, float]
     evaluations: int
     proven: bool
-    optimum_by_hbm: dict[int, float] = field(default_factory=dict)
+    optima: dict[int, SizeOptimum] = field(default_factory=dict)
     stopped: str | None = None
+
+    @property
+    def optimum_by_hbm(self) -> dict[int, float]:
+        """The best score found at each HBM size."""
+        return {size: optimum.score for size, optimum in self.optima.items()}
 
     @classmethod
     def nothing_fits(cls, architectures: int) -> "SearchOutcome":

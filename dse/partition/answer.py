@@ -1,4 +1,4 @@
-"""The answer to a partitioning problem: every method that was asked, the best of them, and its bound."""
+"""The answer to a partitioning problem: the best partition of all methods of the options, and its bound."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ import numpy as np
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, partition_metrics, violations
 from dse.partition.constraints.structure import structure_of
-from dse.partition.formats import partition_document
+from dse.partition.formats import MethodDocument, MisfitDocument, partition_document
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.methods import METHODS, Method, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
-from dse.partition.samples import Recorder, RecordingExecutor, sample_log
-from dse.partition.search.context import Evaluator, Found, SearchContext
+from dse.partition.samples import RecordingExecutor, SampleRecorder, sample_log
+from dse.partition.search.context import Evaluator, SearchContext, SearchResult
 from dse.problem import Posed
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, Objective, Result, relative_gap, result_of
@@ -29,25 +29,25 @@ from hardware.inputs import fail
 THROUGHPUT, LATENCY = "throughput_per_s", "latency_s"
 
 BALANCED = "balanced"
-"""The method of an answer that is only there because nothing else that fits memory was found: equal shares of it."""
+"""The method of an answer that no method has found, but equal shares of the memory."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one method came to: its name, what it found, and its seconds."""
+    """One method: its name, its best partition, and its seconds."""
 
     method: str
-    found: Found
+    best: SearchResult
     seconds: float
 
     def document(self) -> dict[str, Any]:
         """The attempt as JSON types."""
-        found = self.found
+        best = self.best
         return {
-            "chip": None if found.chip is None else list(found.chip),
-            "cost_s": found.cost_s if np.isfinite(found.cost_s) else None,
-            "evaluations": found.evaluations,
-            "bound_s": found.bound_s,
+            "chip": None if best.chip is None else list(best.chip),
+            "cost_s": best.cost_s if np.isfinite(best.cost_s) else None,
+            "evaluations": best.evaluations,
+            "bound_s": best.bound_s,
             "seconds": self.seconds,
         }
 
@@ -56,17 +56,17 @@ class Attempt:
         """The attempt that :meth:`document` wrote."""
         chip = None if document["chip"] is None else tuple(document["chip"])
         cost_s = np.inf if document["cost_s"] is None else document["cost_s"]
-        found = Found(chip, cost_s, document["evaluations"], document["bound_s"])
-        return cls(method, found, document["seconds"])
+        best = SearchResult(chip, cost_s, document["evaluations"], document["bound_s"])
+        return cls(method, best, document["seconds"])
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The attempts of all methods, the best with what all have shown, and why there is none.
+    """The attempts of all methods, the best one, and why there is none.
 
     Attributes:
-        method: whose the best is.
-        found: the best partition, all evaluations, the best bound.
+        method: that found the best partition.
+        best: the best partition, all evaluations, the best bound.
         attempts: of each method that was begun.
         unfinished: methods that were stopped, or not begun.
         infeasibility: the proof that no partition has memory enough, if there is one.
@@ -74,11 +74,11 @@ class _Outcome:
     """
 
     method: str
-    found: Found
+    best: SearchResult
     attempts: tuple[Attempt, ...] = ()
     unfinished: tuple[str, ...] = ()
     infeasibility: dict[str, Any] | None = None
-    misfit: dict[str, Any] | None = None
+    misfit: MisfitDocument | None = None
 
 
 PartitionPosed = Posed[PartitionOptions, Question]
@@ -87,7 +87,7 @@ PartitionPosed = Posed[PartitionOptions, Question]
 def answer(posed: PartitionPosed, run: Run) -> Result:
     """A partition by the methods that the options name, passed by the checker, with its bound.
 
-    What each method came to is kept in the journal of ``run`` once it has ended; one that was stopped begins again.
+    The attempt of each method is journalled once it has ended; one that was stopped begins again.
 
     Raises:
         InputError: the options name what cannot be.
@@ -100,15 +100,15 @@ def answer(posed: PartitionPosed, run: Run) -> Result:
             "dse partition", "--emit-samples", log_file, "what an earlier part of this run evaluated is not kept"
         )
     with sample_log(Path(log_file), posed.problem.problem) as log:
-        return _answer(posed, run, Recorder(log))
+        return _answer(posed, run, SampleRecorder(log))
 
 
-def _answer(posed: PartitionPosed, run: Run, recorder: Recorder | None) -> Result:
+def _answer(posed: PartitionPosed, run: Run, recorder: SampleRecorder | None) -> Result:
     started = time.perf_counter()
     options, question = posed.options, posed.problem
     chosen = methods_of(options.method, options.solver_mode, {**METHODS, **run.methods})
     evaluator = question.evaluator(options.evaluator, recorder)
-    outcome = _Outcome(options.method, Found(), infeasibility=impossible(question, options.evaluator))
+    outcome = _Outcome(options.method, SearchResult(), infeasibility=impossible(question, options.evaluator))
     with run.executor as workers:
         used = workers if recorder is None else RecordingExecutor(workers, recorder)
         context = SearchContext(
@@ -116,7 +116,7 @@ def _answer(posed: PartitionPosed, run: Run, recorder: Recorder | None) -> Resul
         )
         if outcome.infeasibility is None:
             outcome = _best(options.method, *_attempts(context, chosen, run.journal))
-    if outcome.infeasibility is None and outcome.found.chip is None and run.stop() is None:
+    if outcome.infeasibility is None and outcome.best.chip is None and run.stop() is None:
         outcome = _without_room(outcome, question, options, evaluator, run.seed)
     stopped = run.stop()
     result = _result(posed, outcome, run.seed)
@@ -141,8 +141,8 @@ def _attempts(
         if attempts and context.stop() is not None:
             break
         started = time.perf_counter()
-        found = method(context)
-        attempts.append(Attempt(name, found, time.perf_counter() - started))
+        best = method(context)
+        attempts.append(Attempt(name, best, time.perf_counter() - started))
         if context.stop() is None:
             unfinished.remove(name)
             if journal is not None:
@@ -157,26 +157,27 @@ def _known(journal: Journal, method: str) -> Attempt:
         raise journal.damaged(method, error) from error
 
 
-def _best(asked: str, attempts: Sequence[Attempt], unfinished: Sequence[str]) -> _Outcome:
-    best = min(attempts, key=lambda attempt: attempt.found.cost_s)
-    evaluations = sum(attempt.found.evaluations for attempt in attempts)
-    bound_s = max(attempt.found.bound_s for attempt in attempts)
-    found = Found(best.found.chip, best.found.cost_s, evaluations, bound_s)
-    return _Outcome(asked if found.chip is None else best.method, found, tuple(attempts), tuple(unfinished))
+def _best(methods: str, attempts: Sequence[Attempt], unfinished: Sequence[str]) -> _Outcome:
+    """The best of the attempts, by its method, or by all ``methods`` where none has a partition."""
+    first = min(attempts, key=lambda attempt: attempt.best.cost_s)
+    evaluations = sum(attempt.best.evaluations for attempt in attempts)
+    bound_s = max(attempt.best.bound_s for attempt in attempts)
+    best = replace(first.best, evaluations=evaluations, bound_s=bound_s)
+    return _Outcome(methods if best.chip is None else first.method, best, tuple(attempts), tuple(unfinished))
 
 
 def _without_room(
     outcome: _Outcome, question: Question, options: PartitionOptions, evaluator: Evaluator, seed: int
 ) -> _Outcome:
-    """What can be said where no method found a partition that fits memory: one that does, a proof, or the nearest."""
+    """The outcome where no method found a partition that fits memory: one that does, a proof, or the nearest misfit."""
     problem = question.problem
     if problem.memory_bytes is None and options.evaluator == "analytical":
         return outcome
     chips, excess_bytes = nearest(question, options.evaluator, seed)
     if excess_bytes[0] <= 0:
         fitting = chips[excess_bytes <= 0]
-        found = outcome.found.with_candidates(fitting, evaluator.costs(fitting))
-        return replace(outcome, method=BALANCED, found=found)
+        best = outcome.best.with_candidates(fitting, evaluator.costs(fitting))
+        return replace(outcome, method=BALANCED, best=best)
     proof = proven_by_model(problem)
     if proof is not None:
         return replace(outcome, infeasibility=proof)
@@ -184,75 +185,79 @@ def _without_room(
 
 
 def _result(posed: PartitionPosed, outcome: _Outcome, seed: int) -> Result:
-    problem, found = posed.problem.problem, outcome.found
+    problem, best = posed.problem.problem, outcome.best
     by_reference = posed.options.evaluator == "analytical"
     for attempt in outcome.attempts:
-        _check(problem, attempt.found, by_reference)
-    _check(problem, found, by_reference)
-    value, bound = _value_and_bound(problem, found, by_reference)
+        _check(problem, attempt.best, by_reference)
+    _check(problem, best, by_reference)
+    value, bound = _value_and_bound(problem, best, by_reference)
     infeasible = outcome.infeasibility is not None
-    figures: dict[str, Any] = {} if found.chip is None else metrics(problem, found.chip)
+    figures: dict[str, Any] = {} if best.chip is None else metrics(problem, best.chip)
     if len(outcome.attempts) > 1:
-        figures["methods"] = [_attempt_document(problem, attempt, by_reference) for attempt in outcome.attempts]
+        figures["methods"] = [
+            _method_document(problem, attempt, by_reference).model_dump() for attempt in outcome.attempts
+        ]
     if outcome.unfinished and len({*outcome.unfinished, *(attempt.method for attempt in outcome.attempts)}) > 1:
         figures["unfinished"] = list(outcome.unfinished)
     if outcome.misfit is not None:
-        figures["misfit"] = outcome.misfit
+        figures["misfit"] = outcome.misfit.model_dump(mode="json")
     return result_of(
         "partition",
         posed,
         value=value,
         bound=None if infeasible else bound,
-        solution=None if found.chip is None else partition_document(problem, found.chip),
+        solution=None if best.chip is None else partition_document(problem, best.chip),
         metrics=figures,
         infeasibility=None if outcome.infeasibility is None else Infeasibility.of(outcome.infeasibility),
-        evaluations=found.evaluations,
+        evaluations=best.evaluations,
         seed=seed,
         method=outcome.method,
     )
 
 
 def objective_of(problem: PartitionProblem, value: float | None = None) -> Objective:
-    """The record of what is sought, with the value that was reached."""
+    """The objective of the problem, with a value."""
     if problem.objective == "throughput":
         return Objective(name=THROUGHPUT, value=value, unit="1/s", sense="max")
     return Objective(name=LATENCY, value=value, unit="s", sense="min")
 
 
-def _value_and_bound(problem: PartitionProblem, found: Found, by_reference: bool) -> tuple[float | None, float | None]:
-    """What a method found and what nothing can exceed, in the unit of the objective; None where not known."""
+def _value_and_bound(
+    problem: PartitionProblem, best: SearchResult, by_reference: bool
+) -> tuple[float | None, float | None]:
+    """The value of a partition and its bound, in the unit of the objective; None where not known."""
     rate = problem.objective == "throughput"
-    bound_s = min(found.bound_s or simple_bound_s(problem), found.cost_s) if by_reference else 0.0
-    value = None if found.chip is None else (1 / found.cost_s if rate else found.cost_s)
+    bound_s = min(best.bound_s or simple_bound_s(problem), best.cost_s) if by_reference else 0.0
+    value = None if best.chip is None else (1 / best.cost_s if rate else best.cost_s)
     return value, None if bound_s <= 0 else (1 / bound_s if rate else bound_s)
 
 
-def _attempt_document(problem: PartitionProblem, attempt: Attempt, by_reference: bool) -> dict[str, Any]:
-    value, bound = _value_and_bound(problem, attempt.found, by_reference)
-    return {
-        "method": attempt.method,
-        "value": value,
-        "bound": bound,
-        "gap": relative_gap(value, bound),
-        "evaluations": attempt.found.evaluations,
-        "seconds": attempt.seconds,
-    }
+def _method_document(problem: PartitionProblem, attempt: Attempt, by_reference: bool) -> MethodDocument:
+    value, bound = _value_and_bound(problem, attempt.best, by_reference)
+    return MethodDocument(
+        method=attempt.method,
+        value=value,
+        bound=bound,
+        gap=relative_gap(value, bound),
+        evaluations=attempt.best.evaluations,
+        seconds=attempt.seconds,
+    )
 
 
-def _check(problem: PartitionProblem, found: Found, by_reference: bool) -> None:
-    if found.chip is None:
+def _check(problem: PartitionProblem, best: SearchResult, by_reference: bool) -> None:
+    if best.chip is None:
         return
-    broken = violations(problem, found.chip)
-    if by_reference and not np.isclose(cost_s(problem, found.chip), found.cost_s, rtol=1e-9):
-        broken.append(f"costs {cost_s(problem, found.chip)} s, but {found.cost_s} s is claimed")
-    if broken:
-        raise FailedCheckError("; ".join(broken))
+    faults = violations(problem, best.chip)
+    if by_reference and not np.isclose(cost_s(problem, best.chip), best.cost_s, rtol=1e-9):
+        faults.append(f"costs {cost_s(problem, best.chip)} s, but {best.cost_s} s is claimed")
+    if faults:
+        raise FailedCheckError("; ".join(faults))
 
 
 def metrics(problem: PartitionProblem, chip: Sequence[int]) -> dict[str, Any]:
     """What a valid partition comes to under the reference evaluator, and how many chips the graph could use."""
     return {
         **partition_metrics(problem, chip),
-        "chips_usable": min(problem.chips, int(structure_of(problem.graph).most.max(initial=0)) + 1),
+        "chips_usable": min(problem.chips, int(structure_of(problem.graph).max_chip.max(initial=0)) + 1),
         "chips_usable_linear": min(problem.chips, int(linear_partition(problem.graph).max(initial=0)) + 1),
     }

@@ -12,17 +12,17 @@ from dse.partition.downset_kernels import UNREACHED, chain, lattice, link_times,
 from dse.partition.problem import Chips, Floats, Ints, PartitionProblem, Words
 from dse.run.progress import StopSignal, never_stop
 
-_MOST_DOWNSETS, _MOST_OF_SOME = 20_000, 12_000
-"""Downsets of all operators, or else of some, that the bound is found for."""
+_MAX_DOWNSETS, _MAX_OF_SOME = 20_000, 12_000
+"""Downsets of all operators, or else of some, that the bound is computed from."""
 
-_MOST_PAIRS = 3e7
+_MAX_PAIRS = 3e7
 """Pairs of downsets that are priced, over all limits that are tried: a few seconds."""
 
 _PAIRS_AT_ONCE = 1.5e7
-"""Pairs of downsets that are priced for one limit, about: so many downsets that D² · 2 / C is no more."""
+"""Approximate pairs of downsets that are priced for one limit: D² · 2 / C is no more."""
 
 _BELOW = 5e-10
-"""How far below what is reached the first limit lies, relatively: above the accuracy of sums, below that of a proof."""
+"""How far below the best value the first limit lies, relatively: above the accuracy of sums, below that of a proof."""
 
 _WAYS = ((64, 1, 0.0, False), (1, 64, 1.0, False), (64, 1, 1.0, True))
 """Weights of a chip, of an open one and of transfers, and whether to be linear, for the ways to a downset that
@@ -39,7 +39,7 @@ _ENOUGH_WORK = 0.95
 """Share of the work that the operators whose downsets are looked at should have."""
 
 _CLOSE = 1e-7
-"""Bisection ends where a limit that cannot be kept is so close to one that can."""
+"""Relative difference of an infeasible and a feasible limit at which bisection ends."""
 
 
 def simple_bound_s(problem: PartitionProblem) -> float:
@@ -71,8 +71,8 @@ class DownsetBound:
 
     Attributes:
         bound_s: no valid partition has a faster slowest chip or link.
-        chip: of every operator along the best chain, (2) kept, (4) perhaps not; None where none is better than what was
-            reached.
+        chip: of every operator along the best chain, (2) kept, (4) perhaps not; None where none is better than the
+            best partition known.
     """
 
     bound_s: float
@@ -84,19 +84,19 @@ class DownsetLattice:
 
     Args:
         problem: graph and package; its objective is throughput.
-        most_downsets: how many downsets there may be.
+        max_downsets: how many downsets there may be.
 
     Attributes:
         keys: the operators whose downsets these are, by position.
     """
 
-    def __init__(self, problem: PartitionProblem, most_downsets: int = _MOST_DOWNSETS) -> None:
+    def __init__(self, problem: PartitionProblem, max_downsets: int = _MAX_DOWNSETS) -> None:
         graph = problem.graph
         self._problem = problem
         self._structure = structure_of(graph)
         self._transfer_s: Floats = graph.output_bytes / problem.link_bytes_per_s
-        some = int(min(_MOST_OF_SOME, np.sqrt(_PAIRS_AT_ONCE * problem.chips / 2)))
-        self.keys, sets, self._first, self._leads = _keys(graph.latency_s, self._structure, most_downsets, some)
+        some = int(min(_MAX_OF_SOME, np.sqrt(_PAIRS_AT_ONCE * problem.chips / 2)))
+        self.keys, sets, self._first, self._leads = _keys(graph.latency_s, self._structure, max_downsets, some)
         self._inside, self._outside = sides(sets, self.keys, self._structure.below, self._structure.above)
         self._link_s = link_times(self._inside, self._outside, self._structure, self._transfer_s)
 
@@ -105,32 +105,32 @@ class DownsetLattice:
         """Whether all operators are looked at."""
         return len(self.keys) == len(self._problem.graph)
 
-    def bound(self, reached_s: float, stop: StopSignal = never_stop, most_pairs: float = _MOST_PAIRS) -> DownsetBound:
-        """The best bound at most ``reached_s``, by bisection between that and the simple bound.
+    def bound(self, best_s: float, stop: StopSignal = never_stop, max_pairs: float = _MAX_PAIRS) -> DownsetBound:
+        """The best bound at most ``best_s``, by bisection between that and the simple bound.
 
-        Low limits have fewer pairs, so none that can be kept is tried needlessly. But where all operators are looked
-        at, ``reached_s`` is mostly optimal, or else the fastest chain of any number of chips has no more than the
+        Low limits have fewer pairs, so no feasible one is tried without need. But where all operators are looked
+        at, ``best_s`` is mostly optimal, or else the fastest chain of any number of chips has no more than the
         package: both are shown by limits just below it.
         """
-        low_s, high_s = simple_bound_s(self._problem), reached_s * (1 - _BELOW)
+        low_s, high_s = simple_bound_s(self._problem), best_s * (1 - _BELOW)
         best, spent = None, 0.0
         limit_s = float(np.sqrt(low_s * high_s))
         if self.exact:
             fastest = self._fastest(high_s)
             best, low_s, limit_s = fastest.chip, min(high_s, max(low_s, fastest.bound_s)), high_s
             if best is None or int(best.max()) < self._problem.chips:
-                return DownsetBound(min(low_s, reached_s), best)
-        while (low_s * (1 + _CLOSE) < high_s or low_s < limit_s == high_s) and spent < most_pairs and stop() is None:
+                return DownsetBound(min(low_s, best_s), best)
+        while (low_s * (1 + _CLOSE) < high_s or low_s < limit_s == high_s) and spent < max_pairs and stop() is None:
             used, _, parent, priced = self._chains(self._problem.chips, limit_s, *_FEWEST)
             spent += priced
             if used[-1] > self._problem.chips:
                 low_s = limit_s
             else:
                 high_s, best = limit_s, self._chip(used, parent, self._inside)
-            # Where nothing was found so close to what was reached, there is mostly nothing at all.
+            # Where there is none so close to the best value, there is mostly none at all.
             is_near = best is None and low_s * (1 + _CLOSE) >= high_s > low_s
             limit_s = high_s if is_near else float(np.sqrt(low_s * high_s))
-        return DownsetBound(min(low_s, reached_s), best)
+        return DownsetBound(min(low_s, best_s), best)
 
     def _fastest(self, limit_s: float) -> DownsetBound:
         """The best chain of any number of chips, infinite where none is within the limit.
@@ -143,45 +143,45 @@ class DownsetLattice:
         return DownsetBound(float(stage_s[-1]), self._chip(used, parent, self._inside))
 
     def partitions(
-        self, reached_s: float, bound_s: float, stop: StopSignal = never_stop, most_pairs: float = _MOST_PAIRS / 2
+        self, best_s: float, bound_s: float, stop: StopSignal = never_stop, max_pairs: float = _MAX_PAIRS / 2
     ) -> Chips:
-        """Partitions that keep (2) to (5) along chains of these downsets, below ``reached_s``, [at most 3, N].
+        """Partitions that keep (2) to (5) along chains of these downsets, below ``best_s``, [at most 3, N].
 
         Each operator is on the chip of the first downset that is sure of it. Found by bisection down to a bound, over
-        one way to each downset, so that none need be found.
+        one way to each downset, so there may be none.
         """
         inside = self._inside.copy()
         inside[-1] = _everything(len(self._problem.graph))
         outside = inside[-1] & ~inside
         sides = inside, outside, link_times(inside, outside, self._structure, self._transfer_s)
-        found = []
+        partitions = []
         for weights in _WAYS:
-            low_s, high_s, best, spent = bound_s, reached_s, None, 0.0
-            # A limit as low as can be has the fewest pairs, and where it can be kept, that is the end.
+            low_s, high_s, best, spent = bound_s, best_s, None, 0.0
+            # The lowest limit has the fewest pairs, and where it is feasible, nothing is left to do.
             limit_s = bound_s * (1 + _NEAR)
-            while high_s > low_s * (1 + _NEAR) and spent < most_pairs / len(_WAYS) and stop() is None:
+            while high_s > low_s * (1 + _NEAR) and spent < max_pairs / len(_WAYS) and stop() is None:
                 used, parent, priced = valid_chain(*self._arguments(*sides, self._problem.chips, limit_s), *weights)
                 spent += priced
                 if used[-1] <= self._problem.chips:
                     high_s, best = limit_s, self._chip(used, parent, inside)
-                elif best is None and limit_s == reached_s:
+                elif best is None and limit_s == best_s:
                     break
                 else:
                     low_s = limit_s
-                limit_s = reached_s if best is None and limit_s < reached_s else float(np.sqrt(low_s * high_s))
-            found += [best] if best is not None else []
-        return np.array(found, dtype=np.int8).reshape(-1, len(self._problem.graph))
+                limit_s = best_s if best is None and limit_s < best_s else float(np.sqrt(low_s * high_s))
+            partitions += [best] if best is not None else []
+        return np.array(partitions, dtype=np.int8).reshape(-1, len(self._problem.graph))
 
     def _chains(
         self, chips: int, limit_s: float, chip_weight: float, stage_weight: float
     ) -> tuple[npt.NDArray[np.int8], Floats, npt.NDArray[np.int32], int]:
-        found: tuple[npt.NDArray[np.int8], Floats, npt.NDArray[np.int32], int] = chain(
+        chains: tuple[npt.NDArray[np.int8], Floats, npt.NDArray[np.int32], int] = chain(
             *self._arguments(self._inside, self._outside, self._link_s, chips, limit_s), chip_weight, stage_weight
         )
-        return found
+        return chains
 
     def _arguments(self, inside: Words, outside: Words, link_s: Floats, chips: int, limit_s: float) -> tuple[Any, ...]:
-        """What both kinds of chains are found from."""
+        """The arguments of both kinds of chains."""
         problem = self._problem
         graph = problem.graph
         memory_bytes = problem.memory_limit_bytes
@@ -202,20 +202,20 @@ class DownsetLattice:
 
 
 def _keys(
-    latency_s: Floats, structure: Structure, most: int, some: int
+    latency_s: Floats, structure: Structure, max_downsets: int, some: int
 ) -> tuple[Ints, Words, Ints, npt.NDArray[np.int32]]:
-    """All operators, where they have at most ``most`` downsets, or else as many of the longest as have ``some``.
+    """All operators if they have at most ``max_downsets`` downsets, otherwise as many of the longest as have ``some``.
 
     Or more, where those have too little of the work. With their lattice.
     """
     everything: Ints = np.arange(len(latency_s))
-    sets, first, leads = lattice(everything, structure.above, most)
+    sets, first, leads = lattice(everything, structure.above, max_downsets)
     if len(sets):
         return everything, sets, first, leads
-    found = _longest(latency_s, structure, some)
-    if latency_s[found[0]].sum() < _ENOUGH_WORK * latency_s.sum():
-        return _longest(latency_s, structure, min(most, _MOST_OF_SOME))
-    return found
+    longest = _longest(latency_s, structure, some)
+    if latency_s[longest[0]].sum() < _ENOUGH_WORK * latency_s.sum():
+        return _longest(latency_s, structure, min(max_downsets, _MAX_OF_SOME))
+    return longest
 
 
 def _longest(latency_s: Floats, structure: Structure, some: int) -> tuple[Ints, Words, Ints, npt.NDArray[np.int32]]:

@@ -39,12 +39,12 @@ def violations(problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
     graph = problem.graph
     if len(chip) != len(graph):
         return [f"the partition must hold every operator once: {len(graph)} operators, but {len(chip)} chips"]
-    found = [
+    unknown_chips = [
         f"{name}: chip {where} does not exist: there are {problem.chips} chips, numbered from 0"
         for name, where in zip(graph.labels, chip, strict=True)
         if not 0 <= where < problem.chips
     ]
-    return found or [
+    return unknown_chips or [
         *_backward_edges(graph, chip),
         *_empty_chips(chip),
         *_triangles(graph, chip),
@@ -81,18 +81,18 @@ def chip_graph(graph: PartitionGraph, chip: Sequence[int]) -> dict[int, dict[int
 
 def _triangles(graph: PartitionGraph, chip: Sequence[int]) -> list[str]:
     arcs = chip_graph(graph, chip)
-    found = []
+    faults = []
     for first, targets in sorted(arcs.items()):
         for last, (source, target) in sorted(targets.items()):
             for middle in sorted(targets):
                 if middle != last and _leads(arcs, middle, last):
                     edge = f"{graph.labels[source]} → {graph.labels[target]}"
-                    found.append(
+                    faults.append(
                         f"(4) chip {first} must not reach chip {last} both directly and indirectly, but {edge} does so "
                         f"directly and a path over chip {middle} does not"
                     )
                     break
-    return found
+    return faults
 
 
 def _leads(arcs: dict[int, dict[int, tuple[int, int]]], first: int, last: int) -> bool:
@@ -144,23 +144,23 @@ def stages(problem: PartitionProblem, chip: Sequence[int]) -> Stages:
 
 
 def latency_s(problem: PartitionProblem, chip: Sequence[int]) -> float:
-    """The time of one input alone: each chip starts when the last of the chips that it hears from has finished."""
+    """The time of one input alone: each chip starts when the last of its producers' chips has finished."""
     chip_s = stages(problem, chip).chip_s
     arcs = chip_graph(problem.graph, chip)
     finish_s = [0.0] * len(chip_s)
     for number, own_s in enumerate(chip_s):
-        heard = [finish_s[other] for other, targets in arcs.items() if number in targets]
-        finish_s[number] = max(heard, default=0.0) + own_s
+        ready_s = [finish_s[other] for other, targets in arcs.items() if number in targets]
+        finish_s[number] = max(ready_s, default=0.0) + own_s
     return max(finish_s)
 
 
 def partition_metrics(problem: PartitionProblem, chip: Sequence[int]) -> dict[str, Any]:
     """What a result says of a valid partition, from the definition: sizes, seconds of chips and links, weights.
 
-    All times are the reference evaluator's, whatever the partition was found and priced by.
+    All times are the reference evaluator's, whatever evaluator the search used.
     """
-    found = stages(problem, chip)
-    weight_bytes = [0.0] * len(found.chip_s)
+    cost = stages(problem, chip)
+    weight_bytes = [0.0] * len(cost.chip_s)
     for position, where in enumerate(chip):
         weight_bytes[where] += float(problem.graph.weight_bytes[position])
     return {
@@ -168,9 +168,9 @@ def partition_metrics(problem: PartitionProblem, chip: Sequence[int]) -> dict[st
         "edges": len(problem.graph.edges),
         "chips": problem.chips,
         "chips_used": max(chip) + 1,
-        "chip_s": list(found.chip_s),
-        "link_s": list(found.link_s),
-        "bottleneck": found.bottleneck,
+        "chip_s": list(cost.chip_s),
+        "link_s": list(cost.link_s),
+        "bottleneck": cost.bottleneck,
         "chip_weight_bytes": weight_bytes,
     }
 

@@ -1,8 +1,9 @@
 """``dse partition`` by the contract of a problem."""
 
-from dse.partition.answer import PartitionPosed, answer, objective_of
-from dse.partition.check_answer import answer_faults, answered_by
-from dse.partition.methods import METHODS, names_of
+from dse.partition.answer import BALANCED, PartitionPosed, answer, objective_of
+from dse.partition.check_answer import answer_faults
+from dse.partition.formats import MetricsDocument, SolutionDocument
+from dse.partition.methods import LEARNED
 from dse.partition.options import PartitionOptions, Question, question_of
 from dse.partition.report import view
 from dse.problem import Posed, ProblemType
@@ -12,29 +13,28 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
-LEARNED = "rl"
-"""The method that is added at the roof."""
-
 _WORK_S = {"portfolio": 20.0, "dp": 5.0, "cp-sat": 2.0, "lns": 8.0}
-"""What methods take on one core, about; sampling takes less."""
+"""Approximate times of methods on one core; sampling takes less."""
 
 
 class PartitionType(ProblemType[PartitionOptions, Question]):
     """Operators of a model over the chips of a multi-chip module."""
 
     name = "partition"
-    help = """Partition GRAPH over a ring of chips, so that inputs follow each other as fast as can be, and bound that.
+    help = """Partition GRAPH over a ring of chips for the highest throughput or the lowest latency, with a bound.
 
     GRAPH is a name from `dse models`, a YAML file of hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module
     and example inputs, an ONNX file, a config.json of transformers, or a graph (dse.graph/1; docs/formats.md).
     """
     Options = PartitionOptions
+    Solution = SolutionDocument
+    Metrics = MetricsDocument
     unchecked = ("methods", "unfinished", "misfit")
 
     def pose(self, options: PartitionOptions) -> PartitionPosed:
         """The graph and the package that the options name."""
-        names_of(options.method, options.solver_mode, (*METHODS, LEARNED))  # refuses one that there is not
-        if options.checkpoint is not None and LEARNED not in answered_by(options):
+        methods = options.methods  # refuses an unknown one
+        if options.checkpoint is not None and LEARNED not in methods:
             raise fail("dse partition", "--checkpoint", options.checkpoint, f"belongs to --method {LEARNED}")
         question = question_of(options)
         if options.evaluator == "simulator":
@@ -43,17 +43,15 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
         return Posed(options, question, problem.graph.name, problem.document(), objective_of(problem))
 
     def predicted_s(self, posed: PartitionPosed) -> float:
-        """By the methods that are asked."""
-        asked = posed.options.method
-        names = [*METHODS, LEARNED] if asked == "all" else asked.split(",")
-        return sum(_WORK_S.get(name.strip(), 0.5) for name in names)
+        """The sum over the methods."""
+        return sum(_WORK_S.get(name, 0.5) for name in posed.options.methods)
 
     def answered_by(self, options: PartitionOptions) -> tuple[str, ...]:
-        """The methods that are asked, each by its name."""
-        return answered_by(options)
+        """The methods of the options, their text where none has an answer, and equal shares of memory."""
+        return (*options.methods, options.method, BALANCED)
 
     def answer(self, posed: PartitionPosed, run: Run) -> Result:
-        """The best partition of all methods that are asked, with the best bound."""
+        """The best partition of all methods, with the best bound."""
         return answer(posed, run)
 
     def faults(self, result: Result, posed: PartitionPosed) -> list[str]:

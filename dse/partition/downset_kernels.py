@@ -11,7 +11,7 @@ one with a descendant of the producer and an ancestor of the consumer.
 
 Where a graph has too many downsets, those of some *key* operators do. What D says of the others is then: the ancestors
 of its keys are inside, the descendants of the other keys outside. A chip has at least the operators that are outside D
-and inside D′ for sure, and all costs of those are counted; so what is found is a bound.
+and inside D′ for sure, and all costs of those are counted; so the result is a bound.
 
 Cost: O(A) for A arcs of the lattice (one more key), O(P S) for P pairs D ⊂ D′ within the limit and S operators on a
 chip.
@@ -55,12 +55,12 @@ def _slot(table, sets, words, mask):
 
 
 @compiled(bits)
-def lattice(keys, above, most):
+def lattice(keys, above, max_downsets):
     """Every downset of the operators ``keys``, by its size, and the arcs that add one key.
 
     Returns:
         (sets of keys by their places, [D, ⌈K / 64⌉]; where the arcs of each downset begin, [D + 1]; the downsets they
-        lead to). No rows where there are more than ``most`` downsets.
+        lead to). No rows where there are more than ``max_downsets`` downsets.
     """
     count = len(keys)
     required = np.zeros((count, (count + 63) // 64), dtype=np.uint64)
@@ -69,17 +69,17 @@ def lattice(keys, above, most):
             if other != place and _holds(above[keys[place]], keys[other]):
                 required[place, other >> 6] |= bit(other & 63)
     width = (count + 63) // 64
-    sets = np.zeros((most + 1, width), dtype=np.uint64)
+    sets = np.zeros((max_downsets + 1, width), dtype=np.uint64)
     size = 1
-    while size < 4 * most:
+    while size < 4 * max_downsets:
         size *= 2
     table, mask = np.full(size, -1, dtype=np.int32), np.uint64(size - 1)
     words = np.zeros(width, dtype=np.uint64)
     table[_slot(table, sets, words, mask)] = 0
-    first, capacity = np.zeros(most + 2, dtype=np.int64), 8 * most
+    first, capacity = np.zeros(max_downsets + 2, dtype=np.int64), 8 * max_downsets
     leads = np.zeros(capacity, dtype=np.int32)
-    found, arcs, number = 1, 0, 0
-    while number < found:
+    downsets, arcs, number = 1, 0, 0
+    while number < downsets:
         for operator in range(count):
             if _holds(sets[number], operator):
                 continue
@@ -94,11 +94,11 @@ def lattice(keys, above, most):
             words[operator >> 6] |= bit(operator & 63)
             slot = _slot(table, sets, words, mask)
             if table[slot] < 0:
-                if found > most:
+                if downsets > max_downsets:
                     return sets[:0].copy(), first[:1].copy(), leads[:0].copy()
-                table[slot] = found
-                sets[found] = words
-                found += 1
+                table[slot] = downsets
+                sets[downsets] = words
+                downsets += 1
             if arcs == capacity:
                 capacity *= 2
                 leads = np.concatenate((leads, np.zeros(capacity - arcs, dtype=np.int32)))
@@ -106,7 +106,7 @@ def lattice(keys, above, most):
             arcs += 1
         number += 1
         first[number] = arcs
-    return sets[:found].copy(), first[: found + 1].copy(), leads[:arcs].copy()
+    return sets[:downsets].copy(), first[: downsets + 1].copy(), leads[:arcs].copy()
 
 
 @compiled(bits)
@@ -137,16 +137,16 @@ def _consumed_in(operator, words, graph):
 @compiled(bits)
 def link_times(inside, outside, graph, transfer_s):
     """Seconds of the link behind each downset, [D]."""
-    found = np.zeros(len(inside))
+    link_s = np.zeros(len(inside))
     for number in range(len(inside)):
         for operator in range(len(transfer_s)):
             if _holds(inside[number], operator) and _consumed_in(operator, outside[number], graph):
-                found[number] += transfer_s[operator]
-    return found
+                link_s[number] += transfer_s[operator]
+    return link_s
 
 
 @kernel
-def _producers(inside, graph, operators, found):
+def _producers(inside, graph, operators, result):
     """The operators inside a downset with a consumer that may be outside: how many, and which."""
     count = 0
     for operator in range(operators):
@@ -154,7 +154,7 @@ def _producers(inside, graph, operators, found):
             continue
         for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
             if not _holds(inside, graph.out_node[index]):
-                found[count] = operator
+                result[count] = operator
                 count += 1
                 break
     return count
@@ -215,7 +215,7 @@ def chain(
 ):  # fmt: skip
     """The best way to every downset with stages within ``limit_s`` on ``chips`` at most.
 
-    Of two ways the one is kept that weighs less: so much for every chip, and for its slowest stage.
+    Of two ways the one with less weight stays: a weight for every chip, and one for its slowest stage.
 
     Returns:
         (chips, [D], :data:`UNREACHED` where there are too few; the slowest stage, [D]; the downset before, [D]; pairs
@@ -264,10 +264,10 @@ def chain(
 
 
 @kernel
-def _both(first, second, found):
+def _both(first, second, result):
     """Fill in the operators that are in both of two sets."""
-    for word in range(len(found)):
-        found[word] = first[word] & second[word]
+    for word in range(len(result)):
+        result[word] = first[word] & second[word]
 
 
 @kernel
@@ -308,13 +308,13 @@ def _received_by(chip, producers, count, graph, transfer_s, chip_of, origin, hea
 @kernel
 def _open_chips(outside, producers, count, graph, chip_of):
     """How many of the chips of ``producers`` have outputs that are consumed ``outside``."""
-    found = np.uint64(0)
+    open_chips = np.uint64(0)
     for place in range(count):
         if _consumed_in(producers[place], outside, graph):
-            found |= bit(chip_of[producers[place]])
+            open_chips |= bit(chip_of[producers[place]])
     number = np.int64(0)
-    while found != np.uint64(0):
-        found &= found - np.uint64(1)
+    while open_chips != np.uint64(0):
+        open_chips &= open_chips - np.uint64(1)
         number += 1
     return number
 
@@ -324,13 +324,13 @@ def valid_chain(
     first, leads, inside, outside, link_s, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes,
     chip_weight, open_weight, traffic_weight, linear,
 ):  # fmt: skip
-    """As :func:`chain`, with all of (4), but over one way to each downset: what it finds is a partition.
+    """As :func:`chain`, with all of (4), but over one way to each downset: the result is a partition.
 
     ``outside``: all operators that are not inside, so that each belongs to the first downset that is sure of it. Each
-    downset keeps the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
-    two ways the one is kept that weighs less: so much for every chip, and for every *open* one before the last, with
-    consumers outside, which may get in the way later; of equals the one with less time for transfers, so much for
-    every second of it, or else the first. ``linear``: there must be no open chips.
+    downset has the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
+    two ways the one with less weight stays: a weight for every chip, and one for every *open* chip before the last,
+    with consumers outside, which may get in the way later; of equals the one with less weighted transfer time, or else
+    the first. ``linear``: there must be no open chips.
     """
     count, operators = len(inside), len(latency_s)
     used, parent = np.full(count, 127, dtype=np.int8), np.full(count, -1, dtype=np.int32)

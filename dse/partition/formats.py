@@ -24,6 +24,10 @@ def _edge(value: Any) -> Any:
 
 
 _Amount = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A figure of an answer: a sum of amounts, which may be beyond the limit of one."""
+
 _Name = Annotated[str, Field(min_length=1)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
@@ -57,12 +61,57 @@ def _chips(value: Any) -> Any:
     return value
 
 
-_Chips = Annotated[Any, BeforeValidator(_chips)]
-"""The chip of an operator, or the chips of its copies by consumer: ``int | dict[str, int]``."""
+class SolutionDocument(_Document):
+    """``solution`` of a result: the chip of each operator, or the chips of its copies by consumer."""
+
+    chip: dict[str, Annotated[int | dict[str, int], BeforeValidator(_chips)]]
 
 
-class _SolutionDocument(_Document):
-    chip: dict[str, _Chips]
+class MethodDocument(_Document):
+    """What one of several methods found: value and bound in the unit of the objective, None where it has none."""
+
+    method: str
+    value: _Positive | None
+    bound: _Positive | None
+    gap: _Finite | None
+    evaluations: Annotated[int, Field(ge=0)]
+    seconds: _Finite
+
+
+class MisfitDocument(_Document):
+    """What the fullest chip of a partition that does not fit lacks.
+
+    Attributes:
+        chip: its number.
+        needed_bytes: what its operators need.
+        limit_bytes: what it holds.
+        operators: [name, bytes] of those that need most, of weights alone or with outputs.
+        explanation: one sentence.
+    """
+
+    chip: int
+    needed_bytes: _Finite
+    limit_bytes: _Finite
+    operators: list[Annotated[tuple[str, _Finite], Field(strict=False)]]
+    explanation: str
+
+
+class MetricsDocument(_Document):
+    """``metrics`` of a result: figures of its partition, if it has one, and of the run (docs/formats.md)."""
+
+    operators: int | None = None
+    edges: int | None = None
+    chips: int | None = None
+    chips_used: int | None = None
+    chip_s: list[float] | None = None
+    link_s: list[float] | None = None
+    bottleneck: str | None = None
+    chip_weight_bytes: list[float] | None = None
+    chips_usable: int | None = None
+    chips_usable_linear: int | None = None
+    methods: list[MethodDocument] | None = None
+    unfinished: list[str] = []
+    misfit: MisfitDocument | None = None
 
 
 def read_graph(path: str | Path) -> PartitionGraph:
@@ -82,9 +131,9 @@ def graph_from_document(document: Any, path: str | Path) -> PartitionGraph:
     """
     parsed = validate(_GraphDocument, document, path)
     names = [node.name for node in parsed.nodes]
-    found = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
-    if found:
-        raise InputError([Fault(str(path), *fault) for fault in found])
+    faults = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
+    if faults:
+        raise InputError([Fault(str(path), *fault) for fault in faults])
     position = {name: index for index, name in enumerate(names)}
     return PartitionGraph(
         name=parsed.name or Path(path).stem,
@@ -131,29 +180,31 @@ def partition_from_document(problem: PartitionProblem, document: Any, path: str 
     Raises:
         InputError: the document is malformed, names an unknown operator or consumer, or leaves one out.
     """
-    chips = validate(_SolutionDocument, document, path).chip
-    graph = problem.graph
+    chips = validate(SolutionDocument, document, path).chip
+    copies = _copies(problem.graph)
     consumers: dict[str, list[str]] = {}  # of the copies of each operator; empty for one that was not copied
-    for name, copy in zip(graph.names, _copies(graph), strict=True):
+    for name, copy in zip(problem.graph.names, copies, strict=True):
         if copy is None:
             consumers[name] = []
         else:
             consumers.setdefault(copy.operator, []).append(copy.consumer)
     faults = [
-        Fault(str(path), "chip", shown(name), "must be a node of the graph", nearest(name, consumers))
+        ("chip", shown(name), "must be a node of the graph", nearest(name, consumers))
         for name in chips
         if name not in consumers
     ]
     for name, expected in consumers.items():
-        if name not in chips:
-            faults.append(Fault(str(path), "chip", shown(name), "must have a chip", None))
-        else:
-            faults += _copy_faults(f"chip.{name}", chips[name], expected, path)
+        faults += _chip_faults(name, chips.get(name), expected)
     if faults:
-        raise InputError(faults)
+        raise InputError(Fault(str(path), *fault) for fault in faults)
+    flat = {
+        (name, consumer): chip
+        for name, each in chips.items()
+        for consumer, chip in (each.items() if isinstance(each, dict) else [(None, each)])
+    }
     return tuple(
-        chips[name] if copy is None else chips[copy.operator][copy.consumer]
-        for name, copy in zip(graph.names, _copies(graph), strict=True)
+        flat[(name, None) if copy is None else (copy.operator, copy.consumer)]
+        for name, copy in zip(problem.graph.names, copies, strict=True)
     )
 
 
@@ -161,19 +212,20 @@ def _copies(graph: PartitionGraph) -> Sequence[Copy | None]:
     return graph.copy_of or (None,) * len(graph)
 
 
-def _copy_faults(key: str, chips: Any, expected: Sequence[str], path: str | Path) -> Iterator[Fault]:
-    """What is wrong with the chips of one operator whose copies are for the ``expected`` consumers."""
-    if not expected:
-        if isinstance(chips, dict):
-            yield Fault(str(path), key, shown(chips), "must be one chip: the operator was not copied")
-        return
-    if not isinstance(chips, dict):
-        rule = f"must be the chips of its copies by what each is for: {', '.join(expected)}"
-        yield Fault(str(path), key, shown(chips), rule)
-        return
-    for name in chips:
-        if name not in expected:
-            yield Fault(str(path), key, shown(name), "must be what a copy is for", nearest(name, expected))
-    for name in expected:
-        if name not in chips:
-            yield Fault(str(path), key, shown(name), "must have a chip")
+def _chip_faults(name: str, chips: int | dict[str, int] | None, consumers: Sequence[str]) -> Iterator[FaultFields]:
+    """What is wrong with the chips of one operator whose copies are for ``consumers``."""
+    key = f"chip.{name}"
+    if chips is None:
+        yield "chip", shown(name), "must have a chip", None
+    elif not consumers and isinstance(chips, dict):
+        yield key, shown(chips), "must be one chip: the operator was not copied", None
+    elif consumers and not isinstance(chips, dict):
+        rule = f"must be the chips of its copies by what each is for: {', '.join(consumers)}"
+        yield key, shown(chips), rule, None
+    elif isinstance(chips, dict):
+        for consumer in chips:
+            if consumer not in consumers:
+                yield key, shown(consumer), "must be what a copy is for", nearest(consumer, consumers)
+        for consumer in consumers:
+            if consumer not in chips:
+                yield key, shown(consumer), "must have a chip", None

@@ -4,7 +4,7 @@ Proven, for weights that are held (resident), each by a condition that every val
 
 - an operator alone holds no more than a chip;
 - all operators hold no more than the chips that the constraints let a partition use
-  (:class:`dse.partition.constraints.structure.Structure`, ``most``);
+  (:class:`dse.partition.constraints.structure.Structure`, ``max_chip``);
 - no two of the operators that hold more than half of a chip share one, so there are no more of them than such chips;
 - the ends of an edge and all operators on paths between them, which (4) keeps on the two chips of the ends, hold no
   more than two chips.
@@ -22,6 +22,7 @@ from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.structure import Structure, structure_of
 from dse.partition.evaluators.simulator import Overflow, SimulatorEvaluator
+from dse.partition.formats import MisfitDocument
 from dse.partition.options import EvaluatorName, Question
 from dse.partition.problem import Chips, Floats, PartitionProblem
 
@@ -31,7 +32,7 @@ _SHOWN = 5
 _SAMPLES = 200
 """Partitions among which the one that comes nearest to fitting is sought."""
 
-_MOST_CLAUSES = 300_000
+_MAX_CLAUSES = 300_000
 """Edges × pairs of chips of a CP-SAT model that is worth its seconds."""
 
 _PROOF_TIME = 5.0
@@ -39,18 +40,18 @@ _PROOF_TIME = 5.0
 
 
 def impossible(question: Question, evaluator: EvaluatorName) -> dict[str, Any] | None:
-    """The ``infeasibility`` of a result, where one of the plain conditions is broken; None otherwise."""
-    found = _held(question.problem)
-    if found is None and evaluator == "simulator":
-        found = _never_running(question)
-    return found
+    """The ``infeasibility`` of a result, where a simple condition is broken; None otherwise."""
+    proof = _held(question.problem)
+    if proof is None and evaluator == "simulator":
+        proof = _never_running(question)
+    return proof
 
 
 def _held(problem: PartitionProblem) -> dict[str, Any] | None:
     if problem.memory_bytes is None:
         return None
     structure = structure_of(problem.graph)
-    usable = min(problem.chips, int(structure.most.max(initial=0)) + 1)
+    usable = min(problem.chips, int(structure.max_chip.max(initial=0)) + 1)
     limit = problem.memory_limit_bytes
     return (
         _single(problem, limit)
@@ -122,27 +123,27 @@ def _confined(problem: PartitionProblem, limit: float, structure: Structure) -> 
 def _never_running(question: Question) -> dict[str, Any] | None:
     assert question.package is not None
     problem, limit = question.problem, question.package.sram_bytes
-    found = SimulatorEvaluator(problem, question.package).never_fitting()
-    if not found:
+    operators = SimulatorEvaluator(problem, question.package).never_fitting()
+    if not operators:
         return None
-    shown = ", ".join(f"{name} ({_size(size)})" for name, size in found[:_SHOWN])
-    shown += f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    verb = "needs" if len(found) == 1 else "need"
+    shown = ", ".join(f"{name} ({_size(size)})" for name, size in operators[:_SHOWN])
+    shown += f" and {len(operators) - _SHOWN} more" if len(operators) > _SHOWN else ""
+    verb = "needs" if len(operators) == 1 else "need"
     return {
         "resource": "memory",
-        "operators": [name for name, _ in found],
-        "demand": found[0][1],
+        "operators": [name for name, _ in operators],
+        "demand": operators[0][1],
         "limit": limit,
         "unit": "bytes",
         "explanation": f"a chip holds {_size(limit)}, but with weights, inputs and output {shown} {verb} more; it "
-        f"takes chips of {_size(found[0][1])} at least, or smaller inputs",
+        f"takes chips of {_size(operators[0][1])} at least, or smaller inputs",
     }
 
 
 def proven_by_model(problem: PartitionProblem) -> dict[str, Any] | None:
     """What CP-SAT proves for a small graph: that no valid partition has its weights in memory; None otherwise."""
     pairs = problem.chips * (problem.chips - 1) // 2
-    if problem.memory_bytes is None or len(problem.graph.edges) * pairs > _MOST_CLAUSES:
+    if problem.memory_bytes is None or len(problem.graph.edges) * pairs > _MAX_CLAUSES:
         return None
     if np.isfinite(solve_general(problem, _PROOF_TIME).bound_s):
         return None
@@ -189,12 +190,8 @@ def _balanced(problem: PartitionProblem, sampler: Sampler, seed: int) -> Chips:
     return sampler.fix(np.array(candidates), seeds_of(seed, 0, len(candidates)), orders=order[None])
 
 
-def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) -> dict[str, Any]:
-    """What the fullest chip of a partition that does not fit lacks, and which operators weigh most on it.
-
-    ``chip`` (its number), ``needed_bytes``, ``limit_bytes``, ``operators`` (name and bytes, of weights alone or with
-    outputs), ``explanation``.
-    """
+def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) -> MisfitDocument:
+    """What the fullest chip of a partition that does not fit lacks, and which operators need most on it."""
     problem, where = question.problem, np.asarray(chip)
     overflow = _worst_overflow(question, chip) if evaluator == "simulator" else None
     sizes = problem.graph.weight_bytes + (0.0 if overflow is None else problem.graph.output_bytes)
@@ -208,19 +205,19 @@ def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) ->
     large = _heaviest(sizes, np.flatnonzero(where == number))[:_SHOWN]
     what = "weights" if overflow is None else "weights and outputs"
     names = ", ".join(f"{problem.graph.labels[position]} ({_size(float(sizes[position]))})" for position in large)
-    return {
-        "chip": number,
-        "needed_bytes": needed,
-        "limit_bytes": limit,
-        "operators": [[problem.graph.labels[position], float(sizes[position])] for position in large],
-        "explanation": f"{text}; the largest {what} there: {names}",
-    }
+    return MisfitDocument(
+        chip=number,
+        needed_bytes=needed,
+        limit_bytes=limit,
+        operators=[(problem.graph.labels[position], float(sizes[position])) for position in large],
+        explanation=f"{text}; the largest {what} there: {names}",
+    )
 
 
 def _worst_overflow(question: Question, chip: Sequence[int]) -> Overflow | None:
     assert question.package is not None
-    found = SimulatorEvaluator(question.problem, question.package).overflows(chip)
-    return max(found, key=lambda each: each.needed_bytes, default=None)
+    overflows = SimulatorEvaluator(question.problem, question.package).overflows(chip)
+    return max(overflows, key=lambda each: each.needed_bytes, default=None)
 
 
 def _heaviest(sizes: Floats, among: Any = None) -> list[int]:

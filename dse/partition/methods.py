@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from dse.partition.constraints.sampler import SolverMode
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from dse.partition.search.cp_sat import cp_sat
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import order_search
@@ -14,10 +14,13 @@ from dse.partition.search.sampling import anneal, greedy, hill_climb, random_sea
 from dse.partition.search.solver_modes import anneal_fix, climb_sample, random_fix
 from hardware.inputs import choose, fail
 
-Method = Callable[[SearchContext], Found]
+Method = Callable[[SearchContext], SearchResult]
 
 ALL = "all"
-"""Every method, beside each other."""
+"""Every method, one after the other."""
+
+LEARNED = "rl"
+"""The method that is added at the roof."""
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -68,7 +71,7 @@ def names_of(text: str, mode: SolverMode | None, known: Iterable[str]) -> list[s
         InputError: as there.
     """
     known = list(known)
-    names = known if text == ALL else [name.strip() for name in text.split(",")]
+    names = known if text == ALL else list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         choose("dse partition", "--method", name, known if "," in text else [*known, ALL], "method")
     if mode is not None and not any(name in SOLVER_MODES for name in names):

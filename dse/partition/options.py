@@ -1,4 +1,4 @@
-"""What a user can ask of ``dse partition``, and the problem that it poses."""
+"""The options of ``dse partition``, and the problem that they pose."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,13 +10,13 @@ from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.graphs.source import prepared_graph_of
-from dse.partition.methods import ALL, METHODS, SOLVER_MODES
+from dse.partition.methods import ALL, LEARNED, METHODS, SOLVER_MODES, names_of
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import PriceRecorder, RecordedEvaluator
 from dse.partition.search.context import Evaluator
 from dse.run.options import Option, Options
 from hardware.inputs import fail
-from hardware.packages import ELEMENT_BYTES, MOST_CHIPS, Package, package
+from hardware.packages import ELEMENT_BYTES, MAX_CHIPS, Package, package
 
 EvaluatorName = Literal["analytical", "simulator"]
 
@@ -44,7 +44,7 @@ class PartitionOptions(Options):
     method: Annotated[
         str,
         Option(
-            f"{', '.join(METHODS)}, rl; several are shown beside each other, `{ALL}` all of them.",
+            f"{', '.join(METHODS)}, rl; several are compared, `{ALL}` all of them.",
             metavar="NAME[,NAME…]",
         ),
     ] = "portfolio"
@@ -69,6 +69,15 @@ class PartitionOptions(Options):
     )
     sequence: Annotated[int | None, Option("Tokens a sample, for models that let one choose.", min=1, max=10**7)] = None
     granularity: Annotated[Granularity | None, Option("What an operator is [operator].")] = None
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods by name, in order, each once.
+
+        Raises:
+            InputError: an unknown name, or a solver mode where no method has the choice.
+        """
+        return names_of(self.method, self.solver_mode, (*METHODS, LEARNED))
 
 
 @dataclass(frozen=True)
@@ -130,8 +139,8 @@ def _package(options: PartitionOptions) -> Package | None:
         return package(options.package or DEFAULT_PACKAGE)
     if options.package is not None:
         raise fail("dse partition", "--chips", options.chips, "a package has its own chips: give one of the two")
-    if not 1 <= options.chips <= MOST_CHIPS:
-        raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MOST_CHIPS}")
+    if not 1 <= options.chips <= MAX_CHIPS:
+        raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MAX_CHIPS}")
     if options.link_bytes_per_s is not None and not 1e-30 <= options.link_bytes_per_s <= 1e30:
         raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "must be from 1e-30 to 1e30")
     return None

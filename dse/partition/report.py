@@ -81,7 +81,7 @@ def view(question: Question, result: Result) -> View:
 
 def _card(result: Result) -> Card:
     """The value with its bound, and the chips in order, each as full as it is busy."""
-    found, value, bound = result.metrics, result.objective.value, result.bound
+    metrics, value, bound = result.metrics, result.objective.value, result.bound
     assert value is not None, "only answers are shown"
     throughput = result.objective.sense == "max"
 
@@ -91,17 +91,17 @@ def _card(result: Result) -> Card:
     figures = [(text(value), "inputs/s" if throughput else "an input")]
     if bound is not None:
         figures.append((text(bound), "at most" if throughput else "at least"))
-    figures.append((f"{found['chips_used']} of {found['chips']}", "chips used"))
+    figures.append((f"{metrics['chips_used']} of {metrics['chips']}", "chips used"))
     if slowest_decides(result):
-        figures.append((str(found["bottleneck"]), "decides"))
-    slowest_s = max((*found["chip_s"], *found["link_s"]), default=0.0) or 1.0
-    held: list[list[str]] = [[] for _ in found["chip_s"]]
+        figures.append((str(metrics["bottleneck"]), "decides"))
+    slowest_s = max((*metrics["chip_s"], *metrics["link_s"]), default=0.0) or 1.0
+    held: list[list[str]] = [[] for _ in metrics["chip_s"]]
     for operator, chips in result.solution["chip"].items():
         for chip in chips.values() if isinstance(chips, dict) else (chips,):
             held[chip].append(operator)
     boxes = [
         StageBox(len(names), f"{time_text(seconds)} an input, {len(names)} operators", busy=seconds / slowest_s)
-        for names, seconds in zip(held, found["chip_s"], strict=True)
+        for names, seconds in zip(held, metrics["chip_s"], strict=True)
     ]
     return Card(figures, Plan(boxes, words=("chip", "operator"), first=0))
 
@@ -113,22 +113,22 @@ def _without_bars(rows: Sequence[Row]) -> list[Row]:
 
 def loads(result: Result) -> go.Figure:
     """Time of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
-    found = result.metrics
+    metrics = result.metrics
     label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
-    scale = time_scale(max((*found["chip_s"], *found["link_s"]), default=0.0))
+    scale = time_scale(max((*metrics["chip_s"], *metrics["link_s"]), default=0.0))
     drawn = chart("chip", f"{scale.unit} an input{label}", 380)
     drawn.update_layout(barmode="group")
-    numbers = list(range(len(found["chip_s"])))
+    numbers = list(range(len(metrics["chip_s"])))
     for name, seconds, colour in (
-        ("chip", found["chip_s"], BLUE),
-        ("link to the next", found["link_s"], YELLOW),
+        ("chip", metrics["chip_s"], BLUE),
+        ("link to the next", metrics["link_s"], YELLOW),
     ):
         drawn.add_trace(
             go.Bar(x=numbers, y=[scale.of(each) for each in seconds], name=f"{name}{label}", marker_color=colour)
         )
     if result.bound is not None and slowest_decides(result):
         height = scale.of(1 / result.bound)
-        # Named in the legend: beside the line its name would cover bars.
+        # Named in the legend: next to the line its name would cover bars.
         drawn.add_trace(
             go.Scatter(
                 x=[-0.5, len(numbers) - 0.5],

@@ -2,7 +2,7 @@
 
 A line is what a result has for its solution and value: ``{"chip": {operator: chip, …}, "throughput_per_s": x}``.
 :class:`RecordedEvaluator` records what an evaluator prices, on whatever worker; :class:`RecordingExecutor` returns that
-with the value of each item, and the log writes what it has not seen, once the independent checker has passed it.
+with the value of each item, and the log writes those that are new, once the independent checker has passed it.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class PriceRecorder(Protocol):
 
 
 class SampleLog:
-    """Writes partitions that can run to a file, each once, in the order in which it hears of them."""
+    """Writes partitions that can run to a file, each once, in the order in which they arrive."""
 
     def __init__(self, file: IO[str], path: Path, problem: PartitionProblem) -> None:
         self._file, self._path, self._problem = file, path, problem
@@ -71,7 +71,7 @@ class SampleLog:
 
 @contextmanager
 def sample_log(path: Path, problem: PartitionProblem) -> Iterator[SampleLog]:
-    """A log that is ``path`` once the search has ended, however it did; before, it has a temporary name beside it.
+    """A log that is ``path`` once the search has ended, however it did; until then it has a temporary name there.
 
     Raises:
         InputError: it cannot be written.
@@ -99,15 +99,15 @@ def _writing(path: Path) -> Iterator[None]:
         raise fail("dse partition", "--emit-samples", str(path), f"cannot be written: {error.strerror}") from error
 
 
-class Recorder:
-    """Tells a log what is priced; in another process, where the log is not, it keeps that until it is taken."""
+class SampleRecorder:
+    """Passes what is priced to a log; in another process, where the log is not, it collects it until :meth:`taken`."""
 
     def __init__(self, log: SampleLog | None = None) -> None:
         self._log = log
         self._priced: list[Priced] = []
 
-    def __reduce__(self) -> tuple[type["Recorder"], tuple[()]]:
-        return Recorder, ()
+    def __reduce__(self) -> tuple[type["SampleRecorder"], tuple[()]]:
+        return SampleRecorder, ()
 
     def add(self, chips: Chips, costs: Floats) -> None:
         """These were priced."""
@@ -150,12 +150,12 @@ class RecordedEvaluator:
 
 
 class _Reporting:
-    """A mapped function that hands over what was recorded meanwhile.
+    """A mapped function that returns what was recorded in addition to its value.
 
-    It is sent as a whole, so on a worker its recorder is the one that the function's evaluator has there.
+    It is pickled as a whole, so on a worker its recorder is the one of the function's evaluator there.
     """
 
-    def __init__(self, function: Callable[[Any], Any], recorder: Recorder) -> None:
+    def __init__(self, function: Callable[[Any], Any], recorder: SampleRecorder) -> None:
         self.function, self.recorder = function, recorder
 
     def __call__(self, item: Any) -> tuple[Any, list[Priced]]:
@@ -171,7 +171,7 @@ class RecordingExecutor(Executor):
         recorder: of this process, with its log.
     """
 
-    def __init__(self, executor: Executor, recorder: Recorder) -> None:
+    def __init__(self, executor: Executor, recorder: SampleRecorder) -> None:
         self._executor, self._recorder = executor, recorder
         self._reporting: _Reporting | None = None
 
@@ -189,7 +189,7 @@ class RecordingExecutor(Executor):
     ) -> Iterator[Value | Failed]:
         """As the executor's; what an item has priced is logged before its value is yielded."""
         if self._reporting is None or self._reporting.function is not function:
-            # One for all maps of a function, because workers are kept as long as their function is the same.
+            # One for all maps of a function, because workers live as long as their function is the same.
             self._reporting = _Reporting(function, self._recorder)
 
         def forward(finished: Any) -> None:

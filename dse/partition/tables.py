@@ -1,16 +1,15 @@
-"""What a partition came to, in words and rows of tables: for the terminal and for the report."""
+"""A partition and its figures, in words and rows of tables: for the terminal and for the report."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from dse.partition.formats import MethodDocument
 from dse.report.view import Row
 from dse.results.result import Result, percent
 
 CHIP_HEADERS: Row = ("chip", "operators", "busy", "link to the next", "weights")
 
 REFERENCE_LABEL = "by the reference evaluator"
-"""Of times that stand beside a value of the simulator."""
+"""Label of times next to a value of the simulator."""
 
 METHOD_HEADERS: Row = ("method", "value", "of the best", "its bound", "gap to it", "evaluations", "seconds")
 
@@ -28,11 +27,11 @@ def verdict(result: Result) -> str:
 
 
 def about(result: Result) -> str:
-    """Operators, chips, what decides where one chip or link does, who found it."""
-    found = result.metrics
-    decides = f"; {found['bottleneck']} decides" if slowest_decides(result) else ""
+    """Operators, chips, the bottleneck where one chip or link decides, the method."""
+    metrics = result.metrics
+    decides = f"; {metrics['bottleneck']} decides" if slowest_decides(result) else ""
     return (
-        f"{found['operators']:,} operators on {found['chips_used']} of {found['chips']} chips{decides} "
+        f"{metrics['operators']:,} operators on {metrics['chips_used']} of {metrics['chips']} chips{decides} "
         f"({result.method}, {result.evaluations:,} evaluations, {result.seconds:.1f} s)"
     )
 
@@ -58,31 +57,30 @@ def nothing_found(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """What the user should know of the answer beside its value."""
-    found, told = result.metrics, []
-    if "unfinished" in found:
-        told.append(f"stopped before its end, or not begun: {', '.join(found['unfinished'])}")
-    if found["chips_usable"] < found["chips"]:
-        told.append(
-            f"warning: no partition of the graph uses more than {found['chips_usable']} of the {found['chips']} chips"
+    """What the user should know about the answer, beyond its value."""
+    metrics, lines = result.metrics, []
+    usable, available = metrics["chips_usable"], metrics["chips"]
+    if "unfinished" in metrics:
+        lines.append(f"stopped before its end, or not begun: {', '.join(metrics['unfinished'])}")
+    if usable < available:
+        lines.append(f"warning: no partition of the graph uses more than {usable} of the {available} chips")
+    elif metrics["chips_used"] < available and metrics["chips_usable_linear"] < available:
+        lines.append(
+            f"warning: the graph has little room for {available} chips: its paths are so short that partitions "
+            f"whose data goes from each chip to the next use {metrics['chips_usable_linear']} at most"
         )
-    elif found["chips_used"] < found["chips"] and found["chips_usable_linear"] < found["chips"]:
-        told.append(
-            f"warning: the graph has little room for {found['chips']} chips: its paths are so short that partitions "
-            f"whose data goes from each chip to the next use {found['chips_usable_linear']} at most"
-        )
-    return told
+    return lines
 
 
 def chip_rows(result: Result) -> list[Row]:
     """One row a chip, under :data:`CHIP_HEADERS`; before them whose times they are, where the value is not of these."""
-    found = result.metrics
-    slowest_s = max((*found["chip_s"], *found["link_s"]), default=math.inf)
-    counts = [0] * len(found["chip_s"])
+    metrics = result.metrics
+    slowest_s = max((*metrics["chip_s"], *metrics["link_s"]), default=math.inf)
+    counts = [0] * len(metrics["chip_s"])
     for chips in result.solution["chip"].values():
         for chip in chips.values() if isinstance(chips, dict) else (chips,):
             counts[chip] += 1
-    links = [*(f"{1e6 * seconds:,.1f} µs" for seconds in found["link_s"]), ""]
+    links = [*(f"{1e6 * seconds:,.1f} µs" for seconds in metrics["link_s"]), ""]
     label: list[Row] = [] if by_reference(result) else [("", "", f"{REFERENCE_LABEL}:", "", "")]
     return label + [
         (
@@ -93,30 +91,30 @@ def chip_rows(result: Result) -> list[Row]:
             f"{weights / 1e6:,.2f} MB",
         )
         for number, (count, seconds, link, weights) in enumerate(
-            zip(counts, found["chip_s"], links, found["chip_weight_bytes"], strict=True)
+            zip(counts, metrics["chip_s"], links, metrics["chip_weight_bytes"], strict=True)
         )
     ]
 
 
 def method_rows(result: Result) -> list[Row]:
     """One row for each method that ran, under :data:`METHOD_HEADERS`; none where only one did."""
-    return [_method_row(result, attempt) for attempt in result.metrics.get("methods", ())]
+    return [_method_row(result, MethodDocument.model_validate(each)) for each in result.metrics.get("methods", ())]
 
 
-def _method_row(result: Result, attempt: Mapping[str, Any]) -> Row:
-    value, bound, best = attempt["value"], attempt["bound"], result.objective.value
+def _method_row(result: Result, method: MethodDocument) -> Row:
+    value, bound, best = method.value, method.bound, result.objective.value
     share = (
         None if value is None or best is None else (value / best if result.objective.sense == "max" else best / value)
     )
-    stopped = " (stopped)" if attempt["method"] in result.metrics.get("unfinished", ()) else ""
+    stopped = " (stopped)" if method.method in result.metrics.get("unfinished", ()) else ""
     return (
-        attempt["method"] + stopped if value is not None else f"{attempt['method']}{stopped}: none found",
+        f"{method.method}{stopped}{': none found' if value is None else ''}",
         "" if value is None else _amount(result, value, ""),
         "" if share is None else percent(share),
         "" if bound is None else _amount(result, bound, ""),
-        "" if attempt["gap"] is None else percent(attempt["gap"]),
-        f"{attempt['evaluations']:,}",
-        f"{attempt['seconds']:.2f}",
+        "" if method.gap is None else percent(method.gap),
+        f"{method.evaluations:,}",
+        f"{method.seconds:.2f}",
     )
 
 

@@ -17,11 +17,11 @@ from dse.placement.formats import (
     read_problem,
 )
 from dse.placement.levers import levers
+from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType, posed_of
-from dse.report.trace_events import pipeline_trace
 from dse.report.units import time_text
 from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences

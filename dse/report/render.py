@@ -7,15 +7,12 @@ from collections.abc import Iterable
 from dse.report.card import CARD_STYLE, card
 from dse.report.page import document, figure, table
 from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Table, View
-from dse.results.result import Result
 
 _ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
 
 
-def page(view: View, result: Result) -> str:
-    """``report.html`` of an answer: no file beside it and no network is needed to read it."""
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    footer = f"{result.problem.digest} · seed {result.seed} · {result.method} · {versions}"
+def page(view: View, footer: str) -> str:
+    """``report.html`` of an answer, self-contained: it needs no other file and no network."""
     return document(view.title, [*_opening(view), *map(html_of, view.page())], footer)
 
 
@@ -37,7 +34,7 @@ def html_of(part: Part) -> str:
         case Heading(text, level):
             return f"<h{level}>{html.escape(text)}</h{level}>"
         case Paragraph(text, small):
-            linked = _ADDRESS.sub(lambda found: f"<a href='{found[0]}'>{found[0]}</a>", html.escape(text))
+            linked = _ADDRESS.sub(lambda match: f"<a href='{match[0]}'>{match[0]}</a>", html.escape(text))
             return f"<p{' class=small' if small else ''}>{linked}</p>"
         case Table():
             title = f"<h3>{html.escape(part.title)}</h3>" if part.title else ""

@@ -14,8 +14,8 @@ from dse.report import charts
 from dse.report.page import document, figure, table
 from dse.report.palette import CATEGORIES, category
 from dse.reproduce.section import Chart, Reproduction, Section
-from dse.results.result import versions
 from dse.run.directory import REPORT_FILE, write_text
+from dse.run.versions import versions
 
 DOCUMENT_FILE = "reproduction.json"
 COMPARISONS_TABLE = "tables/comparisons"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dse.results.result import versions
+from dse.run.versions import versions
 
 SCHEMA = "dse.reproduction/1"
 

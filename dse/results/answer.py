@@ -110,8 +110,8 @@ class Answer:
         target = Path(path)
         if target.suffix == ".json":
             return write_text(target, self.result.to_json())
-        asked = {**self.posed.options.document(), "seed": self.result.seed}
-        self.write(RunDirectory(target, self.result.command, asked, self.posed.run_digest, resume=False))
+        arguments = {**self.posed.options.document(), "seed": self.result.seed}
+        self.write(RunDirectory(target, self.result.command, arguments, self.posed.run_digest, resume=False))
         return target / RESULT_FILE
 
     def write(self, directory: RunDirectory) -> None:
@@ -124,12 +124,12 @@ class Answer:
             if self.value is not None:
                 for name, content in self.view.files().items():
                     directory.write(name, content)
-                directory.write_text(REPORT_FILE, page(self.view, self.result))
-        directory.write_result(self.result)
+                directory.write(REPORT_FILE, self.html())
+        directory.write(RESULT_FILE, self.result.to_json())
 
     def html(self) -> str:
         """The whole report as one self-contained page (``report.html`` of a run directory)."""
-        return page(self.view, self.result)
+        return page(self.view, self.result.provenance)
 
     def _repr_html_(self) -> str:
         return fragment(self.view)

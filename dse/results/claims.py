@@ -4,7 +4,8 @@ import math
 import re
 from typing import Any
 
-from dse.results.result import LIBRARIES, PROOF_TOLERANCE, Result, Status, proven_status, relative_gap
+from dse.results.result import PROOF_TOLERANCE, Result, Status, proven_status, relative_gap
+from dse.run.versions import LIBRARIES
 
 
 def claim_faults(result: Result, statuses: tuple[Status, ...] | None = None) -> list[str]:

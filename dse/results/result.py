@@ -7,18 +7,16 @@ What follows from the problem is recomputed besides (:mod:`dse.results.check`).
 
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import math
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-import dse
 from dse.results.infeasibility import Infeasibility
+from dse.run.versions import versions
 from hardware.documents import read_document
 from hardware.input_files import InputFile
 from hardware.inputs import fail, validate
@@ -32,8 +30,6 @@ Status = Literal["optimal", "feasible", "infeasible", "interrupted", "unknown"]
 
 PROOF_TOLERANCE = 1e-9
 """An answer counts as proven when its gap is at most this: the accuracy of a long sum of doubles."""
-
-LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
 
 
 class _Strict(BaseModel):
@@ -91,7 +87,7 @@ class Result(_Strict):
     method: str
     settings: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, Annotated[InputFile, BeforeValidator(_file)]] = Field(default_factory=dict)
-    versions: dict[str, str] = Field(default_factory=lambda: versions())
+    versions: dict[str, str] = Field(default_factory=versions)
     seal: str = ""
 
     def sealed(self) -> Self:
@@ -101,6 +97,12 @@ class Result(_Strict):
     def to_json(self) -> str:
         """The sealed result as indented JSON text, with ``schema`` first."""
         return json.dumps(self.sealed().model_dump(by_alias=True), indent=2, allow_nan=False) + "\n"
+
+    @property
+    def provenance(self) -> str:
+        """What was answered, and how it can be repeated: digest, seed, method and versions, in one line."""
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return f"{self.problem.digest} · seed {self.seed} · {self.method} · {versions}"
 
     @property
     def exit_code(self) -> int:
@@ -192,17 +194,6 @@ def result_of(
         settings=posed.options.document(),
         inputs=dict(posed.inputs),
     )
-
-
-def versions() -> dict[str, str]:
-    """Versions that an answer may depend on: this package, Python and the solver libraries."""
-    found = {"dse": dse.__version__, "python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
-            found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def read_sealed(path: str | Path) -> Result:

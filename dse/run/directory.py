@@ -1,4 +1,4 @@
-"""The run directory of ``--out DIR``: what was asked (``run.yaml``), what is finished, what was found.
+"""The run directory of ``--out DIR``: its arguments (``run.yaml``), the journal of finished work, the results.
 
 ``result.json``, ``report.html`` and the tables are written whole or not at all (to a temporary name, then renamed).
 """
@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 import dse
-from dse.results.result import Result, read_sealed, versions
 from dse.run.journal import Journal
+from dse.run.versions import versions
 from hardware.documents import read_document
 from hardware.inputs import fail
 
@@ -25,16 +25,8 @@ REPORT_FILE = "report.html"
 TUNE_FOLDER = "tune"
 
 
-def _unasked() -> None:
-    """Nothing else has a say in whether a run may begin or continue."""
-
-
-def is_proven(result: Result) -> bool:
-    """Whether a result is proven, and nothing that was asked besides is missing.
-
-    ``metrics.unfinished`` of a result names what was asked besides the answer and is missing.
-    """
-    return result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
+def _accepted() -> None:
+    """No further condition."""
 
 
 class RunDirectory:
@@ -43,16 +35,14 @@ class RunDirectory:
     Args:
         path: the directory; made when it does not exist.
         command: the command's name.
-        arguments: what was asked (not ``--workers``, ``--quiet``, …), as JSON types.
+        arguments: the options that decide the answer (not ``--workers``, ``--quiet``, …), as JSON types.
         problem_digest: the digest of the problem that they pose.
         resume: whether a run that was begun here may be continued (where none was, a new one begins).
-        accept: called when nothing here speaks against the run and before anything is written; raises where something
-            else does.
+        accept: a further condition, called before anything is written; raises InputError where it does not hold.
 
     Raises:
         InputError: the directory holds a run of other arguments, of an input that has changed since, or of another
-            version of the program, or a run that ``resume`` does not ask to continue, or one of which nobody knows
-            what was asked, or files that are no run.
+            version of the program; a run without ``resume``; a run whose arguments are lost; or files that are no run.
     """
 
     def __init__(
@@ -62,7 +52,7 @@ class RunDirectory:
         arguments: Mapping[str, Any],
         problem_digest: str,
         resume: bool,
-        accept: Callable[[], None] = _unasked,
+        accept: Callable[[], None] = _accepted,
     ) -> None:
         self.path = path
         self._wanted = {
@@ -96,57 +86,34 @@ class RunDirectory:
             )
             raise fail(self.path / RUN_FILE, "", "", rule)
         document = read_document(self.path / RUN_FILE)
-        found = {key: document.get(key) for key in self._wanted} if isinstance(document, dict) else {}
-        if found != self._wanted:
-            key, rule = _first_difference(found, self._wanted)
+        stored = {key: document.get(key) for key in self._wanted} if isinstance(document, dict) else {}
+        if stored != self._wanted:
+            key, rule = _first_difference(stored, self._wanted)
             raise fail(self.path / RUN_FILE, key, "", rule)
         if not resume:
             raise fail(self.path, "", "", "already holds this run; --resume continues it")
 
     def _write_run_file(self) -> None:
         content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}
-        self.write_text(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-
-    def finished(self, ended: Callable[[Result], bool] = is_proven) -> Result | None:
-        """The result of a run that ended with all that was asked; None when some of it is still to be found.
-
-        Args:
-            ended: whether a result is that of a run that ended.
-
-        Raises:
-            InputError: the file was edited.
-        """
-        path = self.path / RESULT_FILE
-        if not path.exists():
-            return None
-        result = read_sealed(path)
-        return result if ended(result) else None
+        self.write(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What libraries raise while they write here (tables) as InputError that names the directory."""
+        """Turns what libraries raise while they write here (tables) into InputError that names the directory."""
         try:
             yield
         except OSError as error:
             rule = f"cannot be written: {error.strerror or error}; what is finished is kept"
             raise fail(self.path, "", "", rule) from error
 
-    def write_result(self, result: Result) -> None:
-        """Write ``result.json``."""
-        self.write_text(RESULT_FILE, result.to_json())
-
     def write(self, name: str, content: str | bytes) -> Path:
         """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all."""
         return write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
 
-    def write_text(self, name: str, text: str) -> Path:
-        """Write the file ``name`` (sub-folders allowed) of this directory, as :func:`write_text`."""
-        return write_text(self.path / name, text)
-
 
 @contextmanager
 def journal_of(directory: RunDirectory | None) -> Iterator[Journal | None]:
-    """The journal of a run, open and locked; None where nothing is kept."""
+    """The journal of a run, open and locked; None without a run directory."""
     if directory is None:
         yield None
         return
@@ -181,7 +148,7 @@ def write_bytes(target: Path, content: bytes) -> Path:
 
 
 def is_unused(path: Path) -> bool:
-    """Whether the directory ``path`` is missing, or empty but for what a run leaves that ends before it has begun."""
+    """Whether the directory ``path`` is missing, or holds nothing but what a run leaves that is killed at its start."""
     return not os.path.exists(path) or all(map(_left_over, path.iterdir()))
 
 
@@ -203,18 +170,19 @@ def _is_blank(file: Path) -> bool:
     return file.is_file() and not file.read_bytes().strip(b"\0")
 
 
-def _first_difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str]:
+def _first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str]:
     """The first key whose value differs, as a path, and the rule it breaks."""
     other = "the directory holds a run of other arguments"
-    if found.get("command") != wanted["command"]:
+    if stored.get("command") != wanted["command"]:
         return "command", other
-    stored, there = found.get("arguments"), wanted["arguments"]
-    here = stored if isinstance(stored, dict) else {}
-    for key in [*there, *here]:
-        if here.get(key) != there.get(key):
+    arguments = stored.get("arguments")
+    if not isinstance(arguments, dict):
+        return "arguments", other
+    for key in [*wanted["arguments"], *arguments]:
+        if arguments.get(key) != wanted["arguments"].get(key):
             return f"arguments.{key}", other
-    if found.get("version") != wanted["version"]:
-        return "version", f"the directory holds a run of dse {found.get('version')}, but this is {wanted['version']}"
+    if stored.get("version") != wanted["version"]:
+        return "version", f"the directory holds a run of dse {stored.get('version')}, but this is {wanted['version']}"
     return "problem", "an input has changed since this run began; name a new directory"
 
 

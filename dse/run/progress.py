@@ -1,4 +1,4 @@
-"""How long work tells how far it is, and how it is told to stop."""
+"""How long work reports its progress, and how it is stopped."""
 
 from collections.abc import Callable
 
@@ -10,19 +10,27 @@ def silent(_phase: str, _done: int, _total: int) -> None:
     """The callback that shows nothing."""
 
 
+Notice = Callable[[str], None]
+"""Called with a message for the user while work goes on."""
+
+
+def silent_notice(_text: str) -> None:
+    """The notice that shows nothing."""
+
+
 StopSignal = Callable[[], str | None]
-"""Asked between pieces of work: why to stop now (``time limit``, ``interrupted``), or None to go on."""
+"""Called between pieces of work: why to stop now (``time limit``, ``interrupted``), or None to go on."""
 
 
 class StoppedError(Exception):
-    """Work was told to stop; the message says why."""
+    """Work was stopped; the message says why."""
 
 
 def ask(stop: StopSignal) -> None:
-    """Go on, unless ``stop`` gives a reason not to.
+    """Return if the work is to go on.
 
     Raises:
-        StoppedError: it does.
+        StoppedError: ``stop`` gave a reason.
     """
     reason = stop()
     if reason is not None:

@@ -64,11 +64,9 @@ class _OperatorRun(_Document):
 
 
 class SolutionDocument(_Document):
-    """``makespan_s`` and ``bound_s`` stand beside the operators in the layers of a co-search answer."""
+    """``solution`` of a result: when each operator runs, and on which cores."""
 
     operators: dict[str, _OperatorRun]
-    makespan_s: _Time | None = None
-    bound_s: _Time | None = None
 
 
 class MetricsDocument(_Document):

@@ -20,13 +20,31 @@ def places(document: Any, place: Place = ()) -> Iterator[Place]:
 
 
 def sampled(document: Any, count: int) -> list[Place]:
-    """At most ``count`` places, evenly, of which one stands for every kind of entry (positions aside) first."""
+    """One place of every kind of entry, then others, evenly, up to ``count`` in all.
+
+    Entries are of one kind where they differ in positions and names alone. Names are the keys of a mapping whose values
+    all have the same keys.
+    """
     every = list(places(document))
-    kinds = {tuple("#" if isinstance(key, int) else key for key in place): place for place in reversed(every)}
+    kinds = {_kind(document, place): place for place in reversed(every)}
     first = sorted(kinds.values(), key=str)
     rest = [place for place in every if place not in set(first)]
     left = max(0, count - len(first))
-    return first[:count] + rest[:: max(1, len(rest) // left)][:left] if left else first[:count]
+    return first + rest[:: max(1, len(rest) // left)][:left] if left else first
+
+
+def _kind(document: Any, place: Place) -> Place:
+    """``place`` with one sign for every position and for every name."""
+    kind: list[str | int] = []
+    for key in place:
+        kind.append("#" if isinstance(key, int) or _is_by_name(document) else key)
+        document = document[key]
+    return tuple(kind)
+
+
+def _is_by_name(node: Any) -> bool:
+    keys = [tuple(value) if isinstance(value, dict) else None for value in node.values()]
+    return len(keys) > 1 and keys[0] is not None and len(set(keys)) == 1
 
 
 def others(value: Any) -> Sequence[Any]:

@@ -12,20 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from dse.problem import Posed, ProblemType, pose
-from dse.report.render import page
 from dse.results.answer import Answer
 from dse.results.check import check_result, faults_of
 from dse.results.result import Result, seal_of
+from dse.results.session import Session, answer
 from dse.run.executor import Executor
 from dse.run.options import Options
 from dse.run.run import Run
-from dse.run.session import Session, answer
 from dse.run.tables import Tables
 from dse.testing.alterations import Place, altered, sampled
 from hardware.inputs import InputError
 
 RUN_ONLY = ("seconds", "evaluations", "versions")
 """Entries of any result that only the run itself can know: whether they can be is checked, not what they are."""
+
+
+class Shared(Executor):
+    """An executor that was entered before, and is left by whoever entered it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    @property
+    def workers(self) -> int:
+        """Those of the executor."""
+        return self._executor.workers
+
+    def outcomes(self, *arguments: Any, **named: Any) -> Any:
+        """Those of the executor."""
+        return self._executor.outcomes(*arguments, **named)
 
 
 class Killed(BaseException):
@@ -57,9 +72,9 @@ def same_seed_same_answer(problem: ProblemType[Any, Any], options: Options, seed
 
 
 def workers_change_nothing(problem: ProblemType[Any, Any], options: Options, executor: Executor) -> None:
-    """An executor with workers gives the answer that this process gives."""
+    """An executor whose workers are there already gives the answer that this process gives."""
     here = solved(problem, options)
-    there = solved(problem, options, executor=executor)
+    there = solved(problem, options, executor=Shared(executor))
     assert comparable(here) == comparable(there), "the number of workers must not change the answer"
 
 
@@ -132,11 +147,11 @@ def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) ->
 
 
 def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path) -> None:
-    """The run directory of an answer holds its files, and its page is whole; a second call returns what is kept."""
+    """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer."""
     answered = answer(problem, options, Session(out=folder / "shown"))
     assert answered.view.verdict
     assert (folder / "shown" / "report.html").read_text().startswith("<!doctype html>")
-    assert page(answered.view, answered.result).count("<table") >= len(answered.view.tables)
+    assert answered.html().count("<table") >= len(answered.view.tables)
     again = answer(problem, options, Session(out=folder / "shown", resume=True))
     assert comparable(again.result) == comparable(answered.result)
     assert "<p class='verdict'>" in answered._repr_html_()
@@ -156,12 +171,12 @@ def no_alteration_passes(
     assert check_result(path) == []
     passed = []
     for place in sampled(document, count):
-        for what, forged in altered(document, place):
-            if not _refused(path, forged):
+        for number, (what, forged) in enumerate(altered(document, place)):
+            if number == 0 and not _refused(path, forged):
                 passed.append(f"{what} (not sealed)")
             if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged)):
                 passed.append(what)
-    assert passed == [], f"altered, and not found: {passed}"
+    assert passed == [], f"altered without being noticed: {passed}"
 
 
 def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Checkpoints: a network's weights as a file of safetensors, beside a card (JSON) that says what they are."""
+"""Checkpoints: a network's weights as a file of safetensors, with a card (JSON) that describes them."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ class Checkpoint(Generic[S]):
 
 @dataclass(frozen=True)
 class CheckpointFormat(Generic[S]):
-    """How a learner's checkpoints are written, and what is asked of them when they are read.
+    """How a learner's checkpoints are written, and what must hold when they are read.
 
     Attributes:
         schema: name and version, first in every card.

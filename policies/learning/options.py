@@ -1,4 +1,4 @@
-"""What a user can ask of pretraining. The command line of ``dse pretrain NAME`` is derived from it."""
+"""The options of pretraining. The command line of ``dse pretrain NAME`` is derived from it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,26 +14,10 @@ if TYPE_CHECKING:
 COMMAND = "dse pretrain"
 
 
-@dataclass(frozen=True)
-class Option:
-    """How a field of options is offered: ``Annotated[int, Option("Samples a batch.", min=1)]``.
-
-    Attributes:
-        help: one sentence.
-        min, max: the range of a number, both ends included.
-        metavar: what stands for the value in ``--help``.
-    """
-
-    help: str = ""
-    min: int | None = None
-    max: int | None = None
-    metavar: str | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class PretrainingOptions(ABC):
     """Base of every learner's options. A subclass is a frozen dataclass whose fields are ``Annotated`` with
-    :class:`Option` and hold the defaults. It imports nothing heavy before a method is called.
+    :class:`~dse.run.options.Option` and hold the defaults. It imports nothing heavy before a method is called.
 
     Attributes:
         choose_by: the criterion (:attr:`~policies.learning.task.LearningTask.criteria`) of the best checkpoint.
@@ -48,7 +32,7 @@ class PretrainingOptions(ABC):
 
     @abstractmethod
     def require_extra(self) -> None:
-        """Refuse to begin without the packages that the learner needs.
+        """Refuse to run without the packages that the learner needs.
 
         Raises:
             InputError: one is not installed.
@@ -56,7 +40,7 @@ class PretrainingOptions(ABC):
 
     @abstractmethod
     def plan(self, seed: int) -> "PretrainingPlan":
-        """The run that is asked for.
+        """The run that the options describe.
 
         Raises:
             InputError: options that contradict each other, or budgets that are too small.
@@ -64,14 +48,14 @@ class PretrainingOptions(ABC):
 
     @abstractmethod
     def sweep_plan(self, seed: int) -> "SweepPlan":
-        """The sweep that is asked for, where :attr:`sweep` is given.
+        """The sweep that the options describe, where :attr:`sweep` is given.
 
         Raises:
             InputError: as :meth:`plan`.
         """
 
     def predicted_s(self, samples: int) -> float:
-        """Seconds that so many samples of training, and validation beside it, take on one core, about."""
+        """Approximate seconds of ``samples`` of training, with their validation, on one core."""
         return 0.0
 
 
@@ -97,7 +81,7 @@ def check_budget(plan: "PretrainingPlan", learner: str) -> None:
     group = plan.task.samples_per_iteration
     at_a_time = f"{learner} learns from {group} samples at a time"
     if plan.samples < group:
-        raise fail(COMMAND, "--samples", str(plan.samples), f"{at_a_time}, so at least so many")
+        raise fail(COMMAND, "--samples", str(plan.samples), f"{at_a_time}, so at least that many")
     iterations = plan.samples // group
     if plan.checkpoints > iterations:
         rule = f"{at_a_time}, so at most {iterations} with {plan.samples:,} samples"

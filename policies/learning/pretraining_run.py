@@ -1,12 +1,12 @@
 """What a pretraining run keeps in its directory, and how it goes from there to its end.
 
 ``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.pickle`` what the trainer needs to
-go on from the last one, behind its SHA-256, and the journal the scores and the iterations of training. ``best/`` is the
-checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash one
-is made again at most, and then the same.
+continue from the last one, after its SHA-256, and the journal the scores and the iterations of training. ``best/`` is
+the checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash
+at most one is made again, and then the same.
 
 ``tensorboard/`` is the journal once more, for TensorBoard: ``training/…`` by samples, ``validation/…`` (geometric means
-over the environments) by number of checkpoint. A run that goes on writes the whole curves again.
+over the environments) by number of checkpoint. A continued run writes the whole curves again.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class PretrainingRun:
 
     Args:
         folder: where it is; made if it is not there. It belongs to this run alone.
-        plan: what is asked.
+        plan: of the run.
 
     Raises:
         InputError: another process has the run open, or its journal is damaged.
@@ -65,7 +65,7 @@ class PretrainingRun:
         self._journal.close()
 
     def latest(self) -> Snapshot:
-        """Where training goes on.
+        """The snapshot from which training continues.
 
         Raises:
             InputError: the file was damaged.

@@ -3,7 +3,7 @@
 Every choice is tried with every seed: a *trial* is a short pretraining run of its own, in ``trials/NAME/`` of the
 sweep's directory (:mod:`policies.learning.pretraining_run`), so that it resumes, keeps its checkpoints, and has its
 curves in TensorBoard. All trials have the same number of samples, up to whole iterations; their steps of the optimiser,
-which decide what they cost, stand beside their scores.
+which decide what they cost, are listed with their scores.
 """
 
 import json
@@ -73,7 +73,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is asked of a sweep.
+    """The plan of a sweep.
 
     Attributes:
         plan: budget, task and first seed of each trial, with the settings that are not swept.
@@ -169,7 +169,7 @@ class SweepRun:
 
     Args:
         folder: where it is; belongs to this sweep alone.
-        plan: what is asked.
+        plan: of the sweep.
 
     Raises:
         InputError: another process has the sweep open.

@@ -46,12 +46,12 @@ class Training(Protocol):
         """Go on from what :meth:`state` gave, in a training that has not iterated yet."""
 
     def provenance(self) -> Mapping[str, Any]:
-        """What the card of a checkpoint says of this training beside its plan; JSON types."""
+        """What the card of a checkpoint says of this training in addition to its plan; JSON types."""
 
 
 @dataclass(frozen=True)
 class LearningTask(ABC, Generic[S]):
-    """What is learned, on which environments, and what it is worth on others.
+    """What is learned, on which environments, and how it is scored on others.
 
     A subclass is a frozen dataclass that can be pickled: workers get copies. A trainer calls :meth:`begin`, as often as
     one is started, and a validator :meth:`score`. Both depend on their arguments alone, so that a run that was
@@ -80,7 +80,7 @@ class LearningTask(ABC, Generic[S]):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides all weights and scores beside plan and seed: the task, and what its inputs hold by now.
+        """What decides all weights and scores except plan and seed: the task, and the present content of its inputs.
 
         Raises:
             InputError: an input is missing, or breaks a rule.
@@ -98,7 +98,7 @@ class LearningTask(ABC, Generic[S]):
         """The validation environments; those that turn out to be unusable have no score."""
 
     def optimiser_steps(self, iterations: int) -> int:
-        """Steps of the optimiser in so many iterations of training."""
+        """Steps of the optimiser in ``iterations`` of training."""
         return iterations
 
     @abstractmethod

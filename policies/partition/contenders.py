@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from policies.partition.methods import PLAIN, REFINE, weights_digest
 from policies.partition.settings import FORMS, REFINING, LearningSettings
 
@@ -20,14 +20,14 @@ class Contender:
     Attributes:
         settings: of network and learning.
         checkpoint: the weights it begins with; None: none, it learns from scratch.
-        tune: whether it goes on learning on the graph.
+        tune: whether it continues to learn on the graph.
     """
 
     settings: LearningSettings
     checkpoint: Path | None = None
     tune: bool = True
 
-    def __call__(self, context: SearchContext) -> Found:
+    def __call__(self, context: SearchContext) -> SearchResult:
         """The best of ``context.samples`` candidates."""
         from policies.learning.checkpoint import chosen_folder
         from policies.partition.checkpoint import POLICY

@@ -1,4 +1,4 @@
-"""The learner: clipped PPO for every operator beside imitation of each graph's elite.
+"""The learner: clipped PPO for every operator and imitation of each graph's elite.
 
 Source of the PPO term: Schulman et al., "Proximal policy optimization algorithms", 2017, equation 7. An assignment is
 one action for each operator, and the ratio of two policies' probabilities of a whole assignment is a product of
@@ -194,7 +194,7 @@ class _Batch(ConnectorV2):
             self._elites.merge(state)
 
     def _of_all_learners(self, state: dict[str, Any]) -> list[dict[str, Any]]:
-        """What each learner has found, in the order of their ranks."""
+        """The states of all learners, in the order of their ranks."""
         if self._learners is None:
             return [state]
         states: list[dict[str, Any]] = [{}] * torch.distributed.get_world_size(self._learners)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dse.importer.libraries import install
 from dse.partition.methods import Method
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from hardware.documents import read_document
 from hardware.inputs import fail
 
@@ -38,7 +38,7 @@ class ReinforcementLearning:
 
     folder: Path | None = None
 
-    def __call__(self, context: SearchContext) -> Found:
+    def __call__(self, context: SearchContext) -> SearchResult:
         """The best of ``context.samples`` candidates.
 
         Raises:
@@ -80,10 +80,10 @@ def is_installed() -> bool:
 
 
 def ask_for_extra(command: str, key: str, value: str) -> None:
-    """Refuse to begin without what the extra ``learn`` brings, and keep RLlib's advice to developers off the screen.
+    """Refuse to run without the extra ``learn``, and keep RLlib's advice to developers off the screen.
 
     Raises:
-        InputError: it is not installed; names the command and what was asked of it.
+        InputError: it is not installed; names the command and its option.
     """
     if not is_installed():
         raise fail(command, key, value, _EXTRA)

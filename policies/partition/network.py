@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-from hardware.packages import MOST_CHIPS
+from hardware.packages import MAX_CHIPS
 from policies.partition.features import FEATURES
 from policies.partition.graph_store import StoredGraph
 from policies.partition.settings import LearningSettings
@@ -241,9 +241,9 @@ class PartitionNetwork(nn.Module):
         elif settings.attention == "linear":
             self.attention = _LinearAttention(width, settings.heads)
         self.hidden = nn.Linear(width + STATE, width)
-        self.outward = nn.Linear(width, 2 if self.ordinal else MOST_CHIPS)
+        self.outward = nn.Linear(width, 2 if self.ordinal else MAX_CHIPS)
         if self.corrects:
-            # A network that has learned nothing yet says what it is given.
+            # An untrained network returns its prior.
             nn.init.zeros_(self.outward.weight)
             nn.init.zeros_(self.outward.bias)
 

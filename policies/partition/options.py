@@ -1,12 +1,13 @@
-"""What can be asked of the partitioner's pretraining, with every default. Nothing heavy is imported."""
+"""The options of the partitioner's pretraining, with every default. Nothing heavy is imported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dse.partition.options import EvaluatorName
+from dse.run.options import Option
 from hardware.inputs import fail
-from policies.learning.options import COMMAND, Option, PretrainingOptions, check_budget, one_each
+from policies.learning.options import COMMAND, PretrainingOptions, check_budget, one_each
 from policies.partition.choices import SWEPT
 from policies.partition.methods import ask_for_extra
 from policies.partition.settings import MAX_REPEATED
@@ -103,7 +104,7 @@ class PartitionPretraining(PretrainingOptions):
     sweep: Annotated[
         int | None,
         Option(
-            "Try all combinations of the four options above, each with so many seeds, and print the scores.",
+            "Try all combinations of the four options above, each with this many seeds, and print the scores.",
             min=1,
             max=1000,
             metavar="SEEDS",
@@ -113,7 +114,7 @@ class PartitionPretraining(PretrainingOptions):
     description: ClassVar[str] = """Pretrain the policy of `dse partition`, and keep its best checkpoint in DIR/best.
 
     A network that assigns operators to chips learns on 66 graphs of the catalogue; every checkpoint is
-    scored on 5 others as it is and fine-tuned, while training goes on (with --workers 2 or more). Then
+    scored on 5 others as it is and fine-tuned, while training continues (with --workers 2 or more). Then
     `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
 
     With --sweep SEEDS: short trials of how it learns instead, the paper's choice of rollouts, minibatches and epochs
@@ -121,7 +122,7 @@ class PartitionPretraining(PretrainingOptions):
     """
 
     def require_extra(self) -> None:
-        """Refuse to begin without what the extra ``learn`` brings.
+        """Refuse to run without the extra ``learn``.
 
         Raises:
             InputError: it is not installed.
@@ -129,7 +130,7 @@ class PartitionPretraining(PretrainingOptions):
         ask_for_extra(COMMAND, "PROBLEM", "partition")
 
     def plan(self, seed: int) -> "PretrainingPlan":
-        """The run that is asked for.
+        """The run that the options describe.
 
         Raises:
             InputError: several values of what a run takes one of, or budgets that are too small.
@@ -137,7 +138,7 @@ class PartitionPretraining(PretrainingOptions):
         return self._plan(_RUN, one_each(self._swept()), seed)
 
     def sweep_plan(self, seed: int) -> "SweepPlan":
-        """The sweep that is asked for; over :data:`SWEPT` where no values are given.
+        """The sweep that the options describe; over :data:`SWEPT` where no values are given.
 
         Raises:
             InputError: budgets that are too small for one of the choices.
@@ -152,7 +153,7 @@ class PartitionPretraining(PretrainingOptions):
         return plan
 
     def predicted_s(self, samples: int) -> float:
-        """Seconds of so many samples and their validation on one core, about."""
+        """Approximate seconds of the samples and their validation on one core."""
         return _RUN_S * samples / _RUN.samples
 
     def _swept(self) -> dict[str, tuple[float, ...]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dse.partition.problem import Ints
 from dse.partition.search.proposals import bottleneck, focused, normals
-from hardware.packages import MOST_CHIPS
+from hardware.packages import MAX_CHIPS
 from policies.partition.distribution import ChipDistribution
 from policies.partition.graph_store import GraphStore
 from policies.partition.network import GraphTensors, PartitionNetwork, graph_tensors
@@ -22,7 +22,7 @@ PREVIOUS = "previous_assignment"
 """Column: the assignment that the pass before has drawn, [B, N]."""
 
 BUSY = "busy_share"
-"""Column: of that assignment, how busy each chip, and the link behind it, is, over the busiest, [B, 2, most chips].
+"""Column: of that assignment, how busy each chip, and the link behind it, is, over the busiest, [B, 2, max chips].
 
 Zeros where nobody has measured it."""
 
@@ -31,7 +31,7 @@ GRAPH, SEED, PASS = range(3)
 
 OBSERVATION_SPACE = gymnasium.spaces.Box(0, np.iinfo(np.int64).max, (3,), np.int64)
 
-ACTION_SPACE: gymnasium.Space[np.int64] = gymnasium.spaces.Discrete(MOST_CHIPS)
+ACTION_SPACE: gymnasium.Space[np.int64] = gymnasium.spaces.Discrete(MAX_CHIPS)
 """Of one operator: how many there are, the graph says."""
 
 DISTRIBUTIONS, ROW = "chip_distributions", "row_in_distribution"
@@ -73,7 +73,7 @@ class PartitionModule(TorchRLModule):
             observations: [B, 3].
             previous: what the pass before has drawn, or in the first one the anchor ``best``, [B, ≥ N]; None where no
                 row sees any.
-            busy: what was measured of those, [B, 2, most chips]; None where nothing was.
+            busy: what was measured of those, [B, 2, max chips]; None where nothing was.
         """
         numbers = sorted(set(observations[:, GRAPH].tolist()))
         embeddings = self.network.encode([self.tensors(number) for number in numbers])

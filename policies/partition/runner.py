@@ -19,7 +19,7 @@ from dse.partition.check import violations
 from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
 from dse.partition.search.proposals import Float32s, mixed_orders
-from hardware.packages import MOST_CHIPS
+from hardware.packages import MAX_CHIPS
 from policies.learning.rllib.runner import GroupRunner
 from policies.partition.advantage import advantages
 from policies.partition.anchor import Anchor
@@ -52,7 +52,7 @@ class Group:
         number: of the graph in the store.
         seeds: of each rollout, [R].
         anchor: what the first pass sees, [N]; zeros where it sees nothing.
-        busy: of the anchor, chips and links over the busiest, [2, most chips]; zeros where nobody has measured it.
+        busy: of the anchor, chips and links over the busiest, [2, max chips]; zeros where nobody has measured it.
         anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
         distributions: of each pass, [D, N, C]; the rollouts' places in them, [R].
@@ -148,7 +148,7 @@ class PartitionRunner(GroupRunner):
         observations = np.zeros((len(seeds), 3), dtype=np.int64)
         observations[:, GRAPH], observations[:, SEED] = number, seeds >> np.uint64(1)
         drawn, distributions = [], []
-        anchor, busy = np.zeros(len(graph.problem.graph), dtype=np.int8), np.zeros((2, MOST_CHIPS), dtype=np.float32)
+        anchor, busy = np.zeros(len(graph.problem.graph), dtype=np.int8), np.zeros((2, MAX_CHIPS), dtype=np.float32)
         batch: dict[str, Any] = {}
         anchored = self.settings.anchor == "best"
         if anchored:
@@ -186,7 +186,7 @@ class PartitionRunner(GroupRunner):
         return Group(number, seeds, anchor, busy, anchor_reward, *passes, repaired, costs, graph.reward(costs))
 
     def anchor(self, number: int) -> Anchor:
-        """What the policy corrects now; at first, and after so many groups as the settings say, the prior."""
+        """The partition that the policy corrects; at first, and again after ``anchor_visits`` groups, the prior."""
         anchor = self.anchors.get(number)
         if anchor is None or anchor.groups == self.settings.anchor_visits > 0:
             anchor = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
@@ -280,7 +280,7 @@ class PartitionRunner(GroupRunner):
         return seeds_of(self.own_seed, self.take_numbers(count), count)
 
     def get_metrics(self) -> Any:
-        """Mean and best reward, and shares of what cannot run and of operators that the solver moved, of late."""
+        """Mean and best reward, and shares of what cannot run and of operators that the solver moved, recently."""
         for done in self._done:
             graph = self.store[done.number]
             self.best[graph.name] = min(self.best.get(graph.name, np.inf), done.best_cost_s)

@@ -10,7 +10,7 @@ import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from dse.partition.search.order_search import order_search
 from dse.partition.search.refining import starts_of
 from dse.run.progress import silent
@@ -25,20 +25,20 @@ _PHASE = "partitions evaluated"
 
 def learn(
     context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None, *, tune: bool = True
-) -> Found:
+) -> SearchResult:
     """The best of exactly ``context.samples`` candidates of a policy that learns from them; fewer if it is stopped.
 
     Args:
         context: problem, evaluator, seed, samples, progress, stop; its first start partition is the prior ``dp``'s.
         settings: of the learning; where there is a checkpoint, the network is the checkpoint's.
         checkpoint: weights to begin with; None: from scratch.
-        tune: go on learning; otherwise candidates are only drawn (zero-shot), the first of them the likeliest.
+        tune: continue to learn; otherwise candidates are only drawn (zero-shot), the first of them the likeliest.
     """
     settings = replace(settings, anchor_visits=0)
     if checkpoint is not None:
         settings = settings.with_network_of(checkpoint.settings)
     tuner = training_of(context, settings, checkpoint)
-    best = _begun(context, tuner) if settings.anchor == "best" else Found()
+    best = _first_result(context, tuner) if settings.anchor == "best" else SearchResult()
     knows_nothing = checkpoint is None and settings.prior == "none" and settings.anchor == "prior"
     uniform = settings.warmup * settings.rollouts if knows_nothing and settings.solver != "none" else 0
     unlearned: list[SingleAgentEpisode] = []
@@ -60,13 +60,13 @@ def learn(
     return best
 
 
-def _begun(context: SearchContext, tuner: LocalTraining) -> Found:
+def _first_result(context: SearchContext, tuner: LocalTraining) -> SearchResult:
     """The prior as it is, and what simple methods find: the best of them is what the policy corrects."""
     first = np.unique(np.concatenate([starts_of(context), tuner.runner.anchor(0).chips[None]]), axis=0)
     first = first[: context.samples]
     costs = context.evaluator.costs(first)
     tuner.begin(first, costs)
-    return Found().with_candidates(first, costs)
+    return SearchResult().with_candidates(first, costs)
 
 
 def training_of(
@@ -82,7 +82,7 @@ def _start(context: SearchContext, settings: LearningSettings) -> tuple[int, ...
         return None
     if context.starts:
         return context.starts[0]
-    # Dynamic programming knows the reference cost, and does not ask the context's evaluator.
+    # Dynamic programming uses the reference cost, not the context's evaluator.
     own = replace(context, evaluator=AnalyticalEvaluator(context.problem), progress=silent)
     return order_search(own, rounds=1).chip
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from dse.run.options import STRICT
 from hardware.inputs import shown
 
 AttentionName = Literal["none", "full", "linear"]
@@ -16,37 +19,18 @@ RatioName = Literal["node", "joint"]
 CreditName = Literal["repaired", "sampled"]
 AdvantageName = Literal["rank", "standard", "better"]
 
-_NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor")
-
-
-@dataclass(frozen=True)
-class _Range:
-    """Where a number must lie; ``open_lower``, ``open_upper``: that end itself is left out."""
-
-    lower: float
-    upper: float
-    open_lower: bool = False
-    open_upper: bool = False
-
-    def __contains__(self, value: float) -> bool:
-        # What is no number compares as false.
-        return (self.lower < value if self.open_lower else self.lower <= value) and (
-            value < self.upper if self.open_upper else value <= self.upper
-        )
-
-    def rule(self, name: str) -> str:
-        """What must hold of the number of that name."""
-        below, above = ("<" if is_open else "<=" for is_open in (self.open_lower, self.open_upper))
-        return f"{self.lower:g} {below} {name} {above} {self.upper:g}"
+_NETWORK = ("layers", "width", "attention", "heads", "head", "prior", "anchor", "passes")
+"""Settings that checkpoints fix."""
 
 
 MAX_REPEATED = 10_000
 """Rollouts, graphs, minibatches, epochs and elites at most. Time and memory grow with them: that is more than any run
 can use, so that a mistake in a file ends in a line and not in a machine without memory."""
 
-_COUNT, _MANY = _Range(1, MAX_REPEATED), _Range(0, 1_000_000)
-
-_WEIGHT = _Range(0, 1_000)
+_Count = Annotated[int, Field(ge=1, le=MAX_REPEATED)]
+_Many = Annotated[int, Field(ge=0, le=1_000_000)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Weight = Annotated[float, Field(ge=0, le=1_000)]
 """Of a term of the loss."""
 
 
@@ -65,7 +49,7 @@ class LearningSettings:
             logit for each of 64 chips.
         prior: what the network corrects: nothing; ``diagonal``, the chip at an operator's share of the work;
             ``dp``, the chips of a start partition.
-        anchor: whether it goes on to correct the ``prior``, or the ``best`` partition that is known of the graph, which
+        anchor: whether it always corrects the ``prior``, or the ``best`` partition that is known of the graph, which
             it then sees as equation (7) lets it see the pass before: the policy proposes changes.
         anchor_visits: groups of rollouts of a graph after which its best partition is forgotten, so that a policy that
             is trained over many graphs sees good and bad ones; 0: never.
@@ -77,8 +61,8 @@ class LearningSettings:
         warmup: groups that the solver draws with equal weights before any that a policy draws which knows nothing, no
             weights and no prior: its own first draws are no better, and less different from each other.
         rollouts: candidates of one graph that are drawn, repaired and priced together, and ranked. Paper: 20.
-        graphs: groups of rollouts of one iteration: of so many graphs in training over many; where one graph is
-            partitioned, learning waits for so many, while the best partition known is followed at once.
+        graphs: groups of rollouts of one iteration, each of another graph in training over many; where one graph is
+            partitioned, an update waits for all of them, while the best partition known is followed at once.
         minibatches, epochs: of one iteration. Paper: 4 and 10.
         solver: what repairs a candidate: ``fix``, ``sample``, or ``none`` (an invalid one has reward 0).
         order: of the solver's visits: ``random`` as in the paper, or ``mixed``: every other candidate's topological.
@@ -105,40 +89,39 @@ class LearningSettings:
         ValueError: a value is not of its type or outside its range.
     """
 
-    layers: Annotated[int, _Range(1, 64)] = 4
-    width: Annotated[int, _Range(1, 4_096)] = 64
+    layers: Annotated[int, Field(ge=1, le=64)] = 4
+    width: Annotated[int, Field(ge=1, le=4_096)] = 64
     attention: AttentionName = "none"
-    heads: Annotated[int, _Range(1, 4_096)] = 4
+    heads: Annotated[int, Field(ge=1, le=4_096)] = 4
     head: HeadName = "ordinal"
     prior: PriorName = "diagonal"
     anchor: AnchorName = "prior"
-    anchor_visits: Annotated[int, _MANY] = 0
-    focus: Annotated[float, _Range(0, 1)] = 0.0
-    passes: Annotated[int, _Range(1, 100)] = 1
-    warmup: Annotated[int, _MANY] = 2
-    rollouts: Annotated[int, _COUNT] = 10
-    graphs: Annotated[int, _COUNT] = 1
-    minibatches: Annotated[int, _COUNT] = 1
-    epochs: Annotated[int, _COUNT] = 8
+    anchor_visits: _Many = 0
+    focus: _Share = 0.0
+    passes: Annotated[int, Field(ge=1, le=100)] = 1
+    warmup: _Many = 2
+    rollouts: _Count = 10
+    graphs: _Count = 1
+    minibatches: _Count = 1
+    epochs: _Count = 8
     solver: SolverName = "fix"
     order: OrderName = "mixed"
     ratio: RatioName = "node"
     credit: CreditName = "repaired"
     advantage: AdvantageName = "rank"
-    policy_weight: Annotated[float, _WEIGHT] = 0.3
-    imitation_weight: Annotated[float, _WEIGHT] = 1.0
-    elites: Annotated[int, _COUNT] = 5
-    entropy_weight: Annotated[float, _WEIGHT] = 0.003
-    clip: Annotated[float, _Range(0, 1, open_lower=True)] = 0.2
-    learning_rate: Annotated[float, _Range(0, 1, open_lower=True)] = 2e-3
-    gradient_clip: Annotated[float, _Range(0, 1e6, open_lower=True)] = 1.0
-    correlation: Annotated[float, _Range(0, 1, open_upper=True)] = 0.8
-    correlation_width: Annotated[float, _Range(1e-3, 100)] = 0.07
-    temperature: Annotated[float, _Range(0.01, 1e6)] = 1.0
+    policy_weight: _Weight = 0.3
+    imitation_weight: _Weight = 1.0
+    elites: _Count = 5
+    entropy_weight: _Weight = 0.003
+    clip: Annotated[float, Field(gt=0, le=1)] = 0.2
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
+    gradient_clip: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    correlation: Annotated[float, Field(ge=0, lt=1)] = 0.8
+    correlation_width: Annotated[float, Field(ge=1e-3, le=100)] = 0.07
+    temperature: Annotated[float, Field(ge=0.01, le=1e6)] = 1.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check(field.name, field.type, getattr(self, field.name))
+        _require_valid(self.document())
         if self.advantage == "better" and self.anchor != "best":
             raise ValueError(f"`advantage: better` needs `anchor: best`, but got {self.anchor}")
         if self.attention != "none" and self.width % self.heads:
@@ -166,25 +149,34 @@ class LearningSettings:
 
     def with_network_of(self, other: "LearningSettings") -> "LearningSettings":
         """These settings with the network of the other ones, whose weights they can then begin with."""
-        return replace(self, **{name: getattr(other, name) for name in (*_NETWORK, "passes")})
-
-    def same_network(self, other: "LearningSettings") -> bool:
-        """Whether weights that were learned under these settings fit a network of the other ones."""
-        return all(getattr(self, name) == getattr(other, name) for name in _NETWORK)
+        return replace(self, **{name: getattr(other, name) for name in _NETWORK})
 
 
-def _check(name: str, kind: Any, value: Any) -> None:
-    """Refuse a value that is not of its annotation: one of some names, or a number of a type in a range."""
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise ValueError(f"`{name}` must be one of {', '.join(get_args(kind))}, but got {shown(value)}")
-        return
-    number, limits = get_args(kind)
-    # True counts as 1 in Python, and a whole number as a float.
-    if isinstance(value, bool) or not isinstance(value, int if number is int else (int, float)):
-        raise ValueError(f"`{name}` must be a {'whole ' if number is int else ''}number, but got {shown(value)}")
-    if value not in limits:
-        raise ValueError(f"`{limits.rule(name)}` must hold, but got {shown(value)}")
+_Model: type[BaseModel] = create_model(
+    "LearningSettings",
+    __config__=STRICT | ConfigDict(allow_inf_nan=False),
+    **{field.name: (field.type, ...) for field in fields(LearningSettings)},  # type: ignore[call-overload]
+)
+
+
+def _require_valid(values: Mapping[str, Any]) -> None:
+    """Refuse a value that is not of its field's type, or outside its range."""
+    try:
+        _Model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name, rule = str(first["loc"][0]), first["msg"].replace("Input should", "must", 1)
+        if first["type"].startswith(("greater", "less")):
+            name, rule = _range(name), "must hold"
+        raise ValueError(f"`{name}` {rule}, but got {shown(first['input'])}") from error
+
+
+def _range(name: str) -> str:
+    """The limits of a number, as ``0 < name <= 1``."""
+    lower, upper = _Model.model_fields[name].metadata
+    below = f"{lower.ge:g} <=" if hasattr(lower, "ge") else f"{lower.gt:g} <"
+    above = f"<= {upper.le:g}" if hasattr(upper, "le") else f"< {upper.lt:g}"
+    return f"{below} {name} {above}"
 
 
 PAPER = LearningSettings(

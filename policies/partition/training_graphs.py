@@ -25,7 +25,7 @@ _TRIED = 50
 
 
 def graph_name(name: str, package_spec: str) -> str:
-    """What a graph of the catalogue is called on a package: elites, best values and scores are kept by name."""
+    """The name of a graph of the catalogue on a package: elites, best values and scores go by it."""
     return f"{name} on {package_spec}"
 
 

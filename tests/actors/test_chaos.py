@@ -21,8 +21,7 @@ from tests.codesign.test_exhaustive import TINY_MODEL
 pytestmark = pytest.mark.slow
 
 SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", "1,2", "--hbm-gb", "0.004,0.02,1")
-WALK = ("--area-budget", 4, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 60)
-SHORT_WALK = (*WALK[:-1], 15)
+WALK = ("--area-budget", 4, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 20)
 PROOF = ("--area-budget", "3.5", "--tensor-parallel", "1", "--pareto")
 SEED = 20
 KILLS = 3
@@ -174,13 +173,13 @@ def test_a_journal_that_cannot_be_opened_is_named(dse, model_file, tmp_path):
 
 
 def test_a_second_process_on_a_run_is_refused_and_the_first_goes_on(dse, undisturbed, model_file, tmp_path):
-    sound = undisturbed(*SMALL, *SHORT_WALK)
-    run = run_of(tmp_path, model_file, *SMALL, *SHORT_WALK)
+    sound = undisturbed(*SMALL, *WALK)
+    run = run_of(tmp_path, model_file, *SMALL, *WALK)
     first = run.start("--workers", 0)
     try:
         while first.poll() is None and not run.lines():
             time.sleep(0.05)
-        refused = dse("codesign", model_file, *SMALL, *SHORT_WALK, "--workers", 0, "--out", run.out, "--resume")
+        refused = dse("codesign", model_file, *SMALL, *WALK, "--workers", 0, "--out", run.out, "--resume")
         assert "another process" in fault_of(refused.code, refused.err)
         assert first.wait(300) == 0
     finally:

@@ -8,7 +8,7 @@ import time
 import pytest
 import ray
 
-from actors import windowed_map
+from actors import limits, windowed_map
 from actors.limits import Limits
 from actors.ray_executor import RayExecutor, WorkerKind
 from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
@@ -65,9 +65,9 @@ def refuse_unsendably():
 def executor(ray_executor):
     """The executor of the session with limits of its own."""
 
-    def with_limits(**limits):
+    def with_limits(**allowed):
         heard = []
-        made = RayExecutor(2, limits=Limits(**limits), notice=heard.append)
+        made = RayExecutor(2, limits=Limits(**allowed), notice=heard.append)
         return made, heard
 
     # Those of an earlier test's map would hold the CPUs.
@@ -134,7 +134,8 @@ def test_an_item_that_has_cost_a_worker_has_the_next_to_itself(executor, monkeyp
     assert len(again[0]) == len(again[0][0]) == 1
 
 
-def test_an_item_that_takes_too_long_is_given_up(executor):
+def test_an_item_that_takes_too_long_is_given_up(executor, monkeypatch):
+    monkeypatch.setattr(limits, "TOGETHER_S", 2.0)
     ours, heard = executor(timeout_s=8.0, compiles_s=0.0)
     found = list(ours.outcomes(Always(13, sleep), ITEMS))
     assert found[13] == Failed("took longer than 8 s")

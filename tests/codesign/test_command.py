@@ -1,6 +1,5 @@
 """``dse codesign`` as a user runs it: answers, tampered answers, interrupts, changed inputs."""
 
-import functools
 import json
 import shutil
 import signal
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dse.codesign.check_metrics import faults
-from dse.codesign.options import CodesignOptions
 from dse.results.result import seal_of
 from tests.codesign.test_exhaustive import TINY_MODEL
 from tests.run.journals import alter
@@ -56,17 +53,6 @@ def test_a_run_leaves_everything_and_checks(dse, answer):
     assert (out / "report.html").exists()
 
 
-def _leaves(value, path=()):
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _leaves(inner, (*path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value[:2]):
-            yield from _leaves(inner, (*path, index))
-    else:
-        yield path
-
-
 def _changed(document, path, value):
     copy = json.loads(json.dumps(document))
     inner = copy
@@ -79,36 +65,6 @@ def _changed(document, path, value):
 def _write(path, document):
     """What a forger writes, who seals it again."""
     path.write_text(json.dumps({**document, "seal": seal_of(document)}))
-
-
-JUDGED = ("status", "objective", "bound", "gap", "solution", "problem", "metrics", "evaluations")
-
-
-@pytest.mark.parametrize("other", [None, 7.5, "x", True], ids=repr)
-def test_no_altered_figure_passes_the_check(dse, answer, tmp_path, monkeypatch, other):
-    _, document = answer
-    path = tmp_path / "altered.json"
-    # What does not depend on the altered figure is computed once.
-    monkeypatch.setattr(faults, "baselines", functools.cache(faults.baselines))
-    monkeypatch.setattr(CodesignOptions, "problem", functools.cache(CodesignOptions.problem))
-    passed = []
-    for where in _leaves(document):
-        judged = where[0] in JUDGED
-        named = where[-1] in ("name", "unit")
-        # Under 1F1B a pipeline of one stage recomputes nothing, so there the choice is a tie.
-        cosmetic = named or (where[0] == "solution" and where[-1] == "recompute")
-        before = document
-        for key in where:
-            before = before[key]
-        if not judged or cosmetic or before == other or (before is None and other is None):
-            continue
-        _write(path, _changed(document, where, other))
-        refused = dse("check", path)
-        assert refused.code in (1, 2), (where, other, refused)
-        assert "internal error" not in refused.err
-        if refused.code == 0:
-            passed.append(where)
-    assert not passed
 
 
 _FREE_SETTINGS = (

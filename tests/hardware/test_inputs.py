@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from hardware.documents import bytes_of, parse_document, read_document
+from hardware.documents import bytes_of, parse_document, read_document, text_of
 from hardware.inputs import MAX_FAULTS, Fault, InputError, choose, shown, validate
 
 
@@ -66,6 +66,12 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path):
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_document(tmp_path / "binary.json")
+
+
+def test_control_characters_are_refused_with_their_line(tmp_path):
+    (tmp_path / "case.kgraph").write_text("first\r\n\tsecond\x00")
+    with pytest.raises(InputError, match=r"case\.kgraph: line 2: text must not contain the character U\+0000"):
+        text_of(tmp_path / "case.kgraph")
 
 
 def test_nearest_name_is_offered():

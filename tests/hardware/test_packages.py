@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hardware.inputs import InputError
-from hardware.packages import MOST_CHIPS, PackageSpec, list_packages, package, package_spec
+from hardware.packages import MAX_CHIPS, PackageSpec, list_packages, package, package_spec
 
 RING = package("mcm-36")
 
@@ -77,7 +77,7 @@ def fault_of(path):
     ("changes", "key", "rule"),
     [
         ({"chips": {"value": 0, "source": "none"}}, "chips.value", "greater than or equal to 1"),
-        ({"chips": {"value": MOST_CHIPS + 1, "source": "many"}}, "chips.value", "less than or equal to 64"),
+        ({"chips": {"value": MAX_CHIPS + 1, "source": "many"}}, "chips.value", "less than or equal to 64"),
         ({"chips": {"value": 2.5, "source": "half"}}, "chips.value", "valid integer"),
         ({"chips": {"value": 4}}, "chips.source", "missing"),
         ({"link__bytes_per_s": {"value": 0, "source": "none"}}, "link.bytes_per_s.value", "greater than 0"),

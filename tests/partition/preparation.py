@@ -5,7 +5,7 @@ prepared graph it says that an answer is one for the user's graph.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,15 +13,9 @@ from dse.partition.graphs.prepare import Prepared
 from dse.partition.problem import PartitionGraph
 
 
-def differences(prepared: Prepared, wanted: Sequence[str] | None = None) -> list[str]:
-    """Every way in which the prepared graph is not the user's, one sentence each; empty when it is.
-
-    Args:
-        prepared: what :func:`~dse.partition.graphs.prepare.prepare` gave.
-        wanted: the operators whose outputs were wanted; all that nothing consumes when None.
-    """
-    found = [*_amounts(prepared), *_places(prepared)]
-    return found or [*_operands(prepared), *_folded(prepared), *_dropped(prepared, wanted)]
+def differences(prepared: Prepared) -> list[str]:
+    """Every way in which the prepared graph is not the user's, one sentence each; empty when it is."""
+    return [*_amounts(prepared), *_places(prepared)] or [*_operands(prepared), *_folded(prepared)]
 
 
 def _amounts(prepared: Prepared) -> Iterator[str]:
@@ -37,12 +31,11 @@ def _amounts(prepared: Prepared) -> Iterator[str]:
 
 
 def _places(prepared: Prepared) -> Iterator[str]:
-    """Every operator of the user's is there, or folded, or dropped, and only one of these."""
-    there, folded, dropped = set(map(int, prepared.origin)), set(prepared.holders), set(prepared.dropped)
+    """Every operator of the user's is either there or folded."""
+    there, folded = set(map(int, prepared.origin)), set(prepared.holders)
     for position, name in enumerate(prepared.original.names):
-        states = (position in there) + (position in folded) + (position in dropped)
-        if states != 1:
-            yield f"{name}: must be there, or folded, or dropped, but is {states} of them"
+        if (position in there) == (position in folded):
+            yield f"{name}: must be either there or folded"
 
 
 def _operands(prepared: Prepared) -> Iterator[str]:
@@ -74,29 +67,13 @@ def _folded(prepared: Prepared) -> Iterator[str]:
             yield f"{name}: computes something, so it must not be folded"
         if not prepared.holders.keys() >= set(read[position]):
             yield f"{name}: is made of more than weights, so it must not be folded"
-        reached: set[int] = set()
-        for consumer in consumers[position] - set(prepared.dropped):
-            reached |= set(prepared.holders.get(consumer, (consumer,)))
-        if reached != set(holders) or not reached:
+        readers = {holder for consumer in consumers[position] for holder in prepared.holders.get(consumer, (consumer,))}
+        if readers != set(holders) or not readers:
             yield f"{name}: must be held by all operators that read it"
 
 
-def _dropped(prepared: Prepared, wanted: Sequence[str] | None) -> Iterator[str]:
-    """Nothing that is wanted depends on what was dropped."""
-    original, dropped = prepared.original, set(prepared.dropped)
-    if wanted is None and dropped:
-        yield "no operator must be dropped: all outputs are wanted"
-    for position, operands in enumerate(_producers(original)):
-        for operand in operands:
-            if operand in dropped and position not in dropped:
-                yield f"{original.names[operand]}: must not be dropped: {original.names[position]} reads it"
-    for name in wanted or ():
-        if original.names.index(name) in dropped:
-            yield f"{name}: must not be dropped: it is wanted"
-
-
 def _producers(graph: PartitionGraph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(len(graph))]
+    producers: list[list[int]] = [[] for _ in range(len(graph))]
     for source, target in graph.edges:
-        found[int(target)].append(int(source))
-    return found
+        producers[int(target)].append(int(source))
+    return producers

@@ -45,11 +45,11 @@ def test_each_constraint_rejects_what_breaks_it_alone(graph, chip, rule):
 
 
 @pytest.mark.parametrize(("graph", "chip"), [(DIAMOND, [0, 1, 2, 3]), (SKIP, [0, 0, 1]), (SKIP, [0, 1, 1])])
-def test_what_is_valid_passes(graph, chip):
+def test_a_valid_partition_passes(graph, chip):
     assert violations(PartitionProblem(graph, 4, 1e9), chip) == []
 
 
-def test_memory_counts_where_there_is_a_limit():
+def test_memory_is_checked_only_where_it_is_limited():
     assert violations(PartitionProblem(DIAMOND, 4, 1e9, memory_bytes=30.0), [0, 0, 0, 1]) == []
     (found,) = violations(PartitionProblem(DIAMOND, 4, 1e9, memory_bytes=29.0), [0, 0, 0, 1])
     assert "(5)" in found

@@ -26,7 +26,7 @@ def graph_file(tmp_path):
     return write
 
 
-def test_an_answer_is_proven_shown_kept_and_checked(dse, graph_file, tmp_path):
+def test_an_answer_is_proven_shown_saved_and_checked(dse, graph_file, tmp_path):
     path, out = graph_file(), tmp_path / "run"
     shown = dse("partition", path, "--chips", 3, "--workers", 0, "--out", out)
     assert shown.code == 0, shown.err
@@ -100,14 +100,14 @@ def test_a_broken_graph_is_one_line(dse, graph_file, fault):
         (("--chips", 3, "--microbatch", 4), "cannot be chosen"),
     ],
 )
-def test_options_that_cannot_be_are_one_line(dse, graph_file, arguments, words):
+def test_an_invalid_option_is_one_line(dse, graph_file, arguments, words):
     refused = dse("partition", graph_file(), *arguments)
     assert refused.code == 2
     assert words in refused.err
     assert len(refused.err.splitlines()) == 1
 
 
-def test_a_run_of_a_method_that_there_is_not_leaves_no_directory(dse, graph_file, tmp_path):
+def test_an_unknown_method_leaves_no_directory(dse, graph_file, tmp_path):
     assert dse("partition", graph_file(), "--chips", 3, "--method", "magic", "--out", tmp_path / "run").code == 2
     assert not (tmp_path / "run").exists()
 
@@ -122,7 +122,7 @@ def test_operators_that_fit_nowhere_are_named(dse, graph_file):
     assert result["infeasibility"]["where"]["operators"] == ["n2"]
 
 
-def test_a_graph_that_no_partition_found_fits_names_chip_excess_and_operators(dse, graph_file):
+def test_a_misfit_names_chip_excess_and_operators(dse, graph_file):
     def change(graph):
         graph["edges"] += [[f"n{number}", f"n{number + 2}"] for number in range(4)]
         for node in graph["nodes"]:
@@ -135,7 +135,7 @@ def test_a_graph_that_no_partition_found_fits_names_chip_excess_and_operators(ds
         assert words in refused.out
 
 
-def test_methods_are_shown_beside_each_other_in_the_terminal_and_in_the_report(dse, graph_file, tmp_path):
+def test_methods_are_compared_in_the_terminal_and_in_the_report(dse, graph_file, tmp_path):
     out = tmp_path / "run"
     asked = ("--chips", 3, "--method", "portfolio,greedy,random", "--samples", 9, "--workers", 0, "--out", out)
     shown = dse("partition", graph_file(), *asked)
@@ -147,14 +147,14 @@ def test_methods_are_shown_beside_each_other_in_the_terminal_and_in_the_report(d
     assert dse("check", out / "result.json").out == "ok\n"
 
 
-def test_the_constraint_solvers_form_can_be_chosen(dse, graph_file):
+def test_both_solver_modes_can_be_chosen(dse, graph_file):
     asked = ("partition", graph_file(), "--chips", 3, "--method", "random", "--samples", 3, "--workers", 0, "--json")
     found = [json.loads(dse(*asked, "--solver-mode", mode).out) for mode in ("sample", "fix")]
     assert [result["settings"]["solver_mode"] for result in found] == ["sample", "fix"]
     assert found[0]["solution"] != found[1]["solution"]
 
 
-def test_what_was_evaluated_is_written_where_it_is_asked_for(dse, graph_file, tmp_path):
+def test_emit_samples_writes_every_distinct_partition(dse, graph_file, tmp_path):
     path = tmp_path / "samples.jsonl"
     asked = ("--chips", 3, "--method", "random", "--samples", 200, "--workers", 0, "--json", "--emit-samples", path)
     result = json.loads(dse("partition", graph_file(), *asked).out)
@@ -165,7 +165,7 @@ def test_what_was_evaluated_is_written_where_it_is_asked_for(dse, graph_file, tm
     assert {"chip": lines[0]["chip"]}.keys() == result["solution"].keys()
 
 
-def test_what_an_earlier_part_of_a_run_evaluated_is_not_written(dse, graph_file, tmp_path):
+def test_emit_samples_is_refused_for_a_resumed_run(dse, graph_file, tmp_path):
     out, samples = tmp_path / "run", tmp_path / "samples.jsonl"
     asked = ("partition", graph_file(), "--chips", 3, "--method", "greedy,random", "--workers", 0, "--out", out)
     assert dse(*asked).code == 0
@@ -188,7 +188,7 @@ def test_more_chips_than_the_graph_can_use_is_a_warning(dse, graph_file):
     assert json.loads(told.out)["metrics"]["chips_usable"] == 6
 
 
-def test_no_graph_is_answered_with_what_can_be_given(dse):
+def test_an_unknown_graph_lists_what_can_be_given(dse):
     refused = dse("partition", "nothing-like-it", "--chips", 3)
     assert refused.code == 2
     assert "dse.graph/1" in refused.err

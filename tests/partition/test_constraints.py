@@ -17,7 +17,7 @@ GRAPHS = range(100)
 
 
 @pytest.mark.parametrize("seed", GRAPHS)
-def test_every_valid_partition_of_a_small_graph_is_reached_and_nothing_else(seed):
+def test_samples_cover_exactly_the_valid_partitions_of_a_small_graph(seed):
     problem = random_problem(seed)
     everything = valid_partitions(problem)
     sampler, found, first = Sampler(problem.graph, problem.chips), set(), 0
@@ -29,11 +29,11 @@ def test_every_valid_partition_of_a_small_graph_is_reached_and_nothing_else(seed
 
 
 @pytest.mark.parametrize("seed", GRAPHS)
-def test_what_the_structure_implies_holds_for_every_valid_partition(seed):
+def test_structural_bounds_hold_for_every_valid_partition(seed):
     problem = random_problem(seed)
     structure, edges = structure_of(problem.graph), problem.graph.edges
     for chip in map(np.array, valid_partitions(problem)):
-        assert (chip <= structure.most).all()
+        assert (chip <= structure.max_chip).all()
         for edge, (source, target) in enumerate(edges):
             assert chip[target] - chip[source] <= structure.gap[edge]
             between = structure.between_node[structure.between_first[edge] : structure.between_first[edge + 1]]
@@ -96,7 +96,7 @@ def test_chips_that_weigh_nothing_are_drawn_where_no_other_is_left():
         assert violations(problem, chip) == []
 
 
-def test_what_no_longer_can_be_kept_comes_near():
+def test_fix_moves_an_invalid_candidate_to_the_nearest_linear_partition():
     # Both ends of a chain want what its edges do not allow: the linear partitions between are the nearest ones.
     graph = replace(random_graph(0, 3, 0.0), edges=np.array([[0, 1], [1, 2]]))
     sampler = Sampler(graph, 8, dives=0)

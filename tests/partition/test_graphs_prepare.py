@@ -119,7 +119,7 @@ def test_a_wrong_answer_about_copies_gets_one_line(changes, line):
     assert line in str(error.value)
 
 
-def test_dear_sources_are_not_copied():
+def test_expensive_sources_are_not_copied():
     rows = {"dear": (1e6, 1e3, 0.0), "a": (1e6, 10.0, 0.0), "b": (1e6, 10.0, 0.0)}
     graph = graph_of_rows(rows, [("dear", "a"), ("dear", "b"), ("a", "b")])
     assert len(prepare(graph).graph) == 3
@@ -157,19 +157,7 @@ def test_an_input_and_a_table_that_is_looked_up_are_not_folded():
     assert prepare(graph).graph.names == graph.names
 
 
-def test_dead_operators_are_dropped_when_it_is_said_what_is_wanted():
-    rows = {"a": (1.0, 10.0, 0.0), "loss": (1.0, 10.0, 0.0), "logits": (1.0, 10.0, 0.0)}
-    graph = graph_of_rows(rows, [("a", "loss"), ("a", "logits")])
-    assert len(prepare(graph).graph) == 3
-    prepared = prepare(graph, wanted=["logits"])
-    assert prepared.graph.names == ("a", "logits")
-    assert prepared.restore((0, 1))["loss"] == ()
-    assert not differences(prepared, ["logits"])
-    with pytest.raises(InputError, match="did you mean logits"):
-        prepare(graph, wanted=["logit"])
-
-
-def test_copies_have_names_of_their_own():
+def test_names_of_copies_are_unique():
     rows = {"mask": (0.0, 9.0, 0.0), "mask@0": (1e5, 9.0, 0.0), "b": (1e5, 9.0, 0.0), "c": (1e5, 9.0, 0.0)}
     graph = graph_of_rows(rows, [("mask", "mask@0"), ("mask@0", "b"), ("mask", "b"), ("mask", "c")])
     prepared = prepare(graph, limits=CopyLimits(growth=10.0))
@@ -238,7 +226,7 @@ def test_the_checker_sees_a_lost_edge_a_lost_operator_and_a_wrong_holder():
     prepared = prepare(masked_chain(4))
     graph = prepared.graph
     assert differences(replace(prepared, graph=replace(graph, edges=graph.edges[1:])))
-    assert differences(replace(prepared, dropped=(1,)))
+    assert differences(replace(prepared, holders={1: (2,)}))
     assert differences(replace(prepared, holders={0: (1,)}))
 
 

@@ -71,7 +71,7 @@ def rows(graph):
     return {name: (*map(float, cells), read[name]) for name, *cells in zip(graph.names, *columns, strict=True)}
 
 
-def test_a_module_by_hand(modules):
+def test_operators_of_a_small_module_are_those_counted_by_hand(modules):
     """Every number of a small network, two bytes each, a multiply and an add being two FLOPs."""
     found = rows(graph_of(f"{modules}:net"))
     pixels, image, maps, filters = 256, 3 * 256 * 2, 8 * 256 * 2, 8 * 27 * 2
@@ -119,14 +119,14 @@ def test_attention_is_seen_in_inference(modules):
     assert longer.flops.sum() > graph_of(f"{modules}:layer").flops.sum()
 
 
-def test_what_is_made_of_weights_is_made_when_the_model_is_loaded(modules):
+def test_values_made_of_weights_are_computed_at_load_time(modules):
     graph = graph_of(f"{modules}:weights")
     assert len(graph) == 2
     assert graph.flops.sum() == 2 * 8 * 4 + 4
     assert graph.weight_bytes.sum() == 2 * (8 * 4 + 4)
 
 
-def test_the_trace_is_kept_and_read_again(modules, monkeypatch):
+def test_a_trace_is_cached(modules, monkeypatch):
     import dse.importer.torch.source
 
     first = graph_of(f"{modules}:net")
@@ -158,7 +158,7 @@ def plain_graph(trace):
 
 
 @pytest.mark.parametrize("kind", ["lstm", "encoder"])
-def test_graph_against_its_definition(kind):
+def test_the_graph_of_a_module_is_that_of_the_definition(kind):
     made = {
         "lstm": (torch.nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True), torch.empty(1, 4, 6)),
         "encoder": (torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), torch.empty(1, 4, 16)),
@@ -278,7 +278,7 @@ class Stored(torch.nn.Module):
         return torch.sin(x + table) * whole + torch.cos(x) + self.plain
 
 
-def test_true_buffers_are_held_where_they_are_read():
+def test_buffers_count_as_weights_of_their_readers():
     found = rows(graph_of((Stored(), torch.zeros(1, 4, 8)), element_bytes=2))
     held = [cells[1] for cells in found.values()]
     assert sorted(held) == [0, 0, 0, 0, 0, 16, 16]
@@ -291,7 +291,7 @@ def test_built_in_models_need_no_torch():
     assert graph_of("resnet18").name == "resnet18"
 
 
-def test_graphs_of_the_catalogue_have_its_granularity_unless_another_is_asked_for():
+def test_catalogue_graphs_have_its_granularity_by_default():
     name = "bert-mini-primitive"
     usual, parts, whole = (graph_of(name, granularity=size) for size in (None, "primitive", "operator"))
     assert usual.names == parts.names
@@ -317,7 +317,7 @@ def test_sizes_of_an_imported_module_follow_the_packages_numbers(modules):
     assert graph_of(f"{modules}:net", element_bytes=4).weight_bytes.sum() == 4 * weights.sum()
 
 
-def test_a_graph_of_the_users_keeps_its_sizes_on_any_package(tmp_path):
+def test_a_users_graph_keeps_its_sizes_on_any_package(tmp_path):
     path = tmp_path / "graph.json"
     nodes = [{"name": "a", "latency_s": 1e-6, "output_bytes": 8, "weight_bytes": 6}]
     path.write_text(json.dumps({"schema": "dse.graph/1", "nodes": nodes, "edges": []}))
@@ -336,7 +336,7 @@ def test_a_graph_is_read_as_it_is(tmp_path):
         graph_of(str(path), microbatch=4)
 
 
-def test_an_onnx_file(tmp_path):
+def test_an_onnx_file_gives_its_operators_without_its_weights(tmp_path):
     onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     weight = onnx.TensorProto(name="w", data_type=kind, dims=(6, 4), data_location=onnx.TensorProto.EXTERNAL)

@@ -13,7 +13,7 @@ from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
-from dse.partition.search.context import Found
+from dse.partition.search.context import SearchResult
 from dse.results.infeasibility import Infeasibility
 from hardware.packages import package
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
@@ -40,7 +40,7 @@ def proof_of(problem):
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_what_is_called_impossible_is_and_the_model_finds_all_of_it(seed):
+def test_simple_proofs_are_sound_and_the_model_is_exact(seed):
     problem = random_problem(seed)
     total = float(problem.graph.weight_bytes.sum())
     # A limit only removes partitions from those that are valid without one.
@@ -62,7 +62,7 @@ def test_what_is_called_impossible_is_and_the_model_finds_all_of_it(seed):
         ([60, 60, 60, 60, 0, 0, 0], [*CHAIN, (0, 3), (5, 6)], "n0 feeds n3 directly", ["n0", "n1", "n2", "n3"]),
     ],
 )
-def test_each_obstacle_is_told_with_its_operators(weights, edges, words, names):
+def test_each_simple_proof_names_its_operators(weights, edges, words, names):
     found = proof_of(problem_of(weights, edges))
     assert found is not None
     assert re.search(words, found["explanation"])
@@ -74,11 +74,11 @@ def test_each_obstacle_is_told_with_its_operators(weights, edges, words, names):
     "weights",
     [[100] * 4 + [0, 0], [50] * 6, [60, 60, 60, 60, 0, 0]],
 )
-def test_what_just_fits_is_not_called_impossible(weights):
+def test_a_graph_that_just_fits_is_not_impossible(weights):
     assert proof_of(problem_of(weights, CHAIN)) is None
 
 
-def test_the_order_of_a_chain_can_be_the_obstacle():
+def test_the_order_of_a_chain_can_be_infeasible():
     problem = problem_of([40, 70, 40], [(0, 1), (1, 2)], chips=2)
     assert proof_of(problem) is None
     found = proven_by_model(problem)
@@ -89,8 +89,8 @@ def test_the_order_of_a_chain_can_be_the_obstacle():
     assert result.infeasibility == Infeasibility.of(found)
 
 
-def test_the_partition_that_comes_nearest_is_told_where_nothing_is_proven(monkeypatch):
-    monkeypatch.setattr("dse.partition.memory._MOST_CLAUSES", 0)
+def test_the_nearest_misfit_is_described_where_nothing_is_proven(monkeypatch):
+    monkeypatch.setattr("dse.partition.memory._MAX_CLAUSES", 0)
     problem = problem_of([40, 70, 40], [(0, 1), (1, 2)], chips=2)
     question = Question(problem, None)
     result = answer(PartitionOptions("given", method="random", samples=20), problem=question)
@@ -104,7 +104,7 @@ def test_the_partition_that_comes_nearest_is_told_where_nothing_is_proven(monkey
 def test_a_partition_that_fits_is_an_answer_though_the_method_found_none():
     problem = problem_of([90, 10, 90, 10, 90, 10], CHAIN, chips=3)
     question = Question(problem, None)
-    given = {"random": lambda _context: Found(evaluations=1)}
+    given = {"random": lambda _context: SearchResult(evaluations=1)}
     result = answer(PartitionOptions("given", method="random"), problem=question, methods=given)
     assert result.method == BALANCED
     assert list(result.solution["chip"].values()) == [0, 0, 1, 1, 2, 2]
@@ -119,7 +119,7 @@ def test_the_nearest_partitions_are_valid_and_in_order():
         assert violations(replace(problem, memory_bytes=None), chip) == []
 
 
-def test_under_the_simulator_the_chip_its_excess_and_its_heaviest_operators_are_told():
+def test_a_simulated_misfit_names_chip_excess_and_heaviest_operators():
     problem = problem_of([1] * 6, CHAIN, memory_bytes=None, output_bytes=450)
     question = Question(problem, PACKAGE)
     result = answer(PartitionOptions("given", evaluator="simulator", samples=20), problem=question)
@@ -141,8 +141,13 @@ def test_operators_that_the_simulator_can_run_nowhere_are_proof():
     assert impossible(Question(problem, PACKAGE), "analytical") is None
 
 
-def test_the_chip_that_lacks_most_is_the_one_that_is_told():
+def test_a_misfit_may_need_more_than_the_largest_size_of_an_operator():
+    problem = problem_of([1e30] * 6, CHAIN)
+    assert misfit(Question(problem, None), "analytical", [0] * 6).needed_bytes == pytest.approx(6e30)
+
+
+def test_a_misfit_describes_the_fullest_chip():
     problem = problem_of([10, 20, 300, 400, 30, 40], CHAIN)
     found = misfit(Question(problem, None), "analytical", [0, 0, 1, 1, 2, 2])
-    assert (found["chip"], found["needed_bytes"]) == (1, 700.0)
-    assert [name for name, _ in found["operators"]] == ["n3", "n2"]
+    assert (found.chip, found.needed_bytes) == (1, 700.0)
+    assert [name for name, _ in found.operators] == ["n3", "n2"]

@@ -13,12 +13,13 @@ from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
 from dse.partition.report import view
-from dse.partition.samples import RecordedEvaluator, Recorder, RecordingExecutor, sample_log
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.samples import RecordedEvaluator, RecordingExecutor, SampleRecorder, sample_log
+from dse.partition.search.context import SearchContext, SearchResult
 from dse.partition.tables import method_rows, notes
 from dse.problem import problem_type
 from dse.report.render import page
-from dse.run.directory import RunDirectory
+from dse.results.session import finished_result
+from dse.run.directory import RESULT_FILE, RunDirectory
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from hardware.inputs import InputError
@@ -57,13 +58,13 @@ def test_both_forms_reach_the_best_of_a_small_problem(name, mode):
 
 
 @pytest.mark.parametrize("name", SOLVER_MODES)
-def test_the_two_forms_differ_and_one_is_the_usual_one(name):
+def test_the_two_solver_modes_differ_and_one_is_the_default(name):
     sample, fix = (SOLVER_MODES[name][mode] for mode in ("sample", "fix"))
     assert sample(context_of(PROBLEM)).chip != fix(context_of(PROBLEM)).chip
     assert METHODS[name] in (sample, fix)
 
 
-def test_names_are_read_as_they_are_given():
+def test_methods_are_run_in_the_order_of_their_names():
     assert list(methods_of("greedy, random")) == ["greedy", "random"]
     assert list(methods_of("all")) == list(METHODS)
     assert methods_of("all", "fix")["random"] is SOLVER_MODES["random"]["fix"]
@@ -74,12 +75,12 @@ def test_names_are_read_as_they_are_given():
     ("text", "mode", "words"),
     [("randon", None, "random"), ("", None, "no method"), ("greedy,", None, "no method"), ("dp", "fix", "hill-climb")],
 )
-def test_names_and_modes_that_cannot_be_are_refused(text, mode, words):
+def test_unknown_names_and_useless_modes_are_refused(text, mode, words):
     with pytest.raises(InputError, match=words):
         methods_of(text, mode)
 
 
-def test_several_methods_are_shown_beside_each_other_and_the_best_is_the_answer():
+def test_several_methods_are_compared_and_the_best_is_the_answer():
     options = PartitionOptions("given", method="random,portfolio,greedy", samples=20)
     result = answer(options, problem=Question(PROBLEM, None))
     rows = {row["method"]: row for row in result.metrics["methods"]}
@@ -91,13 +92,13 @@ def test_several_methods_are_shown_beside_each_other_and_the_best_is_the_answer(
     single = answer(replace(options, method="greedy"), problem=Question(PROBLEM, None))
     assert rows["greedy"]["value"] == single.objective.value
     assert "methods" not in single.metrics
-    shown = page(view(Question(PROBLEM, None), result), result)
+    shown = page(view(Question(PROBLEM, None), result), result.provenance)
     for row in method_rows(result):
         assert row[0] in shown
         assert row[1] in shown
 
 
-def test_methods_that_were_not_reached_in_time_are_not_shown():
+def test_methods_that_were_not_begun_have_no_row():
     reasons = []
 
     def late(context):
@@ -111,8 +112,8 @@ def test_methods_that_were_not_reached_in_time_are_not_shown():
     assert result.status == "feasible"
 
 
-def test_a_method_that_finds_nothing_is_shown_as_such():
-    given = {**METHODS, "random": lambda _context: Found(evaluations=3)}
+def test_a_method_without_a_partition_has_a_row_without_value():
+    given = {**METHODS, "random": lambda _context: SearchResult(evaluations=3)}
     options = PartitionOptions("given", method="random,greedy")
     result = answer(options, problem=Question(PROBLEM, None), methods=given)
     assert result.method == "greedy"
@@ -151,7 +152,7 @@ def test_a_method_that_has_ended_is_not_run_again_and_one_that_was_stopped_is(tm
     assert [row[:2] for row in method_rows(ended)] == [row[:2] for row in method_rows(whole)]
 
 
-def test_what_did_not_end_is_named_although_the_answer_is_proven(tmp_path):
+def test_unfinished_methods_are_named_beside_a_proven_answer(tmp_path):
     """Ctrl-C in the second of three methods, after the first has proved its partition optimal."""
     reasons = []
 
@@ -177,8 +178,8 @@ def test_what_did_not_end_is_named_although_the_answer_is_proven(tmp_path):
     assert notes(result)[0] == "stopped before its end, or not begun: random, greedy"
     path = tmp_path / "run"
     directory = RunDirectory(path, "partition", {}, "", resume=False)
-    directory.write_result(result)
-    assert directory.finished(problem_type("partition").is_finished) is None
+    directory.write(RESULT_FILE, result.to_json())
+    assert finished_result(directory, problem_type("partition")) is None
 
 
 def test_a_damaged_journal_is_named(tmp_path):
@@ -189,9 +190,9 @@ def test_a_damaged_journal_is_named(tmp_path):
             answer(options, problem=Question(PROBLEM, None), journal=journal)
 
 
-def test_what_found_nothing_is_kept_as_such(tmp_path):
+def test_a_method_without_a_partition_is_journalled(tmp_path):
     options = PartitionOptions("given", method="random,greedy")
-    for found in (Found(evaluations=3), None):
+    for found in (SearchResult(evaluations=3), None):
         # The second time nothing is called.
         given = {**METHODS, "random": lambda _context, found=found: found}
         with Journal(tmp_path / "journal") as journal:
@@ -221,7 +222,7 @@ def test_every_distinct_partition_that_was_priced_is_written_once(tmp_path, obje
     assert result.objective.value == (max(values) if objective == "throughput" else min(values))
 
 
-def test_what_does_not_fit_memory_is_not_written(tmp_path):
+def test_a_partition_that_does_not_fit_memory_is_not_written(tmp_path):
     problem = random_problem(7, 6, 3)
     limited = replace(problem, memory_bytes=0.6 * float(problem.graph.weight_bytes.sum()))
     options = PartitionOptions("given", method="random", samples=2000, emit_samples=str(tmp_path / "s.jsonl"))
@@ -240,7 +241,7 @@ def test_each_method_writes_what_it_prices(tmp_path, name):
     assert max(line["throughput_per_s"] for line in lines) == pytest.approx(result.objective.value, rel=1e-12)
 
 
-def test_the_simulator_is_heard_too(tmp_path):
+def test_partitions_priced_by_the_simulator_are_written(tmp_path):
     question = Question(PROBLEM, package("mcm-8"))
     written = str(tmp_path / "s.jsonl")
     options = PartitionOptions("given", method="random", samples=30, evaluator="simulator", emit_samples=written)
@@ -250,9 +251,9 @@ def test_the_simulator_is_heard_too(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["analytical", "simulator"])
-def test_a_recorded_evaluator_is_what_it_records(name):
+def test_a_recorded_evaluator_prices_as_the_plain_one(name):
     question = Question(PROBLEM, package("mcm-8"))
-    recorder = Recorder()
+    recorder = SampleRecorder()
     plain, recorded = question.evaluator(name), question.evaluator(name, recorder)
     chips = np.zeros((2, len(PROBLEM.graph)), dtype=np.int8)
     assert recorded.is_reference == plain.is_reference == (name == "analytical")
@@ -267,8 +268,8 @@ def test_a_recorded_evaluator_is_what_it_records(name):
 def test_recording_changes_no_search(name):
     """What an evaluator is must not depend on who listens: the portfolio searches by it."""
     question = Question(PROBLEM, None)
-    plain, recorded = (METHODS[name](context_of(PROBLEM, evaluator=evaluator)) for evaluator in
-                       (question.evaluator("analytical"), question.evaluator("analytical", Recorder())))  # fmt: skip
+    evaluators = (question.evaluator("analytical"), question.evaluator("analytical", SampleRecorder()))
+    plain, recorded = (METHODS[name](context_of(PROBLEM, evaluator=evaluator)) for evaluator in evaluators)
     assert recorded == plain
     assert (recorded.bound_s > 0) == (name == "portfolio")
 
@@ -287,7 +288,7 @@ def test_workers_write_what_one_process_does(tmp_path, ray_executor):
     for executor in (InProcessExecutor(), ray_executor):
         path = tmp_path / f"{len(written)}.jsonl"
         with sample_log(path, PROBLEM) as log:
-            recorder = Recorder(log)
+            recorder = SampleRecorder(log)
             context = context_of(
                 PROBLEM,
                 evaluator=RecordedEvaluator(AnalyticalEvaluator(PROBLEM), recorder),

@@ -15,7 +15,7 @@ from dse.partition.methods import METHODS
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.context import SearchContext
 from dse.partition.search.neighbourhoods import neighbourhood_search
-from dse.partition.search.window_model import Window, remade
+from dse.partition.search.window_model import Window, improve_window
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
@@ -35,7 +35,7 @@ def sampled(problem, seed, count=1):
 
 
 def made_anew(problem, chip, window, effort=1.0):
-    return remade(problem, chip, stages(problem, chip.tolist()), window, effort, 0, never_stop)
+    return improve_window(problem, chip, stages(problem, chip.tolist()), window, effort, 0, never_stop)
 
 
 def linear(problem, chip, allowed):
@@ -85,7 +85,7 @@ def best_of_window(problem, chip, window):
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_a_window_is_made_as_good_as_enumeration_can(seed):
+def test_a_window_is_as_good_as_enumeration_makes_it(seed):
     problem = PartitionProblem(random_graph(seed, 6, [0.2, 0.4, 0.7][seed % 3]), 4, LINK_BYTES_PER_S)
     if seed % 4 == 0:
         weights = problem.graph.weight_bytes
@@ -137,7 +137,7 @@ def assert_nothing_else_has_changed(problem, before, after, window):
     st.booleans(),
     st.integers(0, 10**6),
 )
-def test_what_it_finds_is_valid_and_never_worse_than_where_it_begins(graph, chips, link, limited, seed):
+def test_the_result_is_valid_and_no_worse_than_its_start(graph, chips, link, limited, seed):
     problem = PartitionProblem(graph, chips, link)
     start = sampled(problem, seed)[0]
     if limited:  # What the start needs, so that the limit binds.
@@ -150,7 +150,7 @@ def test_what_it_finds_is_valid_and_never_worse_than_where_it_begins(graph, chip
 
 
 @pytest.mark.parametrize("share", [0.6, np.inf])
-def test_small_problems_are_solved_from_starts_that_are_far_from_it(share):
+def test_small_problems_are_solved_from_poor_starts(share):
     reached, far = [], []
     for seed in range(30):
         problem = random_problem(seed)
@@ -219,7 +219,7 @@ def test_effort_and_windows_end_the_search():
     assert len(told) == 1
 
 
-def test_where_nothing_fits_memory_there_is_nothing_to_begin_with():
+def test_without_a_start_that_fits_memory_there_is_no_partition():
     problem = PartitionProblem(random_graph(1, 12, 0.2), 4, LINK_BYTES_PER_S)
     problem = replace(problem, memory_bytes=float(problem.graph.weight_bytes.max()) - 1)
     found = neighbourhood_search(context_of(problem))
@@ -238,7 +238,7 @@ class Backwards:
         return (last * self._latency_s).sum(axis=1)
 
 
-def test_it_works_on_throughput_and_prices_with_the_evaluator_that_was_asked_for():
+def test_windows_improve_throughput_and_are_priced_by_the_contexts_evaluator():
     problem = PartitionProblem(random_graph(5, 20, 0.1), 4, 1e11)
     evaluator = Backwards(problem)
     found = neighbourhood_search(context_of(problem, evaluator=evaluator), effort=0.1)
@@ -263,7 +263,7 @@ def test_cp_sat_begins_with_greedy_where_it_has_nothing_else():
         ((1e-6, 1e-6, 1e-6, 1e-6), (1e18, 0.0, 1e18, 0.0), ((0, 1), (2, 3))),
     ],
 )
-def test_operators_that_take_no_time_and_outputs_that_take_forever(latency_s, output_bytes, edges):
+def test_extreme_latencies_and_sizes_are_solved(latency_s, output_bytes, edges):
     count = len(latency_s)
     graph = PartitionGraph(
         "extreme",

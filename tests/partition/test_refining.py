@@ -18,7 +18,7 @@ WORK = np.linspace(0.01, 0.99, 50)
 SEEDS = np.arange(4000)[:, None]
 
 
-def test_numbers_are_normal_and_alike_where_operators_are_near():
+def test_draws_are_normal_and_correlated_along_the_work():
     drawn = normals(SEEDS, field_basis(WORK, 0.07), 0.8)
     below = np.array([NormalDist().cdf(value) for value in np.sort(drawn[:, 25])])
     # Kolmogorov and Smirnov's distance, at one in a thousand.
@@ -34,7 +34,7 @@ def test_numbers_are_normal_and_alike_where_operators_are_near():
         np.testing.assert_array_equal(normals(SEEDS[first:last], field_basis(WORK, 0.07), 0.8), drawn[first:last])
 
 
-def test_changes_that_look_at_a_part_leave_the_rest_where_it_is():
+def test_focused_changes_leave_other_operators_in_place():
     drawn = normals(SEEDS[:400], field_basis(WORK, 0.07), 0.8)
     kept = focused(drawn, SEEDS[:400], WORK, 0.75)
     looked_at = kept == drawn
@@ -50,7 +50,7 @@ def test_changes_that_look_at_a_part_leave_the_rest_where_it_is():
     np.testing.assert_array_equal(focused(drawn, SEEDS[:400], WORK, 0.0), drawn)
 
 
-def test_most_changes_look_at_the_bottleneck_where_it_is_known():
+def test_most_changes_move_operators_of_a_known_bottleneck():
     drawn = normals(SEEDS[:400], field_basis(WORK, 0.07), 0.8)
     hot = np.array([31, 7, 20, 21])
     kept = focused(drawn, SEEDS[:400], WORK, 0.75, hot)
@@ -74,7 +74,7 @@ def test_most_changes_look_at_the_bottleneck_where_it_is_known():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_bottleneck_by_definition(seed):
+def test_the_bottleneck_is_that_of_the_definition(seed):
     problem = random_problem(seed)
     graph, draw = problem.graph, np.random.default_rng(seed)
     chip = np.array(sorted(valid_partitions(problem))[-1], dtype=np.int8)
@@ -92,7 +92,7 @@ def test_the_bottleneck_by_definition(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_a_partition_costs_is_what_its_busiest_part_takes(seed):
+def test_the_cost_is_the_time_of_the_busiest_part(seed):
     problem = random_problem(seed)
     chips = np.array(sorted(valid_partitions(problem)), dtype=np.int8)
     evaluator = AnalyticalEvaluator(problem)
@@ -100,7 +100,7 @@ def test_what_a_partition_costs_is_what_its_busiest_part_takes(seed):
     assert evaluator.busy_s(chips).shape == (len(chips), 2, problem.chips)
 
 
-def test_places_along_the_work_by_hand():
+def test_places_along_the_work_are_those_counted_by_hand():
     order = np.array([2, 0, 1])
     np.testing.assert_allclose(shares_before(np.array([2.0, 5.0, 1.0]), order), [0.25, 5.5 / 8, 0.0625])
     np.testing.assert_allclose(shares_before(np.zeros(3), order), [0.5, 5 / 6, 1 / 6])

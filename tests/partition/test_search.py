@@ -64,7 +64,7 @@ def test_the_portfolio_proves_the_latency_of_small_problems(seed):
     assert found.cost_s == pytest.approx(found.bound_s, rel=1e-9)
 
 
-def test_memory_is_kept_under_latency_and_its_bound_knows_it():
+def test_latency_answers_and_bounds_respect_memory_limits():
     differ = 0
     for seed in range(20):
         free = random_problem(seed, objective="latency")
@@ -90,7 +90,7 @@ class Backwards:
 
 
 @pytest.mark.parametrize("method", ["dp", "cp-sat"])
-def test_exact_methods_look_for_throughput_and_price_with_the_evaluator_that_was_asked_for(method):
+def test_exact_methods_optimise_throughput_and_price_by_the_contexts_evaluator(method):
     problem = PartitionProblem(random_graph(5, 20, 0.1), 4, 1e11)
     fast = METHODS[method](context_of(problem))
     evaluator = Backwards(problem)
@@ -101,7 +101,7 @@ def test_exact_methods_look_for_throughput_and_price_with_the_evaluator_that_was
     assert found.cost_s <= evaluator.costs(np.array([fast.chip], dtype=np.int8))[0]
 
 
-def test_a_start_that_costs_little_elsewhere_leaves_room_to_the_model_of_throughput():
+def test_a_cheap_start_of_another_evaluator_does_not_limit_the_throughput_model():
     problem = PartitionProblem(random_graph(5, 20, 0.1), 4, 1e11)
     start = METHODS["greedy"](context_of(problem)).chip
     given = {"starts": (start,), "evaluator": Backwards(problem)}
@@ -129,10 +129,10 @@ def test_everything_on_one_chip_is_one_of_the_samples(method, samples):
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("few", [2, 4, 9])
-def test_downsets_of_some_operators_bound_too(seed, few):
+def test_downsets_of_some_operators_give_a_valid_bound(seed, few):
     problem = random_problem(seed)
     best_s = optimum_s(problem)
-    lattice = DownsetLattice(problem, most_downsets=few)
+    lattice = DownsetLattice(problem, max_downsets=few)
     bound = lattice.bound(best_s)
     assert bound.bound_s <= best_s * TOLERANCE
     for chip in lattice.partitions(best_s * 2, simple_bound_s(problem)):
@@ -140,7 +140,7 @@ def test_downsets_of_some_operators_bound_too(seed, few):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_memory_limits_are_kept_and_bounds_know_them(seed):
+def test_answers_and_bounds_respect_memory_limits(seed):
     free = random_problem(seed)
     limit = float(np.quantile(free.graph.weight_bytes, 0.9) * 2)
     problem = PartitionProblem(free.graph, free.chips, free.link_bytes_per_s, memory_bytes=limit)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.evaluators.simulator import SimulatorEvaluator
-from dse.partition.evaluators.simulator_operators import least_bytes, operators_of
+from dse.partition.evaluators.simulator_operators import min_bytes, operators_of
 from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.reproduce.mcm.figure7 import Calibration, Context, figure7
@@ -84,7 +84,7 @@ def costs(graph, chips, package, objective="throughput"):
 
 @settings(deadline=None, max_examples=200)
 @given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES)
-def test_the_compiled_form_is_the_plain_one(graph, chips, package):
+def test_the_compiled_simulator_equals_the_plain_one(graph, chips, package):
     found = sampled(graph, chips)
     plain = [simulate(graph, package, chip) for chip in found.tolist()]
     free = replace(package, sram_bytes=1e30)
@@ -97,7 +97,7 @@ def test_the_compiled_form_is_the_plain_one(graph, chips, package):
 
 @settings(deadline=None, max_examples=100)
 @given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES, st.sampled_from([1e3, 1e6, 1e30]), st.sampled_from([None, 2e3]))
-def test_how_busy_chips_and_links_are_is_what_the_plain_form_says(graph, chips, package, sram_bytes, memory_bytes):
+def test_busy_times_equal_those_of_the_plain_simulator(graph, chips, package, sram_bytes, memory_bytes):
     package = replace(package, sram_bytes=sram_bytes)
     found = sampled(graph, chips)
     problem = PartitionProblem(graph, chips, LINK_BYTES_PER_S, memory_bytes)
@@ -280,7 +280,7 @@ HAND = Package(
 )
 
 
-def test_two_chips_by_hand():
+def test_two_chips_take_the_time_computed_by_hand():
     """a → b on chip 0, c on chip 1: each stage is 2 µs, its operators, and half a microsecond for the tensor of b."""
     graph = graph_of([(0, 1), (1, 2)], [5, 6, 20], [1000, 3000, 10])
     found = simulate(graph, HAND, [0, 0, 1])
@@ -319,7 +319,7 @@ def test_only_small_work_with_one_producer_that_has_no_other_reader_is_fused():
         assert len(steps) == expected, (edges, latency_us, weight_bytes)
 
 
-def test_streamed_weights_by_hand():
+def test_streamed_weights_take_the_time_computed_by_hand():
     """Weights of a, b and c (3, 12 and 1 µs) come while the group before each runs; only b is waited for."""
     graph = graph_of([(0, 1), (1, 2)], [5, 6, 7], [0, 0, 0], [3000, 12000, 1000])
     found = simulate(graph, HAND, [0, 0, 0])
@@ -383,7 +383,7 @@ def test_a_partition_that_does_not_fit_is_explained():
 @settings(deadline=None, max_examples=60)
 @given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES)
 def test_no_partition_needs_less_than_its_neediest_operator(graph, chips, package):
-    least = least_bytes(operators_of(graph, package)).max()
+    least = min_bytes(operators_of(graph, package)).max()
     evaluator = SimulatorEvaluator(PartitionProblem(graph, chips, LINK_BYTES_PER_S), replace(package, sram_bytes=least))
     assert (evaluator.peak_bytes(sampled(graph, chips)) >= least).all()
     assert evaluator.never_fitting() == []
@@ -426,12 +426,12 @@ def test_the_trace_shows_one_interval_in_which_no_lane_does_two_things():
         own = sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event["tid"] == lane)
         hop_us = 1e6 * PACKAGE.hop_s
         assert all(after[0] >= before[1] - hop_us - 0.002 for before, after in pairwise(own))
-    few = evaluator.trace(chip, most_events=10)
+    few = evaluator.trace(chip, max_events=10)
     assert sum(event["ph"] == "X" for event in few["traceEvents"]) == 10
     assert "the longest 10 of" in few["otherData"]["name"]
 
 
-def test_work_is_split_by_what_the_file_knows():
+def test_compute_and_memory_times_follow_from_flops_bytes_and_latency():
     """1 byte a nanosecond, 1,000 flops a nanosecond, 1 µs to launch."""
     graph = replace(
         graph_of([(0, 1), (1, 2), (2, 3)], [np.nan, 21, 4, 1 + 50], [1000] * 4),
@@ -445,7 +445,7 @@ def test_work_is_split_by_what_the_file_knows():
     assert found.fused_into.tolist() == [-1, -1, 1, -1]
 
 
-def test_fingerprints_tell_operators_apart_by_what_is_around_them():
+def test_fingerprints_differ_by_the_surroundings_of_an_operator():
     """Two equal chains of four: each operator has one twin, and equal ones at other places are others."""
     graph = graph_of([(0, 1), (1, 2), (2, 3), (4, 5), (5, 6), (6, 7)], [5] * 8, [10] * 8)
     found = operators_of(graph, HAND).fingerprint
@@ -454,7 +454,7 @@ def test_fingerprints_tell_operators_apart_by_what_is_around_them():
     assert operators_of(graph, HAND).rank.tolist()[:4] == [rank - 1 for rank in operators_of(graph, HAND).rank[4:]]
 
 
-def test_a_calibration_by_hand():
+def test_a_calibration_has_the_figures_computed_by_hand():
     found = Calibration(np.array([2.0, 4.0, 6.0, 1.0]), np.array([3.0, 3.0, 9.0, np.inf]))
     assert found.invalid_percent == 25
     assert [values.tolist() for values in found.normalised] == [[1, 2, 3], [1, 1, 3]]

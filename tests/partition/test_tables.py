@@ -27,7 +27,7 @@ def results(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_the_reference_evaluators_times_are_labelled_beside_a_simulated_value(results, name):
+def test_the_reference_evaluators_times_are_labelled_next_to_a_simulated_value(results, name):
     result = results[name]
     rows, simulated = chip_rows(result), name.startswith("simulated")
     assert all(len(row) == len(CHIP_HEADERS) for row in rows)

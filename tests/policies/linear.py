@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from dse.run.options import Option
 from dse.run.progress import ask
 from policies.learning.checkpoint import CheckpointFormat, TensorType
-from policies.learning.options import Option, PretrainingOptions, check_budget, one_each
+from policies.learning.options import PretrainingOptions, check_budget, one_each
 from policies.learning.pretraining import PretrainingPlan
 from policies.learning.sweep import SweepPlan
 from policies.learning.task import Iteration, LearningTask

@@ -117,7 +117,7 @@ def test_broken_stores_are_one_line(tmp_path, text, rule):
         GraphStore.open(tmp_path / "none.json")
 
 
-def test_a_runner_that_begins_anew_goes_on_behind_its_share(store):
+def test_a_restarted_runner_continues_with_the_next_seeds(store):
     config = config_of(SETTINGS, store, seed=5, env_runners=2)
     went, fresh = (PartitionRunner(config=config, worker_index=2, num_workers=2) for _ in range(2))
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_a_runner_that_begins_anew_goes_on_behind_its_share(store):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_executor")
-def test_runners_of_their_own_go_over_all_graphs(store):
+def test_remote_runners_use_all_graphs_and_the_trained_weights(store):
     config = config_of(SETTINGS, store, env_runners=1)
     algorithm = config.env_runners(num_cpus_per_env_runner=0).build_algo()
     before = weights(algorithm)

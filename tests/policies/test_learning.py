@@ -57,7 +57,7 @@ def test_clipping_of_each_operator_and_of_the_whole_by_hand():
     assert clipped_loss(new, old, -gain, 0.2, joint=True).item() == pytest.approx(1.6)
 
 
-def test_a_chip_without_probability_does_no_harm():
+def test_a_chip_without_probability_keeps_the_loss_finite():
     new = torch.tensor([[-900.0, -1.0]], requires_grad=True)
     for joint in (False, True):
         for old, gain in ((0.0, 0.0), (-2000.0, 1.0), (-2000.0, 0.0), (-2000.0, -1.0)):
@@ -103,7 +103,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_learner_sees_the_likelihoods_that_the_runner_saw(form):
+def test_learner_and_runner_compute_the_same_likelihoods(form):
     settings = replace(SMALL, **form)
     tuner = training_of(context(problem(), 20), settings)
     if settings.anchor == "best":
@@ -143,7 +143,7 @@ def test_the_learner_sees_the_likelihoods_that_the_runner_saw(form):
         assert (blind.log_probabilities[place] - distribution.log_probabilities[which]).abs().max() > 1e-3
 
 
-def test_what_is_corrected_is_the_best_partition_known_and_at_first_the_prior():
+def test_the_anchor_is_first_the_prior_and_then_the_best_partition():
     settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=3)
     runner = training_of(context(problem(), 20), settings).runner
     asked = problem()
@@ -165,7 +165,7 @@ def test_what_is_corrected_is_the_best_partition_known_and_at_first_the_prior():
     np.testing.assert_array_equal(fourth.anchor, first.anchor)
 
 
-def test_what_costs_the_same_is_corrected_next():
+def test_another_partition_of_the_same_cost_becomes_the_anchor():
     chips = np.array([[0, 0], [0, 1], [1, 1]], dtype=np.int8)
     known = Anchor(chips[0], 2.0, 4)
     for costs, expected in (
@@ -180,7 +180,7 @@ def test_what_costs_the_same_is_corrected_next():
     assert Anchor(chips[0]).after(chips, np.array([3.0, 4.0, 5.0])).cost_s == 3.0
 
 
-def test_how_busy_an_anchor_keeps_chips_and_links():
+def test_busy_shares_of_an_anchor_are_relative_to_its_busiest_part():
     graph = stored(chips=4)
     chips = np.array(np.repeat([0, 1, 2, 3], 6), dtype=np.int8)
     assert not Anchor(chips).busy_shares(graph).any()
@@ -196,7 +196,7 @@ def test_how_busy_an_anchor_keeps_chips_and_links():
     assert Anchor(chips, 1.0).busy_shares(full)[0, :4].tolist() == [2.0] * 4
 
 
-def test_where_one_graph_is_partitioned_learning_waits_for_several_groups(monkeypatch):
+def test_on_one_graph_an_update_takes_several_groups(monkeypatch):
     taught = []
     monkeypatch.setattr(LocalTraining, "update", lambda _, episodes: taught.append(len(episodes)))
     settings = replace(SMALL, prior="diagonal", anchor="best", rollouts=3, graphs=2)
@@ -205,7 +205,7 @@ def test_where_one_graph_is_partitioned_learning_waits_for_several_groups(monkey
     assert taught == [6, 6]
 
 
-def test_a_policy_that_knows_nothing_begins_with_what_the_solver_draws(monkeypatch):
+def test_an_untrained_policy_without_prior_begins_with_solver_draws(monkeypatch):
     asked, known = [], LocalTraining.candidates
 
     def noted(training, count, *, explore=True, random=False):
@@ -228,7 +228,7 @@ def test_a_policy_that_knows_nothing_begins_with_what_the_solver_draws(monkeypat
         assert not any(random for _, random in asked)
 
 
-def test_only_every_other_rollout_strays():
+def test_the_temperature_applies_to_every_other_rollout():
     seeds = seeds_of(0, 0, 40)
     plain, bold = (
         training_of(context(problem(), 20), replace(SMALL, prior="diagonal", temperature=by)).runner.rollouts(0, seeds)
@@ -241,7 +241,7 @@ def test_only_every_other_rollout_strays():
     torch.testing.assert_close(bold.distributions[0][0].log_probabilities, plain.distributions[0][0].log_probabilities)
 
 
-def test_without_a_solver_what_is_invalid_earns_nothing():
+def test_without_a_solver_invalid_candidates_have_no_reward():
     settings = replace(SMALL, solver="none")
     tuner = training_of(context(problem(), 20), settings)
     group = tuner.runner.rollouts(0, seeds_of(0, 0, 20))
@@ -288,7 +288,7 @@ def test_graphs_of_several_sizes_make_one_batch():
 @pytest.mark.parametrize(
     "form", [{}, {"passes": 2, "prior": "diagonal"}, {"ratio": "joint", "imitation_weight": 0.0, "minibatches": 3}]
 )
-def test_the_same_seed_finds_the_same(form):
+def test_the_same_seed_gives_the_same_partition(form):
     settings = replace(SMALL, **form)
     priced = []
     for seed in (3, 3, 4):
@@ -306,7 +306,7 @@ def test_the_global_state_of_torch_does_not_matter():
 
 
 @pytest.mark.parametrize(("samples", "tune"), [(1, True), (7, True), (25, True), (25, False)])
-def test_evaluations_are_counted_to_the_last(samples, tune):
+def test_the_number_of_evaluations_is_exact(samples, tune):
     asked = problem()
     counting, told = Counting(asked), []
     found = learn(
@@ -318,7 +318,7 @@ def test_evaluations_are_counted_to_the_last(samples, tune):
     assert told[-1] == (samples, samples)
 
 
-def test_it_stops_when_told_to():
+def test_a_stop_signal_ends_learning_with_the_best_so_far():
     asked = problem()
     reasons = iter([None, None, "time limit"])
     found = learn(context(asked, 1000, stop=lambda: next(reasons)), SMALL)
@@ -340,7 +340,7 @@ def test_zero_shot_learns_nothing():
     )
 
 
-def test_checkpoints_come_back_as_they_were(tmp_path):
+def test_checkpoints_are_loaded_as_saved(tmp_path):
     asked = problem()
     tuner = training_of(context(asked, 20), SMALL)
     tuner.update(tuner.runner.sample())
@@ -357,7 +357,7 @@ def test_checkpoints_come_back_as_they_were(tmp_path):
     assert learn(context(asked, 20), replace(SMALL, layers=3), back) == found
 
 
-def test_without_the_extra_one_line_says_so(monkeypatch):
+def test_a_missing_extra_is_one_line(monkeypatch):
     monkeypatch.setattr(methods, "find_spec", lambda _name: None)
     with pytest.raises(InputError, match=rf"pip install '{DISTRIBUTION}\[learn\]'") as error:
         methods.learned_methods()["rl"](context(problem(), 5))

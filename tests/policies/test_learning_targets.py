@@ -16,7 +16,7 @@ def trials(costs):
     }
 
 
-def test_graphs_are_counted_by_what_learning_is_worth(capsys):
+def test_graphs_are_counted_by_the_gain_of_learning(capsys):
     found = trials(
         {
             "rl": {"up": ((1, 4.0), (30, 2.0)), "same": ((1, 3.0),), "down": ((1, 5.0), (30, 4.5))},
@@ -65,5 +65,5 @@ def test_methods_are_compared_on_graphs_that_can_run(capsys):
     ("own", "theirs", "told"),
     [(0.0, float("-inf"), "the other cannot run"), (float("-inf"), 0.0, "cannot run"), (0.0, 0.0, "+0.0 %")],
 )
-def test_what_cannot_run_is_told(own, theirs, told):
+def test_a_comparison_names_what_cannot_run(own, theirs, told):
     assert learning._percent(own, theirs) == told

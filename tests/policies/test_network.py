@@ -100,7 +100,7 @@ def test_several_graphs_are_encoded_as_each_alone():
 
 
 @pytest.mark.parametrize("head", ["ordinal", "categorical"])
-def test_a_new_network_says_what_its_prior_says(head):
+def test_an_untrained_network_returns_its_prior(head):
     graph = stored(start=tuple(np.repeat([0, 1, 2, 3], 6).tolist()))
     for prior, expected in (
         ("diagonal", np.minimum((graph.sequence.work * 4).astype(int), 3)),
@@ -112,7 +112,7 @@ def test_a_new_network_says_what_its_prior_says(head):
         np.testing.assert_array_equal(logits[0].argmax(-1).numpy(), expected)
 
 
-def test_the_prior_of_a_partition_needs_one():
+def test_the_prior_dp_needs_a_start_partition():
     with pytest.raises(ValueError, match="start partition"):
         tensors(stored(), small(prior="dp"))
 
@@ -123,7 +123,7 @@ def test_one_network_serves_any_number_of_chips():
     assert [logits_of(network, stored(chips=chips), settings).shape[-1] for chips in (1, 4, 64)] == [1, 4, 64]
 
 
-def test_the_previous_assignment_counts():
+def test_logits_depend_on_the_previous_assignment():
     settings = small(prior="none")
     network = network_of(settings)
     first, second = torch.zeros(1, 24, dtype=torch.int64), torch.full((1, 24), 3)
@@ -134,7 +134,7 @@ def test_the_previous_assignment_counts():
     assert not torch.allclose(both[:1], logits_of(network, graph, settings))
 
 
-def test_assignment_state_by_hand():
+def test_the_assignment_state_is_that_computed_by_hand():
     graph = PartitionGraph(
         "three",
         ("a", "b", "c"),
@@ -175,7 +175,7 @@ def test_features_are_finite_and_as_many_as_their_names(seed):
     assert np.isfinite(features).all()
 
 
-def test_features_by_definition():
+def test_features_are_those_of_the_definition():
     graph = random_graph(5, 12, 0.3)
     features = StoredGraph.of(PartitionProblem(graph, 3, 1e9)).features
     column = {name: features[:, place] for place, name in enumerate(FEATURES)}

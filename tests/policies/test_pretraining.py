@@ -102,7 +102,7 @@ def test_every_checkpoint_is_scored_on_the_validation_graphs(undisturbed):
         assert Score.from_document(score.document()) == score
 
 
-def test_tensorboard_is_told_every_iteration_and_score_once(undisturbed):
+def test_tensorboard_has_every_iteration_and_score_once(undisturbed):
     scores, _, told = undisturbed
     for name in ("reward", "best_reward", "infeasible", "loss", "policy_loss", "imitation_loss", "entropy"):
         assert [step for step, _ in told[f"training/{name}"]] == [4, 8, 12, 16, 20, 24]
@@ -113,7 +113,7 @@ def test_tensorboard_is_told_every_iteration_and_score_once(undisturbed):
         assert told[f"validation/{name}"] == wanted
 
 
-def test_a_score_that_arrives_early_waits_for_its_turn(tmp_path):
+def test_scores_are_written_in_order_however_they_arrive(tmp_path):
     with PretrainingRun(tmp_path, PLAN) as kept:
         kept.keep_score(Score(2, 16, {"zero_shot": {"g": 0.25}, "fine_tuned": {"g": 0.5}}))
         assert not (tmp_path / "tensorboard").exists()
@@ -122,7 +122,7 @@ def test_a_score_that_arrives_early_waits_for_its_turn(tmp_path):
     assert told["validation/zero_shot"] == [(1, pytest.approx(0.75)), (2, pytest.approx(0.25))]
 
 
-def test_events_that_a_crash_has_taken_come_back_from_the_journal(tmp_path, undisturbed):
+def test_lost_events_are_rewritten_from_the_journal(tmp_path, undisturbed):
     with pytest.raises(StoppedError):
         pretrained(tmp_path, Once(tmp_path / "checkpoints" / "0002"))
     (file,) = (tmp_path / "tensorboard").iterdir()
@@ -137,7 +137,7 @@ def test_an_interrupted_run_goes_on_to_the_same_checkpoints(tmp_path, undisturbe
     same(pretrained(tmp_path), undisturbed)
 
 
-def test_a_checkpoint_without_the_state_that_leads_on_is_made_again(tmp_path, undisturbed):
+def test_a_checkpoint_without_training_state_is_made_again(tmp_path, undisturbed):
     # As a crash between the two leaves it.
     with pytest.raises(StoppedError):
         pretrained(tmp_path, Once(tmp_path / "training.pickle"))
@@ -145,12 +145,12 @@ def test_a_checkpoint_without_the_state_that_leads_on_is_made_again(tmp_path, un
     same(pretrained(tmp_path), undisturbed)
 
 
-def test_training_and_validation_beside_each_other_give_the_same(tmp_path, undisturbed, ray_executor):
+def test_concurrent_training_and_validation_give_the_same(tmp_path, undisturbed, ray_executor):
     ray_executor.release()
     same(pretrained(tmp_path, drive=lambda kept, *rest: on_ray.pretrain(kept, ray_executor, *rest)), undisturbed)
 
 
-def test_a_trainer_that_was_started_anew_goes_on_from_the_state_it_is_given(undisturbed):
+def test_a_new_trainer_continues_from_a_snapshot(undisturbed):
     first = Trainer(PLAN).advance(Snapshot())
     again = Trainer(PLAN)
     third = again.advance(again.advance(first))
@@ -184,7 +184,7 @@ def flipped(content):
     ],
     ids=["empty", "nonsense", "without a digest", "another's digest", "truncated", "flipped"],
 )
-def test_a_damaged_state_is_told(tmp_path, stopped, damaged):
+def test_a_damaged_training_state_is_refused(tmp_path, stopped, damaged):
     folder = tmp_path / "run"
     shutil.copytree(stopped, folder)
     (folder / "training.pickle").write_bytes(damaged((folder / "training.pickle").read_bytes()))
@@ -211,7 +211,7 @@ def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
     training_graphs._shared_graph.cache_clear()
 
 
-def test_training_tells_how_far_it_prepares_graphs_and_stops_there():
+def test_preparing_graphs_reports_progress_and_can_be_stopped():
     told = []
     training_graphs._shared_graph.cache_clear()
     with pytest.raises(StoppedError):
@@ -219,7 +219,7 @@ def test_training_tells_how_far_it_prepares_graphs_and_stops_there():
     assert told == [("graphs prepared", 1, 2)]
 
 
-def test_what_a_package_is_now_decides_a_run(tmp_path):
+def test_the_identity_of_a_run_includes_the_content_of_its_package(tmp_path):
     spec = tmp_path / "own.yaml"
     spec.write_text("name: own\nlike: mcm-36\nchips: {value: 4, source: made up for a test}\n")
     plan = with_task(packages=(str(spec),))
@@ -243,7 +243,7 @@ def test_the_best_is_chosen_by_either_score_and_of_equals_the_first():
     assert Score(1, 8, {"zero_shot": {"a": 0.25, "b": 1.0}}).mean("zero_shot") == pytest.approx(0.5)
 
 
-def test_the_plan_is_what_its_document_says():
+def test_a_plan_survives_its_document():
     assert plan_of(json.loads(json.dumps(PLAN.document()))) == PLAN
     assert len(PartitionTask(SMALL).training) == 66
     assert len(PartitionTask(SMALL).validation) == 5
@@ -353,7 +353,7 @@ def test_the_command_needs_a_directory(dse):
     assert answer.error_lines == ["error: dse pretrain: --out: needs the directory of the run: --out DIR"]
 
 
-def test_a_checkpoint_that_does_not_say_its_samples_is_told(tmp_path):
+def test_a_checkpoint_without_samples_is_refused(tmp_path):
     with pytest.raises(StoppedError):
         pretrained(tmp_path, Once(tmp_path / "training.pickle"))
     card = tmp_path / "checkpoints" / "0001" / "card.json"

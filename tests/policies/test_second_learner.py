@@ -138,7 +138,7 @@ def test_one_entry_of_the_registry_makes_its_command(dse, tmp_path, registered):
         (("line", "--choose-by", "luck"), "luck"),
     ],
 )
-def test_what_the_options_forbid_is_one_line(dse, tmp_path, registered, asked, rule):
+def test_forbidden_options_are_one_line(dse, tmp_path, registered, asked, rule):
     answer = dse("pretrain", *asked, "--workers", 0, "--out", tmp_path / "run")
     assert answer.code == 2
     assert len(answer.error_lines) == 1

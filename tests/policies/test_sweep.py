@@ -118,7 +118,7 @@ def small(monkeypatch):
 SHORT = ("--samples", 24, "--checkpoints", 1, "--validation-samples", 24, "--package", "mcm-4", "--workers", 0)
 
 
-def test_the_command_prints_the_papers_choice_beside_ours(dse, tmp_path, small):
+def test_the_command_compares_the_papers_choice_with_the_default(dse, tmp_path, small):
     asked = ("pretrain", "partition", *SHORT, "--form", "plain", "--rollouts", "4,8", "--sweep", 1)
     answer = dse(*asked, "--out", tmp_path / "run")
     assert answer.code == 0
@@ -134,7 +134,7 @@ def test_the_command_prints_the_papers_choice_beside_ours(dse, tmp_path, small):
     assert "other arguments" in other.err
 
 
-def test_what_a_sweep_found_can_be_asked_for(dse, tmp_path, small):
+def test_values_of_a_sweep_can_be_trained_with(dse, tmp_path, small):
     answer = dse("pretrain", "partition", *SHORT, "--rollouts", 8, "--learning-rate", 1e-3, "--out", tmp_path / "run")
     assert answer.code == 0
     card = json.loads((tmp_path / "run" / "best" / "card.json").read_text())
@@ -146,17 +146,17 @@ def test_what_a_sweep_found_can_be_asked_for(dse, tmp_path, small):
     ("option", "text", "rule"),
     [
         ("--rollouts", "4,8", "one value, or several with --sweep SEEDS"),
-        ("--rollouts", "4,x", "must be positive whole numbers with commas between them"),
+        ("--rollouts", "4,x", "must be positive whole numbers separated by commas"),
         ("--epochs", "0", "must be positive whole numbers"),
         ("--epochs", "1.5", "must be positive whole numbers"),
         ("--learning-rate", "nan", "must be positive numbers"),
-        ("--learning-rate", "1e30", "must be positive numbers with commas between them, at most 1"),
+        ("--learning-rate", "1e30", "must be positive numbers separated by commas, at most 1"),
         ("--learning-rate", "-1", "must be positive numbers"),
         ("--minibatches", "", "must be positive whole numbers"),
         ("--sweep", "0", "0"),
     ],
 )
-def test_what_cannot_be_tried_is_one_line(dse, tmp_path, option, text, rule):
+def test_an_invalid_sweep_value_is_one_line(dse, tmp_path, option, text, rule):
     answer = dse("pretrain", "partition", *SHORT, option, text, "--out", tmp_path / "run")
     assert answer.code == 2
     assert len(answer.error_lines) == 1
@@ -173,7 +173,7 @@ def test_what_cannot_be_tried_is_one_line(dse, tmp_path, option, text, rule):
         (("--package", "mcm36"), "mcm-36"),
     ],
 )
-def test_what_would_say_nothing_is_refused_before_the_directory_is_taken(dse, tmp_path, small, asked, rule):
+def test_a_meaningless_sweep_is_refused_before_its_directory_is_made(dse, tmp_path, small, asked, rule):
     answer = dse("pretrain", "partition", *SHORT, "--form", "plain", *asked, "--out", tmp_path / "run")
     assert answer.code == 2
     assert rule in " ".join(answer.err.split())

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.placement.check import batch_s
+from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.problem import Placement, Stage
 from dse.placement.timeline import timeline
-from dse.report.trace_events import MOST_EVENTS, Span, merged, pipeline_trace, schedule_trace, trace
+from dse.report.trace_events import MAX_EVENTS, Span, merged, trace
 from dse.schedule.problem import ALL_CORES, Schedule, ScheduleOperator, ScheduleProblem
+from dse.schedule.schedule_trace import schedule_trace
 from tests.placement.strategies import chain_of
 
 
@@ -63,13 +65,13 @@ def pipeline(stages, **changes):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 40), st.booleans(), st.sampled_from(["1f1b", "gpipe"]), st.integers(1, 200))
-def test_pipelines_are_valid_traces(stages, microbatches, recompute, schedule, most_events):
+def test_pipelines_are_valid_traces(stages, microbatches, recompute, schedule, max_events):
     problem, placement, times = pipeline(
         stages, microbatches=max(2, microbatches), recompute=recompute, pipeline_schedule=schedule
     )
-    content = pipeline_trace(problem, placement, times, most_events)
+    content = pipeline_trace(problem, placement, times, max_events)
     assert_valid(content)
-    assert len(complete(content)) <= max(most_events, 5 * stages)
+    assert len(complete(content)) <= max(max_events, 5 * stages)
 
 
 def test_a_short_pipeline_is_shown_whole():
@@ -88,7 +90,7 @@ def test_a_long_pipeline_shows_its_ends_and_says_so():
     problem, placement, times = pipeline(10, microbatches=4096)
     content = pipeline_trace(problem, placement, times)
     assert_valid(content)
-    assert len(complete(content)) <= MOST_EVENTS
+    assert len(complete(content)) <= MAX_EVENTS
     assert content["otherData"]["name"].endswith("microbatches 1–50 and 2000–2048 of 2048 shown")
     assert {"F1", "B50", "F2000", "B2048"} <= {event["name"] for event in complete(content)}
     assert "F51" not in {event["name"] for event in complete(content)}
@@ -119,7 +121,7 @@ def test_operators_stand_on_their_cores():
 
 
 def test_a_long_schedule_is_cut_and_says_so():
-    content = schedule_trace(PROBLEM, SCHEDULE, most_events=3)
+    content = schedule_trace(PROBLEM, SCHEDULE, max_events=3)
     assert content["otherData"]["name"] == "layer: operator schedule, the first 2 of 4 operators shown"
     assert [event["name"] for event in complete(content)] == ["qk", "softmax"]
     assert_valid(content)

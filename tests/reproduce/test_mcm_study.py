@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dse.partition.options import PartitionOptions
-from dse.partition.search.context import Found
+from dse.partition.search.context import SearchResult
 from dse.reproduce.mcm import study as mcm_study
 from dse.reproduce.mcm.study import Study, StudyBudget, Trials
 from dse.reproduce.mcm.tables import Trial, at, running, samples_to, section_of
@@ -34,7 +34,7 @@ def test_a_curve_is_the_best_so_far():
 
 def test_trials_count_every_evaluation_and_no_more(graph):
     def scripted(context):
-        best = Found()
+        best = SearchResult()
         for chip in ([0] * 12, [0] * 11 + [0], [0] * 12):
             candidates = np.array([chip], dtype=np.int8)
             best = best.with_candidates(candidates, context.evaluator.costs(candidates))
@@ -80,7 +80,7 @@ def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path):
 
 def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
     with Journal(tmp_path / "journal") as journal:
-        learned = {"none": lambda context: Found(evaluations=context.samples)}
+        learned = {"none": lambda context: SearchResult(evaluations=context.samples)}
         study = Study(learned, {}, Run(journal=journal), StudyBudget(5, 2), (graph,), graph)
         (table,) = study.section("table2").tables
     rows = {row[0]: row for row in table.rows}

@@ -4,44 +4,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dse.results.result import Objective, ProblemReference, Result
 from dse.run.directory import RunDirectory, write_text
 from hardware.inputs import InputError
 
 DIGEST = "sha256:1"
-
-
-def result(status="optimal"):
-    return Result(
-        command="place",
-        problem=ProblemReference(name="p", digest="sha256:0"),
-        status=status,
-        objective=Objective(name="batch_s", value=1.0, unit="s", sense="min"),
-        bound=1.0,
-        gap=0.0,
-        method="m",
-    )
-
-
-def test_a_finished_run_is_returned(tmp_path):
-    path = tmp_path / "deep" / "run"
-    RunDirectory(path, "place", {"layers": "a.json"}, DIGEST, resume=False).write_result(result())
-    again = RunDirectory(path, "place", {"layers": "a.json"}, DIGEST, resume=True)
-    assert again.finished() == result().sealed()
-    assert yaml.safe_load((path / "run.yaml").read_text())["arguments"] == {"layers": "a.json"}
-
-
-@pytest.mark.parametrize("status", ["feasible", "interrupted", "unknown"])
-def test_an_unfinished_run_goes_on(tmp_path, status):
-    RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False).write_result(result(status))
-    assert RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True).finished() is None
-
-
-@pytest.mark.parametrize(("missing", "goes_on"), [(["pareto"], True), ([], False)])
-def test_a_run_with_an_unfinished_part_goes_on(tmp_path, missing, goes_on):
-    cut = result().model_copy(update={"metrics": {"unfinished": missing}})
-    RunDirectory(tmp_path / "r", "codesign", {}, DIGEST, resume=False).write_result(cut)
-    assert (RunDirectory(tmp_path / "r", "codesign", {}, DIGEST, resume=True).finished() is None) == goes_on
 
 
 def test_other_arguments_are_refused_with_the_key(tmp_path):
@@ -90,7 +56,7 @@ def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, mon
 
     monkeypatch.setattr("pathlib.Path.replace", full)
     with pytest.raises(InputError, match=r"report\.html: cannot be written: No space left on device"):
-        directory.write_text("report.html", "x")
+        directory.write("report.html", "x")
     assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
 
 

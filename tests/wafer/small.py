@@ -1,4 +1,6 @@
-"""Small wafer problems, written out."""
+"""Small wafer problems, written out, and what is drawn of them."""
+
+from xml.etree import ElementTree
 
 from dse.wafer.files.formats import problem_of
 from dse.wafer.files.kgraph import parse_kgraph
@@ -64,3 +66,9 @@ def blocks_text(adapter=0):
 
 def blocks(adapter=0):
     return problem_from(blocks_text(adapter))
+
+
+def groups_of(svg):
+    """The shapes of a picture by the class of their group."""
+    groups = ElementTree.fromstring(svg).iterfind(".//{*}g[@class]")
+    return {group.get("class"): group.findall("{*}path") for group in groups}

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from dse.wafer.files.formats import placement_document, placement_from_document, problem_of, read_problem
+from dse.wafer.documents import placement_document, placement_from_document
+from dse.wafer.files.formats import problem_of, read_problem
 from dse.wafer.files.kgraph import Style, parse_kgraph, read_kgraph, write_kgraph
 from dse.wafer.files.paint import PaintKernel, paint_of, parse_paint, placement_of, write_paint
 from dse.wafer.kernels import contest_library

@@ -7,12 +7,14 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from dse.problem import pose, problem_type
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.tables import Tables
 from dse.testing.conformance import comparable
 from dse.wafer import answer as wafer_answer
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import placement_from_document
+from dse.wafer.documents import placement_from_document
 from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.methods import METHODS
 from dse.wafer.options import WaferOptions
@@ -20,12 +22,12 @@ from dse.wafer.problem import Cost
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
 from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
-from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
+from dse.wafer.sweep.front import Point, PointRun, certain, front, settled, turned
 from hardware.inputs import InputError
 from tests.actors.inside import Inside
 from tests.run.journals import alter
 from tests.solving import answer, faults
-from tests.wafer.small import chain, conv_line, graph_text
+from tests.wafer.small import chain, conv_line, graph_text, groups_of
 
 MOVES = 2000
 LABELS = [f"conv[{number}]" for number in (1, 2, 3)]
@@ -161,8 +163,8 @@ def test_a_placement_counts_wherever_it_fits():
     heavy = replace(wide, weights=replace(wide.weights, distance=7.0))
     small = replace(narrow, wafer=replace(narrow.wafer, width_tiles=8))
     less = replace(narrow, wafer=replace(narrow.wafer, memory_words=5))
-    own = Found(("a",), narrow, placed.placement, bound=3.0)
-    others = [Found((str(n),), each) for n, each in enumerate((wide, tall, heavy, small, less))]
+    own = PointRun(("a",), narrow, placed.placement, bound=3.0)
+    others = [PointRun((str(n),), each) for n, each in enumerate((wide, tall, heavy, small, less))]
     first, *rest = settled([own, *others])
     assert [each.found_at for each in rest] == [("a",), ("a",), ("a",), None, None]
     for each in rest[:3]:
@@ -172,7 +174,7 @@ def test_a_placement_counts_wherever_it_fits():
     assert rest[2].cost.total == first.cost.time + 7 * first.cost.distance
     # Bounds go the other way: to wafers inside, with no more memory and no smaller weights.
     assert [each.bound for each in rest] == [None, 3.0, None, 3.0, 3.0]
-    bounded = settled([Found(("b",), wide, bound=5.0), Found(("c",), heavy), Found(("d",), narrow)])
+    bounded = settled([PointRun(("b",), wide, bound=5.0), PointRun(("c",), heavy), PointRun(("d",), narrow)])
     assert [each.bound for each in bounded] == [5.0, 5.0, 5.0]
     assert turned(turned(placed.placement)) == placed.placement
 
@@ -269,6 +271,13 @@ def test_turned_wafers_share_a_run(path, tmp_path):
     assert faults(result) == []
 
 
+def refusals(result):
+    try:
+        return faults(result)
+    except InputError as error:
+        return str(error).splitlines()
+
+
 def changed(result, name, **entries):
     points = result.solution["points"]
     return result.model_copy(update={"solution": {"points": {**points, name: {**points[name], **entries}}}})
@@ -291,17 +300,54 @@ def test_a_changed_result_is_refused(path, tmp_path):
         (changed(result, name, status="infeasible"), "status"),
         (changed(result, name, front=fronts[there["front"]]), "front"),
         (changed(result, name, certain=fronts[there["certain"]]), "certain"),
-        (changed(result, name, more=1), "keys"),
+        (changed(result, name, more=1), "side-20.more: unknown key"),
+        (changed(result, name, reason=""), "side-20.reason"),
+        (changed(result, name, bound=-1.0), "side-20.bound"),
         (changed(result, "side-4", cost=1.0), "without a placement"),
         (changed(result, "side-4", bound=1.0), "without a placement"),
         (changed(result, "side-4", infeasibility=None), "infeasibility"),
         (result.model_copy(update={"solution": {"points": {name: there}}}), "must have the points"),
         (result.model_copy(update={"bound": result.bound - 1}), "bound"),
         (result.model_copy(update={"metrics": {**result.metrics, "front": []}}), "metrics.front"),
-        (result.model_copy(update={"metrics": {**result.metrics, "more": 1}}), "metrics.more"),
+        (result.model_copy(update={"metrics": {**result.metrics, "more": 1}}), "more: unknown key"),
     ):
-        found = faults(altered)
+        found = refusals(altered)
         assert any(words in each for each in found), (words, found)
+
+
+def shown(options):
+    kind = problem_type("wafer")
+    return kind.view(answer(options), pose(kind, options), Tables())
+
+
+def test_the_card_of_a_sweep_has_its_cheapest_point_and_its_front(path):
+    options = options_for(path, "side=4,9,20")
+    result = answer(options)
+    (card,) = shown(options).cards()
+    figures = dict(card.figures[:2])
+    best = result.solution["points"]["side-20"]
+    assert best["cost"] == result.objective.value
+    assert figures == {
+        f"{best['cost']:,.10g}": f"lowest total cost, at side-20 ({best['status']})",
+        "81 tiles": "the smallest wafer with a placement, side-9",
+    }
+    assert (f"{len(result.metrics['front'])} of 3", "points on the front of cost, tiles and memory") in card.figures
+    assert ("1", "points proven infeasible") in card.figures
+    (breakdown,) = card.breakdowns
+    assert breakdown.total == pytest.approx(best["cost"])
+    assert [share.amount for share in breakdown.shares] == [best["time"], best["distance"], 2 * best["adapter"]]
+
+
+def test_the_card_of_an_infeasible_answer_says_what_is_missing(path):
+    for options in (options_for(path, "side=2,3"), WaferOptions(str(path), width=3, height=3)):
+        (card,) = shown(options).cards()
+        assert card.title == "Proven infeasible"
+        assert card.figures == [
+            ("18 tiles", "needed at least"),
+            ("9 tiles", "available"),
+            ("9 more tiles at least", "may make it fit"),
+            ("more memory a tile", "may make it fit"),
+        ]
 
 
 def test_an_interrupted_sweep_goes_on(path, tmp_path):
@@ -377,7 +423,7 @@ def test_the_command_shows_keeps_and_reports(dse, path, tmp_path):
         assert cost(there, read).total == result["solution"]["points"][name]["cost"]
     assert (out / "tables" / "points.parquet").exists()
     page = (out / "report.html").read_text()
-    assert page.count("<svg class='wafer'") == len(result["metrics"]["front"])
+    assert page.count('class="wafer"') == len(result["metrics"]["front"])
     assert dse("check", out / "result.json").code == 0
     (out / "report.html").unlink()
     assert dse("report", out).code == 0
@@ -400,7 +446,7 @@ def test_pictures_and_reports_of_one_placement(dse, path, tmp_path):
     assert dse("wafer", path, "--moves", MOVES, "--workers", 0, "--out", out).code == 0
     assert (out / "case.png").read_bytes().startswith(b"\x89PNG")
     picture, page = (out / "case.svg").read_text(), (out / "report.html").read_text()
-    assert picture.count("class='edge'") == 2
+    assert len(groups_of(picture)["edges"]) == 2
     assert "cost " in picture
     (out / "report.html").unlink()
     assert dse("report", out).code == 0

@@ -1,10 +1,14 @@
 """The check of what a result says of its search: how much was looked at, and the best score at each HBM size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
+import numpy as np
+
+from dse.codesign.answer import infeasibility_of
+from dse.codesign.check_metrics.reevaluation import Allowance, Reevaluation, Reevaluator, Request
+from dse.codesign.formats import architecture_solution, position
 from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem
@@ -24,128 +28,155 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
     """
     metrics, jobs, space = result.metrics, len(problem.jobs), len(machines)
     evaluated, pruned = metrics["architectures_evaluated"], metrics["architectures_pruned"]
-    if type(evaluated) is not int or not 1 <= evaluated <= space:
+    if not 1 <= evaluated <= space:
         return [f"metrics.architectures_evaluated must be in [1, {space}], but got {evaluated}"]
     rest = space - evaluated
     allowed = {rest} if result.status == "optimal" else {rest, 0}
     # Only an exhaustive search leaves an architecture before it was evaluated for every model.
-    most = jobs * evaluated + (jobs - 1) * rest
+    max_evaluations = jobs * evaluated + (jobs - 1) * rest
     if search != "exhaustive":
-        allowed, most = {0}, jobs * evaluated
-    found = []
-    if type(pruned) is not int or pruned not in allowed:
-        found.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
-    if not jobs * evaluated <= result.evaluations <= most:
-        found.append(f"evaluations must be in [{jobs * evaluated}, {most}], but got {result.evaluations}")
+        allowed, max_evaluations = {0}, jobs * evaluated
+    faults = []
+    if pruned not in allowed:
+        faults.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
+    if not jobs * evaluated <= result.evaluations <= max_evaluations:
+        faults.append(f"evaluations must be in [{jobs * evaluated}, {max_evaluations}], but got {result.evaluations}")
     if pruned == 0 < rest and search == "exhaustive" and ("pareto" in metrics or "sensitivity" in metrics):
-        found.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
-    return found
+        faults.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
+    return faults
 
 
 def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
-    """Whether the optima at the HBM sizes agree with the answer, with what it reaches at each size, and with memory.
+    """Whether the optima at the HBM sizes are what their architectures score, and the answer is at the size to choose.
 
-    The answer's own is its score. At other sizes the optimum is no less than what the answer's architecture reaches;
-    that nothing reaches more is not proven again, nor who does.
+    At the answer's size the optimum is its score, and it has the answer's architecture and plans. That nothing scores
+    more is not proven again.
     """
     plans = [result.solution["models"][job.name] for job in problem.jobs]
-    found = _depth_faults(search, plans)
-    stated = result.metrics["optimum_by_hbm"]
-    if found or not all(type(value) is float for value in stated.values()):
-        return found or [f"metrics.optimum_by_hbm must have numbers, but got {stated}"]
-    row = [gib_from_bytes(size) for size in problem.hbm_bytes].index(plans[0]["hbm_gb"])
-    index = position(machines, result.solution["architecture"])
-    assert index is not None  # the checker of the answer has passed it
-    anew = Anew(problem, machines.one(index), Allowance())
-    asked = Asked(0, row, tuple(plan["schedule_nodes"] for plan in plans))
-    (answer,) = anew.find([asked])
-    score = result.metrics["score"]
-    found = answer.faults("metrics.score", score, row)
-    if anew.needless(asked, exhaustive.NODES):
-        found.append(f"solution.models: schedule_nodes must be fewer than {asked.depths}: a plan is proven before")
     sizes = [f"{gib_from_bytes(size):g}" for size in problem.hbm_bytes]
-    fits = [size for size, reached in zip(sizes, answer.scores.tolist(), strict=True) if reached > 0]
-    if set(stated) != set(fits):
-        return [*found, f"metrics.optimum_by_hbm must have the sizes at which all fits, {fits}, but got {list(stated)}"]
+    row = [gib_from_bytes(size) for size in problem.hbm_bytes].index(plans[0]["hbm_gb"])
+    stated, best = result.metrics["optimum_by_hbm"], result.metrics["best_by_hbm"]
+    own = {
+        "architecture": result.solution["architecture"],
+        "schedule_nodes": [plan["schedule_nodes"] for plan in plans],
+    }
+    faults = differences(f"metrics.best_by_hbm.{sizes[row]}", best.get(sizes[row]), own)
+    faults += _depth_faults(search, len(plans), best)
+    if faults:
+        return faults
+    indices = {size: position(machines, entry["architecture"]) for size, entry in best.items()}
+    for size, index in indices.items():
+        expected = None if index is None else architecture_solution(machines, index)
+        faults += differences(f"metrics.best_by_hbm.{size}.architecture", best[size]["architecture"], expected)
+    if faults or not set(best) <= set(sizes):
+        return faults or [f"metrics.best_by_hbm must have sizes of {sizes}, but got {list(best)}"]
+    order = list(dict.fromkeys(indices.values()))
+    reevaluator = Reevaluator(problem, machines.take(np.array(order)), Allowance())
+    requests = {
+        size: Request(order.index(indices[size]), sizes.index(size), tuple(entry["schedule_nodes"]))
+        for size, entry in best.items()
+    }
+    answers = dict(zip(requests, reevaluator.evaluate(list(requests.values())), strict=True))
+    answer = answers[sizes[row]]
+    fits = [size for size, score in zip(sizes, answer.scores.tolist(), strict=True) if score > 0]
+    for where, entries in (("optimum_by_hbm", stated), ("best_by_hbm", best)):
+        if set(entries) != set(fits):
+            faults.append(f"metrics.{where} must have the sizes at which all fits, {fits}, but got {list(entries)}")
+    if faults:
+        return faults
+    for size, each in requests.items():
+        faults += answers[size].faults(f"metrics.optimum_by_hbm.{size}", stated[size], each.row)
+        if reevaluator.is_too_deep(each, exhaustive.NODES):
+            faults.append(f"metrics.best_by_hbm.{size}: schedule_nodes must be fewer: a plan is proven before")
     optima = [stated.get(size, 0.0) for size in sizes]
-    found += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], score)
-    return found + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
+    faults += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], result.metrics["score"])
+    return faults + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
 
 
-def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Found) -> list[str]:
+def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Reevaluation) -> list[str]:
     """What is wrong with the optimum at each HBM size, given that the answer is at size ``row``."""
-    found = []
-    least, _ = answer.limits
-    for size, optimum, reached in zip(problem.hbm_bytes, optima, least.tolist(), strict=True):
-        if optimum < reached * (1 - PROOF_TOLERANCE):
+    faults = []
+    lower, _ = answer.limits
+    for size, optimum, score in zip(problem.hbm_bytes, optima, lower.tolist(), strict=True):
+        if optimum < score * (1 - PROOF_TOLERANCE):
             gib = gib_from_bytes(size)
-            found.append(f"{where}: at {gib:g} GB it must be at least {reached}, which the answer reaches")
+            faults.append(f"{where}: at {gib:g} GB it must be at least {score}, which the answer has there")
     # More memory takes more power, so at a larger size the fastest plan may do fewer samples a joule.
-    falls = any(less > more * (1 + PROOF_TOLERANCE) for less, more in pairwise(optima))
+    falls = any(smaller > larger * (1 + PROOF_TOLERANCE) for smaller, larger in pairwise(optima))
     if falls and problem.objective.per != "per-watt":
-        found.append(f"{where} must not fall with the size, but got {optima}")
+        faults.append(f"{where} must not fall with the size, but got {optima}")
     if chosen_size(optima) != row:
         bought = gib_from_bytes(problem.hbm_bytes[chosen_size(optima)])
-        found.append(f"{where}: by these the answer must be at {bought:g} GB")
-    return found
+        faults.append(f"{where}: by these the answer must be at {bought:g} GB")
+    return faults
 
 
-def unanswered_faults(options: CodesignOptions, machines: Machines, result: Result) -> list[str]:
-    """What is wrong with the metrics of a result without an answer: nothing was evaluated for all models.
+def unanswered_faults(
+    options: CodesignOptions, problem: CodesignProblem, machines: Machines, result: Result
+) -> list[str]:
+    """What is wrong with a result without an answer: why nothing fits, and metrics of a search without evaluations.
 
     Where nothing fits, an exhaustive search rules out the whole space; one that was stopped has ruled out nothing, and
-    leaves all that was asked besides.
+    leaves all that was asked for beside the answer.
     """
-    stopped, asked = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
+    stopped, extras = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"
-    problem = options.problem()
     expected = {
         "notes": notes(problem, {}),
         "architectures_in_space": len(machines),
         "architectures_evaluated": 0,
         "architectures_pruned": len(machines) if nothing else 0,
         "optimum_by_hbm": {},
-        "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
+        "best_by_hbm": {},
+        "unfinished": [name for name, wanted in extras.items() if wanted and stopped],
     }
     names = [job.name for job in problem.jobs]
     metrics = {key: value for key, value in result.metrics.items() if key != "failed"}
-    return differences("metrics", metrics, expected) + failed_faults(names, result.metrics.get("failed"))
+    return (
+        _infeasibility_faults(problem, machines, result)
+        + differences("metrics", metrics, expected)
+        + failed_faults(names, result.metrics["failed"])
+    )
 
 
-def failed_faults(models: Sequence[str], failed: Any) -> list[str]:
-    """What is wrong with the list of failed evaluations; whether they failed nobody can tell later."""
-    where = "metrics.failed"
-    if not isinstance(failed, list):
-        return [f"{where} must be a list, but got {failed}"]
-    found = []
-    for number, failure in enumerate(failed):
-        if not isinstance(failure, dict) or set(failure) != {"model", "architecture", "reason"}:
-            found.append(f"{where}[{number}] must have model, architecture and reason, but got {failure}")
-        elif failure["model"] not in models or not failure["reason"]:
-            found.append(
-                f"{where}[{number}]: no reason is given for {failure['model']}, or it is no model of the problem"
-            )
-    return found
+def _infeasibility_faults(problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
+    """Whether nothing fits just where that is said, and for the reason that is given."""
+    expected = infeasibility_of(problem, machines)
+    if expected is None:
+        return ["status infeasible: but a placement fits"] if result.status == "infeasible" else []
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return differences("infeasibility", stated, expected.model_dump())
+
+
+def failed_faults(models: Sequence[str], failed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Failed evaluations of models that the problem does not have; whether they failed nobody can tell later."""
+    return [
+        f"metrics.failed[{number}].model must be one of {list(models)}, but got {failure['model']}"
+        for number, failure in enumerate(failed)
+        if failure["model"] not in models
+    ]
 
 
 def proven_faults(result: Result) -> list[str]:
     """What the proven optimum and the distance from it say of each other, and of value and bound."""
-    optimum, distance = result.metrics.get("proven_optimum"), result.metrics.get("distance_from_proven")
+    optimum, distance = result.metrics["proven_optimum"], result.metrics["distance_from_proven"]
     if optimum is None:
         known = distance is not None or result.status == "optimal"
         return ["metrics.proven_optimum must be stated"] if known else []
-    found = differences("metrics.proven_optimum", optimum, result.bound)
-    if type(distance) is not float or result.objective.value is None or found:
-        return found or [f"metrics.distance_from_proven must be a number, but got {distance}"]
-    expected = max(0.0, 1 - result.objective.value / optimum)
-    if not abs(distance - expected) <= PROOF_TOLERANCE:
-        found.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
-    return found
+    faults = differences("metrics.proven_optimum", optimum, result.bound)
+    if faults:
+        return faults
+    expected = max(0.0, 1 - (result.objective.value or 0.0) / optimum)
+    if distance is None or not abs(distance - expected) <= PROOF_TOLERANCE:
+        faults.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
+    return faults
 
 
-def _depth_faults(search: Search, plans: list[dict[str, Any]]) -> list[str]:
+def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[str]:
     """Depths to which the search does not go."""
     depths = exhaustive.NODES if search == "exhaustive" else (SWEEP_NODES, exhaustive.NODES[0])
-    stated = [plan["schedule_nodes"] for plan in plans]
-    wrong = any(type(nodes) is not int or nodes not in depths for nodes in stated)
-    return [f"solution.models: schedule_nodes must be one of {depths}, but got {stated}"] if wrong else []
+    return [
+        f"metrics.best_by_hbm.{size}: schedule_nodes must be one of {depths} for each model, but got {stated}"
+        for size, entry in best.items()
+        if len(stated := entry["schedule_nodes"]) != jobs or not set(stated) <= set(depths)
+    ]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dse.codesign.check_metrics.anew import position
+from dse.codesign.formats import position
 from dse.codesign.pareto.table import front_rows, front_sentence
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.report import charts

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.report.card import StatedPlan
+from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.timeline import has_timeline, timeline
-from dse.report.trace_events import Trace, merged, pipeline_trace, schedule_trace
+from dse.report.trace_events import TraceEvents, merged
 from dse.results.result import Result
 from dse.schedule.formats import schedule_from_document
+from dse.schedule.schedule_trace import schedule_trace
 from hardware.machines import Machines
 
 FOLDER = "traces"
@@ -35,7 +37,7 @@ def traces(problem: CodesignProblem, machine: Machines, result: Result) -> Mappi
     return files
 
 
-def _operators(stated: StatedPlan) -> Trace:
+def _operators(stated: StatedPlan) -> TraceEvents:
     """The operators of every distinct layer in time, a process each."""
     evaluator, parts = stated.evaluator, []
     for layer in stated.graph.distinct_layers:

@@ -1,11 +1,11 @@
 """Which of the evaluated architectures is the answer: tie-break and choice of the HBM size, for every search."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.problem import HBM_TOLERANCE
+from dse.codesign.problem import HBM_TOLERANCE, CodesignProblem, Evaluation, SizeOptimum
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,3 +30,23 @@ def chosen_size(optima: Sequence[float]) -> int:
     reached = max(optima, default=0.0)
     rows = range(len(optima))
     return next((r for r in rows if optima[r] > 0 and optima[r] >= (1 - HBM_TOLERANCE) * reached), len(optima) - 1)
+
+
+def optima_of(
+    problem: CodesignProblem,
+    best: Sequence[tuple[int | None, float]],
+    evaluations: Mapping[tuple[int, int], Evaluation],
+) -> dict[int, SizeOptimum]:
+    """The optimum of each HBM size that has one.
+
+    Args:
+        problem: the jobs and the sizes.
+        best: for each size the best architecture and its score, as :func:`best_architecture` gives them.
+        evaluations: by job and architecture.
+    """
+    optima = {}
+    for row, (size, (index, score)) in enumerate(zip(problem.hbm_bytes, best, strict=True)):
+        if index is not None:
+            plans = (evaluations[job, index].plans[row] for job in range(len(problem.jobs)))
+            optima[size] = SizeOptimum(index, score, tuple(plan for plan in plans if plan is not None))
+    return optima

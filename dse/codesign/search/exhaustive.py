@@ -31,7 +31,7 @@ from dse.codesign.evaluation.job_evaluators import (
     slices,
 )
 from dse.codesign.problem import Evaluation, SearchOutcome
-from dse.codesign.search.choice import TIE, best_architecture, chosen_size
+from dse.codesign.search.choice import TIE, best_architecture, chosen_size, optima_of
 from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StoppedError
 from hardware.units import gib_from_bytes
@@ -115,7 +115,7 @@ class _Search:
             score_upper=np.full((sizes, count), np.inf),
             score=np.zeros((sizes, count)),
         )
-        effort = [len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs]
+        effort = [len(job.microbatch_sizes) * len(job.tensor_parallel) for job in problem.jobs]
         self._cheapest_first = sorted(range(jobs), key=lambda job: (effort[job], job))
 
     def bound_all(self) -> None:
@@ -250,16 +250,14 @@ class _Search:
     def outcome(self, stopped: str | None) -> SearchOutcome:
         """The answer at the smallest HBM size within one per cent of the best, and the bound there."""
         state, sizes = self._state, self._problem.hbm_bytes
-        optima = [self._best(row)[1] for row in range(len(sizes))]
-        row = chosen_size(optima)
-        best, _ = self._best(row)
-        plans = []
-        if best is not None:
-            plans = [state.evaluations[job, best].plans[row] for job in range(len(self._problem.jobs))]
+        optima = optima_of(self._problem, [self._best(row) for row in range(len(sizes))], state.evaluations)
+        scores = [optima[size].score if size in optima else 0.0 for size in sizes]
+        row = chosen_size(scores)
+        answer = optima.get(sizes[row])
         upper = state.score_upper[row]
         return SearchOutcome(
-            best=best,
-            plans=tuple(plan for plan in plans if plan is not None),
+            best=None if answer is None else answer.architecture,
+            plans=() if answer is None else answer.plans,
             bound=float(upper.max(initial=0.0)),
             upper=tuple(upper.tolist()),
             evaluated={
@@ -268,8 +266,8 @@ class _Search:
                 if all((job, index) in state.evaluations for job in range(len(self._problem.jobs)))
             },
             evaluations=len(state.evaluations),
-            proven=bool(np.all(state.score_upper.max(axis=1, initial=0.0) <= np.array(optima) * (1 + PROOF_TOLERANCE))),
-            optimum_by_hbm={size: optimum for size, optimum in zip(sizes, optima, strict=True) if optimum > 0},
+            proven=bool(np.all(state.score_upper.max(axis=1, initial=0.0) <= np.array(scores) * (1 + PROOF_TOLERANCE))),
+            optima=optima,
             stopped=stopped,
         )
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
-from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome
-from dse.codesign.search.choice import best_architecture, chosen_size
+from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, SizeOptimum
+from dse.codesign.search.choice import best_architecture, chosen_size, optima_of
 from dse.codesign.search.exhaustive import NODES
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.progress import StoppedError, ask
@@ -171,38 +171,34 @@ class Sweep:
         """The best of what counts, evaluated as deeply as the exhaustive search begins; nothing is known of the rest
         of the space.
         """
-        best = self._best()[0]
-        if best is not None and stopped is None:
+        row, optima, _ = self._best()
+        if optima and stopped is None:
             try:
-                self._deepen(best)
+                self._deepen(optima[self._problem.hbm_bytes[row]].architecture)
             except StoppedError as reason:
                 stopped = str(reason)
-        best, row, optima, score = self._best()
-        sizes, counted = self._problem.hbm_bytes, self.proposer.counted
-        jobs = range(len(self._problem.jobs))
-        plans = [] if best is None else [self._found[job, best].plans[row] for job in jobs]
+        row, optima, score = self._best()
+        answer, counted = optima.get(self._problem.hbm_bytes[row]), self.proposer.counted
         return SearchOutcome(
-            best=best,
-            plans=tuple(plan for plan in plans if plan is not None),
+            best=None if answer is None else answer.architecture,
+            plans=() if answer is None else answer.plans,
             bound=np.inf,
             upper=(),
             evaluated={index: float(score[row, index]) for index in counted},
-            evaluations=len(counted) * len(jobs),
+            evaluations=len(counted) * self.jobs,
             proven=False,
-            optimum_by_hbm={size: value for size, value in zip(sizes, optima, strict=True) if value > 0},
+            optima=optima,
             stopped=stopped,
         )
 
-    def _best(self) -> tuple[int | None, int, list[float], Floats]:
-        """The best architecture that counts, the row of its HBM size, the best score of each size, and all, [H, A]."""
+    def _best(self) -> tuple[int, dict[int, SizeOptimum], Floats]:
+        """The row of the HBM size to choose, the best of each size among what counts, and all scores, [H, A]."""
         counted = self.proposer.counted
         score = np.zeros((len(self._problem.hbm_bytes), len(self._machines)))
         for index in counted:
             score[:, index] = self._scores[index]
-        found = [best_architecture(row, self._machines.area_mm2) for row in score]
-        optima = [value for _, value in found]
-        row = chosen_size(optima)
-        return found[row][0], row, optima, score
+        best = [best_architecture(row, self._machines.area_mm2) for row in score]
+        return chosen_size([value for _, value in best]), optima_of(self._problem, best, self._found), score
 
     def _deepen(self, index: int) -> None:
         """Evaluate an architecture again with deeper schedules: its plans can only become faster."""
@@ -263,5 +259,5 @@ def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
 
 def predicted_seconds(problem: CodesignProblem, architectures: int) -> float:
     """A rough prediction of the work of evaluating so many architectures on one core."""
-    graphs = sum(len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs)
+    graphs = sum(len(job.microbatch_sizes) * len(job.tensor_parallel) for job in problem.jobs)
     return _EVALUATION_S_PER_GRAPH * graphs * architectures

@@ -156,7 +156,7 @@ def _today(context: SearchContext, outcome: SearchOutcome) -> Point:
         score=score,
         bound=outcome.bound if math.isfinite(outcome.bound) else None,
         optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in problem.hbm_bytes),
-        reached_by=who_reaches(problem, machines, outcome, context.store),
+        reached_by=who_reaches(problem, machines, outcome),
         architecture=Architecture.of(machines, outcome.best),
         plans=plans,
         today_score=score,

@@ -6,7 +6,7 @@ is a search of its own in the process it runs in, and its answer depends on noth
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,8 @@ import numpy as np
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate, Evaluator
 from dse.codesign.evaluation.job_evaluators import EvaluationStore, JobEvaluators, JobTask
-from dse.codesign.formats import plan_summary
+from dse.codesign.formats import SIZES, plan_summary, position
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingJob, TrainingPlan
-from dse.codesign.reached import reached_by
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import TIE
 from dse.codesign.sensitivity.knobs import KNOBS, Knob
@@ -31,8 +30,6 @@ TAKEOVER_RESOLUTION = 1.01
 
 MOST_NODES = exhaustive.NODES[1]
 """Schedules are searched to this many states; where a proof hangs on more, the step ends with the bound it has."""
-
-_SIZES = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,12 @@ class Architecture:
     @classmethod
     def of(cls, machines: Machines, index: int) -> "Architecture":
         """The machine at position ``index``."""
-        sizes = {name: int(getattr(machines, name)[index]) for name in _SIZES}
+        sizes = {name: int(getattr(machines, name)[index]) for name in SIZES}
         return cls(**sizes, area_mm2=float(machines.area_mm2[index]))
 
     def position(self, machines: Machines) -> int | None:
         """Where it stands in ``machines``; None where it does not."""
-        same = np.logical_and.reduce([getattr(machines, name) == getattr(self, name) for name in _SIZES])
-        found = np.flatnonzero(same)
-        return int(found[0]) if len(found) else None
+        return position(machines, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ class Point:
         bound: no architecture scores more at the answer's HBM size.
         optima: the best score at each offered HBM size, 0 where nothing fits. The answer is at the smallest size within
             one per cent of the best, so ``score`` may jump by that much where no limit binds; ``reach`` does not.
-        reached_by: who has these scores; None where nothing fits, or the store of the search lacks it.
+        reached_by: who has these scores; None where nothing fits.
         architecture: the answer's.
         plans: one a model.
         today_score: that of today's architecture at the answer's HBM size; None where it or any plan does not fit.
@@ -222,7 +217,7 @@ class Prober:
             score=score,
             bound=outcome.bound if math.isfinite(outcome.bound) and outcome.bound > 0 else None,
             optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in turned.hbm_bytes),
-            reached_by=who_reaches(turned, machines, outcome, store),
+            reached_by=who_reaches(turned, machines, outcome),
             architecture=None if outcome.best is None else Architecture.of(machines, outcome.best),
             plans=summaries(turned, outcome.plans),
             today_score=today_score,
@@ -303,12 +298,13 @@ class Prober:
         return machines.take(np.flatnonzero(wins.any(axis=0)))
 
 
-def who_reaches(
-    problem: CodesignProblem, machines: Machines, outcome: SearchOutcome, store: EvaluationStore
-) -> tuple[Reached | None, ...]:
-    """Who has the optimum at each HBM size; ``store`` holds what the search that ended with ``outcome`` evaluated."""
-    found = reached_by(problem, machines, outcome, store)
-    return tuple(None if who is None else Reached(Architecture.of(machines, who[0]), who[1]) for who in found)
+def who_reaches(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome) -> tuple[Reached | None, ...]:
+    """Who has the optimum at each HBM size."""
+    optima = (outcome.optima.get(size) for size in problem.hbm_bytes)
+    return tuple(
+        None if optimum is None else Reached(Architecture.of(machines, optimum.architecture), optimum.schedule_nodes)
+        for optimum in optima
+    )
 
 
 def summaries(problem: CodesignProblem, plans: Sequence[TrainingPlan]) -> tuple[PlanSummary, ...]:

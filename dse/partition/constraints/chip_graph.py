@@ -1,6 +1,6 @@
 """The chip graph of the edges whose ends both have chips, and which arcs may join it: the kernels.
 
-An arc a → b must not join chips that a path joins, nor close a path beside an arc (4). ``state`` is the
+An arc a → b must not join chips that a path joins, nor close a path parallel to an arc (4). ``state`` is the
 :class:`~dse.partition.constraints.dive.State` of a dive.
 """
 
@@ -17,11 +17,11 @@ from hardware.compiled import kernel
 @kernel
 def _union(words, chips):
     """The union of the sets ``words`` of ``chips``."""
-    found = np.uint64(0)
+    union = np.uint64(0)
     while chips != np.uint64(0):
-        found |= words[lowest(chips)]
+        union |= words[lowest(chips)]
         chips &= chips - np.uint64(1)
-    return found
+    return union
 
 
 @kernel
@@ -29,8 +29,8 @@ def after(state, chip):
     """Chips that a consumer of an operator on ``chip`` may have, with ``chip``: arcs to them exist or may be added."""
     if state.after_stamp[chip] != state.stamp[0]:
         state.after_stamp[chip] = state.stamp[0]
-        beside = _union(state.arcs, state.origin[chip])
-        state.after[chip] = state.arcs[chip] | bit(chip) | ~(_union(state.origin, beside) | state.reach[chip])
+        adjacent = _union(state.arcs, state.origin[chip])
+        state.after[chip] = state.arcs[chip] | bit(chip) | ~(_union(state.origin, adjacent) | state.reach[chip])
     return state.after[chip]
 
 
@@ -39,8 +39,8 @@ def before(state, chip):
     """Chips that a producer for an operator on ``chip`` may have, with ``chip``."""
     if state.before_stamp[chip] != state.stamp[0]:
         state.before_stamp[chip] = state.stamp[0]
-        beside = _union(state.back, state.reach[chip])
-        state.before[chip] = state.back[chip] | bit(chip) | ~(_union(state.reach, beside) | state.origin[chip])
+        adjacent = _union(state.back, state.reach[chip])
+        state.before[chip] = state.back[chip] | bit(chip) | ~(_union(state.reach, adjacent) | state.origin[chip])
     return state.before[chip]
 
 
@@ -65,17 +65,17 @@ def join(state, source, target):
 
 
 @kernel
-def keep(state):
-    """Keep the chip graph while arcs are tried."""
+def save(state):
+    """Save the chip graph before arcs are tried."""
     for chip in range(len(state.arcs)):
-        state.kept[0, chip], state.kept[1, chip] = state.arcs[chip], state.back[chip]
-        state.kept[2, chip], state.kept[3, chip] = state.reach[chip], state.origin[chip]
+        state.saved[0, chip], state.saved[1, chip] = state.arcs[chip], state.back[chip]
+        state.saved[2, chip], state.saved[3, chip] = state.reach[chip], state.origin[chip]
 
 
 @kernel
 def restore(state):
-    """Take back the arcs that were added since :func:`keep`."""
+    """Take back the arcs that were added since :func:`save`."""
     state.stamp[0] += 1
     for chip in range(len(state.arcs)):
-        state.arcs[chip], state.back[chip] = state.kept[0, chip], state.kept[1, chip]
-        state.reach[chip], state.origin[chip] = state.kept[2, chip], state.kept[3, chip]
+        state.arcs[chip], state.back[chip] = state.saved[0, chip], state.saved[1, chip]
+        state.reach[chip], state.origin[chip] = state.saved[2, chip], state.saved[3, chip]

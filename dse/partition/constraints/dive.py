@@ -3,7 +3,7 @@
 A *dive* gives every operator, in some order, a chip of its domain: the chips between two bounds, which (2) and the
 gaps of :mod:`dse.partition.constraints.structure` keep tight along every edge at once, less those that (4) forbids.
 What (4) forbids is seen from the chip graph of the edges whose ends both have chips: an arc a → b must not join chips
-that a path joins, nor close one beside an arc. No rule removes a chip that a valid completion has, so every valid
+that a path joins, nor close one parallel to an arc. No rule removes a chip that a valid completion has, so every valid
 partition can come out. A value that turns out to be impossible is removed and another one drawn; where none is left,
 the dive has failed and the next one begins.
 
@@ -30,7 +30,7 @@ from dse.algorithms.draws import draw
 from dse.partition import bits
 from dse.partition.bits import bit, interval, leading, lowest, size
 from dse.partition.constraints import chip_graph
-from dse.partition.constraints.chip_graph import after, before, join, keep, restore
+from dse.partition.constraints.chip_graph import after, before, join, restore, save
 from hardware.compiled import compiled, kernel
 
 
@@ -43,10 +43,10 @@ class State(NamedTuple):
         allowed: chips that the operators around it leave to it, [N].
         arcs, back: of each chip those that an arc leads to, and those that one comes from, [C] words.
         reach, origin: of each chip those that a path leads to or comes from, with itself, [C] words.
-        kept: room to keep these four while arcs are tried, [4, C].
+        saved: these four as they were before arcs are tried, [4, C].
         after, before: of each chip those that its operators' consumers and producers may have as far as (4) is
             concerned, with itself, [C] words; current where the stamp is.
-        after_stamp, before_stamp: the number of arcs for which they were found, [C].
+        after_stamp, before_stamp: the number of arcs for which they hold, [C].
         stamp: the number of arcs added so far, one more for every trial that was taken back, [1].
         queue, queued: operators whose bounds have moved, [N].
     """
@@ -59,7 +59,7 @@ class State(NamedTuple):
     back: npt.NDArray[np.uint64]
     reach: npt.NDArray[np.uint64]
     origin: npt.NDArray[np.uint64]
-    kept: npt.NDArray[np.uint64]
+    saved: npt.NDArray[np.uint64]
     after: npt.NDArray[np.uint64]
     before: npt.NDArray[np.uint64]
     after_stamp: npt.NDArray[np.int64]
@@ -84,16 +84,16 @@ def _drawn(mask, weights, seed):
             left &= left - np.uint64(1)
         return np.int32(lowest(left))
     point, left = draw(seed) * total, mask
-    found = np.int32(-1)
+    choice = np.int32(-1)
     while left != np.uint64(0):
         weight = weights[lowest(left)]
         if weight > 0.0:
-            found = np.int32(lowest(left))
+            choice = np.int32(lowest(left))
             point -= weight
             if point < 0.0:
                 break
         left &= left - np.uint64(1)
-    return found
+    return choice
 
 
 @kernel
@@ -153,22 +153,22 @@ def _domain(state, graph, operator):
 @kernel
 def _joined(state, graph, operator, chip):
     """Add the arcs that ``operator`` on ``chip`` makes; whether that can be. The chip graph stays as it was if not."""
-    kept = False
+    saved = False
     for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
         other = state.chip[graph.in_node[index]]
         if other >= 0 and other != chip and not state.arcs[other] & bit(chip):
-            if not kept:
-                kept = True
-                keep(state)
+            if not saved:
+                saved = True
+                save(state)
             if not join(state, other, chip):
                 restore(state)
                 return False
     for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
         other = state.chip[graph.out_node[index]]
         if other >= 0 and other != chip and not state.arcs[chip] & bit(other):
-            if not kept:
-                kept = True
-                keep(state)
+            if not saved:
+                saved = True
+                save(state)
             if not join(state, chip, other):
                 restore(state)
                 return False
@@ -250,12 +250,12 @@ def _begin(state, linear, bounds):
 @kernel
 def _lowest_source(sources, wanted, seed):
     """The operator that is first on chip 0: the one that wants the lowest chip, or any."""
-    found = sources[int(draw(seed) * len(sources))]
+    lowest_source = sources[int(draw(seed) * len(sources))]
     if len(wanted):
         for operator in sources:
-            if wanted[operator] < wanted[found]:
-                found = operator
-    return found
+            if wanted[operator] < wanted[lowest_source]:
+                lowest_source = operator
+    return lowest_source
 
 
 @kernel
@@ -362,7 +362,7 @@ def partitions(graph, chips, bounds, sources, orders, weights, wanted, seeds, di
         np.zeros(count, dtype=np.bool_),
     )
     one = np.ones_like(graph.gap)
-    found, taken = np.zeros((len(seeds), count), dtype=np.int8), np.zeros(len(seeds), dtype=np.int32)
+    result, dives_taken = np.zeros((len(seeds), count), dtype=np.int8), np.zeros(len(seeds), dtype=np.int32)
     seed, shuffled, renumbered = np.zeros(1, dtype=np.uint64), np.arange(count), np.zeros(64, dtype=np.int8)
     for number in range(len(seeds)):
         seed[0] = seeds[number]
@@ -377,10 +377,10 @@ def partitions(graph, chips, bounds, sources, orders, weights, wanted, seeds, di
             linear = dive == dives + 1
             gap = one if linear else graph.gap
             if _dive(state, graph, gap, linear, bounds, sources, order, weights, keep, seed):
-                taken[number] = dive
+                dives_taken[number] = dive
                 break
         used = np.uint64(0)
         for operator in range(count):
             used |= bit(state.chip[operator])
-        _pack(state.chip, used, renumbered, found[number])
-    return found, taken
+        _pack(state.chip, used, renumbered, result[number])
+    return result, dives_taken

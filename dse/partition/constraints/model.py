@@ -17,10 +17,9 @@ derives is left out, so that the two can be held against each other.
 Accuracy: times are rounded down to units, 10⁻¹² of the work and the transfers together, so the model's optimum is a
 lower bound on the problem's. A partition that is optimal in the model costs at most one unit more for each operator and
 each tensor on its slowest chip than the problem's optimum. Weights are rounded down to bytes. Partitions are checked
-and priced anew by :mod:`dse.partition.check`.
+and priced by :mod:`dse.partition.check`.
 """
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple
@@ -42,10 +41,10 @@ _UNITS = 1e12
 
 
 class GeneralOptimum(NamedTuple):
-    """What CP-SAT found.
+    """The outcome of CP-SAT.
 
     Attributes:
-        chip: the best partition, [N]; None where none was found in time, or none exists.
+        chip: the best partition, [N]; None where CP-SAT has none in time, or none exists.
         bound_s: no valid partition costs less; infinite where none exists. Within the module's accuracy of the cost
             of ``chip`` where that is proven to be the best.
     """
@@ -68,9 +67,9 @@ def solve_general(
         deterministic_time: when to stop, in CP-SAT's deterministic seconds.
         seed: of CP-SAT.
         start: a partition to begin at, [N].
-        stop: asked meanwhile; a reason ends the search with what is known.
+        stop: polled during the search; a reason ends it with the best so far.
     """
-    model = _Model(problem.graph, problem.chips)
+    model = ConstraintModel(problem.graph, problem.chips)
     model.add_memory(problem.graph.weight_bytes, problem.memory_limit_bytes)
     unit_s = model.minimise_cost(problem)
     for operator, chip in enumerate(() if start is None else start):
@@ -84,32 +83,11 @@ def solve_general(
     chip = model.chips_of(solver)
     if violations(problem, chip.tolist()):  # Weights in fractions of a byte may not fit after all.
         return GeneralOptimum(None, bound_s)
-    # Sums of floats differ in their last digits, and a bound must not be above what was found.
+    # Sums of floats differ in their last digits, and a bound must not be above the cost of a partition.
     return GeneralOptimum(chip, min(bound_s, cost_s(problem, chip.tolist())))
 
 
-def is_possible(
-    graph: PartitionGraph,
-    chips: int,
-    chip: Mapping[int, int],
-    deterministic_time: float = DETERMINISTIC_TIME,
-) -> bool | None:
-    """Whether a valid partition has these chips, memory aside; None where that is not known in time.
-
-    Args:
-        graph: the operators.
-        chips: C.
-        chip: chips of some of the operators, by position.
-        deterministic_time: when to stop, in CP-SAT's deterministic seconds.
-    """
-    model = _Model(graph, chips)
-    for operator, where in chip.items():
-        model.place(operator, where)
-    _, status = solved(model.model, deterministic_time)
-    return None if status == cp_model.UNKNOWN else status != cp_model.INFEASIBLE
-
-
-class _Model:
+class ConstraintModel:
     """The constraints (2) to (4); cost and memory on demand.
 
     Args:
@@ -142,7 +120,7 @@ class _Model:
             self.model.add_hint(variable, number == chip)
 
     def chips_of(self, solver: cp_model.CpSolver) -> npt.NDArray[np.int8]:
-        """The partition found, [N]."""
+        """The partition of the solution, [N]."""
         return np.array([[solver.value(variable) for variable in on].index(1) for on in self._on], dtype=np.int8)
 
     def _booleans(self, count: int) -> list[cp_model.IntVar]:

@@ -38,8 +38,8 @@ class Sampler:
         self.structure = structure_of(graph)
         self.chips = chips
         self.dives: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        self._most_dives = dives
-        self._bounds = np.minimum(self.structure.most, chips - 1).astype(np.int32)
+        self._max_dives = dives
+        self._bounds = np.minimum(self.structure.max_chip, chips - 1).astype(np.int32)
         self.operators = len(graph)
 
     def sample(
@@ -71,8 +71,8 @@ class Sampler:
         orders: npt.NDArray[np.int64] | None,
         wanted: npt.NDArray[np.int64],
     ) -> Chips:
-        found: Chips
-        found, self.dives = partitions(
+        chips: Chips
+        chips, self.dives = partitions(
             self.structure,
             self.chips,
             self._bounds,
@@ -81,9 +81,9 @@ class Sampler:
             np.zeros((self.operators, 0)) if weights is None else np.ascontiguousarray(weights, np.float64),
             wanted,
             np.ascontiguousarray(seeds, dtype=np.uint64),
-            self._most_dives,
+            self._max_dives,
         )
-        return found
+        return chips
 
 
 def seeds_of(seed: int, first: int, count: int) -> Words:

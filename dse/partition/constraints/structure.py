@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dse.partition.problem import PartitionGraph, Words
 from hardware.compiled import compiled
 
-_MOST_BETWEEN = 4_000_000
+_MAX_BETWEEN = 4_000_000
 """Operators between the ends of edges, over all edges, that are listed at most; beyond, they only prune less."""
 
 Int32s = npt.NDArray[np.int32]
@@ -37,7 +37,7 @@ class Structure(NamedTuple):
         gap: how many chips an edge may lead on at most, [E].
         between_first, between_node: operators between the ends of each edge, [E + 1], [·].
         below, above: the operators that each one leads to and that lead to it, with itself, [N, ⌈N / 64⌉] words.
-        most: the highest chip that each operator can have on a package of any size, [N].
+        max_chip: the highest chip that each operator can have on a package of any size, [N].
         sources: operators without producers.
     """
 
@@ -52,7 +52,7 @@ class Structure(NamedTuple):
     between_node: Int32s
     below: Words
     above: Words
-    most: Int32s
+    max_chip: Int32s
     sources: Int32s
 
 
@@ -65,9 +65,9 @@ def structure_of(graph: PartitionGraph) -> Structure:
     order = graph.topological_order.astype(np.int32)
     below, above = _descendants(order[::-1].copy(), out_first, out_node), _descendants(order, in_first, in_node)
     gap, sizes = _gaps(edges, below, above)
-    listed = np.where(np.cumsum(sizes) <= _MOST_BETWEEN, sizes, 0)
+    listed = np.where(np.cumsum(sizes) <= _MAX_BETWEEN, sizes, 0)
     first = np.concatenate([[0], np.cumsum(listed)]).astype(np.int32)
-    most = _highest(edges[np.argsort(order.argsort()[edges[:, 0]], kind="stable")], gap, below)
+    max_chip = _highest(edges[np.argsort(order.argsort()[edges[:, 0]], kind="stable")], gap, below)
     return Structure(
         out_first,
         out_node,
@@ -80,7 +80,7 @@ def structure_of(graph: PartitionGraph) -> Structure:
         between_node=_between(edges, below, above, first),
         below=below,
         above=above,
-        most=most,
+        max_chip=max_chip,
         sources=np.flatnonzero(np.diff(in_first) == 0).astype(np.int32),
     )
 
@@ -113,11 +113,11 @@ def _descendants(order, first, node):
 @compiled()
 def _bits(word):
     """How many bits of a word are set."""
-    found = 0
+    count = 0
     while word != np.uint64(0):
         word &= word - np.uint64(1)
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 @compiled()
@@ -162,19 +162,19 @@ def _between(edges, below, above, first):
 def _highest(edges, gap, below):
     """The highest chip of every operator: what its descendants leave, carried along the edges until nothing moves."""
     count = below.shape[0]
-    most = np.zeros(count, dtype=np.int32)
+    max_chip = np.zeros(count, dtype=np.int32)
     for operator in range(count):
         taken = 0
         for word in range(below.shape[1]):
             taken += _bits(below[operator, word])
-        most[operator] = count - taken
+        max_chip[operator] = count - taken
     moved = True
     while moved:
         moved = False
         for edge in range(len(edges)):
             source, target = edges[edge, 0], edges[edge, 1]
-            if most[target] > most[source] + gap[edge]:
-                most[target], moved = most[source] + gap[edge], True
-            if most[source] > most[target]:
-                most[source], moved = most[target], True
-    return most
+            if max_chip[target] > max_chip[source] + gap[edge]:
+                max_chip[target], moved = max_chip[source] + gap[edge], True
+            if max_chip[source] > max_chip[target]:
+                max_chip[source], moved = max_chip[target], True
+    return max_chip

@@ -15,7 +15,7 @@ from dse.partition.bits import bit, leading, lowest
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, Floats, PartitionProblem
 from hardware.compiled import compiled
-from hardware.packages import MOST_CHIPS
+from hardware.packages import MAX_CHIPS
 
 
 class AnalyticalEvaluator:
@@ -60,19 +60,19 @@ class AnalyticalEvaluator:
             self._latency_s,
             self._transfer_s,
             self._weight_bytes,
-            MOST_CHIPS,
+            MAX_CHIPS,
         )
         return priced
 
 
 @compiled(bits)
-def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, most):
+def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, max_chips):
     """(slowest chip or link, latency of one input, fullest chip) of each partition, [B] each; busy, held."""
     count = chips.shape[0]
     slowest, latency, fullest = np.zeros(count), np.zeros(count), np.zeros(count)
-    busy, held_bytes = np.zeros((count, 2, most)), np.zeros((count, most))
-    link_s, finish_s = np.zeros(most), np.zeros(most)
-    heard = np.zeros(most, dtype=np.uint64)
+    busy, held_bytes = np.zeros((count, 2, max_chips)), np.zeros((count, max_chips))
+    link_s, finish_s = np.zeros(max_chips), np.zeros(max_chips)
+    heard = np.zeros(max_chips, dtype=np.uint64)
     for number in range(count):
         chip_s, held = busy[number, 0], held_bytes[number]
         link_s[:] = 0.0
@@ -97,7 +97,7 @@ def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, most):
                     heard[there] |= bit(here)
                     elsewhere &= elsewhere - np.uint64(1)
         on_link = 0.0
-        for here in range(most):
+        for here in range(max_chips):
             on_link += link_s[here]
             busy[number, 1, here] = on_link
             begin = 0.0

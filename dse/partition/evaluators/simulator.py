@@ -12,7 +12,7 @@ sent or received. All times of groups are multiplied with the *compile effect* o
 of the set of its operators. It stands for what tiling, layout and alignment make of one program or another: no model of
 scheduling, overlap and contention on its own strays from the reference evaluator as far as the paper's hardware did.
 
-**Weights.** Resident ones are always in memory. Streamed ones come for every input anew: while one group with weights
+**Weights.** Resident ones are always in memory. Streamed ones are loaded for every input: while one group with weights
 runs, those of the next such group come, and after the last one those of the first; a group waits for its own. (A chip
 with one such group keeps its weights.)
 
@@ -38,12 +38,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.partition.evaluators.simulator_kernels import Rates, simulate
-from dse.partition.evaluators.simulator_operators import least_bytes, operators_of
-from dse.partition.evaluators.simulator_reference import Simulation, Stage
+from dse.partition.evaluators.simulator_operators import min_bytes, operators_of
+from dse.partition.evaluators.simulator_reference import SimulatedChip, Simulation
 from dse.partition.evaluators.simulator_reference import simulate as simulate_one
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from dse.report.trace_events import MOST_EVENTS, Span, Trace, trace
-from hardware.packages import MOST_CHIPS, Package
+from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
+from hardware.packages import MAX_CHIPS, Package
 from hardware.units import MEGA
 
 _RELATIVE_TOLERANCE = 1e-9
@@ -140,20 +140,20 @@ class SimulatorEvaluator:
 
     def never_fitting(self) -> list[tuple[str, float]]:
         """Operators that no partition has the memory for, and the bytes that each needs at least, largest first."""
-        needed = least_bytes(self._operators)
+        needed = min_bytes(self._operators)
         positions = [
             int(place) for place in np.argsort(-needed, kind="stable") if needed[place] > self.package.sram_bytes
         ]
         return [(self._problem.graph.labels[place], float(needed[place])) for place in positions]
 
-    def trace(self, chip: Sequence[int], most_events: int = MOST_EVENTS) -> Trace:
+    def trace(self, chip: Sequence[int], max_events: int = MAX_EVENTS) -> TraceEvents:
         """One interval of the steady state: a lane for each chip, its weights, and each link.
 
-        Beyond ``most_events`` the shortest ones are left out.
+        Beyond ``max_events`` the shortest ones are left out.
         """
         simulation = self.simulation(chip)
         lanes, spans = _lanes(simulation), list(self._spans(simulation))
-        shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:most_events]
+        shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:max_events]
         left_out = "" if len(shown) == len(spans) else f", the longest {len(shown)} of {len(spans)} events shown"
         title = (
             f"{self._problem.graph.name} on {self.package.name}: one interval of {1e6 * simulation.interval_s:.1f} µs "
@@ -165,7 +165,7 @@ class SimulatorEvaluator:
         """(latency of one input [B], busy seconds [B, 2, C], peak bytes [B, C]) of each partition."""
         count = self._problem.chips
         latency_s, busy_s, peak_bytes = simulate(
-            np.ascontiguousarray(chips, dtype=np.int8), self._operators, self._rates, MOST_CHIPS
+            np.ascontiguousarray(chips, dtype=np.int8), self._operators, self._rates, MAX_CHIPS
         )
         busy_s, peak_bytes = busy_s[:, :, :count], peak_bytes[:, :count]
         busy_s[:, 0][(peak_bytes > self.package.sram_bytes) | self._too_heavy(chips)] = np.inf
@@ -181,7 +181,7 @@ class SimulatorEvaluator:
         held = np.stack([(chips == number) @ weight_bytes for number in range(count)], axis=1)
         return np.asarray(held > limit_bytes * (1 + _RELATIVE_TOLERANCE))
 
-    def _overflow(self, stage: Stage) -> Overflow:
+    def _overflow(self, stage: SimulatedChip) -> Overflow:
         step = stage.fullest
         return Overflow(
             stage.chip,

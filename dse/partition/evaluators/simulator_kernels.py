@@ -67,7 +67,7 @@ class Groups(NamedTuple):
     done: npt.NDArray[np.bool_]
 
 
-class Chips(NamedTuple):
+class ChipStates(NamedTuple):
     """The chips of a partition, [C] each, and what they send.
 
     Attributes:
@@ -108,8 +108,8 @@ class Heap(NamedTuple):
 
 
 @compiled(bits, simulator_links, simulator_operators)
-def simulate(chips, operators, rates, most):
-    """(latency of one input [B], busy [B, 2, most], peak bytes of each chip [B, most]) of each partition.
+def simulate(chips, operators, rates, max_chips):
+    """(latency of one input [B], busy [B, 2, max_chips], peak bytes of each chip [B, max_chips]) of each partition.
 
     Busy: what each chip's stage takes, and when the last transfer on the link behind it ends.
     """
@@ -128,58 +128,58 @@ def simulate(chips, operators, rates, most):
         np.zeros(count),
         np.zeros(count, dtype=np.bool_),
     )
-    found = Chips(
-        np.zeros(most + 1, dtype=np.int32),
+    state = ChipStates(
+        np.zeros(max_chips + 1, dtype=np.int32),
         np.zeros(count, dtype=np.int32),
-        np.zeros(most, dtype=np.uint64),
-        np.zeros(most, dtype=np.int32),
-        np.zeros(most),
-        np.zeros(most, dtype=np.int32),
-        np.zeros(most, dtype=np.uint64),
-        np.zeros(most),
+        np.zeros(max_chips, dtype=np.uint64),
+        np.zeros(max_chips, dtype=np.int32),
+        np.zeros(max_chips),
+        np.zeros(max_chips, dtype=np.int32),
+        np.zeros(max_chips, dtype=np.uint64),
+        np.zeros(max_chips),
         np.zeros(count, dtype=np.uint64),
-        np.zeros(most + 1, dtype=np.int32),
+        np.zeros(max_chips + 1, dtype=np.int32),
         np.zeros(count, dtype=np.int32),
         np.zeros((2, count), dtype=np.int32),
         np.zeros((2, count)),
     )
     heap = Heap(np.zeros(count + edges + 1), np.zeros(count + edges + 1, dtype=np.int32))
-    latency_s, busy_s, peak_bytes = np.zeros(batch), np.zeros((batch, 2, most)), np.zeros((batch, most))
+    latency_s, busy_s, peak_bytes = np.zeros(batch), np.zeros((batch, 2, max_chips)), np.zeros((batch, max_chips))
     for number in range(batch):
         chip = chips[number]
-        used = _form_groups(chip, operators, rates, groups, found)
-        _connect(chip, used, operators, groups, found)
+        used = _form_groups(chip, operators, rates, groups, state)
+        _connect(chip, used, operators, groups, state)
         sent = 0
         for here in range(used):
-            found.message_first[here] = sent
-            peak_bytes[number, here], sent = _run_chip(here, sent, chip, operators, rates, groups, found, heap)
-            busy_s[number, 0, here] = found.seconds[here]
-        found.message_first[used] = sent
-        transfers_s(used, operators, rates, found, busy_s[number, 1])
-        latency_s[number] = one_input_s(used, operators, rates, found)
+            state.message_first[here] = sent
+            peak_bytes[number, here], sent = _run_chip(here, sent, chip, operators, rates, groups, state, heap)
+            busy_s[number, 0, here] = state.seconds[here]
+        state.message_first[used] = sent
+        transfers_s(used, operators, rates, state, busy_s[number, 1])
+        latency_s[number] = one_input_s(used, operators, rates, state)
     return latency_s, busy_s, peak_bytes
 
 
 @kernel
-def _form_groups(chip, operators, rates, groups, found):
+def _form_groups(chip, operators, rates, groups, state):
     """Fuses operators into groups and finds who reads what elsewhere; returns how many chips are used."""
     count = len(chip)
     used = 0
-    found.heard[:] = 0
-    found.hashed[:] = 0
-    found.first[:] = 0
+    state.heard[:] = 0
+    state.hashed[:] = 0
+    state.first[:] = 0
     for place in range(count):
         operator = operators.order[place]
         here = chip[operator]
         used = max(used, here + 1)
-        found.hashed[here] += operators.fingerprint[operator]
+        state.hashed[here] += operators.fingerprint[operator]
         elsewhere = np.uint64(0)
         for index in range(operators.out_first[operator], operators.out_first[operator + 1]):
             elsewhere |= bit(chip[operators.out_node[index]])
         elsewhere &= ~bit(here)
-        found.elsewhere[operator] = elsewhere
+        state.elsewhere[operator] = elsewhere
         while elsewhere != np.uint64(0):
-            found.heard[lowest(elsewhere)] |= bit(here)
+            state.heard[lowest(elsewhere)] |= bit(here)
             elsewhere &= elsewhere - np.uint64(1)
         into = operators.fused_into[operator]
         if into >= 0 and chip[into] == here:
@@ -193,48 +193,48 @@ def _form_groups(chip, operators, rates, groups, found):
             groups.compute_s[head] = operators.compute_s[operator]
             groups.memory_s[head] = operators.memory_s[operator]
             groups.weight_bytes[head] = operators.weight_bytes[operator]
-            found.first[here] += 1
+            state.first[here] += 1
         groups.head[operator] = head
         groups.last[head] = operator
     return used
 
 
 @kernel
-def _connect(chip, used, operators, groups, found):
+def _connect(chip, used, operators, groups, state):
     """Levels, buffers and lists of the chips; what the groups on a chip read of each other."""
     begin = 0
     for here in range(used):
         level = 0
-        heard = found.heard[here]
+        heard = state.heard[here]
         while heard != np.uint64(0):
-            level = max(level, found.level[lowest(heard)] + 1)
+            level = max(level, state.level[lowest(heard)] + 1)
             heard &= heard - np.uint64(1)
-        found.level[here] = level
-        found.buffers[here] = 0.0
-        found.tensors[here] = 0
-        begin += found.first[here]
-        found.first[here] = begin
-    found.first[used] = begin
+        state.level[here] = level
+        state.buffers[here] = 0.0
+        state.tensors[here] = 0
+        begin += state.first[here]
+        state.first[here] = begin
+    state.first[used] = begin
     for operator in range(len(chip)):
         here = chip[operator]
         head = groups.head[operator]
         if head == operator:
-            found.first[here] -= 1
-            found.heads[found.first[here]] = head
+            state.first[here] -= 1
+            state.heads[state.first[here]] = head
             groups.done[head] = False
             groups.growth[head] = 0.0
             groups.producers[head] = 0
     for operator in range(len(chip)):
         head = groups.head[operator]
         if groups.last[head] == operator:
-            _connect_output(operator, head, chip, operators, groups, found)
+            _connect_output(operator, head, chip, operators, groups, state)
 
 
 @kernel
-def _connect_output(operator, head, chip, operators, groups, found):
+def _connect_output(operator, head, chip, operators, groups, state):
     """Where the output of a group goes."""
     here = chip[operator]
-    elsewhere = found.elsewhere[operator]
+    elsewhere = state.elsewhere[operator]
     bytes_ = operators.output_bytes[operator]
     begin, end = operators.out_first[operator], operators.out_first[operator + 1]
     readers, readers_xor = 0, 0
@@ -248,36 +248,36 @@ def _connect_output(operator, head, chip, operators, groups, found):
     groups.readers_xor[head] = readers_xor
     groups.held[head] = 0.0
     if elsewhere != np.uint64(0) or begin == end:
-        found.buffers[here] += 2.0 * bytes_
+        state.buffers[here] += 2.0 * bytes_
     else:
         groups.held[head] = bytes_
         groups.growth[head] += bytes_
         if readers == 1:
             groups.growth[readers_xor] -= bytes_
     if elsewhere != np.uint64(0):
-        found.tensors[here] += 1
+        state.tensors[here] += 1
         while elsewhere != np.uint64(0):
             there = lowest(elsewhere)
-            found.buffers[there] += 2.0 * (found.level[there] - found.level[here]) * bytes_
-            found.tensors[there] += 1
+            state.buffers[there] += 2.0 * (state.level[there] - state.level[here]) * bytes_
+            state.tensors[there] += 1
             elsewhere &= elsewhere - np.uint64(1)
 
 
 @kernel
-def _run_chip(here, sent, chip, operators, rates, groups, found, heap):
+def _run_chip(here, sent, chip, operators, rates, groups, state, heap):
     """Schedules a chip, sets its seconds; returns (its memory, tensors sent by the chips so far)."""
-    effect = _effect(found.hashed[here], rates.effect_sigma)
+    effect = _effect(state.hashed[here], rates.effect_sigma)
     waiting, all_weights, weighted = 0, 0.0, 0
-    for index in range(found.first[here], found.first[here + 1]):
-        head = found.heads[index]
+    for index in range(state.first[here], state.first[here + 1]):
+        head = state.heads[index]
         all_weights += groups.weight_bytes[head]
         weighted += groups.weight_bytes[head] > 0.0
         if groups.producers[head] == 0:
             waiting = _push(heap, waiting, groups.growth[head], operators.rank[head])
     streamed = rates.streamed and weighted > 1
-    live, most_held, most_streamed, segment_most = 0.0, 0.0, 0.0, 0.0
-    now_s = rates.stage_s + found.tensors[here] * rates.transfer_launch_s
-    first_s, first_weights, begun_s, begun = 0.0, 0.0, 0.0, False
+    live, peak_held, peak_streamed, segment_peak = 0.0, 0.0, 0.0, 0.0
+    now_s = rates.stage_s + state.tensors[here] * rates.transfer_launch_s
+    first_s, first_weights, started_s, is_started = 0.0, 0.0, 0.0, False
     while waiting > 0:
         growth, head = heap.growth[0], operators.by_rank[heap.rank[0]]
         waiting = _pop(heap, waiting)
@@ -285,31 +285,31 @@ def _run_chip(here, sent, chip, operators, rates, groups, found, heap):
             continue
         groups.done[head] = True
         during = live + groups.held[head]
-        most_held = max(most_held, during)
+        peak_held = max(peak_held, during)
         weights = groups.weight_bytes[head]
         if streamed and weights > 0.0:
-            if begun:
-                now_s = max(now_s, begun_s + weights / rates.weight_bytes_per_s)
-                most_streamed = max(most_streamed, segment_most + weights)
+            if is_started:
+                now_s = max(now_s, started_s + weights / rates.weight_bytes_per_s)
+                peak_streamed = max(peak_streamed, segment_peak + weights)
             else:
-                first_s, first_weights, begun = now_s, weights, True
+                first_s, first_weights, is_started = now_s, weights, True
                 # The steps before wait with these weights, as those behind the last ones do.
-                most_streamed = segment_most + weights
-            begun_s = now_s
-            segment_most = during + weights
+                peak_streamed = segment_peak + weights
+            started_s = now_s
+            segment_peak = during + weights
         else:
-            segment_most = max(segment_most, during)
+            segment_peak = max(segment_peak, during)
         now_s += effect * (rates.launch_s + max(groups.compute_s[head], groups.memory_s[head]))
         live += growth
-        if found.elsewhere[groups.last[head]] != np.uint64(0):
-            found.messages[sent] = groups.last[head]
+        if state.elsewhere[groups.last[head]] != np.uint64(0):
+            state.messages[sent] = groups.last[head]
             sent += 1
         waiting = _finish(head, chip, operators, groups, heap, waiting)
     if streamed:
-        most_streamed = max(most_streamed, segment_most + first_weights)
-        now_s = max(now_s, begun_s + first_weights / rates.weight_bytes_per_s - first_s)
-    found.seconds[here] = now_s
-    return found.buffers[here] + (most_streamed if streamed else most_held + all_weights), sent
+        peak_streamed = max(peak_streamed, segment_peak + first_weights)
+        now_s = max(now_s, started_s + first_weights / rates.weight_bytes_per_s - first_s)
+    state.seconds[here] = now_s
+    return state.buffers[here] + (peak_streamed if streamed else peak_held + all_weights), sent
 
 
 @kernel

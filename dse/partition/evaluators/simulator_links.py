@@ -21,7 +21,7 @@ def _farthest(elsewhere):
 
 
 @kernel
-def transfers_s(used, operators, rates, found, ended_s):
+def transfers_s(used, operators, rates, state, ended_s):
     """When the last transfer of an interval ends on each link, into ended_s [≥ used], which is 0.
 
     Own outputs come first, then those from the link before, in order.
@@ -30,53 +30,53 @@ def transfers_s(used, operators, rates, found, ended_s):
     for link in range(used):
         now_s, passed = 0.0, 0
         following = 1 - row
-        for index in range(found.message_first[link], found.message_first[link + 1]):
-            operator = found.messages[index]
-            found.carried[following, passed] = operator
-            found.carried_s[following, passed] = now_s
+        for index in range(state.message_first[link], state.message_first[link + 1]):
+            operator = state.messages[index]
+            state.carried[following, passed] = operator
+            state.carried_s[following, passed] = now_s
             now_s += operators.output_bytes[operator] / rates.link_bytes_per_s
             passed += 1
-        now_s, passed = _pass_on(link, now_s, passed, row, count, operators, rates, found)
+        now_s, passed = _pass_on(link, now_s, passed, row, count, operators, rates, state)
         if passed > 0:
             ended_s[link] = now_s + rates.hop_s
         row, count = following, passed
 
 
 @kernel
-def _pass_on(link, now_s, passed, row, count, operators, rates, found):
-    """Carries over ``link`` those tensors of the link before that go on, behind ``passed`` others that end at now_s."""
+def _pass_on(link, now_s, passed, row, count, operators, rates, state):
+    """Carries over ``link`` tensors of the link before that travel on, after ``passed`` others that end at now_s."""
     following = 1 - row
     for index in range(count):
-        operator = found.carried[row, index]
-        if _farthest(found.elsewhere[operator]) > link:
-            start_s = max(now_s, found.carried_s[row, index] + rates.hop_s)
-            found.carried[following, passed] = operator
-            found.carried_s[following, passed] = start_s
+        operator = state.carried[row, index]
+        if _farthest(state.elsewhere[operator]) > link:
+            start_s = max(now_s, state.carried_s[row, index] + rates.hop_s)
+            state.carried[following, passed] = operator
+            state.carried_s[following, passed] = start_s
             now_s = start_s + operators.output_bytes[operator] / rates.link_bytes_per_s
             passed += 1
     return now_s, passed
 
 
 @kernel
-def one_input_s(used, operators, rates, found):
+def one_input_s(used, operators, rates, state):
     """When the last chip ends one input alone: links carry first what comes from below."""
     ended_s, count, row = 0.0, 0, 0
     for here in range(used):
         end_s = 0.0
         for index in range(count):
-            operator = found.carried[row, index]
-            if found.elsewhere[operator] & bit(here) != np.uint64(0):
+            operator = state.carried[row, index]
+            if state.elsewhere[operator] & bit(here) != np.uint64(0):
                 taken_s = operators.output_bytes[operator] / rates.link_bytes_per_s
-                end_s = max(end_s, found.carried_s[row, index] + taken_s + rates.hop_s)
-        end_s += found.seconds[here]
+                end_s = max(end_s, state.carried_s[row, index] + taken_s + rates.hop_s)
+        end_s += state.seconds[here]
         ended_s = max(ended_s, end_s)
-        now_s, passed = _pass_on(here, 0.0, 0, row, count, operators, rates, found)
+        now_s, passed = _pass_on(here, 0.0, 0, row, count, operators, rates, state)
         following = 1 - row
-        for index in range(found.message_first[here], found.message_first[here + 1]):
-            operator = found.messages[index]
+        for index in range(state.message_first[here], state.message_first[here + 1]):
+            operator = state.messages[index]
             now_s = max(now_s, end_s)
-            found.carried[following, passed] = operator
-            found.carried_s[following, passed] = now_s
+            state.carried[following, passed] = operator
+            state.carried_s[following, passed] = now_s
             now_s += operators.output_bytes[operator] / rates.link_bytes_per_s
             passed += 1
         row, count = following, passed

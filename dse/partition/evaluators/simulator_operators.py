@@ -1,6 +1,6 @@
 """What the simulator knows of a graph's operators before any of them has a chip.
 
-A graph file gives no kinds of operators, so they are told by what it does give:
+A graph file gives no kinds of operators, so they are derived from what it gives:
 
 - **Work.** Beside its launch, an operator takes the larger of a time to compute and a time to move its data. Where the
   file gives operations and bytes, these divide by the chip's rates, and are scaled together if it also gives a latency.
@@ -35,7 +35,7 @@ class Operators(NamedTuple):
     Attributes:
         out_first, out_node, in_first, in_node: consumers and producers, [N + 1], [E].
         order: producers before consumers, [N].
-        compute_s, memory_s: of each operator alone, beside its launch, [N].
+        compute_s, memory_s: of each operator alone, without its launch, [N].
         fused_into: the producer that an operator may be fused into, or −1, [N].
         output_bytes, weight_bytes: rounded up to whole bytes, so that sums are exact in any order, [N].
         fingerprint: [N].
@@ -122,7 +122,7 @@ def _fused_into(
     return np.where(fits, producer, -1).astype(np.int32)
 
 
-def least_bytes(operators: Operators) -> Floats:
+def min_bytes(operators: Operators) -> Floats:
     """Memory that some chip needs while each operator runs, whatever the partition, [N].
 
     Its weights, its inputs and its output are there then, as parts of what waits or in buffers; only a tensor between
@@ -132,11 +132,11 @@ def least_bytes(operators: Operators) -> Floats:
     producers = np.repeat(np.arange(count), np.diff(operators.out_first))
     consumers = operators.out_node
     apart = operators.fused_into[consumers] != producers
-    found = operators.weight_bytes.copy()
-    np.add.at(found, consumers[apart], operators.output_bytes[producers[apart]])
+    needed = operators.weight_bytes.copy()
+    np.add.at(needed, consumers[apart], operators.output_bytes[producers[apart]])
     inside = np.zeros(count, dtype=np.bool_)
     inside[operators.fused_into[operators.fused_into >= 0]] = True
-    return np.asarray(found + np.where(inside, 0.0, operators.output_bytes))
+    return np.asarray(needed + np.where(inside, 0.0, operators.output_bytes))
 
 
 def fingerprints(graph: PartitionGraph) -> list[int]:

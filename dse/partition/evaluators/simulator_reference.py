@@ -1,7 +1,7 @@
 """The simulator in plain form: what every chip and every link does in the steady state of a pipeline.
 
 The rules are in :mod:`dse.partition.evaluators.simulator`; this module follows them one by one, for one partition, and
-keeps what it finds, so that it can be shown. The compiled form is tested against it.
+records every step, so that it can be shown. The compiled form is tested against it.
 """
 
 import math
@@ -38,7 +38,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SimulatedChip:
     """One chip.
 
     Attributes:
@@ -90,7 +90,7 @@ class Simulation:
         latency_s: of one input alone.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[SimulatedChip, ...]
     transfers: tuple[Transfer, ...]
     latency_s: float
 
@@ -204,7 +204,7 @@ def _schedule(partition: _Partition, number: int) -> list[int]:
     return order
 
 
-def _stage(partition: _Partition, number: int) -> Stage:
+def _stage(partition: _Partition, number: int) -> SimulatedChip:
     package, order = partition.package, _schedule(partition, number)
     effect = _effect(partition, number)
     sent = [v for v in partition.elsewhere if partition.chip[v] == number and partition.elsewhere[v]]
@@ -217,7 +217,9 @@ def _stage(partition: _Partition, number: int) -> Stage:
         Step(partition.groups[head], begin_s[place], begin_s[place] + lasts_s[place], live[place], weights[place])
         for place, head in enumerate(order)
     )
-    return Stage(number, partition.level[number], effect, steps, streams, seconds, _buffer_bytes(partition, number))
+    return SimulatedChip(
+        number, partition.level[number], effect, steps, streams, seconds, _buffer_bytes(partition, number)
+    )
 
 
 def _streamed(partition: _Partition, order: list[int]) -> list[int]:
@@ -273,13 +275,13 @@ def _live_bytes(partition: _Partition, order: list[int]) -> list[float]:
 def _buffer_bytes(partition: _Partition, number: int) -> float:
     """Two copies of every output that leaves the chip; of every input two for each level that it comes from below."""
     sizes = partition.operators.output_bytes
-    found = 0.0
+    buffered = 0.0
     for operator, elsewhere in partition.elsewhere.items():
         if partition.chip[operator] == number and (elsewhere or not partition.consumers[operator]):
-            found += 2 * sizes[operator]
+            buffered += 2 * sizes[operator]
         if number in elsewhere:
-            found += 2 * (partition.level[number] - partition.level[partition.chip[operator]]) * sizes[operator]
-    return float(found)
+            buffered += 2 * (partition.level[number] - partition.level[partition.chip[operator]]) * sizes[operator]
+    return float(buffered)
 
 
 def _effect(partition: _Partition, number: int) -> float:
@@ -293,7 +295,7 @@ def _effect(partition: _Partition, number: int) -> float:
 
 def _transfers(partition: _Partition, messages: list[list[int]]) -> list[Transfer]:
     """One interval: each link carries its own chip's outputs first, then what comes over the link before, in order."""
-    found: list[Transfer] = []
+    transfers: list[Transfer] = []
     carried: list[Transfer] = []
     for link, own in enumerate(messages):
         now_s, passed = 0.0, []
@@ -307,12 +309,12 @@ def _transfers(partition: _Partition, messages: list[list[int]]) -> list[Transfe
             start_s = max(now_s, ready_s)
             now_s = start_s + partition.transfer_s(operator)
             passed.append(Transfer(operator, link, start_s, now_s + partition.package.hop_s))
-        found += passed
+        transfers += passed
         carried = passed
-    return found
+    return transfers
 
 
-def _latency_s(partition: _Partition, stages: tuple[Stage, ...], messages: list[list[int]]) -> float:
+def _latency_s(partition: _Partition, stages: tuple[SimulatedChip, ...], messages: list[list[int]]) -> float:
     """One input alone: a chip begins when all that it reads is there; links carry first what comes from below."""
     hop_s = partition.package.hop_s
     carried: list[Transfer] = []

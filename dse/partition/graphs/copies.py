@@ -69,16 +69,16 @@ def _sources(
     Where FLOPs are not known, an operator with weights is taken to compute.
     """
     costs = _costs(graph)
-    most = costs.sum(axis=0) * np.array([limits.share, limits.share, limits.growth, limits.growth])
+    max_costs = costs.sum(axis=0) * np.array([limits.share, limits.share, limits.growth, limits.growth])
     computes = np.isnan(graph.flops) & (graph.weight_bytes > 0)
-    found: dict[int, frozenset[int]] = {}
+    sources: dict[int, frozenset[int]] = {}
     for position in map(int, graph.topological_order):
-        if computes[position] or any(source not in found for source in producers[position]):
+        if computes[position] or any(source not in sources for source in producers[position]):
             continue
-        made_of = frozenset({position}.union(*(found[source] for source in producers[position])))
-        if (costs[sorted(made_of)].sum(axis=0) <= most).all():
-            found[position] = made_of
-    return found
+        made_of = frozenset({position}.union(*(sources[source] for source in producers[position])))
+        if (costs[sorted(made_of)].sum(axis=0) <= max_costs).all():
+            sources[position] = made_of
+    return sources
 
 
 def _exits(
@@ -88,14 +88,14 @@ def _exits(
     consumers: Sequence[Sequence[int]],
 ) -> dict[int, frozenset[int]]:
     """Every operator that needs sources of its own, with them: consumers, and sources that nothing consumes."""
-    found = {}
+    exits = {}
     for position in map(int, graph.topological_order):
         read = [source for source in producers[position] if source in made_of]
         if position not in made_of and read:
-            found[position] = frozenset().union(*(made_of[source] for source in read))
+            exits[position] = frozenset().union(*(made_of[source] for source in read))
         elif position in made_of and not consumers[position]:
-            found[position] = made_of[position]
-    return found
+            exits[position] = made_of[position]
+    return exits
 
 
 def _keep_dear(
@@ -117,15 +117,15 @@ def _keep_dear(
 def _joined(left: set[int], users: Mapping[int, Sequence[int]], exits: Mapping[int, frozenset[int]]) -> set[int]:
     """The sources that hang together with one of ``left``: some consumer needs both."""
     waiting = [min(left)]
-    found = set(waiting)
+    joined = set(waiting)
     seen: set[int] = set()
     while waiting:
         for exit_ in users[waiting.pop()]:
             if exit_ not in seen:
                 seen.add(exit_)
-                waiting.extend(exits[exit_] - found)
-                found |= exits[exit_]
-    return found
+                waiting.extend(exits[exit_] - joined)
+                joined |= exits[exit_]
+    return joined
 
 
 def _rebuilt(

@@ -117,9 +117,9 @@ class _GraphWriter:
 
     def _whole(self, step: Step, label: str, pieces: tuple[Piece, ...]) -> int:
         read = list(unwritten(pieces))
-        kept = sum(piece.kept_elements for piece in pieces) * self.element_bytes
-        held, output = self._held(read) + kept, self._output(step)
-        moved: float = sum(self._read_bytes(index) for index in read) + kept + output
+        kept_bytes = sum(piece.kept_elements for piece in pieces) * self.element_bytes
+        held, output = self._held(read) + kept_bytes, self._output(step)
+        moved: float = sum(self._read_bytes(index) for index in read) + kept_bytes + output
         if len(pieces) == 1:
             moved = self._moved(step, pieces[0], [self._read_bytes(index) for index in read], output)
         flops = sum(piece.flops for piece in pieces)
@@ -131,13 +131,13 @@ class _GraphWriter:
         for piece in pieces:
             outside = [source for source in piece.reads if source >= 0]
             inside = [-1 - source for source in piece.reads if source < 0]
-            kept = piece.kept_elements * self.element_bytes
+            kept_bytes = piece.kept_elements * self.element_bytes
             output = self._output(step) if piece is pieces[-1] else piece.elements * self.element_bytes
             read = [*map(self._read_bytes, dict.fromkeys(outside)), *(sizes[part] for part in dict.fromkeys(inside))]
-            moved = self._moved(step, piece, [*read, kept], output)
+            moved = self._moved(step, piece, [*read, kept_bytes], output)
             producers = [*self._producers(outside), *(numbers[part] for part in inside)]
             name = self._unique(f"{label}/{piece.label}")
-            numbers.append(self._add(name, producers, output, self._held(outside) + kept, piece.flops, moved))
+            numbers.append(self._add(name, producers, output, self._held(outside) + kept_bytes, piece.flops, moved))
             sizes.append(output)
         return numbers[-1]
 
@@ -157,15 +157,15 @@ class _GraphWriter:
 
     def _producers(self, read: list[int]) -> list[int]:
         """The operators that write values, those that bring the model's inputs included."""
-        found = []
+        writers = []
         for index in dict.fromkeys(read):
             value = self.trace.values[index]
             if value.role == "input" and index not in self._writer_of:
                 size = self._bytes(index)
                 self._writer_of[index] = self._add(self._unique(_input_name(value)), [], size, 0.0, 0.0, size)
             if index in self._writer_of:
-                found.append(self._writer_of[index])
-        return found
+                writers.append(self._writer_of[index])
+        return writers
 
     def _held(self, read: list[int]) -> float:
         """Bytes of the weights among values; of several views of one, no more than there are of it."""

@@ -24,9 +24,9 @@ def linear_partition(graph: PartitionGraph) -> Ints:
     starts = set(range(len(graph))) - {int(target) for target in graph.edges[:, 1]}
     best: Ints = np.zeros(len(graph), dtype=np.int64)
     for start in sorted(starts):
-        found: Ints = np.zeros(len(graph), dtype=np.int64)
+        distances: Ints = np.zeros(len(graph), dtype=np.int64)
         for target, distance in rustworkx.dijkstra_shortest_path_lengths(network, start, float).items():
-            found[target] = int(distance)
-        if found.max(initial=0) > best.max(initial=0):
-            best = found
+            distances[target] = int(distance)
+        if distances.max(initial=0) > best.max(initial=0):
+            best = distances
     return best

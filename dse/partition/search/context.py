@@ -1,4 +1,4 @@
-"""What every method is handed, and what it hands back."""
+"""The input and the result of every search method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,18 +29,18 @@ class Evaluator(Protocol):
     def busy_s(self, chips: Chips) -> Floats:
         """How long each chip, and the link behind it, is busy with one input, of each partition [B, N], [B, 2, C].
 
-        Where throughput is asked for, the longest is what a partition costs; a chip whose memory does not hold its
-        stage takes for ever. It is for partitions that were priced: whoever measures one can tell where its time goes.
+        For throughput, the longest is what a partition costs; a chip whose memory does not hold its stage takes
+        infinitely long. It is for partitions that were priced: whoever measures one knows where its time goes.
         """
         ...
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best that a method knows.
+class SearchResult:
+    """The best partition of a search, and what the search has shown.
 
     Attributes:
-        chip: of every operator; None before anything that can run was found.
+        chip: of every operator; None before there is one that can run.
         cost_s: of that partition, infinite without one.
         evaluations: partitions that were priced.
         bound_s: no valid partition costs less; 0 where nothing is known.
@@ -51,13 +51,13 @@ class Found:
     evaluations: int = 0
     bound_s: float = 0.0
 
-    def with_candidates(self, chips: Chips, costs: Floats) -> "Found":
-        """The first of the cheapest candidates [B, N] where that costs less, and so many more evaluations."""
+    def with_candidates(self, chips: Chips, costs: Floats) -> "SearchResult":
+        """The first of the cheapest candidates [B, N] where that costs less, with B more evaluations."""
         count = self.evaluations + len(costs)
         place = int(np.argmin(costs)) if len(costs) else 0
         if len(costs) and costs[place] < self.cost_s:
-            return Found(tuple(chips[place].tolist()), float(costs[place]), count, self.bound_s)
-        return Found(self.chip, self.cost_s, count, self.bound_s)
+            return SearchResult(tuple(chips[place].tolist()), float(costs[place]), count, self.bound_s)
+        return SearchResult(self.chip, self.cost_s, count, self.bound_s)
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class SearchContext:
     """One problem, and the means to work on it.
 
     Attributes:
-        problem: what is asked.
+        problem: that is to be solved.
         evaluator: what partitions cost.
         executor: where independent parts run; the answer does not depend on it.
         seed: of everything that is drawn.
         samples: partitions that a sampling method evaluates.
         starts: valid partitions to begin with, where a method can use them.
-        progress: told of each phase.
-        stop: asked between two pieces of work; what it answers ends the search with the best so far.
+        progress: called in each phase.
+        stop: polled between two pieces of work; a reason ends the search with the best so far.
     """
 
     problem: PartitionProblem
@@ -104,7 +104,7 @@ def on_one_chip(context: SearchContext) -> Chips:
     return np.zeros((1, len(context.problem.graph)), dtype=np.int8)
 
 
-def begun(context: SearchContext) -> Found:
+def first_result(context: SearchContext) -> SearchResult:
     """What is known after one evaluation, that of :func:`on_one_chip`."""
     chips = on_one_chip(context)
-    return Found().with_candidates(chips, context.evaluator.costs(chips))
+    return SearchResult().with_candidates(chips, context.evaluator.costs(chips))

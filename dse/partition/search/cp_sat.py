@@ -7,10 +7,10 @@ Chips beyond those that a linear partition can use (:func:`dse.partition.graphs.
 which makes the difference between seconds and hours on unrolled recurrent networks.
 
 Times are whole multiples of :data:`_UNIT_S`, or of more where they are so long that sums of them would overflow, and
-bytes likewise; the partition found is priced anew. The limit is deterministic.
+bytes likewise; the partition is priced again by the evaluator. The limit is deterministic.
 
 The model is that of throughput under the reference evaluator. With another objective or evaluator the method works on
-that problem all the same, and prices what it finds with the context's evaluator.
+that problem all the same, and prices its partitions with the context's evaluator.
 """
 
 import math
@@ -27,21 +27,21 @@ from dse.partition.check import violations
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.problem import Chips, PartitionProblem
-from dse.partition.search.context import Found, SearchContext, on_one_chip, throughput_of
+from dse.partition.search.context import SearchContext, SearchResult, on_one_chip, throughput_of
 from dse.partition.search.sampling import greedy
 
 DETERMINISTIC_TIME = 4.0
 """CP-SAT's deterministic seconds for one number of chips, of the order of real ones on one thread."""
 
 _FEW = 2
-"""Numbers of chips that are tried besides the most that a linear partition can use."""
+"""Numbers of chips that are tried in addition to the maximum of a linear partition."""
 
 _UNIT_S = 1e-10
 
 _MAX_UNITS = 2**42
 """Of one time or size, so that sums over all operators stay below 2^63."""
 
-MOST_BOOLEANS = 20_000
+MAX_BOOLEANS = 20_000
 """Operators × chips of a model that is worth its time."""
 
 
@@ -50,33 +50,33 @@ def linear_chips(problem: PartitionProblem) -> int:
     return min(problem.chips, int(linear_partition(problem.graph).max(initial=0)) + 1)
 
 
-def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIME) -> Found:
+def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIME) -> SearchResult:
     """The best linear partition for throughput within the limits, better than the best of the context's ``starts``.
 
     Without any, it is to be better than greedy's partition and than everything on one chip.
 
     Models of few chips are solved much faster than those of many that come to leave some empty, so the numbers of chips
     are tried from the least that could be better on, a few of them and the most. What a partition must be better than
-    is a cost of the model, that of throughput under the reference evaluator, whatever the context asks for; what the
+    is a cost of the model, that of throughput under the reference evaluator, whatever the context's evaluator; what the
     models give is then priced by the context's evaluator.
 
     ``deterministic_time``: when to stop with each number, in CP-SAT's deterministic seconds.
     """
     problem = context.problem
     throughput = AnalyticalEvaluator(throughput_of(problem))
-    most, starts = linear_chips(problem), _starts(context)
-    found = Found().with_candidates(starts, context.evaluator.costs(starts))
+    max_chips, starts = linear_chips(problem), _starts(context)
+    best = SearchResult().with_candidates(starts, context.evaluator.costs(starts))
     limit_s = float(throughput.costs(starts).min())
     work_s = float(problem.graph.latency_s.sum())
-    least = max(1, math.ceil(work_s / limit_s)) if 0 < limit_s < np.inf else most
-    for chips in sorted({*range(least, min(least + _FEW, most + 1)), most}):
+    min_chips = max(1, math.ceil(work_s / limit_s)) if 0 < limit_s < np.inf else max_chips
+    for chips in sorted({*range(min_chips, min(min_chips + _FEW, max_chips + 1)), max_chips}):
         if context.stop() is not None:
             break
         chip = _LinearModel(problem, chips, limit_s).best(context, deterministic_time)
         if chip is not None and not violations(problem, chip.tolist()):
-            found = found.with_candidates(chip[None], context.evaluator.costs(chip[None]))
+            best = best.with_candidates(chip[None], context.evaluator.costs(chip[None]))
             limit_s = min(limit_s, float(throughput.costs(chip[None])[0]))
-    return found
+    return best
 
 
 def _starts(context: SearchContext) -> Chips:
@@ -183,7 +183,7 @@ class _LinearModel:
         self._model.minimize(slowest)
 
     def best(self, context: SearchContext, deterministic_time: float) -> npt.NDArray[np.int8] | None:
-        """The chips of the best partition found, from 0 on, [N]."""
+        """The chips of the best partition, from 0 on, [N]."""
         solver, status = solved(self._model, deterministic_time, context.seed, context.stop)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None

@@ -2,7 +2,7 @@
 
 A partition that is the best cut of its order can still be improved by operators that are far from a cut, of which each
 chip has many where the graph is wide. A move takes one operator to the chip above or below, with what (2) asks for:
-its descendants or ancestors on the same chip. All of (2) to (5) and the cost are found anew for each move, O(N + E).
+its descendants or ancestors on the same chip. All of (2) to (5) and the cost are recomputed for each move, O(N + E).
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
@@ -16,13 +16,13 @@ from dse.algorithms.draws import draw
 from dse.partition import bits
 from dse.partition.bits import bit, leading, lowest
 from hardware.compiled import compiled, kernel
-from hardware.packages import MOST_CHIPS
+from hardware.packages import MAX_CHIPS
 
 
 @kernel
 def _stages(chip, graph, latency_s, transfer_s, weight_bytes, chip_s, link_s, held, arcs):
     """Fill in, by chip, its seconds, those of the link above it, its bytes, and the chips that it sends to."""
-    for number in range(MOST_CHIPS):
+    for number in range(MAX_CHIPS):
         chip_s[number] = link_s[number] = held[number] = 0.0
         arcs[number] = np.uint64(0)
     for operator in range(len(chip)):
@@ -43,7 +43,7 @@ def _stages(chip, graph, latency_s, transfer_s, weight_bytes, chip_s, link_s, he
         while elsewhere != np.uint64(0):
             chip_s[lowest(elsewhere)] += seconds
             elsewhere &= elsewhere - np.uint64(1)
-    for number in range(1, MOST_CHIPS):
+    for number in range(1, MAX_CHIPS):
         link_s[number] += link_s[number - 1]
 
 
@@ -51,7 +51,7 @@ def _stages(chip, graph, latency_s, transfer_s, weight_bytes, chip_s, link_s, he
 def _slowest(chip_s, link_s):
     """(seconds of the slowest chip or link, its number, sum of the squares of all)."""
     slowest_s, slow, squares = 0.0, 0, 0.0
-    for number in range(MOST_CHIPS):
+    for number in range(MAX_CHIPS):
         squares += chip_s[number] ** 2 + link_s[number] ** 2
         if max(chip_s[number], link_s[number]) > slowest_s:
             slowest_s, slow = max(chip_s[number], link_s[number]), number
@@ -61,8 +61,8 @@ def _slowest(chip_s, link_s):
 @kernel
 def _keeps_triangles(arcs, reach):
     """Whether (4) holds; ``reach``: room, [64]."""
-    for back in range(MOST_CHIPS):
-        number = MOST_CHIPS - 1 - back
+    for back in range(MAX_CHIPS):
+        number = MAX_CHIPS - 1 - back
         beyond, left = np.uint64(0), arcs[number]
         while left != np.uint64(0):
             beyond |= reach[lowest(left)]
@@ -125,9 +125,9 @@ def settle(chip, graph, latency_s, transfer_s, weight_bytes, chips, memory_bytes
     """
     state = np.full(1, seed, dtype=np.uint64)
     best, tried = chip.copy(), chip.copy()
-    chip_s, link_s, held = np.zeros(MOST_CHIPS), np.zeros(MOST_CHIPS), np.zeros(MOST_CHIPS)
-    arcs, reach = np.zeros(MOST_CHIPS, dtype=np.uint64), np.zeros(MOST_CHIPS, dtype=np.uint64)
-    size = np.zeros(MOST_CHIPS, dtype=np.int64)
+    chip_s, link_s, held = np.zeros(MAX_CHIPS), np.zeros(MAX_CHIPS), np.zeros(MAX_CHIPS)
+    arcs, reach = np.zeros(MAX_CHIPS, dtype=np.uint64), np.zeros(MAX_CHIPS, dtype=np.uint64)
+    size = np.zeros(MAX_CHIPS, dtype=np.int64)
     _stages(best, graph, latency_s, transfer_s, weight_bytes, chip_s, link_s, held, arcs)
     best_s, slow, squares = _slowest(chip_s, link_s)
     for _ in range(moves):

@@ -1,4 +1,4 @@
-"""Large-neighbourhood search: a few neighbouring chips of a partition at a time are made anew by CP-SAT.
+"""Large-neighbourhood search: CP-SAT reassigns the operators of a few neighbouring chips at a time.
 
 From a partition on, again and again a window of chips is drawn, mostly one with the slowest chip or link, and
 :mod:`dse.partition.search.window_model` looks for other chips of the window for its operators, with a faster slowest
@@ -8,10 +8,10 @@ constraint programming and local search methods to solve vehicle routing problem
 What is accepted has less at the first place where the times of the stages, the slowest first, differ from those before.
 So where several stages are equally slow, one of them less is progress, as is a faster window elsewhere, which makes
 room for the slowest one; and no partition comes twice. A window where nothing was found is not drawn again before
-something in it or beside it has changed; the search ends early when no window is left.
+something in it or next to it has changed; the search ends early when no window is left.
 
 Windows, seeds and limits do not depend on the clock. The method works on throughput under the reference evaluator; with
-another objective or evaluator what it accepts is priced by the context's evaluator.
+another objective or evaluator an accepted partition is priced by the context's evaluator.
 """
 
 from itertools import product
@@ -21,10 +21,10 @@ import numpy as np
 
 from dse.partition.check import Stages, stages, violations
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
-from dse.partition.search.context import Found, SearchContext, on_one_chip, throughput_of
+from dse.partition.search.context import SearchContext, SearchResult, on_one_chip, throughput_of
 from dse.partition.search.order_search import order_search
 from dse.partition.search.sampling import greedy
-from dse.partition.search.window_model import SAME, Chip, Form, Window, remade
+from dse.partition.search.window_model import SAME, Chip, Form, Window, improve_window
 
 WINDOWS = 200
 """Windows of a search by itself."""
@@ -41,11 +41,11 @@ _WIDTHS = range(2, 6)
 _ELSEWHERE = 0.25
 """Share of the windows that need not hold the slowest stage."""
 
-_MOST_BOOLEANS = 2_500
+_MAX_BOOLEANS = 2_500
 """Freed operators × chips of a window that is worth its time."""
 
 
-def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort: float = EFFORT) -> Found:
+def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort: float = EFFORT) -> SearchResult:
     """The best partition that windows lead to from the best of the context's ``starts``, or else of simple methods.
 
     Those are everything on one chip, greedy, and one round of walks over orders. Where none of these fits memory, there
@@ -56,10 +56,10 @@ def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort:
         windows: how many are tried at most.
         effort: what they may take together, in CP-SAT's deterministic seconds.
     """
-    found, begun = _begun(context)
-    if begun is None:
-        return found
-    search = _Windows(context, begun)
+    best, start = _first_result(context)
+    if start is None:
+        return best
+    search = _Windows(context, start)
     for number in range(windows):
         if effort <= 0 or context.stop() is not None or not search.can_go_on:
             break
@@ -67,25 +67,25 @@ def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort:
         effort -= spent
         if chip is not None:
             priced = chip[None].astype(np.int8)
-            found = found.with_candidates(priced, context.evaluator.costs(priced))
-        context.progress("windows of chips made anew", number + 1, windows)
-    return found
+            best = best.with_candidates(priced, context.evaluator.costs(priced))
+        context.progress("windows of chips reassigned", number + 1, windows)
+    return best
 
 
-def _begun(context: SearchContext) -> tuple[Found, Chip | None]:
+def _first_result(context: SearchContext) -> tuple[SearchResult, Chip | None]:
     """(what is known before the first window, the one of it that has the most throughput; None where none fits)."""
     if context.starts:
         starts = np.concatenate([on_one_chip(context), np.array(context.starts, dtype=np.int8)])
-        found = Found().with_candidates(starts, context.evaluator.costs(starts))
+        best = SearchResult().with_candidates(starts, context.evaluator.costs(starts))
     else:
         first, walked = greedy(context), order_search(context, rounds=1)
         better = walked if walked.cost_s < first.cost_s else first
-        found = Found(better.chip, better.cost_s, first.evaluations + walked.evaluations)
+        best = SearchResult(better.chip, better.cost_s, first.evaluations + walked.evaluations)
         known = [each.chip for each in (first, walked) if each.chip is not None]
         starts = np.array([*on_one_chip(context).tolist(), *known], dtype=np.int8)
     costs = AnalyticalEvaluator(throughput_of(context.problem)).costs(starts)
-    best = int(np.argmin(costs))
-    return found, starts[best].astype(np.int64) if np.isfinite(costs[best]) else None
+    cheapest = int(np.argmin(costs))
+    return best, starts[cheapest].astype(np.int64) if np.isfinite(costs[cheapest]) else None
 
 
 class _Windows:
@@ -109,21 +109,21 @@ class _Windows:
         """Whether there is a window that may still be better."""
         return bool(self._left)
 
-    def step(self, most_effort: float) -> tuple[Chip | None, float]:
+    def step(self, max_effort: float) -> tuple[Chip | None, float]:
         """(the better partition of a window, [N], if there is one; what that took)."""
         window = self._drawn()
         seed = int(self._draw.integers(2**31))
-        found = remade(self._problem, self._chip, self._now, window, most_effort, seed, self._context.stop)
+        improved = improve_window(self._problem, self._chip, self._now, window, max_effort, seed, self._context.stop)
         used = len(self._now.chip_s)
-        if found.chip is None or not self._is_accepted(found.chip):
-            self._failed |= {window, *(self._impossible_with(window) if found.impossible else ())}
+        if improved.chip is None or not self._is_accepted(improved.chip):
+            self._failed |= {window, *(self._impossible_with(window) if improved.impossible else ())}
             self._left = [each for each in self._left if each not in self._failed]
-            return None, found.effort
+            return None, improved.effort
         # Where the number of chips has changed, those behind the window have other numbers now.
         same = used == len(self._now.chip_s)
         self._failed = {each for each in self._failed if same and not _are_near(each, window)}
         self._left = self._windows()
-        return found.chip, found.effort
+        return improved.chip, improved.effort
 
     def _is_accepted(self, chip: Chip) -> bool:
         """Go on with a partition if it is valid and better."""
@@ -152,7 +152,7 @@ class _Windows:
         return among[int(self._draw.integers(len(among)))]
 
     def _slowest_chips(self) -> tuple[int, ...]:
-        """The chip that is slowest, or those at the ends of the slowest link; of equals one by chance."""
+        """The chip that is slowest, or those at the ends of the slowest link; of equals a random one."""
         now, limit_s = self._now, self._now.slowest_s * (1 - SAME)
         chips = [(chip,) for chip, time_s in enumerate(now.chip_s) if time_s >= limit_s]
         links = [(link, link + 1) for link, time_s in enumerate(now.link_s) if time_s >= limit_s]
@@ -163,16 +163,16 @@ class _Windows:
         """The windows of the partition that have not failed and are not too large."""
         used = int(self._chip.max()) + 1
         before = np.concatenate([[0], np.cumsum(np.bincount(self._chip, minlength=used))])
-        found = []
+        windows = []
         added = range(1 + (used < self._problem.chips))
         for width, more, form, first in product(_WIDTHS, added, get_args(Form), range(used)):
             last = min(first + width, used) - 1
             window = Window(first, last, more, form)
             booleans = (before[last + 1] - before[first]) * (last - first + more)
             useful = window.last + window.added > window.first and max(window.times_s(self._now)) > 0
-            if useful and 0 < booleans <= _MOST_BOOLEANS and window not in self._failed:
-                found.append(window)
-        return sorted(set(found))
+            if useful and 0 < booleans <= _MAX_BOOLEANS and window not in self._failed:
+                windows.append(window)
+        return sorted(set(windows))
 
 
 def _is_better(after: Stages, before: Stages) -> bool:
@@ -185,5 +185,5 @@ def _is_better(after: Stages, before: Stages) -> bool:
 
 
 def _are_near(one: Window, other: Window) -> bool:
-    """Whether they have chips in common or stand beside each other."""
+    """Whether they have chips in common or are neighbours."""
     return one.first <= other.last + 1 and other.first <= one.last + 1

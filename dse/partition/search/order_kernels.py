@@ -4,7 +4,7 @@ Chip k takes the operators between two cuts of the order, so that a partition is
 the slowest chip and link, :func:`cut` finds the least chips that reach every place of the order, by dynamic
 programming over places: a chip begins where another ends, and what it costs depends on its own two cuts only.
 
-(4) is kept in one of two ways. *Linear*: no tensor passes over a whole chip; this depends on the two cuts only, and the
+(4) holds in one of two ways. *Linear*: no tensor passes over a whole chip; this depends on the two cuts only, and the
 answer is exact for the order. *General*: each place keeps the chip graph of the one best way to get there, and a chip
 may receive from chips of which none leads to another; every partition that comes out is valid, but a way that is not
 the best to some place is lost. Best is the one with the least chips, of those the one with the least time for
@@ -131,14 +131,14 @@ def cut(order, place, last, graph, latency_s, transfer_s, weight_bytes, chips, l
 
 @compiled(draws)
 def reorder(order, begin, end, depth_first, graph, seed):
-    """``order`` with the operators at places begin … end − 1 in another topological order, by chance.
+    """``order`` with the operators at places begin … end − 1 in another, random topological order.
 
     ``depth_first``: the share of choices in which an operator that has just become ready is preferred, so that branches
     stay together. ``seed``: [1], moves on.
     """
     count = end - begin
     waiting, ready = np.zeros(len(order), dtype=np.int32), np.zeros(count, dtype=np.int32)
-    inside, found = np.zeros(len(order), dtype=np.bool_), order.copy()
+    inside, reordered = np.zeros(len(order), dtype=np.bool_), order.copy()
     for place in range(begin, end):
         inside[order[place]] = True
     ready_count = 0
@@ -159,7 +159,7 @@ def reorder(order, begin, end, depth_first, graph, seed):
         for index in range(chosen, ready_count - 1):
             ready[index] = ready[index + 1]
         ready_count -= 1
-        found[place] = operator
+        reordered[place] = operator
         fresh = 0
         for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
             other = graph.out_node[index]
@@ -169,7 +169,7 @@ def reorder(order, begin, end, depth_first, graph, seed):
                     ready[ready_count] = other
                     ready_count += 1
                     fresh += 1
-    return found
+    return reordered
 
 
 @kernel
@@ -206,15 +206,15 @@ def parted(order, smallest, descend, graph, seed):
     practically never have. ``seed``: [1], moves on.
     """
     count = len(order)
-    found, room = order.copy(), np.zeros(count, dtype=np.int32)
+    result, room = order.copy(), np.zeros(count, dtype=np.int32)
     begins, ends = np.zeros(count + 1, dtype=np.int32), np.zeros(count + 1, dtype=np.int32)
     ends[0], height = count, 1
     while height > 0:
         height -= 1
         begin, end = begins[height], ends[height]
         while end - begin > max(1, smallest):
-            pivot = found[begin + int(draw(seed) * (end - begin))]
-            middle = _part(found, begin, end, pivot, draw(seed) < descend, graph, room)
+            pivot = result[begin + int(draw(seed) * (end - begin))]
+            middle = _part(result, begin, end, pivot, draw(seed) < descend, graph, room)
             if middle == begin:
                 begin += 1
             elif middle == end:
@@ -223,7 +223,7 @@ def parted(order, smallest, descend, graph, seed):
                 begins[height], ends[height] = middle, end
                 height += 1
                 end = middle
-    return found
+    return result
 
 
 @kernel
@@ -249,7 +249,7 @@ def _cost_s(order, parent, place, last, graph, latency_s, transfer_s, stage_s, s
 
 @kernel
 def _progress_s(order, used, chips, latency_s):
-    """Seconds of the longest prefix of ``order`` that is reached."""
+    """Seconds of the longest prefix of ``order`` that can be cut."""
     farthest = 0
     for place in range(len(order), 0, -1):
         if used[place] <= chips:
@@ -265,8 +265,8 @@ def _progress_s(order, used, chips, latency_s):
 def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes, linear, tries, seed):
     """Look for an order that can be cut into chips below ``limit_s``, and lower that again and again.
 
-    Each try puts a window of the order, or all of it, in another order: by chance, or in two parts around an operator
-    (:func:`_part`), which keep their orders. It is kept where the part of it that can be cut within the limit is no
+    Each try puts a window of the order, or all of it, in another order: at random, or in two parts around an operator
+    (:func:`_part`), which keep their orders. It is accepted where the part of it that can be cut within the limit is no
     shorter than before; general cuts, which get stuck more easily, now and then accept a somewhat shorter one.
 
     ``tries``: how many orders are tried; ``seed``: of the draws; the others as of :func:`cut`.
@@ -276,9 +276,9 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
         limit; its slowest chip or link).
     """
     count = len(order)
-    state, found = np.full(1, seed, dtype=np.uint64), np.full(count, -1, dtype=np.int8)
+    state, best_chip = np.full(1, seed, dtype=np.uint64), np.full(count, -1, dtype=np.int8)
     link_s, stamp, room = np.zeros(count + 1), np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int32)
-    best_s, reached_s = limit_s, -1.0
+    best_s, best_progress_s = limit_s, -1.0
     for number in range(tries):
         if number == 0:
             candidate = order
@@ -308,9 +308,9 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
             _on_links(candidate, last, transfer_s, link_s)
             stamp[:] = -1
             best_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
-            _mark_chips(count, parent, used[count], candidate, found)
+            _mark_chips(count, parent, used[count], candidate, best_chip)
         progress_s = _progress_s(candidate, used, chips, latency_s)
         setback = 0.05 if not linear and draw(state) < 0.02 else 1e-12
-        if better or progress_s >= reached_s * (1 - setback):
-            order, reached_s = candidate, progress_s
-    return order, found, best_s
+        if better or progress_s >= best_progress_s * (1 - setback):
+            order, best_progress_s = candidate, progress_s
+    return order, best_chip, best_s

@@ -2,10 +2,10 @@
 
 Every valid partition is some topological order, cut: so the orders are what is searched. One step puts a window of the
 order in another one, at random, and asks whether the new order can be cut below the best cost so far. It mostly cannot,
-which the dynamic program finds in one pass (:mod:`dse.partition.search.order_kernels`); the order is kept if at least
-as much of it can be cut as before. Walks over orders for linear and for general cuts run beside each other, from
+which the dynamic program finds in one pass (:mod:`dse.partition.search.order_kernels`); the order is accepted if at
+least as much of it can be cut as before. Walks over orders for linear and for general cuts run side by side, from
 different orders, because where a walk ends up depends much on where it began: general cuts take the best of many orders
-to begin with, and after each round the better half of each kind goes on, with twice the steps (successive halving;
+to begin with, and after each round the better half of each kind continues, with twice the steps (successive halving;
 Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013).
 
 Orders to begin with are the graph's own, orders drawn operator by operator, and orders drawn part by part
@@ -14,7 +14,7 @@ so that the chips are blocks of layers × steps, which lead to each other as the
 operators of the partition found are moved between neighbouring chips (:mod:`dse.partition.search.move_kernels`).
 
 The dynamic program prices throughput under the reference evaluator. With another objective or evaluator the walks are
-still those of that problem, and what every walk has found after each round is priced by the context's evaluator. Cost:
+still those of that problem, and the best of every walk after each round is priced by the context's evaluator. Cost:
 a step is O(W (N + E)) for W operators on a chip; general cuts O(N²) more.
 """
 
@@ -28,7 +28,7 @@ import numpy.typing as npt
 from dse.partition.bound import simple_bound_s
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import PartitionProblem
-from dse.partition.search.context import Found, SearchContext, begun, throughput_of
+from dse.partition.search.context import SearchContext, SearchResult, first_result, throughput_of
 from dse.partition.search.move_kernels import settle
 from dse.partition.search.order_kernels import improve, parted, reorder
 from dse.run.progress import StoppedError
@@ -51,10 +51,10 @@ operators that only they need."""
 _ROUND_WORK = 20_000_000
 """Work of one walk in the first round, in operators and edges that its steps look at: about a tenth of a second."""
 
-_MOST_STEPS = 2_000
+_MAX_STEPS = 2_000
 """Steps of one walk in the first round at most: small graphs are soon walked through."""
 
-_MOST_GENERAL = 1_000
+_MAX_GENERAL = 1_000
 """Operators of a graph whose general cuts are searched: beyond, a step takes tens of milliseconds."""
 
 _MOVES = 20
@@ -80,7 +80,7 @@ class _Walk:
 
 
 class _Kernel:
-    """Goes on with walks, wherever it is sent."""
+    """Continues walks, on any worker."""
 
     def __init__(self, problem: PartitionProblem, seed: int) -> None:
         self._problem = problem
@@ -119,8 +119,8 @@ class _Beginner(_Kernel):
     def __call__(self, walk: _Walk) -> _Walk:
         """The walk with the best partition of its order, by limits that grow until there is one."""
         limit_s = simple_bound_s(self._problem) * _FIRST
-        most_s = float(self._problem.graph.latency_s.sum()) * _STEP
-        while limit_s <= most_s:
+        max_s = float(self._problem.graph.latency_s.sum()) * _STEP
+        while limit_s <= max_s:
             cut = self.improved(walk, limit_s, 1)
             if cut.chip is not None:
                 return cut
@@ -162,35 +162,35 @@ class _Walker(_Kernel):
         share = min(1.0, walk.cost_s / max(float(graph.latency_s.sum()), np.finfo(float).tiny))
         looked_at = (len(graph) + len(graph.edges)) * (2 + len(graph) * share)
         steps = int(_ROUND_WORK / (looked_at + (0 if walk.linear else len(graph) ** 2 / 8)))
-        return min(_MOST_STEPS, max(20, steps)) << walk.turn
+        return min(_MAX_STEPS, max(20, steps)) << walk.turn
 
 
 class OrderSearch:
     """Walks over orders, round by round.
 
-    Lifecycle: :meth:`begin` with orders, any number of :meth:`round` and of further :meth:`begin`; ``found`` is the
+    Lifecycle: :meth:`begin` with orders, any number of :meth:`round` and of further :meth:`begin`; ``best`` is the
     best so far at any time.
 
     Attributes:
-        found: the best partition, priced by the context's evaluator; to begin with, everything on one chip.
+        best: the best partition, priced by the context's evaluator; to begin with, everything on one chip.
     """
 
     def __init__(self, context: SearchContext) -> None:
         self._context = context
         self._problem = throughput_of(context.problem)
         self._walks: list[_Walk] = []
-        self._begun = self._turn = 0
-        self.found = begun(context)
+        self._walk_count = self._turn = 0
+        self.best = first_result(context)
 
     def begin_with_own(self) -> None:
-        """Walks from orders of the graph itself, and from others by chance; for large graphs linear ones alone.
+        """Walks from orders of the graph itself, and from random ones; for large graphs linear ones alone.
 
         Raises:
             StoppedError: the context's signal says so.
         """
         graph = self._context.problem.graph
         self._begin(_drawn(self._context, _LINEAR_WALKS), linear=True)
-        if len(graph) <= _MOST_GENERAL:
+        if len(graph) <= _MAX_GENERAL:
             self._begin(_drawn(self._context, _GENERAL_STARTS), linear=False)
 
     def begin(self, orders: Sequence[Order]) -> None:
@@ -200,11 +200,11 @@ class OrderSearch:
             StoppedError: the context's signal says so.
         """
         self._begin(orders, linear=True)
-        if len(self._context.problem.graph) <= _MOST_GENERAL:
+        if len(self._context.problem.graph) <= _MAX_GENERAL:
             self._begin(orders, linear=False)
 
     def round(self) -> None:
-        """Every walk goes on for a round; the better half of each kind stays.
+        """Every walk continues for a round; the better half of each kind stays.
 
         Raises:
             StoppedError: the context's signal says so.
@@ -218,22 +218,22 @@ class OrderSearch:
 
     def _begin(self, orders: Sequence[Order], *, linear: bool) -> None:
         """Walks of one kind from the best of ``orders``."""
-        walks = [_Walk(order, linear, self._begun + place, self._turn) for place, order in enumerate(orders)]
-        self._begun += len(walks)
+        walks = [_Walk(order, linear, self._walk_count + place, self._turn) for place, order in enumerate(orders)]
+        self._walk_count += len(walks)
         beginner = _Beginner(self._problem, self._context.seed)
         cut = [*self._context.executor.map(beginner, walks, self._context.stop)]
-        kept = _best(cut, _LINEAR_WALKS if linear else _GENERAL_WALKS)
-        self._price(kept)
-        self._walks += kept
+        chosen = _best(cut, _LINEAR_WALKS if linear else _GENERAL_WALKS)
+        self._price(chosen)
+        self._walks += chosen
 
     def _price(self, walks: Iterable[_Walk]) -> None:
         for walk in walks:
             if walk.chip is not None:
                 costs = self._context.evaluator.costs(walk.chip[None])
-                self.found = self.found.with_candidates(walk.chip[None], costs)
+                self.best = self.best.with_candidates(walk.chip[None], costs)
 
 
-def order_search(context: SearchContext, rounds: int = ROUNDS) -> Found:
+def order_search(context: SearchContext, rounds: int = ROUNDS) -> SearchResult:
     """The best partition that walks over orders for throughput find, by the context's evaluator."""
     search = OrderSearch(context)
     with suppress(StoppedError):
@@ -241,7 +241,7 @@ def order_search(context: SearchContext, rounds: int = ROUNDS) -> Found:
         for turn in range(rounds):
             search.round()
             context.progress("rounds of walks over orders", turn + 1, rounds)
-    return search.found
+    return search.best
 
 
 def order_of(problem: PartitionProblem, chip: npt.NDArray[np.int8]) -> Order:
@@ -256,7 +256,7 @@ def _best(walks: Sequence[_Walk], count: int) -> list[_Walk]:
 
 
 def _drawn(context: SearchContext, count: int) -> list[Order]:
-    """The graph's own order, the one with side branches where they are used, and others by chance.
+    """The graph's own order, the one with side branches where they are used, and random ones.
 
     A third are drawn operator by operator, from branch by branch to level by level; the others part by part, of the
     graph's own order and of those, from fine to coarse.
@@ -264,14 +264,14 @@ def _drawn(context: SearchContext, count: int) -> list[Order]:
     graph = context.problem.graph
     structure, given = structure_of(graph), graph.topological_order.astype(np.int32)
     state = np.random.SeedSequence((context.seed, len(graph))).generate_state(1, np.uint64)
-    found = [given, graph.late_order.astype(np.int32)]
-    while len(found) < count:
-        share = (len(found) - 1) / count
+    orders = [given, graph.late_order.astype(np.int32)]
+    while len(orders) < count:
+        share = (len(orders) - 1) / count
         other: Order = reorder(given, 0, len(graph), 1.0 - share, structure, state)
         smallest = int(len(graph) ** share)
-        found += [
+        orders += [
             other,
             parted(given, smallest, _DESCENDANTS_LAST, structure, state),
             parted(other, smallest, _DESCENDANTS_LAST, structure, state),
         ]
-    return found[:count]
+    return orders[:count]

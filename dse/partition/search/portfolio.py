@@ -2,9 +2,9 @@
 
 Under the reference evaluator and for throughput, walks over orders find a partition, chains of downsets bound it, and
 where the bound leaves room, the chain that reaches it is where more walks begin, and windows of the best partition's
-chips are made anew at the end. Otherwise the partitions found so are where sampling begins, with the evaluator that was
-asked for; it begins also where random samples and annealing have led. For the latency of small graphs under the
-reference evaluator, CP-SAT then looks for what is better or proves that nothing is.
+chips are reassigned at the end. Otherwise sampling begins with these partitions, and with those of random samples and
+annealing, under the evaluator of the context. For the latency of small graphs under the reference evaluator, CP-SAT
+then looks for a better one or proves that there is none.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from dse.partition.bound import DownsetLattice, simple_bound_s
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.structure import structure_of
-from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
-from dse.partition.search.cp_sat import MOST_BOOLEANS, cp_sat, linear_chips
+from dse.partition.search.context import SearchContext, SearchResult, first_result, on_one_chip
+from dse.partition.search.cp_sat import MAX_BOOLEANS, cp_sat, linear_chips
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import OrderSearch, order_of, order_search
 from dse.partition.search.refining import refine_from
@@ -32,7 +32,7 @@ _MORE_ROUNDS = 4
 _ROUNDS_BEFORE_SAMPLES = 3
 """Rounds of walks before samples of another evaluator are drawn."""
 
-_ASIDE = 8
+_SHORT_RUN_DIVISOR = 8
 """Of how many samples one is spent on each of the methods that begin elsewhere than at partitions for throughput."""
 
 _LINEAR_TIME = 1.0
@@ -51,37 +51,37 @@ _CLOSED = 1e-9
 """Gaps that count as none."""
 
 
-def portfolio(context: SearchContext) -> Found:
+def portfolio(context: SearchContext) -> SearchResult:
     """The best partition known to the methods, and a bound where the evaluator allows one."""
     problem = context.problem
     if context.by_reference and problem.objective == "throughput":
         return _by_orders(context)
-    found = _by_samples(context)
+    best = _by_samples(context)
     if not context.by_reference:
-        return found
-    found = replace(found, bound_s=simple_bound_s(problem))
-    usable = min(problem.chips, int(structure_of(problem.graph).most.max(initial=0)) + 1)
-    if len(problem.graph) * usable > _SMALL or context.stop() is not None or _is_closed(found):
-        return found
-    return _by_model(context, usable, found)
+        return best
+    best = replace(best, bound_s=simple_bound_s(problem))
+    usable = min(problem.chips, int(structure_of(problem.graph).max_chip.max(initial=0)) + 1)
+    if len(problem.graph) * usable > _SMALL or context.stop() is not None or _is_closed(best):
+        return best
+    return _by_model(context, usable, best)
 
 
-def _by_samples(context: SearchContext) -> Found:
+def _by_samples(context: SearchContext) -> SearchResult:
     """Walks for throughput, ``samples`` evaluations of refinement from there, and some more from another side.
 
     The long one begins with the best of the walks, of greedy and of everything on one chip. What is good for
     throughput may lie far from what the evaluator likes best, so a short one begins with the best that random samples
-    and annealing know; these three evaluate ``samples`` / :data:`_ASIDE` each.
+    and annealing know; these three evaluate ``samples`` / :data:`_SHORT_RUN_DIVISOR` each.
     """
-    known = [begun(context), order_search(context, rounds=_ROUNDS_BEFORE_SAMPLES), greedy(context)]
-    found = _climbed(context, known)
+    known = [first_result(context), order_search(context, rounds=_ROUNDS_BEFORE_SAMPLES), greedy(context)]
+    best = _climbed(context, known)
     if context.stop() is not None:
-        return found
-    short = replace(context, samples=max(1, context.samples // _ASIDE))
-    return _better(found, _climbed(short, [random_search(short), anneal(short)]))
+        return best
+    short = replace(context, samples=max(1, context.samples // _SHORT_RUN_DIVISOR))
+    return _better(best, _climbed(short, [random_search(short), anneal(short)]))
 
 
-def _climbed(context: SearchContext, known: Sequence[Found]) -> Found:
+def _climbed(context: SearchContext, known: Sequence[SearchResult]) -> SearchResult:
     """The best of what is known and of refinement or hill climbing from there, with the evaluations of all."""
     best = reduce(_better, known)
     if context.stop() is not None:
@@ -94,83 +94,83 @@ def _climbed(context: SearchContext, known: Sequence[Found]) -> Found:
     return _better(best, climb(context, first))
 
 
-def _by_model(context: SearchContext, usable: int, found: Found) -> Found:
-    """The better of ``found`` and what CP-SAT finds on the ``usable`` chips, with its bound where it has a better one.
+def _by_model(context: SearchContext, usable: int, best: SearchResult) -> SearchResult:
+    """The better of ``best`` and what CP-SAT finds on the ``usable`` chips, with its bound where it has a better one.
 
     What it finds is taken if checker and evaluator agree on it.
     """
     problem = context.problem
     context.progress("best partition by CP-SAT", 0, 1)
-    start = None if found.chip is None else np.array(found.chip, dtype=np.int8)
+    start = None if best.chip is None else np.array(best.chip, dtype=np.int8)
     exact = solve_general(replace(problem, chips=usable), _LATENCY_TIME, context.seed, start, context.stop)
     context.progress("best partition by CP-SAT", 1, 1)
     if exact.chip is None:
-        # An infinite bound would say that there is none; that is told as a proof of its own.
-        return found if np.isinf(exact.bound_s) else replace(found, bound_s=max(found.bound_s, exact.bound_s))
-    found = replace(found, bound_s=max(found.bound_s, exact.bound_s))
+        # An infinite bound would say that there is none; another proof states that.
+        return best if np.isinf(exact.bound_s) else replace(best, bound_s=max(best.bound_s, exact.bound_s))
+    best = replace(best, bound_s=max(best.bound_s, exact.bound_s))
     costs = context.evaluator.costs(exact.chip[None])
     chip = exact.chip.tolist()
     if violations(problem, chip) or not np.isclose(cost_s(problem, chip), costs[0], rtol=_CLOSED, atol=0.0):
-        return found
-    return found.with_candidates(exact.chip[None], costs)
+        return best
+    return best.with_candidates(exact.chip[None], costs)
 
 
-def _is_closed(found: Found) -> bool:
+def _is_closed(best: SearchResult) -> bool:
     """Whether the bound leaves no room."""
-    return found.cost_s <= found.bound_s * (1 + _CLOSED)
+    return best.cost_s <= best.bound_s * (1 + _CLOSED)
 
 
-def _by_orders(context: SearchContext) -> Found:
-    """A first look, a bound, and where that leaves room more walks from what the bound has shown."""
+def _by_orders(context: SearchContext) -> SearchResult:
+    """A first round of walks, a bound, and where that leaves room more walks from the partitions behind the bound."""
     problem = context.problem
     simple_s = simple_bound_s(problem)
     search = OrderSearch(context)
     with suppress(StoppedError):
         search.begin_with_own()
         search.round()
-    found = replace(search.found, bound_s=simple_s)
-    if found.chip is None or context.stop() is not None:
-        return found
+    best = replace(search.best, bound_s=simple_s)
+    if best.chip is None or context.stop() is not None:
+        return best
     downsets = DownsetLattice(problem)
     context.progress("bound from chains of downsets", 0, 1)
-    bound = downsets.bound(found.cost_s, context.stop)
+    bound = downsets.bound(best.cost_s, context.stop)
     context.progress("bound from chains of downsets", 1, 1)
-    found = replace(found, bound_s=max(bound.bound_s, simple_s))
-    if bound.chip is None or _is_closed(found):
-        return found
-    chains = np.concatenate([bound.chip[None], downsets.partitions(found.cost_s, found.bound_s, context.stop)])
+    best = replace(best, bound_s=max(bound.bound_s, simple_s))
+    if bound.chip is None or _is_closed(best):
+        return best
+    chains = np.concatenate([bound.chip[None], downsets.partitions(best.cost_s, best.bound_s, context.stop)])
     valid = np.array([chip for chip in chains if not violations(problem, chip.tolist())], dtype=np.int8)
     if len(valid):
-        found = found.with_candidates(valid, context.evaluator.costs(valid))
-    if len(problem.graph) * linear_chips(problem) <= MOST_BOOLEANS and context.stop() is None:
+        best = best.with_candidates(valid, context.evaluator.costs(valid))
+    if len(problem.graph) * linear_chips(problem) <= MAX_BOOLEANS and context.stop() is None:
         context.progress("best linear partition", 0, 1)
-        linear = cp_sat(replace(context, starts=(found.chip,) if found.chip else ()), _LINEAR_TIME)
+        linear = cp_sat(replace(context, starts=(best.chip,) if best.chip else ()), _LINEAR_TIME)
         context.progress("best linear partition", 1, 1)
-        found = _better(found, linear)
+        best = _better(best, linear)
         chains = np.concatenate([chains, np.array([linear.chip], dtype=np.int8)]) if linear.chip else chains
-    if _is_closed(found) or context.stop() is not None:
-        return found
+    if _is_closed(best) or context.stop() is not None:
+        return best
     with suppress(StoppedError):
         search.begin([order_of(problem, chip) for chip in chains])
         for turn in range(_MORE_ROUNDS):
             search.round()
             context.progress("rounds of walks from there", turn + 1, _MORE_ROUNDS)
-    found = _by_windows(context, _better(found, search.found))
+    best = _by_windows(context, _better(best, search.best))
     if downsets.exact and context.stop() is None:
-        # What the walks have found now may be what no chain is below.
-        closer = downsets.bound(found.cost_s, context.stop, most_pairs=1)
-        found = replace(found, bound_s=max(found.bound_s, closer.bound_s))
-    return found
+        # The best of the walks may now be what no chain is below.
+        closer = downsets.bound(best.cost_s, context.stop, max_pairs=1)
+        best = replace(best, bound_s=max(best.bound_s, closer.bound_s))
+    return best
 
 
-def _by_windows(context: SearchContext, found: Found) -> Found:
-    """``found`` after windows of its chips were made anew, where there is time and room for that."""
-    if found.chip is None or _is_closed(found) or context.stop() is not None:
-        return found
-    return _better(found, neighbourhood_search(replace(context, starts=(found.chip,)), effort=_WINDOWS_EFFORT))
+def _by_windows(context: SearchContext, best: SearchResult) -> SearchResult:
+    """``best`` after windows of its chips were reassigned, where there is time and room for that."""
+    if best.chip is None or _is_closed(best) or context.stop() is not None:
+        return best
+    return _better(best, neighbourhood_search(replace(context, starts=(best.chip,)), effort=_WINDOWS_EFFORT))
 
 
-def _better(first: Found, second: Found) -> Found:
+def _better(first: SearchResult, second: SearchResult) -> SearchResult:
     """The cheaper of two, with the bound of the first."""
     better = second if second.cost_s < first.cost_s else first
-    return Found(better.chip, better.cost_s, first.evaluations + second.evaluations, first.bound_s)
+    return SearchResult(better.chip, better.cost_s, first.evaluations + second.evaluations, first.bound_s)

@@ -24,7 +24,7 @@ _GUIDED = 0.8
 _WHOLE = 2.0
 """Normal number of operators that move as one: with a spread of half a chip, that is the next chip."""
 
-_MOST_SCATTERED = 0.2
+_MAX_SCATTERED = 0.2
 """Share of the operators that a change looks at anywhere, at most."""
 
 
@@ -46,8 +46,8 @@ def field_basis(work: Floats, width: float) -> Float32s:
     count = 1 + int(np.ceil(_KNOTS_PER_WIDTH * (1 + 4 * width) / width))
     knots = np.linspace(-2 * width, 1 + 2 * width, count)
     weights = np.exp(-(((work[:, None] - knots) / width) ** 2))
-    found: Float32s = (weights / np.linalg.norm(weights, axis=1, keepdims=True)).astype(np.float32)
-    return found
+    basis: Float32s = (weights / np.linalg.norm(weights, axis=1, keepdims=True)).astype(np.float32)
+    return basis
 
 
 def normals(seeds: Ints, basis: Float32s, correlation: float) -> Float32s:
@@ -80,14 +80,14 @@ def bottleneck(graph: PartitionGraph, chip: Chips, busy_s: Floats) -> Ints:
     """
     kind, place = np.unravel_index(int(np.argmax(busy_s)), busy_s.shape)
     if kind == 0:
-        found = chip == place
+        is_hot = chip == place
     else:
         source, target = graph.edges.reshape(-1, 2).T
         across = (chip[source] <= place) & (chip[target] > place)
-        found = np.zeros(len(chip), dtype=np.bool_)
-        found[source[across]] = found[target[across]] = True
+        is_hot = np.zeros(len(chip), dtype=np.bool_)
+        is_hot[source[across]] = is_hot[target[across]] = True
     order = graph.topological_order
-    return np.asarray(order[found[order]])
+    return np.asarray(order[is_hot[order]])
 
 
 def focused(drawn: Float32s, seeds: Ints, work: Floats, share: float, hot: Ints | None = None) -> Float32s:
@@ -103,14 +103,14 @@ def focused(drawn: Float32s, seeds: Ints, work: Floats, share: float, hot: Ints 
         share: of the changes that look at a part, of those that do not look at the bottleneck.
         hot: operators of the bottleneck, along the topological order, [K] (:func:`bottleneck`); None: not known.
     """
-    kept = drawn.copy()
+    moves = drawn.copy()
     for row, seed in enumerate(seeds):
         draw = np.random.default_rng((*seed.tolist(), _FOCUS))
         if hot is not None and len(hot) and draw.random() < _GUIDED:
-            kept[row] = _relieved(drawn[row], work, hot, draw)
+            moves[row] = _relieved(drawn[row], work, hot, draw)
         elif draw.random() < share:
-            kept[row, ~_part(work, draw)] = 0.0
-    return kept
+            moves[row, ~_part(work, draw)] = 0.0
+    return moves
 
 
 def _part(work: Floats, draw: np.random.Generator) -> npt.NDArray[np.bool_]:
@@ -119,14 +119,14 @@ def _part(work: Floats, draw: np.random.Generator) -> npt.NDArray[np.bool_]:
         width = 0.5 * draw.random() ** 3
         looked_at = np.abs(work - draw.random()) <= width
     else:
-        looked_at = draw.random(len(work)) < _MOST_SCATTERED * draw.random() ** 4
+        looked_at = draw.random(len(work)) < _MAX_SCATTERED * draw.random() ** 4
     # Whatever else: one operator at least.
     looked_at[int(draw.integers(len(work)))] = True
     return looked_at
 
 
 def _relieved(drawn: Float32s, work: Floats, hot: Ints, draw: np.random.Generator) -> Float32s:
-    """A change that looks at the bottleneck, [N]: its first or last operators go back or on as one, or it draws anew
+    """A change that looks at the bottleneck, [N]: its first or last operators go back or on as one, or it draws again
     a stretch of the work around one of them, some of them, or all.
     """
     kind = int(draw.integers(4))

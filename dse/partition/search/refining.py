@@ -2,7 +2,7 @@
 
 Each operator's chip is drawn around the one that it has, with a normal distribution's weights; near operators move
 together, and most changes look at the chip or link that limits the best partition
-(:mod:`dse.partition.search.proposals`), which whoever prices it also tells. It is what the learned policy draws before
+(:mod:`dse.partition.search.proposals`), as the evaluator reports it. It is what the learned policy draws before
 it has learned anything (:mod:`policies.partition`), and works with any evaluator. A step costs O(N C + E) for each
 candidate, and the evaluation.
 """
@@ -15,10 +15,10 @@ import numpy as np
 from dse.partition.constraints.sampler import Sampler
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.problem import Chips, Ints, Words
-from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
+from dse.partition.search.context import SearchContext, SearchResult, first_result, on_one_chip
 from dse.partition.search.order_search import order_search
 from dse.partition.search.proposals import bottleneck, field_basis, focused, normals, shares_before
-from dse.partition.search.sampling import climbed, greedy
+from dse.partition.search.sampling import climb_with, greedy
 from dse.run.progress import silent
 
 _SPREAD = 0.5
@@ -31,7 +31,7 @@ _FOCUSED = 0.7
 """Share of the candidates that change a part of the graph only."""
 
 
-def refine(context: SearchContext) -> Found:
+def refine(context: SearchContext) -> SearchResult:
     """The best of ``samples`` evaluations, from :func:`starts_of` on."""
     return refine_from(context, starts_of(context)[: context.samples])
 
@@ -39,19 +39,19 @@ def refine(context: SearchContext) -> Found:
 def starts_of(context: SearchContext) -> Chips:
     """Valid partitions to begin with, [B, N]: the context's ``starts``, or else what simple methods find.
 
-    Those are everything on one chip, greedy, and one round of walks over orders for throughput. They know the reference
-    evaluator, and do not ask the context's.
+    Those are everything on one chip, greedy, and one round of walks over orders for throughput. They use the reference
+    evaluator, not the context's.
     """
     if context.starts:
         return np.array(context.starts, dtype=np.int8)
     own = replace(context, evaluator=AnalyticalEvaluator(context.problem), progress=silent)
-    found = (begun(own), greedy(own), order_search(own, rounds=1))
-    known = {each.chip for each in found if each.chip is not None}
+    results = (first_result(own), greedy(own), order_search(own, rounds=1))
+    known = {each.chip for each in results if each.chip is not None}
     return np.array(sorted(known), dtype=np.int8) if known else on_one_chip(context)
 
 
 def hottest(context: SearchContext, chip: Chips) -> Ints | None:
-    """The operators of what limits a partition [N] that was priced, [K]; None where latency is asked for.
+    """The operators of the bottleneck of a priced partition [N], [K]; None where the objective is latency.
 
     Every chip and link on the way counts for latency, not the busiest alone.
     """
@@ -60,7 +60,7 @@ def hottest(context: SearchContext, chip: Chips) -> Ints | None:
     return bottleneck(context.problem.graph, chip, context.evaluator.busy_s(chip[None])[0])
 
 
-def refine_from(context: SearchContext, first: Chips) -> Found:
+def refine_from(context: SearchContext, first: Chips) -> SearchResult:
     """The best of ``first`` [B, N], which count as evaluations, and of changes of it."""
     problem = context.problem
     sampler, order = Sampler(problem.graph, problem.chips), problem.graph.topological_order
@@ -77,4 +77,4 @@ def refine_from(context: SearchContext, first: Chips) -> Found:
         drawn = np.clip(np.rint(best + _SPREAD * moves), 0, problem.chips - 1)
         return sampler.fix(drawn.astype(np.int64), seeds, orders=order[None])
 
-    return climbed(context, first, step)
+    return climb_with(context, first, step)

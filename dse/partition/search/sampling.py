@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
-from dse.partition.search.context import Found, SearchContext, begun, on_one_chip
+from dse.partition.search.context import SearchContext, SearchResult, first_result, on_one_chip
 from dse.run.progress import StoppedError
 
 _PHASE = "partitions evaluated"
@@ -49,55 +49,55 @@ class _Part:
     count: int
 
 
-class _Drawn:
-    """Draws and prices partitions, wherever it is sent."""
+class _DrawAndPrice:
+    """Draws and prices partitions, on any worker."""
 
     def __init__(self, context: SearchContext, draw: Draw) -> None:
         self._sampler = Sampler(context.problem.graph, context.problem.chips)
         self._draw, self._evaluator, self._seed = draw, context.evaluator, context.seed
 
-    def __call__(self, asked: _Part) -> tuple[Chips, Floats]:
+    def __call__(self, part: _Part) -> tuple[Chips, Floats]:
         """The cheapest of the partitions and its cost, [1, N] and [1]."""
-        chips = self._draw(self._sampler, seeds_of(self._seed, asked.first, asked.count))
+        chips = self._draw(self._sampler, seeds_of(self._seed, part.first, part.count))
         costs = self._evaluator.costs(chips)
         best = int(np.argmin(costs))
         return chips[best : best + 1], costs[best : best + 1]
 
 
-def drawn(context: SearchContext, draw: Draw) -> Found:
+def best_of_draws(context: SearchContext, draw: Draw) -> SearchResult:
     """The best of everything on one chip and ``samples`` − 1 partitions that ``draw`` gives, over the executor."""
-    work, count = _Drawn(context, draw), context.samples - 1
-    asked = [_Part(first, min(_CHUNK, count - first)) for first in range(0, count, _CHUNK)]
-    found, done = begun(context), 1
+    work, count = _DrawAndPrice(context, draw), context.samples - 1
+    parts = [_Part(first, min(_CHUNK, count - first)) for first in range(0, count, _CHUNK)]
+    best, done = first_result(context), 1
     with suppress(StoppedError):
-        for part, (chips, costs) in zip(asked, context.executor.map(work, asked, context.stop), strict=True):
+        for part, (chips, costs) in zip(parts, context.executor.map(work, parts, context.stop), strict=True):
             done += part.count
-            found = found.with_candidates(chips, costs)
+            best = best.with_candidates(chips, costs)
             context.progress(_PHASE, done, context.samples)
-    return Found(found.chip, found.cost_s, done)
+    return SearchResult(best.chip, best.cost_s, done)
 
 
-def random_search(context: SearchContext) -> Found:
+def random_search(context: SearchContext) -> SearchResult:
     """The best of uniform samples (SAMPLE)."""
-    return drawn(context, Sampler.sample)
+    return best_of_draws(context, Sampler.sample)
 
 
-def annealed(context: SearchContext, state: State, step: Step[State]) -> Found:
-    """Simulated annealing: ``step`` proposes, Metropolis decides whether to go on from there."""
+def anneal_with(context: SearchContext, state: State, step: Step[State]) -> SearchResult:
+    """Simulated annealing: ``step`` proposes, Metropolis decides whether to continue from there."""
     draw = np.random.default_rng(context.seed)
-    found, current_s = begun(context), np.inf
+    best, current_s = first_result(context), np.inf
     for number in range(1, context.samples):
         if context.stop() is not None:
             break
         proposed, chips = step(state, draw, seeds_of(context.seed, number, 1))
         costs = context.evaluator.costs(chips)
-        found = found.with_candidates(chips, costs)
+        best = best.with_candidates(chips, costs)
         temperature = _HOTTEST * (_COOLEST / _HOTTEST) ** (number / max(1, context.samples - 1))
         worse = (costs[0] - current_s) / current_s if np.isfinite(current_s) else -1.0
         if worse <= 0 or draw.random() < np.exp(-worse / temperature):
             state, current_s = proposed, float(costs[0])
         context.progress(_PHASE, number + 1, context.samples)
-    return found
+    return best
 
 
 def some_of(draw: np.random.Generator, count: int) -> Ints:
@@ -110,7 +110,7 @@ def few_of(draw: np.random.Generator, count: int) -> Ints:
     return draw.choice(count, 1 + int(_LARGEST_CHANGE * count * draw.random() ** 4), replace=False)
 
 
-def anneal(context: SearchContext) -> Found:
+def anneal(context: SearchContext) -> SearchResult:
     """Annealing over distributions: some operators get new random ones, SAMPLE draws."""
     problem = context.problem
     sampler, count = Sampler(problem.graph, problem.chips), len(problem.graph)
@@ -121,10 +121,10 @@ def anneal(context: SearchContext) -> Found:
         proposed[changed] = draw.dirichlet(np.full(problem.chips, 0.3), len(changed))
         return proposed, sampler.sample(seeds, proposed)
 
-    return annealed(context, np.ones((count, problem.chips)), step)
+    return anneal_with(context, np.ones((count, problem.chips)), step)
 
 
-def hill_climb(context: SearchContext) -> Found:
+def hill_climb(context: SearchContext) -> SearchResult:
     """FIX hill climbing: some operators of the best partition get other chips, FIX makes it valid, better ones stay."""
     return climb_from(context, first_of(context))
 
@@ -142,7 +142,7 @@ def first_of(context: SearchContext) -> Chips:
     return np.concatenate([on_one_chip(context), given])[: max(1, context.samples)]
 
 
-def climb_from(context: SearchContext, first: Chips) -> Found:
+def climb_from(context: SearchContext, first: Chips) -> SearchResult:
     """FIX hill climbing from the best of ``first`` [B, N], which count as evaluations, and from no other."""
     problem = context.problem
     sampler = Sampler(problem.graph, problem.chips)
@@ -153,10 +153,12 @@ def climb_from(context: SearchContext, first: Chips) -> Found:
         candidate[changed] = np.clip(candidate[changed] + by, 0, problem.chips - 1)
         return sampler.fix(candidate[None], seeds)
 
-    return climbed(context, first, step)
+    return climb_with(context, first, step)
 
 
-def climbed(context: SearchContext, first: Chips, step: Callable[[Chips, np.random.Generator, Words], Chips]) -> Found:
+def climb_with(
+    context: SearchContext, first: Chips, step: Callable[[Chips, np.random.Generator, Words], Chips]
+) -> SearchResult:
     """Hill climbing from the best of ``first`` [B, N], which count as evaluations.
 
     Args:
@@ -165,22 +167,22 @@ def climbed(context: SearchContext, first: Chips, step: Callable[[Chips, np.rand
         step: the partition [1, N] to try after the best one [N]; it stays where it costs no more.
     """
     draw = np.random.default_rng(context.seed)
-    found = Found().with_candidates(first, context.evaluator.costs(first))
-    current = first[-1] if found.chip is None else np.array(found.chip, dtype=np.int8)
+    best = SearchResult().with_candidates(first, context.evaluator.costs(first))
+    current = first[-1] if best.chip is None else np.array(best.chip, dtype=np.int8)
     for number in range(len(first), context.samples):
         if context.stop() is not None:
             break
         chips = step(current, draw, seeds_of(context.seed, number, 1))
         costs = context.evaluator.costs(chips)
-        if costs[0] <= found.cost_s:
+        if costs[0] <= best.cost_s:
             current = chips[0]
-        found = found.with_candidates(chips, costs)
+        best = best.with_candidates(chips, costs)
         context.progress(_PHASE, number + 1, context.samples)
-    return found
+    return best
 
 
 def _move(draw: np.random.Generator, order: Ints) -> tuple[Ints, Ints]:
-    """(operators, how many chips each goes on): some by chance, or what stands together in ``order`` as one.
+    """(operators, how many chips each moves up): some at random, or neighbours in ``order`` together.
 
     Single operators mostly come back by FIX, for the sake of their neighbours; together they can go.
     """
@@ -193,7 +195,7 @@ def _move(draw: np.random.Generator, order: Ints) -> tuple[Ints, Ints]:
     return order[max(0, first) : first + width], np.full(1, draw.choice([-1, 1]))
 
 
-def greedy(context: SearchContext) -> Found:
+def greedy(context: SearchContext) -> SearchResult:
     """What production compilers do: along a topological order, a chip is full at its share of the work; then FIX.
 
     O(N). Among the fastest heuristics (paper, section 5.1), and its baseline.
@@ -206,4 +208,4 @@ def greedy(context: SearchContext) -> Found:
     share_s = max(float(graph.latency_s.sum()) / problem.chips, np.finfo(float).tiny)
     candidate = np.minimum(work_s / share_s, problem.chips - 1).astype(np.int64)
     chips = Sampler(graph, problem.chips).fix(candidate[None], seeds_of(context.seed, 0, 1), orders=order[None])
-    return Found().with_candidates(chips, context.evaluator.costs(chips))
+    return SearchResult().with_candidates(chips, context.evaluator.costs(chips))

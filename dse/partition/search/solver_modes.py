@@ -8,16 +8,16 @@ import numpy as np
 
 from dse.partition.constraints.sampler import Sampler
 from dse.partition.problem import Chips, Words
-from dse.partition.search.context import Found, SearchContext, on_one_chip
-from dse.partition.search.sampling import annealed, climbed, drawn, few_of, first_of, some_of
+from dse.partition.search.context import SearchContext, SearchResult, on_one_chip
+from dse.partition.search.sampling import anneal_with, best_of_draws, climb_with, few_of, first_of, some_of
 
-_KEPT = 50.0
+_STAY_WEIGHT = 50.0
 """How much likelier than all other chips together an operator's current chip is, when SAMPLE climbs."""
 
 
-def random_fix(context: SearchContext) -> Found:
+def random_fix(context: SearchContext) -> SearchResult:
     """The best of uniform candidates that FIX has made valid."""
-    return drawn(context, _repaired)
+    return best_of_draws(context, _repaired)
 
 
 def _repaired(sampler: Sampler, seeds: Words) -> Chips:
@@ -25,7 +25,7 @@ def _repaired(sampler: Sampler, seeds: Words) -> Chips:
     return sampler.fix(np.stack(candidates), seeds)
 
 
-def anneal_fix(context: SearchContext) -> Found:
+def anneal_fix(context: SearchContext) -> SearchResult:
     """Annealing over partitions: some operators get random chips, FIX makes that valid."""
     problem = context.problem
     sampler = Sampler(problem.graph, problem.chips)
@@ -37,18 +37,18 @@ def anneal_fix(context: SearchContext) -> Found:
         repaired = sampler.fix(proposed, seeds)
         return repaired, repaired
 
-    return annealed(context, on_one_chip(context), step)
+    return anneal_with(context, on_one_chip(context), step)
 
 
-def climb_sample(context: SearchContext) -> Found:
+def climb_sample(context: SearchContext) -> SearchResult:
     """Hill climbing with SAMPLE: mostly the chips of the best partition, some operators anything; better ones stay."""
     problem = context.problem
     sampler, count = Sampler(problem.graph, problem.chips), len(problem.graph)
 
     def step(best: Chips, draw: np.random.Generator, seeds: Words) -> Chips:
         weights = np.ones((count, problem.chips))
-        weights[np.arange(count), best] += _KEPT * problem.chips
+        weights[np.arange(count), best] += _STAY_WEIGHT * problem.chips
         weights[few_of(draw, count)] = 1.0
         return sampler.sample(seeds, weights)
 
-    return climbed(context, first_of(context), step)
+    return climb_with(context, first_of(context), step)

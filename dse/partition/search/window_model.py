@@ -1,6 +1,6 @@
-"""Neighbouring chips of a partition made anew by CP-SAT, while everything else stays.
+"""Operators of neighbouring chips reassigned by CP-SAT, while everything else stays.
 
-A *window* is the chips first … last. Its operators are freed, and the model puts them anew on the chips of the window,
+A *window* is the chips first … last. Its operators are freed, and the model assigns them to chips of the window again,
 so that the slowest chip or link inside is faster than it was. What is outside does not change by that, wherever in the
 window the freed operators go (from the costs in :mod:`dse.partition.problem`):
 
@@ -82,11 +82,11 @@ class Window(NamedTuple):
         return other.added <= self.added if self.form == "wide" else other[2:] == self[2:]
 
 
-class Remade(NamedTuple):
-    """What a model gave.
+class ImprovedWindow(NamedTuple):
+    """A partition from a model.
 
     Attributes:
-        chip: a partition whose window is better, without empty chips, [N]; None where none was found.
+        chip: a partition whose window is better, without empty chips, [N]; None where there is none.
         impossible: whether it is proven that there is none.
         effort: what that took, in CP-SAT's deterministic seconds.
     """
@@ -96,9 +96,9 @@ class Remade(NamedTuple):
     effort: float
 
 
-def remade(
-    problem: PartitionProblem, chip: Chip, now: Stages, window: Window, most_effort: float, seed: int, stop: StopSignal
-) -> Remade:
+def improve_window(
+    problem: PartitionProblem, chip: Chip, now: Stages, window: Window, max_effort: float, seed: int, stop: StopSignal
+) -> ImprovedWindow:
     """The partition with the operators of a window on other chips of it, if that makes its slowest stage faster.
 
     Where several stages of the window are equally slow, fewer of them count as better too.
@@ -108,17 +108,17 @@ def remade(
         chip: a valid partition, [N].
         now: its stages.
         window: of that partition; with an added chip where fewer than C are in use.
-        most_effort: when CP-SAT is to stop, in its deterministic seconds.
+        max_effort: when CP-SAT is to stop, in its deterministic seconds.
         seed: of CP-SAT.
-        stop: asked meanwhile; a reason ends it with what there is.
+        stop: polled during the search; a reason ends it with the best so far.
     """
     model = _WindowModel(problem, chip, window)
     model.add_limit(window.times_s(now))
-    solver, status = solved(model.model, most_effort, seed, stop)
+    solver, status = solved(model.model, max_effort, seed, stop)
     effort = solver.response_proto.deterministic_time + _BUILDING * len(model.model.proto.constraints)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Remade(None, status == cp_model.INFEASIBLE, effort)
-    return Remade(_without_holes(model.chips_of(solver)), impossible=False, effort=effort)
+        return ImprovedWindow(None, status == cp_model.INFEASIBLE, effort)
+    return ImprovedWindow(_without_holes(model.chips_of(solver)), impossible=False, effort=effort)
 
 
 def _without_holes(chip: Chip) -> Chip:
@@ -183,11 +183,11 @@ class _WindowModel:
         self._add_memory()
 
     def chips_of(self, solver: cp_model.CpSolver) -> Chip:
-        """The partition found, [N]."""
-        found = np.array(self.chip, dtype=np.int64)
+        """The partition of a solution, [N]."""
+        chips = np.array(self.chip, dtype=np.int64)
         for operator, below in self._below.items():
-            found[operator] = self._last - sum(solver.value(variable) for variable in below)
-        return found
+            chips[operator] = self._last - sum(solver.value(variable) for variable in below)
+        return chips
 
     def below(self, operator: int, chip: int) -> cp_model.LiteralT:
         """Whether an operator is on ``chip`` or below."""
@@ -251,14 +251,14 @@ class _WindowModel:
 
     def _on(self, amounts: list[int]) -> list[list[cp_model.LinearExprT]]:
         """For every chip of the window, the amounts of the operators on it."""
-        found: list[list[cp_model.LinearExprT]] = []
+        amounts_on: list[list[cp_model.LinearExprT]] = []
         for chip in range(self._first, self._last + 1):
             terms: list[cp_model.LinearExprT] = []
             for operator in self._below:
                 if amount := amounts[operator]:
                     terms += [amount * self.below(operator, chip), -amount * self.below(operator, chip - 1)]
-            found.append(terms)
-        return found
+            amounts_on.append(terms)
+        return amounts_on
 
     def _loads(self, unit_s: float) -> list[list[cp_model.LinearExprT]]:
         """Units of every chip of the window and of the links between them, as terms."""

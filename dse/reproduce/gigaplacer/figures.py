@@ -10,7 +10,6 @@ from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, ROWS, CostPart, Out
 from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
 from dse.wafer.answer import metrics
 from dse.wafer.check import size_tiles
-from dse.wafer.files.drawing import drawing
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
 _SHOWN = 4
@@ -86,9 +85,11 @@ def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
 
 
 def _pictures(problem: WaferProblem, outcome: Outcome, title: str, name: str) -> Iterator[Picture]:
+    from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+
     if outcome.placement is not None:
         cost = f"total cost {amount(outcome.total)}"
-        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", drawing(problem, outcome.placement))
+        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", svg(problem, outcome.placement))
 
 
 def figure8(study: Study) -> Section:

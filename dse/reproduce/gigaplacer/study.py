@@ -19,7 +19,7 @@ from dse.run.progress import StopSignal, ask, never_stop
 from dse.run.run import Run
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import placement_document, placement_from_document
+from dse.wafer.documents import placement_document, placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import MOVES
 from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights

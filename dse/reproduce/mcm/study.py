@@ -21,7 +21,7 @@ from dse.partition.check import violations
 from dse.partition.methods import METHODS, Method
 from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import Chips, Floats
-from dse.partition.search.context import Found, SearchContext
+from dse.partition.search.context import SearchContext, SearchResult
 from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, section_of
 from dse.reproduce.section import Section
 from dse.reproduce.trials import finished
@@ -78,7 +78,7 @@ class _CurveRecorder:
 class Made:
     """What a trial came to: the method's answer, and the best cost after each evaluation."""
 
-    answer: Found
+    answer: SearchResult
     curve: Curve
 
 

@@ -1,86 +1,135 @@
-"""A placement as a picture of pixels (PNG), for slides and for where nothing shows SVG."""
+"""A placement drawn by matplotlib: as SVG for pages, as PNG for slides and where nothing shows SVG.
+
+What it shows is in :mod:`dse.wafer.files.drawing`. The same placement gives the same bytes, whatever the user's own
+settings of matplotlib are. Import this module where a picture is drawn: matplotlib takes half a second.
+"""
 
 import io
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PatchCollection, PathCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
 from matplotlib.patches import Rectangle as Patch
 from matplotlib.path import Path
 
-from dse.wafer.files.drawing import (
-    GROUND,
-    HIGH,
-    INK,
-    LEGEND,
-    LINE,
-    LOW,
-    Rectangle,
-    curves,
-    least_shown,
-    rectangles,
-    title,
-)
+from dse.wafer.files.drawing import Rectangle, curves, min_busy, rectangles, title
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
-_INCHES, _DOTS_PER_INCH = 8.0, 160
-_POINTS_PER_INCH = 72
-_FONT = 9.0
+_LOW, _HIGH, _GROUND, _INK, _LINE = "#fff3d6", "#d1495b", "#f4f7f9", "#1d2b36", "#0d4459"
+"""Of the kernels that wait longest, of the slowest, of free tiles, of names and borders, of edges."""
+
+_COLOURS = 40
+"""Of kernels; matplotlib embeds the legend of more than 50 as pixels."""
+
+_SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "dse", "text.parse_math": False}
+"""Beside matplotlib's defaults: names stay text, and what is drawn alone decides the identifiers in an SVG."""
+
+_INCHES, _DOTS_PER_INCH, _POINTS_PER_INCH = 8.0, 160, 72
+_FONT, _MIN_FONT = 9.0, 3.0
+"""Points; names that would be smaller are left out."""
+
 _DOT = 2.0
 """Points, across the dot in the middle of a kernel."""
 
-_LEAST_FONT = 3.0
-"""Points; smaller names are left out."""
+_KERNELS, _EDGES, _PASSING = "kernels", "edges", "passing edges"
+"""Classes of groups in an SVG."""
+
+_NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
 
 
-def picture(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> bytes:
+def png(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> bytes:
     """The picture, y upwards, in the PNG format."""
-    wafer, shown = problem.wafer, rectangles(problem, placement)
-    inches_per_tile = _INCHES / max(wafer.width_tiles, wafer.height_tiles)
-    size = max(4.0, wafer.width_tiles * inches_per_tile) + 0.8, max(3.0, wafer.height_tiles * inches_per_tile) + 1.4
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set(xlim=(0, wafer.width_tiles), ylim=(0, wafer.height_tiles), aspect="equal", facecolor=GROUND)
-    axes.set_title(title(problem, placement, bound), fontsize=10, color=INK, wrap=True)
-    colours = LinearSegmentedColormap.from_list("busy", [tuple(part / 255 for part in end) for end in (LOW, HIGH)])
-    low = least_shown(shown)
-    filled = PatchCollection(
-        [Patch((each.x, each.y), each.across, each.up) for each in shown],
-        cmap=colours,
-        norm=Normalize(100 * low, 100),
-        edgecolor=INK,
-        linewidth=0.6,
-    )
-    filled.set_array([100 * each.busy for each in shown])
-    axes.add_collection(filled)
-    _edges(axes, problem, shown, inches_per_tile * _POINTS_PER_INCH)
-    for each in shown:
-        _name(axes, each, inches_per_tile * _POINTS_PER_INCH)
-    bar = figure.colorbar(filled, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, format="{x:.0f} %")
-    bar.set_label(f"{LEGEND}; dashed edges pass other kernels", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
-    axes.tick_params(labelsize=7)
+    return _saved(problem, rectangles(problem, placement), title(problem, placement, bound), "png")
+
+
+def svg(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> str:
+    """The picture, y upwards, as an SVG element; a kernel's tooltip has its parameters and figures."""
+    shown = rectangles(problem, placement)
+    root = ElementTree.fromstring(_saved(problem, shown, title(problem, placement, bound), "svg"))
+    # On a page with other drawings: no style that holds for all of it, and no identifier twice.
+    root.remove(root[0])
+    root.attrib |= {"class": "wafer", "role": "img", "stroke-linejoin": "round"}
+    for group in root.iterfind(".//{*}g"):
+        name = group.attrib.pop("id", "")
+        if name in (_KERNELS, _EDGES, _PASSING):
+            group.set("class", name)
+        for path, kernel in zip(group, shown if name == _KERNELS else (), strict=False):
+            ElementTree.SubElement(path, f"{{{_NAMESPACES['']}}}title").text = kernel.about
+    for prefix, address in _NAMESPACES.items():
+        ElementTree.register_namespace(prefix, address)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _saved(problem: WaferProblem, shown: Sequence[Rectangle], heading: str, kind: str) -> bytes:
+    """A file of this kind without its date and the version of the library."""
     content = io.BytesIO()
-    # Without the version of the library, so that a picture depends on what it shows alone.
-    figure.savefig(content, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
+    metadata = ("Software",) if kind == "png" else ("Date", "Creator", "Format", "Type")
+    with style.context(["default", _SETTINGS]):
+        figure = _figure(problem, shown, heading)
+        figure.savefig(content, format=kind, dpi=_DOTS_PER_INCH, metadata=dict.fromkeys(metadata))
     return content.getvalue()
 
 
-def _edges(axes: Axes, problem: WaferProblem, shown: list[Rectangle], points_per_tile: float) -> None:
-    for each in curves(problem, shown):
-        path = Path((each.begin, each.control, each.end), (Path.MOVETO, Path.CURVE3, Path.CURVE3))
-        style = "--" if each.past else "-"
-        axes.add_patch(PathPatch(path, fill=False, edgecolor=LINE, linewidth=0.9, linestyle=style, alpha=0.8))
+def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> Figure:
+    wafer = problem.wafer
+    inches_per_tile = _INCHES / max(wafer.width_tiles, wafer.height_tiles)
+    # Title and legend are as wide on a narrow wafer.
+    size = max(6.2, wafer.width_tiles * inches_per_tile) + 0.8, max(3.0, wafer.height_tiles * inches_per_tile) + 1.4
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xlim=(0, wafer.width_tiles), ylim=(0, wafer.height_tiles), aspect="equal", facecolor=_GROUND)
+    axes.set_title(heading, fontsize=10, color=_INK, wrap=True)
+    axes.tick_params(labelsize=7)
+    colours = ScalarMappable(
+        Normalize(100 * min_busy(shown), 100), LinearSegmentedColormap.from_list("busy", [_LOW, _HIGH], N=_COLOURS)
+    )
+    filled = colours.to_rgba(np.array([100 * each.busy for each in shown]))
+    kernels = PatchCollection(
+        [Patch((each.x, each.y), each.across, each.up) for each in shown],
+        facecolor=filled,
+        edgecolor=_INK,
+        linewidth=0.6,
+        gid=_KERNELS,
+    )
+    axes.add_collection(kernels)
+    _draw_edges(axes, problem, shown, inches_per_tile * _POINTS_PER_INCH)
+    for each, colour in zip(shown, filled, strict=True):
+        _draw_name(axes, each, tuple(colour), inches_per_tile * _POINTS_PER_INCH)
+    bar = figure.colorbar(colours, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, format="{x:.0f} %")
+    if bar.solids is not None:
+        bar.solids.set_edgecolor("face")
+    bar.set_label("busy: share of the slowest kernel's time; dashed edges pass other kernels", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    return figure
+
+
+def _draw_edges(axes: Axes, problem: WaferProblem, shown: Sequence[Rectangle], points_per_tile: float) -> None:
+    drawn = curves(problem, shown)
+    for gid, line, past in ((_EDGES, "-", False), (_PASSING, "--", True)):
+        paths = [Path(each.points, (Path.MOVETO, Path.CURVE3, Path.CURVE3)) for each in drawn if each.past == past]
+        edges = PathCollection(paths, facecolor="none", edgecolor=_LINE, linewidth=0.9, linestyle=line, alpha=0.8)
+        edges.set_gid(gid)
+        axes.add_collection(edges)
     x, y = zip(*(each.centre for each in shown), strict=True)
     # A dot leaves the sides of its kernel to be seen, however small that is.
     dots = [min(_DOT, min(each.across, each.up) * points_per_tile / 2) for each in shown]
-    axes.scatter(x, y, s=[each**2 for each in dots], color=LINE, linewidths=0, zorder=3)
+    axes.scatter(x, y, s=[each**2 for each in dots], color=_LINE, linewidths=0, zorder=3)
 
 
-def _name(axes: Axes, shown: Rectangle, points_per_tile: float) -> None:
+def _draw_name(axes: Axes, shown: Rectangle, colour: tuple[float, ...], points_per_tile: float) -> None:
+    """The name of a kernel over its edges, on its ``colour``."""
     size = shown.font_size(points_per_tile, _FONT)
-    if size >= _LEAST_FONT:
+    if size >= _MIN_FONT:
         turned = 90 if shown.up > shown.across else 0
-        axes.text(*shown.label, shown.name, fontsize=size, rotation=turned, ha="center", va="center", color=INK)
+        box = {"facecolor": colour, "edgecolor": "none", "pad": size / 15}
+        name = axes.text(
+            *shown.label, shown.name, size=size, rotation=turned, ha="center", va="center", color=_INK, bbox=box
+        )
+        name.set_in_layout(False)

@@ -8,18 +8,15 @@ import plotly.graph_objects as go
 
 from dse.report.charts import chart as chart_of
 from dse.report.palette import LINE, category
-from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
-from dse.wafer.files.drawing import drawing
-from dse.wafer.files.formats import placement_from_document
-from dse.wafer.files.kept import paint_text
+from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
+from dse.wafer.files.saved import paint_text
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import ARRANGEMENT
-from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.report import nothing_found
+from dse.wafer.problem import WaferPlacement, WaferProblem, Weights
+from dse.wafer.report import cost_breakdown, nothing_found, nothing_found_cards
 from dse.wafer.sweep.axes import SIDE, Setting, axes_of, name_of, posed, settings_of
-
-PointDocument = Mapping[str, Any]
 
 POINTS_FOLDER = "points"
 """Of a run directory: holds the placement of every point of the front."""
@@ -39,14 +36,14 @@ _DETAILS = ("at least", "time", "distance", "adapter")
 
 def verdict(result: Result) -> str:
     """How many points are on the front, and how sure that is."""
-    points, found = _points(result), result.metrics
-    front = [each for each in points.values() if each["front"]]
-    certain = sum(each["certain"] for each in front)
-    words = [f"{len(front)} of {found['points']} points on the front of cost, tiles and memory, {certain} for sure"]
-    if found["infeasible"]:
-        words.append(f"{found['infeasible']} proven infeasible")
-    if found["unfinished"]:
-        words.append(f"{len(found['unfinished'])} not finished")
+    points, metrics = _points(result), result.metrics
+    front = [each for each in points.values() if each.front]
+    certain = sum(each.certain for each in front)
+    words = [f"{len(front)} of {metrics['points']} points on the front of cost, tiles and memory, {certain} for sure"]
+    if metrics["infeasible"]:
+        words.append(f"{metrics['infeasible']} proven infeasible")
+    if metrics["unfinished"]:
+        words.append(f"{len(metrics['unfinished'])} not finished")
     return "; ".join(words)
 
 
@@ -64,15 +61,14 @@ def headers(problem: WaferProblem, options: WaferOptions) -> Row:
 
 def rows(problem: WaferProblem, options: WaferOptions, result: Result, only_front: bool = False) -> list[Row]:
     """One row a point, as in the grid; those of the front alone by rising tiles."""
-    points = [each for each in _points(result).values() if each["front"] or not only_front]
+    points = [each for each in _points(result).values() if each.front or not only_front]
     if only_front:
-        points.sort(key=lambda each: (each["tiles"], each["memlimit"], each["cost"]))
-    return [(*(_number(each[key]) for key in _shown(problem, options)), *_figures(each)) for each in points]
+        points.sort(key=lambda each: (each.tiles, each.memlimit, each.cost))
+    return [(*(_number(getattr(each, key)) for key in _shown(problem, options)), *_figures(each)) for each in points]
 
 
 def _points(result: Result) -> Mapping[str, PointDocument]:
-    points: Mapping[str, PointDocument] = result.solution["points"]
-    return points
+    return SweepDocument.model_validate(result.solution).points
 
 
 def _settings(problem: WaferProblem, options: WaferOptions) -> list[Setting]:
@@ -87,11 +83,11 @@ def _shown(problem: WaferProblem, options: WaferOptions) -> tuple[str, ...]:
 
 def _figures(point: PointDocument) -> Row:
     """Of one point, under the headers."""
-    cost, bound = point["cost"], point["bound"]
+    cost, bound = point.cost, point.bound
     gap = relative_gap(cost, bound)
-    numbers = (point[key] for key in ("time", "distance", "adapter"))
+    numbers = (getattr(point, key) for key in ("time", "distance", "adapter"))
     return (
-        _number(point["tiles"]),
+        _number(point.tiles),
         "" if cost is None else _number(cost),
         "" if bound is None else f"{bound:,.7g}",
         "" if gap is None else percent(gap),
@@ -102,7 +98,7 @@ def _figures(point: PointDocument) -> Row:
 
 def _standing(point: PointDocument) -> str:
     """Whether a point is on the front, and how sure that is; why there is no better answer."""
-    proof = point["infeasibility"]
+    proof = point.infeasibility
     if proof is not None:
         kernel, demand = proof.get("kernel"), f"{proof['demand']:,}"
         if proof["resource"] == ARRANGEMENT:
@@ -112,11 +108,11 @@ def _standing(point: PointDocument) -> str:
         in_memory = proof["resource"] == "tile_memory_words"
         return f"infeasible: {f'{kernel} needs {demand} words a tile' if in_memory else proof['explanation']}"
     words = []
-    if point["front"]:
-        words.append("front, proven" if point["certain"] else "front")
-    if point["reason"] is not None:
-        words.append(point["reason"])
-    elif point["cost"] is None:
+    if point.front:
+        words.append("front, proven" if point.certain else "front")
+    if point.reason is not None:
+        words.append(point.reason)
+    elif point.cost is None:
         words.append("no placement found")
     return "; ".join(words)
 
@@ -129,22 +125,20 @@ def chart(result: Result) -> go.Figure:
     """Cost over tiles, a colour for each memory, with what bounds leave open below each point."""
     points = _points(result)
     drawn = chart_of("tiles", "total cost", 520)
-    groups = sorted({_group(each) for each in points.values() if each["cost"] is not None})
+    groups = sorted({_group(each) for each in points.values() if each.cost is not None})
     for number, group in enumerate(groups):
         colour = category(number)
-        members = {name: each for name, each in points.items() if _group(each) == group and each["cost"] is not None}
-        front = sorted(
-            ((name, each) for name, each in members.items() if each["front"]), key=lambda pair: pair[1]["tiles"]
-        )
-        rest = [(name, each) for name, each in members.items() if not each["front"]]
+        members = {name: each for name, each in points.items() if _group(each) == group and each.cost is not None}
+        front = sorted(((name, each) for name, each in members.items() if each.front), key=lambda pair: pair[1].tiles)
+        rest = [(name, each) for name, each in members.items() if not each.front]
         label = _label(group, groups)
         if front:
             drawn.add_trace(_trace(front, label, {"color": colour, "size": 10}, "lines+markers", group))
         if rest:
             marker = {"color": colour, "size": 6, "opacity": 0.45, "symbol": "circle-open"}
             drawn.add_trace(_trace(rest, f"{label}, dominated", marker, "markers", group))
-    scale = "log" if all(each["cost"] is None or each["cost"] > 0 for each in points.values()) else "linear"
-    sizes = sorted({each["tiles"] for each in points.values()})
+    scale = "log" if all(each.cost is None or each.cost > 0 for each in points.values()) else "linear"
+    sizes = sorted({each.tiles for each in points.values()})
     drawn.update_xaxes(type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MAX_TICKS else None)
     drawn.update_yaxes(type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
     return drawn
@@ -155,7 +149,7 @@ _Group = tuple[float, float, float, int]
 
 def _group(point: PointDocument) -> _Group:
     """Weights and memory: points that differ in these stand apart in the chart."""
-    return point["wdeltat"], point["wlength"], point["wadapter"], point["memlimit"]
+    return point.wdeltat, point.wlength, point.wadapter, point.memlimit
 
 
 def _label(group: _Group, groups: Sequence[_Group]) -> str:
@@ -169,10 +163,10 @@ def _label(group: _Group, groups: Sequence[_Group]) -> str:
 def _trace(
     points: Sequence[tuple[str, PointDocument]], label: str, marker: Mapping[str, Any], mode: str, group: _Group
 ) -> go.Scatter:
-    costs = [each["cost"] for _, each in points]
-    below = [each["cost"] - (each["cost"] if each["bound"] is None else each["bound"]) for _, each in points]
+    costs = [0.0 if each.cost is None else each.cost for _, each in points]
+    below = [0.0 if each.bound is None else total - each.bound for total, (_, each) in zip(costs, points, strict=True)]
     return go.Scatter(
-        x=[each["tiles"] for _, each in points],
+        x=[each.tiles for _, each in points],
         y=costs,
         error_y={"type": "data", "symmetric": False, "array": [0] * len(costs), "arrayminus": below, "color": LINE},
         mode=mode,
@@ -180,7 +174,7 @@ def _trace(
         legendgroup=str(group),
         line={"dash": "dot", "color": marker["color"], "width": 1},
         marker=marker,
-        text=[f"{name}<br>at least {each['bound'] or 0:,.10g}" for name, each in points],
+        text=[f"{name}<br>at least {each.bound or 0:,.10g}" for name, each in points],
         hovertemplate="%{text}<br>%{x:,} tiles, cost %{y:,.10g}<extra></extra>",
     )
 
@@ -189,7 +183,7 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
     """The points, the front among them, and the layouts of the front; ``files``: what else the run directory holds."""
     title = f"{result.problem.name}: which wafer"
     if not result.solution:
-        return View(title, nothing_found(result))
+        return View(title, nothing_found(result), cards=lambda: nothing_found_cards(result))
     every = Table(headers(problem, options), rows(problem, options, result))
     few = result.metrics["points"] <= MAX_ROWS
     shown = every if few else Table(every.headers, rows(problem, options, result, only_front=True))
@@ -201,10 +195,32 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
         tables=[replace(shown, narrow=narrow)],
         page=lambda: _page(problem, options, result, every),
         files=lambda: {**files, **_paints(problem, options, result)},
+        cards=lambda: [_card(result)],
     )
 
 
+def _card(result: Result) -> Card:
+    """The cheapest point and what its cost is made of; the smallest wafer; how many points are on the front."""
+    points, metrics = _points(result), result.metrics
+    placed = {name: each for name, each in points.items() if each.cost is not None}
+    cheapest = min(placed, key=lambda name: (placed[name].cost, placed[name].tiles, placed[name].memlimit))
+    best, smallest = placed[cheapest], min(placed, key=lambda name: placed[name].tiles)
+    figures = [
+        (_number(result.objective.value or 0.0), f"lowest total cost, at {cheapest} ({best.status})"),
+        (f"{placed[smallest].tiles:,} tiles", f"the smallest wafer with a placement, {smallest}"),
+        (f"{len(metrics['front'])} of {metrics['points']}", "points on the front of cost, tiles and memory"),
+    ]
+    figures += [(f"{sum(points[name].certain for name in metrics['front'])}", "of them proven")]
+    if metrics["infeasible"]:
+        figures.append((f"{metrics['infeasible']}", "points proven infeasible"))
+    weights = Weights(best.wdeltat, best.wlength, best.wadapter)
+    breakdown = cost_breakdown(weights, best.time or 0.0, best.distance or 0.0, best.adapter or 0)
+    return Card(figures, breakdowns=[replace(breakdown, title=f"Cost at {cheapest}")])
+
+
 def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: Table) -> list[Part]:
+    from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+
     parts: list[Part] = [
         Heading("Cost against tiles and memory"),
         Paragraph(
@@ -216,23 +232,23 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
         every,
     ]
     settings = {name_of(each): each for each in _settings(problem, options)}
-    front = [name for name, each in _points(result).items() if each["front"]]
+    points = _points(result)
+    front = [name for name, each in points.items() if each.front]
     if front:
         parts.append(Heading("Layouts of the front"))
     for name in front[:_MAX_DRAWN]:
-        there, placement = _placed(problem, result, settings[name])
-        parts.append(Folded(name, [Drawing(drawing(there, placement, _points(result)[name]["bound"]))]))
+        parts.append(Folded(name, [Drawing(svg(*_placed(problem, points[name], settings[name]), points[name].bound))]))
     return parts
 
 
 def _paints(problem: WaferProblem, options: WaferOptions, result: Result) -> Mapping[str, str]:
     """The placement of every point of the front in the contest's format."""
     settings = {name_of(each): each for each in _settings(problem, options)}
-    placed = {name: _placed(problem, result, settings[name]) for name in result.metrics["front"]}
+    points = _points(result)
+    placed = {name: _placed(problem, points[name], settings[name]) for name in result.metrics["front"]}
     return {f"{POINTS_FOLDER}/{name}.paint": paint_text(*each) for name, each in placed.items()}
 
 
-def _placed(problem: WaferProblem, result: Result, setting: Setting) -> tuple[WaferProblem, WaferPlacement]:
-    name, there = name_of(setting), posed(problem, setting)
-    stated = {"kernels": _points(result)[name]["kernels"]}
-    return there, placement_from_document(there, stated, f"solution.points.{name}")
+def _placed(problem: WaferProblem, point: PointDocument, setting: Setting) -> tuple[WaferProblem, WaferPlacement]:
+    there = posed(problem, setting)
+    return there, placement_from_document(there, point.model_dump(include={"kernels"}), name_of(setting))

@@ -62,9 +62,9 @@ class RLlibTraining(ABC, Generic[RunnerT, LearnerT]):
         """What the curves get of an iteration; ``results`` is what the learner's update returned."""
 
     def sample(self, count: int, **how: Any) -> list[SingleAgentEpisode]:
-        """So many episodes, made as the runner's ``sample`` is asked by ``how``."""
+        """So many episodes; ``how``: the arguments of the runner's ``sample``."""
         episodes: list[SingleAgentEpisode] = self.runner.sample(num_episodes=count, **how)
-        # Nobody asks for the runner's metrics here, and unasked they grow.
+        # Nobody reads the runner's metrics here, and unread they grow.
         self.runner.get_metrics()
         return episodes
 
@@ -105,7 +105,7 @@ class RLlibTraining(ABC, Generic[RunnerT, LearnerT]):
         self._share()
 
     def provenance(self) -> dict[str, Any]:
-        """Nothing beside the plan."""
+        """Nothing beyond the plan."""
         return {}
 
     def _share(self) -> None:

@@ -1,7 +1,7 @@
-"""One answer from beginning to end: pose, open the run directory, solve unless it is finished, keep everything.
+"""One answer from beginning to end: pose, open the run directory, solve unless it is finished, save everything.
 
-The command line and the Python interface both come through here; what they bring along is how progress is shown, what
-stops the work, and, from the floors above, workers and learned methods.
+The command line and the Python interface both come through here; they bring along how progress is shown, what stops
+the work, and, from the floors above, workers and learned methods.
 """
 
 import math
@@ -15,12 +15,13 @@ from typing import Any
 
 from dse.problem import Methods, Posed, ProblemType, pose
 from dse.results.answer import Answer
-from dse.run.directory import RunDirectory, journal_of
+from dse.results.result import Result, read_sealed
+from dse.run.directory import RESULT_FILE, RunDirectory, journal_of
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror, check, copy, fetch
 from dse.run.options import Options, option_fields
-from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.progress import Notice, ProgressCallback, StopSignal, never_stop, silent, silent_notice
 from dse.run.run import Run
 from dse.run.tables import Tables
 from hardware.inputs import fail
@@ -34,36 +35,32 @@ def _no_methods(_options: Any, _executor: Executor, _directory: Path | None) -> 
     return {}
 
 
-def _nothing_above(_options: Any) -> None:
+def _no_document(_options: Any) -> None:
     """Nothing above the engine decides the answer."""
 
 
-def _without_words(_text: str) -> AbstractContextManager[None]:
+def _not_announced(_text: str) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-def _unsaid(_text: str) -> None:
-    """Nobody listens."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """How a run is made and kept, whatever is asked.
+    """How a run is made and saved, whatever the problem.
 
     Attributes:
-        out: the run directory; None keeps nothing.
-        resume: whether the run that was begun there is continued.
-        mirror: an address that the run directory is copied to; None copies it nowhere.
+        out: the run directory; None saves nothing.
+        resume: whether the run that was begun there is to be continued.
+        mirror: the URI that the run directory is copied to; None for no copy.
         seed: of everything that is drawn.
         time_limit_s: after which the best answer so far is returned.
         item_timeout_s: how long a worker may take for one item; None for no limit.
-        progress: told of each phase.
-        stop: asked between two pieces of work.
-        notice: told what people should know while the work goes on.
-        announce: a context for work that cannot tell how far it is; what it is given says what is being done.
-        executor: where the work runs, by its predicted seconds and the journal that metrics watch.
-        methods: what upper floors add to the problem's methods, by its options, the executor and the run directory.
-        document: what upper floors know of the options that decides the answer (the weights of a checkpoint).
+        progress: called with the progress of each phase.
+        stop: called between two pieces of work.
+        notice: shows a message to the user while the work goes on.
+        announce: a context for work whose progress is unknown, given what is being done.
+        executor: makes the executor, given the predicted seconds and the journal that metrics watch.
+        methods: what upper floors add to the problem's methods, given its options, the executor and the run directory.
+        document: what decides the answer and only upper floors know (the weights of a checkpoint), given the options.
     """
 
     out: Path | None = None
@@ -74,15 +71,15 @@ class Session:
     item_timeout_s: float | None = None
     progress: ProgressCallback = silent
     stop: StopSignal = never_stop
-    notice: Callable[[str], None] = _unsaid
-    announce: Callable[[str], AbstractContextManager[None]] = field(default=_without_words)
+    notice: Notice = silent_notice
+    announce: Callable[[str], AbstractContextManager[None]] = field(default=_not_announced)
     executor: Callable[[float, Journal | None], Executor] = field(default=_in_process)
     methods: Callable[[Any, Executor, Path | None], Methods] = field(default=_no_methods)
-    document: Callable[[Any], Any] = field(default=_nothing_above)
+    document: Callable[[Any], Any] = field(default=_no_document)
 
 
 def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -> Answer:
-    """The answer to ``options``: from the run directory where it is finished there, else made now and kept there.
+    """The answer to ``options``: that of the run directory where the run is finished, else made now and saved there.
 
     Raises:
         InputError: bad input, or a run directory of another run, or one that cannot be written.
@@ -92,11 +89,11 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     for name, given in (("--resume", session.resume), ("--mirror", session.mirror)):
         if given and session.out is None:
             raise fail("dse", name, "", "needs the directory of the run: --out DIR")
-    with session.announce(f"reading what is asked of dse {problem.name}"):
+    with session.announce(f"reading the input of dse {problem.name}"):
         posed = replace(pose(problem, options), run_document=session.document(options))
-    asked = {**posed.options.document(), "seed": session.seed}
-    directory = opened(session.out, session.resume, session.mirror, problem.name, asked, posed.run_digest)
-    finished = None if directory is None else directory.finished(problem.is_finished)
+    arguments = {**posed.options.document(), "seed": session.seed}
+    directory = opened(session.out, session.resume, session.mirror, problem.name, arguments, posed.run_digest)
+    finished = None if directory is None else finished_result(directory, problem)
     if finished is not None and directory is not None:
         _refuse_outputs(options)
         session.notice(f"{session.out} holds this run, which is finished: this is its answer")
@@ -114,8 +111,19 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     return answered
 
 
+def finished_result(directory: RunDirectory, problem: ProblemType[Any, Any]) -> Result | None:
+    """The result of a run that is finished; None where there is none yet, or some of it is missing.
+
+    Raises:
+        InputError: the file was edited.
+    """
+    path = directory.path / RESULT_FILE
+    result = read_sealed(path) if path.exists() else None
+    return result if result is not None and problem.is_finished(result) else None
+
+
 def _refuse_outputs(options: Options) -> None:
-    """InputError where a file is to be written of what a finished run did, which is not done again."""
+    """InputError for options that name an output file: it is written while the work is done, which is finished."""
     for each in option_fields(type(options)):
         value = getattr(options, each.name)
         if each.option.is_output and value is not None:
@@ -124,9 +132,9 @@ def _refuse_outputs(options: Options) -> None:
 
 
 def opened(
-    out: Path | None, resume: bool, mirror: str | None, command: str, asked: Mapping[str, Any], digest: str
+    out: Path | None, resume: bool, mirror: str | None, command: str, arguments: Mapping[str, Any], digest: str
 ) -> RunDirectory | None:
-    """The run directory ``out``, brought back from its mirror where that is asked for and needed; None for none.
+    """The run directory ``out``, fetched from its mirror where a run is resumed on another machine; None for none.
 
     Raises:
         InputError: as :class:`~dse.run.directory.RunDirectory`, or there is another run at the mirror.
@@ -134,10 +142,10 @@ def opened(
     if out is None:
         return None
     if mirror is None:
-        return RunDirectory(out, command, asked, digest, resume)
+        return RunDirectory(out, command, arguments, digest, resume)
     if resume:
         fetch(out, mirror)
-    return RunDirectory(out, command, asked, digest, resume, lambda: check(out, mirror))
+    return RunDirectory(out, command, arguments, digest, resume, lambda: check(out, mirror))
 
 
 def _solved(
