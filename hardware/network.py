@@ -22,9 +22,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from hardware.input_files import read_once
 from hardware.inputs import fail
@@ -37,7 +37,7 @@ from hardware.spec_fields import (
     Source,
     StrictModel,
     beside,
-    read_spec,
+    read_spec_with,
     spec_names,
 )
 
@@ -265,12 +265,6 @@ class LevelledNetworkSpec(StrictModel):
         return replace(joined, name=self.name)
 
 
-class _AnySpec(BaseModel):
-    """What tells the two kinds of specs apart."""
-
-    levels: Any = None
-
-
 def list_networks() -> list[str]:
     """Names of the networks that come with the package, sorted."""
     return spec_names(_FOLDER)
@@ -291,9 +285,7 @@ def network(name_or_path: str | Path) -> Network:
 @read_once
 def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
     """The spec behind :func:`network`, with the source of each constant; raises as that does."""
-    if read_spec(_FOLDER, name_or_path, _AnySpec, "network").levels is not None:
-        return read_spec(_FOLDER, name_or_path, LevelledNetworkSpec, "network")
-    return read_spec(_FOLDER, name_or_path, NetworkSpec, "network")
+    return read_spec_with("levels", _FOLDER, name_or_path, LevelledNetworkSpec, NetworkSpec, "network")
 
 
 def _flat(name: str, index: int, levelled: str | Path) -> Network:

@@ -46,10 +46,10 @@ def test_one_worker_takes_its_items_and_what_is_around_them_and_hides_the_driver
     start_s = COSTS.loop_s + COSTS.loop_call_s + COSTS.take_s + 2 * COSTS.fill_seat_s
     first_s = COSTS.send_s + COSTS.send_item_s + COSTS.latency_s
     last_s = COSTS.latency_s + COSTS.take_s + COSTS.take_item_s + COSTS.journal_s + COSTS.journal_item_s
-    found_s = SimulatedMap(items_s, [0.0], COSTS, ONE).run().wall_s
+    modelled_s = SimulatedMap(items_s, [0.0], COSTS, ONE).run().wall_s
     expected_s = items_s.sum() + around_s + start_s + first_s + last_s
-    assert found_s == pytest.approx(expected_s, abs=2 * COSTS.loop_s)
-    assert found_s > items_s.sum() + around_s
+    assert modelled_s == pytest.approx(expected_s, abs=2 * COSTS.loop_s)
+    assert modelled_s > items_s.sum() + around_s
 
 
 def test_a_window_of_one_waits_for_the_driver_between_two_items():
@@ -105,8 +105,8 @@ def test_calls_that_at_most_double_are_not_misled_by_the_first_items_being_the_s
 
 
 @pytest.mark.parametrize(("last", "left", "most"), [(0, 100, 2.0), (8, 10_000, 16.0), (8, 100, 2.5), (8, 3, 1.0)])
-def test_limits_of_a_call(last, left, most):
-    assert Policy(growth=2.0, parts=4).max_call_items(workers=10, last=last, left=left) == most
+def test_a_call_has_no_more_items_than_its_policy_allows(last, left, max_items):
+    assert Policy(growth=2.0, parts=4).max_call_items(workers=10, last=last, left=left) == max_items
     assert Policy().max_call_items(workers=10, last=last, left=left) == float("inf")
 
 

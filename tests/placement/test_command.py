@@ -1,4 +1,4 @@
-"""``dse place --out``: what is kept beside the result."""
+"""``dse place --out``: the files beside the result."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.placement.test_formats import document
 from tests.report.test_trace_events import assert_valid
 
 
-def test_the_pipeline_is_kept_as_a_trace_and_its_times_as_metrics(dse, tmp_path):
+def test_the_pipeline_is_written_as_a_trace_and_its_times_are_metrics(dse, tmp_path):
     posed = document() | {"hbm_bytes": 90, "pipeline_schedule": "gpipe"}
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(posed))

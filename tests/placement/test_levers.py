@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 
 from dse.placement.levers import levers, with_microbatches
 from dse.placement.solve import solve
-from tests.placement.brute_force import least_batch_s, least_memory_bytes
+from tests.placement.brute_force import min_batch_s, min_memory_bytes
 from tests.placement.strategies import chain_of, problems
 from tests.placement.test_formats import document
 
 
 def fits(problem, **changes):
-    return math.isfinite(least_batch_s(replace(problem, **changes)))
+    return math.isfinite(min_batch_s(replace(problem, **changes)))
 
 
 def offered(problem, *words):
@@ -27,7 +27,7 @@ def offered(problem, *words):
 def test_exactly_the_changes_after_which_some_placement_exists_are_offered(problem):
     problem = replace(problem, hbm_bytes=problem.hbm_bytes / 4)
     assume(not fits(problem))
-    assert offered(problem, f"hbm_bytes of at least {int(least_memory_bytes(problem))} ")
+    assert offered(problem, f"hbm_bytes of at least {int(min_memory_bytes(problem))} ")
     schedule = "gpipe" if problem.pipeline_schedule == "1f1b" else "1f1b"
     assert bool(offered(problem, f"pipeline_schedule {schedule}")) == fits(problem, pipeline_schedule=schedule)
     granularity = "stage" if problem.recompute_granularity == "layer" else "layer"

@@ -37,7 +37,7 @@ def test_some_choice_is_as_good_as_any_number_of_pipelines(microbatches, limit, 
     )
 
 
-def test_choices_are_few():
+def test_few_numbers_of_pipelines_are_worth_trying():
     assert len(pipeline_choices(4096, GradientSync(1.0), [1023]).data) < 12
 
 

@@ -9,7 +9,7 @@ from dse.placement.check import violations
 from dse.placement.problem import LayerGraph, PlacementSolution
 from dse.placement.solve import solve
 from hardware.inputs import InputError
-from tests.placement.brute_force import least_memory_bytes
+from tests.placement.brute_force import min_memory_bytes
 from tests.placement.strategies import branching_graphs, chain_of, problems
 
 
@@ -33,7 +33,7 @@ def test_needed_bytes_of_branching_graphs_equal_brute_force(problem):
     if shortfall is None:
         return
     if problem.pipeline_schedule == "1f1b":
-        assert shortfall.needed_bytes == least_memory_bytes(problem, groups=True)
+        assert shortfall.needed_bytes == min_memory_bytes(problem, groups=True)
     else:  # enough, but not always least
         assert solve(replace(problem, hbm_bytes=shortfall.needed_bytes)).placement is not None
 
@@ -63,7 +63,7 @@ def test_too_few_accelerators_for_any_width_is_bad_input():
         solve(replace(problem, tensor_parallel={2: sliced}))
 
 
-def test_cutoff_is_no_shortfall():
+def test_nothing_faster_than_a_cutoff_is_no_shortfall():
     problem = chain_of([(1.0, 1.0)] * 2)
     assert solve(problem, cutoff_s=1e-9) == PlacementSolution(None, None)
     assert math.isfinite(solve(problem).placement.batch_s)

@@ -34,16 +34,16 @@ def test_a_curve_is_the_best_so_far():
 
 def test_trials_count_every_evaluation_and_no_more(graph):
     def scripted(context):
-        found = SearchResult()
+        best = SearchResult()
         for chip in ([0] * 12, [0] * 11 + [0], [0] * 12):
             candidates = np.array([chip], dtype=np.int8)
-            found = found.with_candidates(candidates, context.evaluator.costs(candidates))
-        return found
+            best = best.with_candidates(candidates, context.evaluator.costs(candidates))
+        return best
 
     curve = Trials({"scripted": scripted})(Trial(graph, "analytical", "scripted", 0, 10))
-    assert [asked for asked, _ in curve] == [1]
+    assert [count for count, _ in curve] == [1]
     random = Trials(mcm_study.SAMPLED)(Trial(graph, "analytical", "random", 0, 30))
-    assert all(1 <= asked <= 30 for asked, _ in random)
+    assert all(1 <= count <= 30 for count, _ in random)
     costs = [cost for _, cost in random]
     assert costs == sorted(costs, reverse=True)
     shorter = Trials(mcm_study.SAMPLED)(Trial(graph, "analytical", "hill-climb", 0, 10))
@@ -67,7 +67,7 @@ def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph
         assert study.section("table2") == section
 
 
-def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
+def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path):
     def broken(context):
         raise RuntimeError("no idea")
 
@@ -128,8 +128,8 @@ def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, 
 
 
 def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
-    asked = ("reproduce", "mcm", "fig5", "--models", graph, "--samples", 12, "--seeds", 1, "--workers", 0)
-    done = dse(*asked, "--out", tmp_path / "run", "--json")
+    command = ("reproduce", "mcm", "fig5", "--models", graph, "--samples", 12, "--seeds", 1, "--workers", 0)
+    done = dse(*command, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     (section,) = json.loads(done.out)["sections"]
     methods = {each["model"] for each in section["comparisons"]}
@@ -140,7 +140,7 @@ def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
     theirs = compared["rl", "samples to 1.6 times the paper's greedy"]
     assert (theirs["ours"], theirs["paper"]) == (None, 330)
     assert "share of the best" in theirs["reason"]
-    again = dse(*asked, "--out", tmp_path / "run", "--json", "--resume")
+    again = dse(*command, "--out", tmp_path / "run", "--json", "--resume")
     assert json.loads(again.out)["sections"] == [section]
     assert (tmp_path / "run" / "report.html").exists()
 

@@ -25,7 +25,7 @@ GOOD = {
 }
 
 
-def test_problem_is_read(tmp_path):
+def test_a_problem_is_read_with_its_operators_and_edges(tmp_path):
     path = tmp_path / "attention.json"
     path.write_text(json.dumps(GOOD))
     problem = read_problem(path)

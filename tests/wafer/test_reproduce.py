@@ -36,6 +36,7 @@ from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError, validate
+from tests.reproduce.sections import assert_whole
 from tests.shared_data import shared_data
 from tests.wafer.small import chain, conv_line, graph_text, problem_from
 from tests.wafer.test_search import ReadOnlyExecutor
@@ -164,14 +165,7 @@ def test_rows_are_cut_where_no_kernel_is_passed():
 
 def test_every_part_prints_whole_rows(study, tmp_path):
     done = made((), study)
-    assert [section.part for section in done.sections] == list(PARTS)
-    for section in done.sections:
-        assert section.tables
-        for table in section.tables:
-            assert table.rows
-            assert all(len(row) == len(table.headers) for row in table.rows), section.part
-        for chart in section.charts:
-            assert all(len(series.x) == len(series.y) for series in chart.series)
+    assert_whole(done, PARTS)
     # None of the paper's numbers belongs to these.
     assert all(each.paper is None for section in done.sections for each in section.comparisons)
     write(done, tmp_path)
