@@ -22,7 +22,7 @@ _OTHERS = {
     "specs": "List the hardware specs: accelerators, networks, cost models, packages.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Write report.html of a finished run again.",
-    "compare": "Show what differs between runs: what was asked, and what came out.",
+    "compare": "Show the options and the outcomes in which runs differ.",
     "reproduce": "Print a paper's tables and figures beside ours, from a fresh run.",
 }
 """The commands that solve no problem: each is a module of this package."""

@@ -1,4 +1,4 @@
-"""``dse compare``: runs beside each other."""
+"""``dse compare``: several runs side by side."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from dse.cli.terminal import console, print_table
-from dse.results.compare import asked_rows, compare, comparison_document, found_rows, read_run, verdict
+from dse.results.compare import compare, comparison_document, option_rows, outcome_rows, read_run, verdict
 
 
 @click.command("compare")
@@ -14,9 +14,9 @@ from dse.results.compare import asked_rows, compare, comparison_document, found_
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, alone on stdout.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(runs: tuple[Path, ...], as_json: bool) -> None:
-    """Show what was asked differently in each RUN, and what came out differently.
+    """Show the options and the outcomes in which two or more runs differ.
 
-    RUN is a run directory (`--out DIR`) or a result.json. All must be of one command and objective.
+    Each RUN is a run directory (`--out DIR`) or a result.json. All must have the same command and objective.
     """
     comparison = compare([read_run(path) for path in runs])
     if as_json:
@@ -24,6 +24,6 @@ def command(runs: tuple[Path, ...], as_json: bool) -> None:
         return
     for sentence in verdict(comparison):
         console().print(sentence, soft_wrap=True)
-    if comparison.asked:
-        print_table(("asked", *comparison.names), asked_rows(comparison))
-    print_table(("found", *comparison.names), found_rows(comparison))
+    if comparison.options:
+        print_table(("option", *comparison.names), option_rows(comparison))
+    print_table(("outcome", *comparison.names), outcome_rows(comparison))

@@ -25,7 +25,7 @@ def upper_document(problem: str, options: Any) -> Any:
 
 
 def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
-    """The policies that learn; where they are not installed and every method is asked for, nothing."""
+    """The learned policies; nothing where every method is to run and they are not installed."""
     from dse.partition.methods import ALL
     from policies.partition.methods import is_installed, learned_methods
 

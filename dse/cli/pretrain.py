@@ -107,7 +107,7 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
 def _numbers(
     kind: Callable[[str], float], limit: float | None
 ) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A callback for positive numbers up to ``limit`` with commas between them."""
+    """A callback for positive numbers up to ``limit``, separated by commas."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[float, ...]:
         try:
@@ -116,8 +116,8 @@ def _numbers(
             values = (math.nan,)
         if not all(math.isfinite(value) and 0 < value <= (limit or math.inf) for value in values):
             what = "whole numbers" if kind is int else "numbers"
-            at_most = "" if limit is None else f", at most {limit:g}"
-            rule = f"{text}: must be positive {what} with commas between them{at_most}"
+            largest = "" if limit is None else f", at most {limit:g}"
+            rule = f"{text}: must be positive {what} separated by commas{largest}"
             raise click.BadParameter(rule, context, parameter)
         return values
 
@@ -221,7 +221,7 @@ def _show(settings: RunSettings, run: "PretrainingRun", criterion: str, best: "S
     left_out = run.left_out()
     if left_out:
         screen.print(
-            f"left out of validation, as nothing that was tried can run: {', '.join(left_out)}", soft_wrap=True
+            f"left out of validation, as no sample that was tried can run: {', '.join(left_out)}", soft_wrap=True
         )
 
 

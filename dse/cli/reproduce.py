@@ -15,11 +15,12 @@ from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop
 from dse.cli.terminal import console, print_table
 from dse.reproduce.driver import Job, job_of, journal_of, reproduce
 from dse.reproduce.output import to_json, write
-from dse.reproduce.paper import Paper, Run
+from dse.reproduce.paper import Paper
 from dse.reproduce.papers import PAPERS, paper_named, summary_of
 from dse.reproduce.section import Reproduction
 from dse.run.directory import REPORT_FILE
 from dse.run.options import option_fields
+from dse.run.run import Run
 from hardware.inputs import choose, fail
 
 
@@ -72,8 +73,8 @@ class _Papers(click.Group):
 def command(context: click.Context) -> None:
     """Print the tables and figures of PAPER beside ours, from a fresh run; all of them when no PART is named.
 
-    Every search has a limit of its own; what is not proven by then is printed with its gap. A part that cannot be made
-    or is not reached says why.
+    Every search has a limit of its own; an answer that is not proven by then is printed with its gap. A part that is
+    skipped says why.
     """
     if context.invoked_subcommand is None:
         raise fail("dse reproduce", "PAPER", "", f"is missing; papers: {', '.join(PAPERS)}")
@@ -123,7 +124,7 @@ def _run(job: Job, settings: RunSettings) -> Reproduction:
         stop_signal(settings) as stop,
         executor_for(settings, job.predicted_s) as executor,
     ):
-        return reproduce(job, Run(executor, journal, report, stop, settings.seed))
+        return reproduce(job, Run(executor, report, stop, settings.seed, journal))
 
 
 def _finish(done: Reproduction, settings: RunSettings) -> None:

@@ -166,14 +166,14 @@ def settings_from(options: dict[str, Any]) -> RunSettings:
 
 
 def run_directory_of(
-    settings: RunSettings, command: str, asked: Mapping[str, Any], problem_digest: str
+    settings: RunSettings, command: str, arguments: Mapping[str, Any], problem_digest: str
 ) -> RunDirectory | None:
-    """The directory of ``--out``, brought back from its mirror where that is asked for and needed."""
-    return opened(settings.out, settings.resume, settings.mirror, command, asked, problem_digest)
+    """The directory of ``--out``, fetched from its mirror where a run is resumed on another machine."""
+    return opened(settings.out, settings.resume, settings.mirror, command, arguments, problem_digest)
 
 
 def mirrored(settings: RunSettings) -> AbstractContextManager[Any]:
-    """Copies the run directory while it is being written, where that is asked for."""
+    """Copies the run directory while it is being written, with ``--mirror``."""
     if settings.out is None or settings.mirror is None:
         return nullcontext()
     return Mirror(settings.out, settings.mirror, _notice(settings))
@@ -320,7 +320,7 @@ class _PlainLines:
 
 
 def _pace_text(pace: Pace, now_s: float) -> str:
-    """The rate, and how long it will still take where that can be told."""
+    """The rate, and the remaining time where it can be estimated."""
     left_s = pace.left_s(now_s)
     left = "" if left_s is None else f"about {duration_text(left_s)} left"
     return ", ".join(text for text in (pace.rate(now_s), left) if text)

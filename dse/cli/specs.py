@@ -59,13 +59,12 @@ def _accelerators() -> tuple[Row, list[Row]]:
 
 def _networks() -> tuple[Row, list[Row]]:
     headers = ("network", "GB/s each way", "latency µs")
-    found = [network(name) for name in list_networks()]
-    return headers, [(n.name, f"{n.bytes_per_s / GIGA:.4g}", f"{1e6 * n.latency_s:g}") for n in found]
+    networks = map(network, list_networks())
+    return headers, [(each.name, f"{each.bytes_per_s / GIGA:.4g}", f"{1e6 * each.latency_s:g}") for each in networks]
 
 
 def _packages() -> tuple[Row, list[Row]]:
     headers: Row = ("package", "chips", "Tflop/s a chip", "SRAM MB", "link GB/s", "weights")
-    found = [package(name) for name in list_packages()]
     rows: list[Row] = [
         (
             each.name,
@@ -75,7 +74,7 @@ def _packages() -> tuple[Row, list[Row]]:
             f"{each.link_bytes_per_s / GIGA:g}",
             each.weights,
         )
-        for each in found
+        for each in map(package, list_packages())
     ]
     return headers, rows
 

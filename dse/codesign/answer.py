@@ -11,18 +11,18 @@ from dse.codesign.check import answer_metrics, violations
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.job_evaluators import EvaluationStore
+from dse.codesign.extras import extras
 from dse.codesign.formats import (
     architecture_solution,
     failed_document,
     layer_solution,
     plan_solution,
 )
-from dse.codesign.further import further
 from dse.codesign.layer_problem import schedule_problem
 from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, SizeOptimum, TrainingJob, TrainingPlan
-from dse.codesign.proven import Judged, ProvenOptima, judged
+from dse.codesign.proven_optima import Judgement, ProvenOptima, judge
 from dse.codesign.search import exhaustive
 from dse.codesign.vocabulary import missing_parallelism, plan_vocabulary
 from dse.placement.contract import infeasibility as placement_infeasibility
@@ -91,11 +91,11 @@ def solve(
                 run.stop,
                 deadline_s=run.began_s + run.time_limit_s,
             )
-            judgement = judged(search(context), context, optima)
-            parts = further(options, judgement.outcome, context, run.journal) | {"failed": failed_document(context)}
+            judgement = judge(search(context), context, optima)
+            parts = extras(options, judgement.outcome, context, run.journal) | {"failed": failed_document(context)}
     else:
         # Memory does not depend on the architecture, so there is nothing to search.
-        judgement, parts = Judged(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": [], "failed": []}
+        judgement, parts = Judgement(SearchOutcome.nothing_fits(len(machines)), None), {"unfinished": [], "failed": []}
     cut_short = bool(parts["unfinished"]) and run.stop() == "interrupted"
     result = _result(posed, judgement, parts, cut_short, infeasibility, run.seed)
     return result.model_copy(update={"seconds": time.perf_counter() - started}), judgement.outcome
@@ -103,13 +103,13 @@ def solve(
 
 def _result(
     posed: CodesignPosed,
-    judgement: Judged,
+    judgement: Judgement,
     parts: dict[str, Any],
     cut_short: bool,
     infeasibility: Infeasibility | None,
     seed: int,
 ) -> Result:
-    """The checked result of a search; ``parts``: what else was asked; ``cut_short``: an interrupt ended that."""
+    """The checked result of a search; ``parts``: what else was asked for; ``cut_short``: an interrupt ended that."""
     problem, machines, search = posed.problem.problem, posed.problem.machines, posed.options.search
     outcome, value = judgement.outcome, None
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
@@ -136,7 +136,7 @@ def _result(
 
 
 def _checked_metrics(
-    problem: CodesignProblem, solution: dict[str, Any], machines: Machines, judgement: Judged
+    problem: CodesignProblem, solution: dict[str, Any], machines: Machines, judgement: Judgement
 ) -> dict[str, Any]:
     """What the checker, which must pass the solution, says of it; the proven optimum and the baselines beside it."""
     faults = violations(problem, solution)
@@ -153,7 +153,7 @@ def _checked_metrics(
 
 
 def _status(outcome: SearchOutcome, value: float | None, bound: float | None, cut_short: bool) -> Status:
-    """``cut_short``: an interrupt has ended what was asked besides the answer."""
+    """``cut_short``: an interrupt has ended what was asked for beside the answer."""
     if outcome.stopped is None and value is None:
         return "infeasible"
     if outcome.stopped == "interrupted" or cut_short:
@@ -174,7 +174,7 @@ def _search_metrics(machines: Machines, outcome: SearchOutcome, search: Search) 
 
 
 def _best(machines: Machines, optimum: SizeOptimum) -> dict[str, Any]:
-    """Who has an optimum: an evaluation of the architecture to so many states, by model, reaches it again."""
+    """Who has an optimum: an evaluation of the architecture to so many states, by model, has it again."""
     architecture = architecture_solution(machines, optimum.architecture)
     return {"architecture": architecture, "schedule_nodes": list(optimum.schedule_nodes)}
 
@@ -207,13 +207,13 @@ def _plan(job: TrainingJob, machines: Machines, best: int, plan: TrainingPlan) -
 def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
     """The shortfall of the choice that comes closest to fitting: memory does not depend on the architecture."""
     evaluator = Evaluator(job, machines.one(0))
-    microbatch, hbm_bytes = job.microbatches[0], job.hbm_bytes[-1]
+    microbatch, hbm_bytes = job.microbatch_sizes[0], job.hbm_bytes[-1]
     shortfalls = [
         place(evaluator.placement_problem(evaluator.choice((microbatch, width), hbm_bytes, recompute), None)).shortfall
         for width in [width for width in job.tensor_parallel if width <= job.accelerators] or job.tensor_parallel
         for recompute in (False, True)
     ]
-    return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)
+    return min((each for each in shortfalls if each is not None), key=lambda each: each.excess_bytes)
 
 
 def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibility | None:
@@ -225,10 +225,10 @@ def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibil
     proof = placement_infeasibility(shortfall)
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
-    graph = job.workload.graph(job.microbatches[0], shortfall.tensor, job.recipe)
-    further = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
-    sentences = [each for each in further if each is not None]
-    explanation = " ".join([proof.explanation.removesuffix(shortfall.remedy) + remedy, *sentences])
+    graph = job.workload.graph(job.microbatch_sizes[0], shortfall.tensor, job.recipe)
+    remarks = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
+    sentences = [each for each in remarks if each is not None]
+    explanation = " ".join([proof.explanation, remedy, *sentences])
     return proof.model_copy(
         update={"levers": [remedy], "explanation": explanation, "where": {**proof.where, "model": job.name}}
     )

@@ -25,7 +25,6 @@ from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
 from hardware.energy_model import energy_model_of
-from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.space import template_machines
 from hardware.units import MIB, UM2_PER_MM2, bytes_from_gib, gib_from_bytes
@@ -36,61 +35,60 @@ _TOLERANCE = 1e-9
 def violations(problem: CodesignProblem, solution: dict[str, Any], path: str | Path = "result") -> list[str]:
     """Every way in which ``solution`` (of a result in ``path``) breaks the problem's rules; empty for a valid answer.
 
+    Args:
+        problem: the jobs and the space.
+        solution: of the form of :class:`dse.codesign.documents.Solution`.
+        path: names the result in errors.
+
     Raises:
-        InputError: the solution is malformed: a part of it is missing or of another type.
+        InputError: the solution names layers or operators that the models do not have.
     """
-    try:
-        return _violations(problem, solution, path)
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise fail(path, "solution", "", f"is malformed: {type(error).__name__}: {error}") from error
-
-
-def _violations(problem: CodesignProblem, solution: dict[str, Any], path: str | Path) -> list[str]:
     if problem.fixed is not None:
-        found = _fixed_faults(problem.fixed.machines, solution["architecture"])
+        faults = _fixed_faults(problem.fixed.machines, solution["architecture"])
     else:
-        found = architecture_faults(problem, solution["architecture"])
+        faults = architecture_faults(problem, solution["architecture"])
     names = {job.name for job in problem.jobs}
     if set(solution["models"]) != names:
-        found.append(f"models must be {sorted(names)}, but got {sorted(solution['models'])}")
-    if found:
-        return found
+        faults.append(f"models must be {sorted(names)}, but got {sorted(solution['models'])}")
+    if faults:
+        return faults
     sizes = {solution["models"][name]["hbm_gb"] for name in names}
     if len(sizes) > 1:
-        found.append(f"all models must have one HBM size, but got {sorted(sizes)} GB")
+        faults.append(f"all models must have one HBM size, but got {sorted(sizes)} GB")
     machine = _machine(problem, solution["architecture"])
     for job in problem.jobs:
-        faults = _plan_faults(job, machine, solution["models"][job.name], path)
-        found += [f"{job.name}: {fault}" for fault in faults]
-    return found
+        plan_faults = _plan_faults(job, machine, solution["models"][job.name], path)
+        faults += [f"{job.name}: {fault}" for fault in plan_faults]
+    return faults
 
 
 def _plan_faults(job: TrainingJob, machine: Machines, plan: dict[str, Any], path: str | Path) -> list[str]:
     """What is wrong with one model's plan on the machine."""
-    found = choice_faults(job, plan)
-    if found:
-        return found
+    faults = choice_faults(job, plan)
+    if faults:
+        return faults
     graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
+    kinds = [layer.kind for layer in graph.distinct_layers]
+    if set(plan["layers"]) != set(kinds):
+        return [f"layers must be {sorted(kinds)}, but got {sorted(plan['layers'])}"]
     latencies: dict[str, dict[str, float]] = {}
     for layer in graph.distinct_layers:
-        latencies[layer.kind], faults = _layer_faults(job, machine, layer, plan["layers"][layer.kind], path)
-        found += faults
+        latencies[layer.kind], layer_faults = _layer_faults(job, machine, layer, plan["layers"][layer.kind], path)
+        faults += layer_faults
     placement_problem = _placement_problem(job, graph, plan, latencies)
     stated = {key: plan[key] for key in ("tensor", "data", "stages")}
     placement = placement_from_document(placement_problem, stated, path, plan["batch_s"])
-    found += placement_check.violations(placement_problem, placement)
+    faults += placement_check.violations(placement_problem, placement)
     used = placement.data * sum(stage.accelerators for stage in placement.stages)
     for key, value in {"pipeline": len(placement.stages), "accelerators_used": used}.items():
-        if plan[key] != value or isinstance(plan[key], bool):
-            found.append(f"{key} must be {value}, but got {plan[key]}")
+        if plan[key] != value:
+            faults.append(f"{key} must be {value}, but got {plan[key]}")
     expected = job.global_batch / plan["batch_s"]
     if not math.isclose(expected, plan["throughput_per_s"], rel_tol=_TOLERANCE):
-        found.append(
+        faults.append(
             f"throughput_per_s must be global batch / batch_s = {expected}, but got {plan['throughput_per_s']}"
         )
-    return found
+    return faults
 
 
 def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
@@ -98,7 +96,7 @@ def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
     return [
         f"architecture.{key} must be {value}, but got {stated[key]}"
         for key, value in architecture_solution(machines, 0).items()
-        if stated[key] != value or isinstance(stated[key], bool)
+        if stated[key] != value
     ]
 
 
@@ -128,7 +126,7 @@ def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> lis
     budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
     single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
     has_floor = problem.cost_model.hardware.space_has_area_floor.value and not single
-    least_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
+    min_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
     least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
     width, depth = stated["core_width"], stated["core_depth"]
     for key, elements in (("tensor_l2_bytes", width * depth), ("vector_l2_bytes", width)):
@@ -136,8 +134,8 @@ def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> lis
             faults.append(f"architecture.{key} must be {max(least, each * elements)}, but got {stated[key]}")
     if not math.isclose(area_mm2, stated["area_mm2"], rel_tol=_TOLERANCE):
         faults.append(f"architecture.area_mm2 must be {area_mm2}, but got {stated['area_mm2']}")
-    if not least_mm2 * (1 - _TOLERANCE) <= area_mm2 <= budget_mm2 * (1 + _TOLERANCE):
-        faults.append(f"the area must be in [{least_mm2}, {budget_mm2}] mm², but is {area_mm2}")
+    if not min_mm2 * (1 - _TOLERANCE) <= area_mm2 <= budget_mm2 * (1 + _TOLERANCE):
+        faults.append(f"the area must be in [{min_mm2}, {budget_mm2}] mm², but is {area_mm2}")
     return faults
 
 
@@ -179,21 +177,17 @@ def _machine(problem: CodesignProblem, stated: dict[str, Any]) -> Machines:
 
 
 def choice_faults(job: TrainingJob, plan: dict[str, Any]) -> list[str]:
-    """Choices of a plan that were not offered, and a depth of search that is none."""
+    """Choices of a plan that were not offered."""
     offered: dict[str, tuple[Any, ...]] = {
-        "microbatch": job.microbatches,
+        "microbatch": job.microbatch_sizes,
         "tensor": job.tensor_parallel,
         "hbm_gb": tuple(size / bytes_from_gib(1) for size in job.hbm_bytes),
     }
-    offered["recompute"] = (False, True)
-    found = [
+    return [
         f"{key} must be one of {list(values)}, but got {plan[key]}"
         for key, values in offered.items()
-        if plan[key] not in values or (type(plan[key]) is bool) != (key == "recompute")
+        if plan[key] not in values
     ]
-    if type(plan["schedule_nodes"]) is not int or plan["schedule_nodes"] < 1:
-        found.append(f"schedule_nodes must be a positive whole number, but got {plan['schedule_nodes']}")
-    return found
 
 
 def _layer_faults(

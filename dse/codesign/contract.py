@@ -7,12 +7,13 @@ from dse.codesign.answer import CodesignPosed, SearchFunction, Space, solve
 from dse.codesign.check import answer_metrics, violations
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
+from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.options import CodesignOptions, predicted_seconds
-from dse.codesign.proven import ProvenOptima
+from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
 from dse.codesign.search import exhaustive, sweep
-from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
+from dse.codesign.search.hysteresis import RULES, AreaWalk, min_architectures
 from dse.problem import Posed, ProblemType
 from dse.report.view import View
 from dse.results.differences import differences
@@ -32,6 +33,8 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
     one accelerator.
     """
     Options = CodesignOptions
+    Solution = Solution
+    Metrics = Metrics
     unchecked = ("failed", "unfinished")
 
     def pose(self, options: CodesignOptions) -> CodesignPosed:
@@ -46,7 +49,7 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if options.search == "exhaustive":
             return predicted_seconds(problem, machines)
-        samples = options.samples if options.search == "bayesian" else least_architectures(machines, options.hysteresis)
+        samples = options.samples if options.search == "bayesian" else min_architectures(machines, options.hysteresis)
         return sweep.predicted_seconds(problem, samples)
 
     def answered_by(self, options: CodesignOptions) -> tuple[str, ...]:

@@ -144,26 +144,26 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        found = [workload(name, self.sequence) for name in self.models]
-        names = [each.name for each in found]
+        workloads = [workload(name, self.sequence) for name in self.models]
+        names = [each.name for each in workloads]
         for name in names:
             if names.count(name) > 1:
                 raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
-        return found
+        return workloads
 
     def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:
         """One model's training job."""
-        microbatches = _whole_numbers("--microbatch", self.microbatch)
-        for microbatch in microbatches:
+        microbatch_sizes = _whole_numbers("--microbatch", self.microbatch)
+        for microbatch in microbatch_sizes:
             if self.global_batch % microbatch:
                 rule = f"must divide the batch, but --global-batch is {self.global_batch}; state sizes that do"
                 raise fail("dse codesign", "--microbatch", str(microbatch), rule)
-        asked = _whole_numbers("--tensor-parallel", self.tensor_parallel)
-        offered = tuple(width for width in asked if width in chosen.tensor_parallel)
+        stated = _whole_numbers("--tensor-parallel", self.tensor_parallel)
+        offered = tuple(width for width in stated if width in chosen.tensor_parallel)
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
             raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
-        traced, dropped = _with_graphs(chosen, microbatches, offered, recipe_for(rules))
+        traced, dropped = _with_graphs(chosen, microbatch_sizes, offered, recipe_for(rules))
         return TrainingJob(
             workload=chosen,
             cost_model=rules,
@@ -172,8 +172,8 @@ class CodesignOptions(Options):
             ),
             accelerators=self.accelerators,
             global_batch=self.global_batch,
-            microbatches=traced,
-            dropped_microbatches=dropped,
+            microbatch_sizes=traced,
+            dropped_microbatch_sizes=dropped,
             hbm_bytes=self._hbm_bytes(fixed),
             tensor_parallel=offered,
             pipeline_schedule=self.pipeline_schedule,
@@ -199,17 +199,17 @@ class CodesignOptions(Options):
 
     def _area_budget_mm2(self) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
-        asked = _AREA_BUDGET if self.area_budget is None else self.area_budget
+        stated = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
-            budget = float(asked)
+            budget = float(stated)
         except ValueError:
-            return self._area_of_mm2(asked)
+            return self._area_of_mm2(stated)
         if not (math.isfinite(budget) and budget > 0):
-            raise fail("dse codesign", "--area-budget", asked, "must be a positive number of mm² or a spec")
-        least_mm2 = smallest_area_mm2()
-        if budget < least_mm2:
-            rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
-            raise fail("dse codesign", "--area-budget", asked, rule)
+            raise fail("dse codesign", "--area-budget", stated, "must be a positive number of mm² or a spec")
+        min_mm2 = smallest_area_mm2()
+        if budget < min_mm2:
+            rule = f"must hold the smallest architecture, which has {min_mm2:.6g} mm²"
+            raise fail("dse codesign", "--area-budget", stated, rule)
         return budget
 
     def _area_of_mm2(self, name_or_path: str) -> float:
@@ -223,24 +223,24 @@ class CodesignOptions(Options):
 
 
 def _with_graphs(
-    chosen: Workload, microbatches: tuple[int, ...], widths: tuple[int, ...], recipe: TrainingRecipe
+    chosen: Workload, microbatch_sizes: tuple[int, ...], widths: tuple[int, ...], recipe: TrainingRecipe
 ) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
-    """(microbatches at which the model has a graph, the others with the reason).
+    """(microbatch sizes at which the model has a graph, the others with the reason).
 
     Raises:
         InputError: there is a graph at none of them; the reason is that of the first.
     """
     reasons: dict[int, InputError] = {}
-    for microbatch in microbatches:
+    for microbatch in microbatch_sizes:
         try:
             for width in widths:
                 chosen.graph(microbatch, width, recipe)
         except InputError as error:
             reasons[microbatch] = error
-    if len(reasons) == len(microbatches):
-        raise reasons[microbatches[0]]
+    if len(reasons) == len(microbatch_sizes):
+        raise reasons[microbatch_sizes[0]]
     dropped = tuple((microbatch, " ".join(str(error).split())) for microbatch, error in reasons.items())
-    return tuple(microbatch for microbatch in microbatches if microbatch not in reasons), dropped
+    return tuple(microbatch for microbatch in microbatch_sizes if microbatch not in reasons), dropped
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -270,6 +270,6 @@ def predicted_seconds(problem: CodesignProblem, machines: Machines) -> float:
     Bounding took 0.03 ms an architecture and graph where this was measured. With tensor parallelism, collectives that
     overlap weight gradients make schedules that take minutes to prove.
     """
-    graphs = sum(len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs)
+    graphs = sum(len(job.microbatch_sizes) * len(job.tensor_parallel) for job in problem.jobs)
     deep = any(max(job.tensor_parallel) > 1 for job in problem.jobs) and len(machines) > 1
     return 3e-5 * len(machines) * graphs + (60.0 if deep else 0.0)

@@ -39,8 +39,8 @@ HBM_TOLERANCE = 0.01
 class TrainingJob:
     """One model, the machine around the accelerator, and the choices of its training.
 
-    ``hbm_bytes`` and ``microbatches`` are ascending. ``dropped_microbatches`` were asked for too; the model has no
-    graph at them, for the reasons that are given.
+    ``hbm_bytes`` and ``microbatch_sizes`` are ascending. At ``dropped_microbatch_sizes``, which were asked for too, the
+    model has no graph, for the reasons that are given.
     """
 
     workload: Workload
@@ -48,11 +48,11 @@ class TrainingJob:
     network: Network
     accelerators: int = 1024
     global_batch: int = 4096
-    microbatches: tuple[int, ...] = (1, 2, 4, 8)
+    microbatch_sizes: tuple[int, ...] = (1, 2, 4, 8)
     hbm_bytes: tuple[int, ...] = ()
     tensor_parallel: tuple[int, ...] = (1,)
     pipeline_schedule: PipelineSchedule = "1f1b"
-    dropped_microbatches: tuple[tuple[int, str], ...] = ()
+    dropped_microbatch_sizes: tuple[tuple[int, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -175,7 +175,7 @@ class Evaluation:
 
     @property
     def proven(self) -> bool:
-        """Whether the plans are optimal: every bound is reached."""
+        """Whether the plans are optimal: every one has the time of its bound."""
         return all(
             bound_s == (math.inf if plan is None else plan.placement.batch_s)
             for plan, bound_s in zip(self.plans, self.bound_s, strict=True)
@@ -207,7 +207,7 @@ class SearchOutcome:
         upper: an upper bound on the score of every architecture (empty where none was computed).
         evaluated: the scores of those evaluated exactly, in the order of evaluation.
         evaluations: exact evaluations of one architecture for one job.
-        proven: whether the bound is reached at every HBM size, so that the choice of the size is proven too.
+        proven: whether the best score is the bound at every HBM size, so that the choice of the size is proven too.
         optima: the best found at each HBM size at which there is something, by the size in bytes.
         stopped: why the search ended early; None where it did not.
     """

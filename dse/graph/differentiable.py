@@ -247,15 +247,19 @@ def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int, participants:
     maximum, the target's logit and the sum of exponentials (Shoeybi et al. 2019, section 3).
     """
     n = logits.elements
-    kept = tape.elements_of(n * LOGIT_BYTES)
+    probabilities = tape.elements_of(n * LOGIT_BYTES)
     tape.keep_bytes(n * LOGIT_BYTES)
 
     def backward(gradient: Gradient) -> None:
-        operation = Vector("cross_entropy_backward", n, kept, n, row)
+        operation = Vector("cross_entropy_backward", n, probabilities, n, row)
         tape.propagate(logits, f"{name}_backward", operation, gradient)
 
     loss = tape.record(
-        name, Vector("cross_entropy", n, n, kept, row), [logits], tape.elements_of(n // row * LOGIT_BYTES), backward
+        name,
+        Vector("cross_entropy", n, n, probabilities, row),
+        [logits],
+        tape.elements_of(n // row * LOGIT_BYTES),
+        backward,
     )
     for number in ("maximum", "target", "sum"):
         loss = all_reduce(tape, f"{name}_{number}_all_reduce", loss, participants)

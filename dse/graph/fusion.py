@@ -48,7 +48,7 @@ def fuse(graph: OperatorGraph, kept: Set[str] = frozenset()) -> OperatorGraph:
     """``graph`` with every fusible pair fused. A fused operator is named ``gemm+consumer`` and holds its members.
 
     ``kept`` names operators whose output must reach memory, since the backward pass reads it. The epilogue of such a
-    GEMM writes the GEMM's result besides its own.
+    GEMM writes the GEMM's result in addition to its own.
     """
     predecessors, successors = _neighbours(graph)
     epilogue_of: dict[int, int] = {}

@@ -167,8 +167,8 @@ class ModelGraph:
     @property
     def largest_kept(self) -> tuple[Layer, KeptActivation] | None:
         """The largest tensor that any layer keeps for its backward pass, with the layer; None where none is kept."""
-        kept = [(layer, layer.largest_kept) for layer in self.distinct_layers if layer.largest_kept is not None]
-        return max(kept, key=lambda each: each[1].size_bytes, default=None)
+        candidates = [(layer, layer.largest_kept) for layer in self.distinct_layers if layer.largest_kept is not None]
+        return max(candidates, key=lambda each: each[1].size_bytes, default=None)
 
     @property
     def parameters(self) -> int:

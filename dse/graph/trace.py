@@ -198,11 +198,11 @@ class Trace:
     @cached_property
     def consumers(self) -> Mapping[int, tuple[int, ...]]:
         """The steps that read each value, in order; values that nothing reads are absent."""
-        found: dict[int, list[int]] = {}
+        readers: dict[int, list[int]] = {}
         for position, step in enumerate(self.steps):
             for value in dict.fromkeys(step.inputs):
-                found.setdefault(value, []).append(position)
-        return {value: tuple(steps) for value, steps in found.items()}
+                readers.setdefault(value, []).append(position)
+        return {value: tuple(steps) for value, steps in readers.items()}
 
     @cached_property
     def needs_gradient(self) -> frozenset[int]:
@@ -216,11 +216,11 @@ class Trace:
 
     def _made_of(self, *roles: Role) -> frozenset[int]:
         """The values of these roles and the floating values that depend on one."""
-        found = {index for index, value in enumerate(self.values) if value.role in roles}
+        dependent = {index for index, value in enumerate(self.values) if value.role in roles}
         for step in self.steps:
-            if found.intersection(step.inputs):
-                found.update(output for output in step.outputs if "float" in self.values[output].dtype)
-        return frozenset(found)
+            if dependent.intersection(step.inputs):
+                dependent.update(output for output in step.outputs if "float" in self.values[output].dtype)
+        return frozenset(dependent)
 
     @property
     def parameters(self) -> int:

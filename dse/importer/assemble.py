@@ -2,7 +2,8 @@
 
 from dse.graph.operator_graph import Layer, ModelGraph, Unpriced
 from dse.graph.trace import Step, Trace
-from dse.importer.record import Boundary, record_layer
+from dse.importer.record import record_layer
+from dse.importer.section_tensors import Boundary
 from dse.importer.segment import Section, sections
 from dse.importer.work import tensor_flops
 from dse.models.recipe import TrainingRecipe
@@ -72,18 +73,18 @@ def _kinds(parts: tuple[Section, ...], keys: list[object]) -> dict[object, str]:
 def _visited(trace: Trace) -> frozenset[int]:
     """Values that depend on a parameter and that an output depends on: those that take a gradient."""
     forward = trace.needs_gradient
-    reached = set(trace.outputs)
+    needed = set(trace.outputs)
     for step in reversed(trace.steps):
-        if any(output in reached and output in forward for output in step.outputs):
-            reached.update(step.inputs)
-    return frozenset(index for index in reached if index in forward and trace.values[index].role == "activation")
+        if any(output in needed and output in forward for output in step.outputs):
+            needed.update(step.inputs)
+    return frozenset(index for index in needed if index in forward and trace.values[index].role == "activation")
 
 
 def _boundaries(
     trace: Trace, parts: tuple[Section, ...], section_of: list[int], differentiable: frozenset[int]
 ) -> list[Boundary]:
     known: set[int] = set()
-    found = []
+    boundaries = []
     for number, part in enumerate(parts):
         steps = trace.steps[part.start : part.stop]
         written = [output for step in steps for output in step.outputs]
@@ -93,9 +94,9 @@ def _boundaries(
             if output in differentiable
             and (output in trace.outputs or any(section_of[i] != number for i in trace.consumers.get(output, ())))
         )
-        found.append(Boundary(differentiable, returned, frozenset(known)))
+        boundaries.append(Boundary(differentiable, returned, frozenset(known)))
         known.update(_base(trace, index) for step in steps for index in step.inputs if _is_weight(trace, index))
-    return found
+    return boundaries
 
 
 def _base(trace: Trace, index: int) -> int:
@@ -148,7 +149,7 @@ def _attributes(step: Step, boundary: Boundary) -> tuple[tuple[str, object], ...
 def _edges(trace: Trace, section_of: list[int], element_bytes: int) -> tuple[tuple[int, int, int], ...]:
     """Bytes that pass between layers: values that carry learned features; masks and tables each layer makes itself."""
     features = _features(trace)
-    found: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     for position, step in enumerate(trace.steps):
         for output in step.outputs:
             if output not in features:
@@ -156,18 +157,18 @@ def _edges(trace: Trace, section_of: list[int], element_bytes: int) -> tuple[tup
             source = section_of[position]
             for target in sorted({section_of[reader] for reader in trace.consumers.get(output, ())} - {source}):
                 size = trace.values[output].elements * element_bytes
-                found[source, target] = found.get((source, target), 0) + size
-    return tuple((source, target, size) for (source, target), size in sorted(found.items()))
+                sizes[source, target] = sizes.get((source, target), 0) + size
+    return tuple((source, target, size) for (source, target), size in sorted(sizes.items()))
 
 
 def _features(trace: Trace) -> frozenset[int]:
     """Floating values that depend on a parameter, trained or frozen, or on a product of buffers."""
-    found = set(trace.features)
+    features = set(trace.features)
     for step in trace.steps:
         product = step.kind in ("matmul", "convolution", "embedding")
-        if product or found.intersection(step.inputs):
-            found.update(output for output in step.outputs if "float" in trace.values[output].dtype)
-    return frozenset(found)
+        if product or features.intersection(step.inputs):
+            features.update(output for output in step.outputs if "float" in trace.values[output].dtype)
+    return frozenset(features)
 
 
 def _unpriced(trace: Trace) -> tuple[Unpriced, ...]:
@@ -179,10 +180,10 @@ def _unpriced(trace: Trace) -> tuple[Unpriced, ...]:
     priced = [step for step in trace.steps if step.kind not in ("reshape", "permute", "expand", "slice", "cast")]
     flops = sum(tensor_flops(trace, step) for step in priced)
     elements = sum(moved(step) for step in priced)
-    found: dict[str, list[Step]] = {}
+    by_name: dict[str, list[Step]] = {}
     for step in priced:
         if step.kind == "other":
-            found.setdefault(str(step.attributes["name"]), []).append(step)
+            by_name.setdefault(str(step.attributes["name"]), []).append(step)
     return tuple(
         Unpriced(
             name=name,
@@ -191,5 +192,5 @@ def _unpriced(trace: Trace) -> tuple[Unpriced, ...]:
             bytes_share=sum(map(moved, steps)) / max(1, elements),
             where=steps[0].where,
         )
-        for name, steps in sorted(found.items())
+        for name, steps in sorted(by_name.items())
     )

@@ -1,6 +1,6 @@
-"""Canonical traces kept on disk, so that a model is traced once and PyTorch is not even imported the second time.
+"""Canonical traces on disk, so that a model is traced once and PyTorch is not even imported the second time.
 
-An entry is one JSON file named by the digest of what was asked for: the source and its function, the sizes, and the
+An entry is one JSON file named by the digest of the request: the source and its function, the sizes, and the
 versions of the libraries. It holds the digests of all files that the trace was made of; when one of them has changed,
 or the entry is damaged or written by another version of this format, it is as if it were not there.
 """
@@ -106,8 +106,8 @@ def _entry(request: Mapping[str, Any]) -> Path:
     versions = {library: _version(library) for library in _LIBRARIES} | {
         "importer": source_digest(dse.importer, dse.graph)
     }
-    asked = {**request, "versions": versions}
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    identity = {**request, "versions": versions}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return cache_directory("traces") / f"{digest[:40]}.json"
 
 

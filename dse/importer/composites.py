@@ -81,18 +81,18 @@ def _normalised(program: Program, step: Step) -> tuple[int, int, tuple[int, ...]
     else:
         return None
     for x, under_root in candidates:
-        found = None if under_root is None else _mean_square(program, under_root[0])
-        if found is not None:
-            return x, *found
+        mean_square = None if under_root is None else _mean_square(program, under_root[0])
+        if mean_square is not None:
+            return x, *mean_square
     return None
 
 
 def normalisation(program: Program, step: Step) -> Step | None:
     """RMS norm x / √(mean x² + ε), and layer norm, the same of x − mean x; gain and offset follow."""
-    found = _normalised(program, step)
-    if found is None:
+    normalised = _normalised(program, step)
+    if normalised is None:
         return None
-    x, y, axes = found
+    x, y, axes = normalised
     numerator, denominator = _centred(program, x), _centred(program, y)
     if numerator is not None and numerator == denominator and numerator[1] == axes:
         return _replacement(step, "layer_norm", (numerator[0],), axes=axes)
@@ -143,16 +143,16 @@ def silu(program: Program, step: Step) -> Step | None:
 
 def _factors(program: Program, step: Step, depth: int = 3) -> tuple[list[int], float]:
     """The factors of a product, and the product of those that are numbers."""
-    found: list[int] = []
+    factors: list[int] = []
     number = float(str(step.attributes.get("operand", 1.0))) if _function(step) == "scale" else 1.0
     for value in program.inputs(step):
         inner = program.step_of(value)
         if depth and inner is not None and _function(inner) in ("multiply", "scale"):
-            factors, part = _factors(program, inner, depth - 1)
-            found, number = found + factors, number * part
+            inner_factors, part = _factors(program, inner, depth - 1)
+            factors, number = factors + inner_factors, number * part
         else:
-            found.append(value)
-    return found, number
+            factors.append(value)
+    return factors, number
 
 
 def _polynomial(program: Program, value: int, x: int, depth: int = 6) -> int:
@@ -211,7 +211,7 @@ def softmax(program: Program, step: Step) -> Step | None:
 
 
 def _source_of_parts(program: Program, value: int) -> tuple[int, int] | None:
-    """(x, negations) where ``value`` is the parts of x put together anew, some of them negated."""
+    """(x, negations) where ``value`` is the parts of x put together again, some of them negated."""
     step = program.step_of(value)
     if step is None or (step.kind != "concatenate" and step.kind != "reshape"):
         return None

@@ -73,7 +73,7 @@ class Program:
         return self.resolved(value) in self.needs_gradient
 
     def finished(self) -> Trace:
-        """The trace of the steps that the outputs need, its values numbered anew; parameters are all kept."""
+        """The trace of the steps that the outputs need, its values renumbered; all parameters are retained."""
         outputs = tuple(dict.fromkeys(self.resolved(value) for value in self.outputs))
         wanted = set(outputs)
         alive: list[Step] = []
@@ -92,8 +92,8 @@ class Program:
         return _renumbered(self, alive, outputs, sorted(wanted))
 
 
-def _renumbered(program: Program, steps: Sequence[Step], outputs: Sequence[int], kept: Sequence[int]) -> Trace:
-    number = {old: new for new, old in enumerate(kept)}
+def _renumbered(program: Program, steps: Sequence[Step], outputs: Sequence[int], values: Sequence[int]) -> Trace:
+    number = {old: new for new, old in enumerate(values)}
 
     def moved(value: Value) -> Value:
         base = None if value.base is None else number[value.base]
@@ -102,7 +102,7 @@ def _renumbered(program: Program, steps: Sequence[Step], outputs: Sequence[int],
     return Trace(
         name=program.name,
         microbatch=program.microbatch,
-        values=tuple(moved(program.values[old]) for old in kept),
+        values=tuple(moved(program.values[old]) for old in values),
         steps=tuple(
             Step(
                 step.kind,

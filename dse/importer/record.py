@@ -1,4 +1,4 @@
-"""One section of a canonical trace as a :class:`~dse.graph.operator_graph.Layer`: forward, backward, what is kept.
+"""One section of a canonical trace as a :class:`~dse.graph.operator_graph.Layer`: forward, backward, saved activations.
 
 The steps are recorded on a tape through the functions that the built models use, so that both follow the same rules.
 Views cost nothing. Integer steps (token positions, shifted labels) are left out, as in the built models; every other
@@ -6,39 +6,27 @@ step is recorded, those that no cost is known for as a pass over their operands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal
 
 from dse.graph import differentiable as nn
 from dse.graph import tensor_operators as tensors
 from dse.graph.operator_graph import Layer
-from dse.graph.tape import Tape, Tensor
-from dse.graph.trace import Step, Trace, Value
+from dse.graph.tape import Tensor
+from dse.graph.trace import Step, Trace
 from dse.importer.elementwise import CHOICE, NONLINEARITIES, PASS_THROUGH, PRODUCT, RULES
+from dse.importer.section_tensors import Boundary, SectionTensors
 from dse.importer.work import convolution_shape, matmul_shape
 from dse.models.layer import finished_layer
 from dse.models.recipe import TrainingRecipe
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """What a section shares with the others.
-
-    ``differentiable`` are the values of the trace that take a gradient; ``returned`` those of this section that are
-    read elsewhere; ``known`` the parameters, trained or frozen, that an earlier section reads.
-    """
-
-    differentiable: frozenset[int]
-    returned: tuple[int, ...]
-    known: frozenset[int]
 
 
 def record_layer(
     trace: Trace, steps: Sequence[Step], kind: str, boundary: Boundary, recipe: TrainingRecipe, sliced: bool
 ) -> Layer:
     """The layer that computes ``steps``, forward and backward."""
-    recorder = _Recorder(trace, boundary, recipe, frozenset(output for step in steps for output in step.outputs))
+    recorder = _LayerRecorder(trace, boundary, recipe, frozenset(output for step in steps for output in step.outputs))
     for step in steps:
         recorder.step(step)
     outputs = {recorder.tensor(value): None for value in boundary.returned}
@@ -50,117 +38,20 @@ def record_layer(
     )
 
 
-@dataclass
-class _Recorder:
-    trace: Trace
-    boundary: Boundary
-    recipe: TrainingRecipe
-    written: frozenset[int]
-    tied: int = 0
-    frozen: int = 0
-    frozen_tied: int = 0
-    _tensors: dict[int, Tensor] = field(default_factory=dict)
-    _unread: dict[int, int] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.tape = Tape(self.recipe.element_bytes, self.recipe.weight_gradients)
-
-    def value(self, index: int) -> Value:
-        return self.trace.values[index]
+class _LayerRecorder(SectionTensors):
+    """Records the steps of a section, each by its kind."""
 
     def step(self, step: Step) -> None:
         """Record ``step``; its outputs can be read from then on."""
-        self._count_frozen(step)
+        self.count_frozen(step)
         output = self.value(step.outputs[0])
         if "int" in output.dtype and step.kind != "other":
             for index in step.outputs:
-                self._tensors[index] = self.tape.constant(self.name("index"), max(1, self.value(index).elements))
+                self.tensors[index] = self.tape.constant(self.name("index"), max(1, self.value(index).elements))
             return
-        handler = _HANDLERS.get(step.kind, _Recorder.other)
+        handler = _HANDLERS.get(step.kind, _LayerRecorder.other)
         for index, tensor in zip(step.outputs, [handler(self, step)] * len(step.outputs), strict=True):
-            self._tensors[index] = self._cut(index, tensor)
-
-    def _cut(self, index: int, tensor: Tensor) -> Tensor:
-        """``tensor``, without gradient where the trace lets none through."""
-        if not tensor.differentiable or index in self.boundary.differentiable:
-            return tensor
-        return self.tape.detached(tensor)
-
-    def tensor(self, index: int) -> Tensor:
-        """The tensor of a value: written in this layer, from another one, or a weight used as a tensor."""
-        if index not in self._tensors:
-            value = self.value(index)
-            elements = max(1, value.elements)
-            if value.role == "parameter":  # read again by every step
-                name = self.name(_short(value.name))
-                return tensors.weight(self.tape, name, elements, self.weights(index))
-            if value.role == "frozen":
-                self._tensors[index] = self.tape.resident(self.name(_short(value.name)), elements)
-            elif index in self.boundary.differentiable:
-                self._tensors[index] = self.tape.source(self.name("input"), elements)
-            else:
-                self._tensors[index] = self.tape.constant(self.name("constant"), elements)
-        return self._tensors[index]
-
-    def name(self, wanted: str) -> str:
-        """``wanted``, or with a number where an operator has that name."""
-        count = self._names.get(wanted, 0)
-        self._names[wanted] = count + 1
-        return wanted if count == 0 else f"{wanted}_{count + 1}"
-
-    def weights(self, *indices: int) -> int:
-        """Parameters among values, each counted the first time that the layer reads it."""
-        total = 0
-        for index in indices:
-            if self.value(index).role != "parameter":
-                continue
-            taken = self._taken(index)
-            total += taken
-            if self._base(index) in self.boundary.known:
-                self.tied += taken
-        return total
-
-    def _count_frozen(self, step: Step) -> None:
-        """Count the frozen parameters that ``step`` reads, each the first time that the layer reads it."""
-        for index in step.inputs:
-            if self.value(index).role == "frozen":
-                taken = self._taken(index)
-                self.frozen += taken
-                if self._base(index) in self.boundary.known:
-                    self.frozen_tied += taken
-
-    def _taken(self, index: int) -> int:
-        """Elements of a weight that the layer reads now and has not read before; they are read from then on."""
-        base, left = self._base(index), self._left(index)
-        taken = min(left, self.value(index).elements)
-        self._unread[base] = left - taken
-        return taken
-
-    def _base(self, index: int) -> int:
-        """The weight that a view is of, or the weight itself."""
-        base = self.value(index).base
-        return index if base is None else base
-
-    def _left(self, index: int) -> int:
-        """Parameters of a weight that this layer has not read yet."""
-        base = self._base(index)
-        return self._unread.get(base, self.value(base).elements)
-
-    def named(self, step: Step) -> str:
-        """The name of the module that holds the step's weight, else what the step does."""
-        for index in step.inputs:
-            value = self.value(index)
-            if value.role == "parameter":
-                return self.name(_short(value.name))
-        return self.name(str(step.attributes.get("function", step.attributes.get("name", step.kind))))
-
-    def operands(self, step: Step) -> list[Tensor]:
-        return [self.tensor(index) for index in step.inputs]
-
-    def elements(self, step: Step) -> int:
-        """Elements of what the step writes (1 for a number)."""
-        return max(1, sum(self.value(index).elements for index in step.outputs))
+            self.tensors[index] = self.cut(index, tensor)
 
     # One method a kind of step ----------------------------------------------------------------------------------------
 
@@ -175,8 +66,8 @@ class _Recorder:
 
     def slice(self, step: Step) -> Tensor:
         """A slice; slices that are the whole together need no operator in the backward pass."""
-        if step.outputs[0] in self._tensors:  # made with an earlier part
-            return self._tensors[step.outputs[0]]
+        if step.outputs[0] in self.tensors:  # made with an earlier part
+            return self.tensors[step.outputs[0]]
         (index,) = step.inputs
         siblings = [self.trace.steps[reader] for reader in self.trace.consumers[index]]
         sizes = [self.value(sibling.outputs[0]).elements for sibling in siblings]
@@ -190,8 +81,8 @@ class _Recorder:
             return nn.select(self.tape, self.name("slice"), source, self.elements(step))
         parts = nn.partition(self.tape, self.name("part"), source, sizes)
         for sibling, part in zip(siblings, parts, strict=True):
-            self._tensors[sibling.outputs[0]] = part
-        return self._tensors[step.outputs[0]]
+            self.tensors[sibling.outputs[0]] = part
+        return self.tensors[step.outputs[0]]
 
     @staticmethod
     def _starts(siblings: Sequence[Step]) -> set[object]:
@@ -215,7 +106,7 @@ class _Recorder:
             name = self.name("product")
             result = nn.product(self.tape, name, self.tensor(step.inputs[0]), self.tensor(step.inputs[1]), shape)
         for index in step.inputs[2:]:
-            operands = [self._cut(step.outputs[0], operand) for operand in (result, self.tensor(index))]
+            operands = [self.cut(step.outputs[0], operand) for operand in (result, self.tensor(index))]
             result = tensors.elementwise(self.tape, self.name("bias"), PASS_THROUGH, operands, result.elements)
         return result
 
@@ -248,7 +139,7 @@ class _Recorder:
             for weight, source in (step.inputs, step.inputs[::-1]):
                 parameter, whole = self.value(weight), self.value(source)
                 plain = parameter.role == "parameter" and whole.role != "parameter"
-                if plain and whole.elements == self.elements(step) > parameter.elements == self._left(weight):
+                if plain and whole.elements == self.elements(step) > parameter.elements == self.left(weight):
                     name, x = self.named(step), self.tensor(source)
                     return tensors.with_weight(self.tape, name, joined, x, self.weights(weight))
         operands, elements = self.operands(step), self.elements(step)
@@ -350,31 +241,31 @@ class _Recorder:
         return tensors.move(self.tape, self.named(step), self.operands(step), self.elements(step))
 
 
-_HANDLERS: Mapping[str, Callable[[_Recorder, Step], Tensor]] = {
-    "matmul": _Recorder.matmul,
-    "convolution": _Recorder.convolution,
-    "elementwise": _Recorder.elementwise,
-    "softmax": _Recorder.softmax,
-    "layer_norm": _Recorder.normalise,
-    "rms_norm": _Recorder.normalise,
-    "batch_norm": _Recorder.normalise,
-    "group_norm": _Recorder.normalise,
-    "dropout": _Recorder.dropout,
-    "embedding": _Recorder.embedding,
-    "cross_entropy": _Recorder.cross_entropy,
-    "reduction": _Recorder.reduction,
-    "pooling": _Recorder.pooling,
-    "rotary": _Recorder.rotary,
-    "reshape": _Recorder.view,
-    "permute": _Recorder.view,
-    "cast": _Recorder.view,
-    "expand": _Recorder.expand,
-    "slice": _Recorder.slice,
-    "concatenate": _Recorder.concatenate,
-    "gather": _Recorder.gather,
-    "all_reduce": _Recorder.all_reduce,
-    "copy_to_group": _Recorder.copy_to_group,
-    "constant": _Recorder.constant,
+_HANDLERS: Mapping[str, Callable[[_LayerRecorder, Step], Tensor]] = {
+    "matmul": _LayerRecorder.matmul,
+    "convolution": _LayerRecorder.convolution,
+    "elementwise": _LayerRecorder.elementwise,
+    "softmax": _LayerRecorder.softmax,
+    "layer_norm": _LayerRecorder.normalise,
+    "rms_norm": _LayerRecorder.normalise,
+    "batch_norm": _LayerRecorder.normalise,
+    "group_norm": _LayerRecorder.normalise,
+    "dropout": _LayerRecorder.dropout,
+    "embedding": _LayerRecorder.embedding,
+    "cross_entropy": _LayerRecorder.cross_entropy,
+    "reduction": _LayerRecorder.reduction,
+    "pooling": _LayerRecorder.pooling,
+    "rotary": _LayerRecorder.rotary,
+    "reshape": _LayerRecorder.view,
+    "permute": _LayerRecorder.view,
+    "cast": _LayerRecorder.view,
+    "expand": _LayerRecorder.expand,
+    "slice": _LayerRecorder.slice,
+    "concatenate": _LayerRecorder.concatenate,
+    "gather": _LayerRecorder.gather,
+    "all_reduce": _LayerRecorder.all_reduce,
+    "copy_to_group": _LayerRecorder.copy_to_group,
+    "constant": _LayerRecorder.constant,
 }
 """Kinds that are not listed (``copy``, ``other``) are a pass over their operands."""
 
@@ -383,9 +274,3 @@ def _participants(step: Step) -> int:
     participants = step.attributes["participants"]
     assert isinstance(participants, int)
     return participants
-
-
-def _short(name: str) -> str:
-    """The last component of a module's name: ``query`` of ``encoder.layer.0.attention.query.weight``."""
-    parts = [part for part in name.split(".")[:-1] if not part.isdigit()]
-    return parts[-1] if parts else name

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from dse.graph.trace import Step, Trace
-from dse.importer.repeats import Integers, longest_run, possible_starts
+from dse.importer.repeats import Integers, longest_repetition, possible_starts
 from dse.importer.work import tensor_flops
 
 _MAX_REPEATS = 128
@@ -92,25 +92,25 @@ def sections(trace: Trace) -> tuple[Section, ...]:
     return tuple(Section(name, *cut) for name, cut in zip(names, pairwise(cuts), strict=True))
 
 
-def _split(visited: _Visited, start: int, stop: int, runs: list[int]) -> list[_Stretch]:
-    """Steps ``start`` to ``stop`` as layers; ``runs`` counts the runs found so far."""
+def _split(visited: _Visited, start: int, stop: int, counter: list[int]) -> list[_Stretch]:
+    """Steps ``start`` to ``stop`` as layers; ``counter`` holds the number of repetitions so far."""
     if stop <= start:
         return []
     producers = visited.producers[start:stop] - start
     producers[visited.producers[start:stop] < 0] = -(2**40)
     signature = visited.signature[start:stop]
-    run = longest_run(signature, producers, visited.anchors[start:stop])
-    if run is None:
+    repetition = longest_repetition(signature, producers, visited.anchors[start:stop])
+    if repetition is None:
         return _cut(visited, start, stop)
-    starts = possible_starts(signature, producers, run)
-    first = start + _narrowest(visited, starts, run.period, start)
-    repeats = (run.start + run.covered + run.slack - (first - start)) // run.period
-    number = runs[0]
-    runs[0] += 1
-    together = -(-repeats // _MAX_REPEATS) * run.period
-    last = first + repeats * run.period
+    starts = possible_starts(signature, producers, repetition)
+    first = start + _narrowest(visited, starts, repetition.period, start)
+    repeats = (repetition.start + repetition.covered + repetition.slack - (first - start)) // repetition.period
+    number = counter[0]
+    counter[0] += 1
+    together = -(-repeats // _MAX_REPEATS) * repetition.period
+    last = first + repeats * repetition.period
     layers = [_Stretch(i, min(i + together, last), number) for i in range(first, last, together)]
-    return [*_split(visited, start, first, runs), *layers, *_split(visited, last, stop, runs)]
+    return [*_split(visited, start, first, counter), *layers, *_split(visited, last, stop, counter)]
 
 
 def _narrowest(visited: _Visited, starts: Sequence[int], period: int, offset: int) -> int:
@@ -119,11 +119,11 @@ def _narrowest(visited: _Visited, starts: Sequence[int], period: int, offset: in
 
 
 def _cut(visited: _Visited, start: int, stop: int) -> list[_Stretch]:
-    """A stretch without repeats, cut where a single value crosses into sections that are worth it."""
-    least = max(1, sum(visited.flops) // _SHARE_OF_A_SECTION)
+    """A stretch without repeats, cut where a single value crosses into sections of enough FLOPs."""
+    min_flops = max(1, sum(visited.flops) // _SHARE_OF_A_SECTION)
     cuts, flops = [start], 0
     for index in range(start, stop):
-        if flops >= least and visited.crossing_values[index] == 1 and sum(visited.flops[index:stop]) >= least:
+        if flops >= min_flops and visited.crossing_values[index] == 1 and sum(visited.flops[index:stop]) >= min_flops:
             cuts.append(index)
             flops = 0
         flops += visited.flops[index]

@@ -69,10 +69,11 @@ def _plain(
         stride, padding = stride * 2, padding * 2
     if len(set(stride)) > 1 or len(set(padding)) > 1:
         return None
-    found = Convolution(
+    convolution = Convolution(
         source[0], source[1], output[1], source[2], source[3], filters[2], filters[3], stride[0], padding[0], groups
     )
-    return found if (found.output_height, found.output_width) == output[2:] else None
+    fits = (convolution.output_height, convolution.output_width) == output[2:]
+    return convolution if fits else None
 
 
 def tensor_flops(trace: Trace, step: Step) -> int:

@@ -57,7 +57,7 @@ class Hyperparameters(StrictModel):
         attention_dropout: the same on attention probabilities; ``dropout`` when left out.
         tied_embeddings: whether the output matrix is the token embedding.
         head: ``causal_lm``: output matrix and loss. ``masked_lm``: dense, activation, norm, output matrix with bias,
-            and loss (BERT). ``masked_lm_next_sentence``: with BERT's pooler and next-sentence classifier besides.
+            and loss (BERT). ``masked_lm_next_sentence``: the same with BERT's pooler and next-sentence classifier.
             ``pooler``: the pooler alone, no loss (a BERT encoder to be fine-tuned).
         token_types: rows of the token-type table (BERT: 2).
         embedding_width: width of the token embedding, projected to ``hidden`` and back where it differs (OPT-350M);

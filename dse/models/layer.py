@@ -1,4 +1,4 @@
-"""From what a tape recorded to a layer: backward pass, fusion, optimizer step, and what is kept."""
+"""From what a tape recorded to a layer: backward pass, fusion, optimizer step, and saved activations."""
 
 from dse.graph.fusion import fuse
 from dse.graph.operator_graph import Layer, Operator, OperatorGraph

@@ -19,7 +19,7 @@ _MAX_PAIRS = 3e7
 """Pairs of downsets that are priced, over all limits that are tried: a few seconds."""
 
 _PAIRS_AT_ONCE = 1.5e7
-"""Pairs of downsets that are priced for one limit, about: so many downsets that D² · 2 / C is no more."""
+"""Approximate pairs of downsets that are priced for one limit: D² · 2 / C is no more."""
 
 _BELOW = 5e-10
 """How far below the best value the first limit lies, relatively: above the accuracy of sums, below that of a proof."""
@@ -39,7 +39,7 @@ _ENOUGH_WORK = 0.95
 """Share of the work that the operators whose downsets are looked at should have."""
 
 _CLOSE = 1e-7
-"""Bisection ends where a limit that cannot be kept is so close to one that can."""
+"""Relative difference of an infeasible and a feasible limit at which bisection ends."""
 
 
 def simple_bound_s(problem: PartitionProblem) -> float:
@@ -108,7 +108,7 @@ class DownsetLattice:
     def bound(self, best_s: float, stop: StopSignal = never_stop, max_pairs: float = _MAX_PAIRS) -> DownsetBound:
         """The best bound at most ``best_s``, by bisection between that and the simple bound.
 
-        Low limits have fewer pairs, so none that can be kept is tried needlessly. But where all operators are looked
+        Low limits have fewer pairs, so no feasible one is tried without need. But where all operators are looked
         at, ``best_s`` is mostly optimal, or else the fastest chain of any number of chips has no more than the
         package: both are shown by limits just below it.
         """
@@ -157,7 +157,7 @@ class DownsetLattice:
         partitions = []
         for weights in _WAYS:
             low_s, high_s, best, spent = bound_s, best_s, None, 0.0
-            # A limit as low as can be has the fewest pairs, and where it can be kept, that is the end.
+            # The lowest limit has the fewest pairs, and where it is feasible, nothing is left to do.
             limit_s = bound_s * (1 + _NEAR)
             while high_s > low_s * (1 + _NEAR) and spent < max_pairs / len(_WAYS) and stop() is None:
                 used, parent, priced = valid_chain(*self._arguments(*sides, self._problem.chips, limit_s), *weights)

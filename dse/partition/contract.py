@@ -21,7 +21,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     """Operators of a model over the chips of a multi-chip module."""
 
     name = "partition"
-    help = """Partition GRAPH over a ring of chips, so that inputs follow each other as fast as can be, and bound that.
+    help = """Partition GRAPH over a ring of chips for the highest throughput or the lowest latency, with a bound.
 
     GRAPH is a name from `dse models`, a YAML file of hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module
     and example inputs, an ONNX file, a config.json of transformers, or a graph (dse.graph/1; docs/formats.md).

@@ -215,7 +215,7 @@ def chain(
 ):  # fmt: skip
     """The best way to every downset with stages within ``limit_s`` on ``chips`` at most.
 
-    Of two ways the one is kept that weighs less: so much for every chip, and for its slowest stage.
+    Of two ways the one with less weight stays: a weight for every chip, and one for its slowest stage.
 
     Returns:
         (chips, [D], :data:`UNREACHED` where there are too few; the slowest stage, [D]; the downset before, [D]; pairs
@@ -324,13 +324,13 @@ def valid_chain(
     first, leads, inside, outside, link_s, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes,
     chip_weight, open_weight, traffic_weight, linear,
 ):  # fmt: skip
-    """As :func:`chain`, with all of (4), but over one way to each downset: what it finds is a partition.
+    """As :func:`chain`, with all of (4), but over one way to each downset: the result is a partition.
 
     ``outside``: all operators that are not inside, so that each belongs to the first downset that is sure of it. Each
-    downset keeps the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
-    two ways the one is kept that weighs less: so much for every chip, and for every *open* one before the last, with
-    consumers outside, which may get in the way later; of equals the one with less time for transfers, so much for
-    every second of it, or else the first. ``linear``: there must be no open chips.
+    downset has the chip graph of the way to it, and a chip may receive from chips of which none leads to another. Of
+    two ways the one with less weight stays: a weight for every chip, and one for every *open* chip before the last,
+    with consumers outside, which may get in the way later; of equals the one with less weighted transfer time, or else
+    the first. ``linear``: there must be no open chips.
     """
     count, operators = len(inside), len(latency_s)
     used, parent = np.full(count, 127, dtype=np.int8), np.full(count, -1, dtype=np.int32)

@@ -9,7 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.graph.named_edges import FaultFields, graph_faults
 from dse.partition.problem import Copy, Floats, PartitionGraph, PartitionProblem
-from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, nearest, shown, validate
 
 GRAPH_SCHEMA = "dse.graph/1"
 
@@ -24,6 +25,9 @@ def _edge(value: Any) -> Any:
 
 _Amount = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A figure of an answer: a sum of amounts, which may be beyond the limit of one."""
+
 _Name = Annotated[str, Field(min_length=1)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
@@ -69,9 +73,9 @@ class MethodDocument(_Document):
     method: str
     value: _Positive | None
     bound: _Positive | None
-    gap: _Amount | None
+    gap: _Finite | None
     evaluations: Annotated[int, Field(ge=0)]
-    seconds: _Amount
+    seconds: _Finite
 
 
 class MisfitDocument(_Document):
@@ -86,9 +90,9 @@ class MisfitDocument(_Document):
     """
 
     chip: int
-    needed_bytes: _Amount
-    limit_bytes: _Amount
-    operators: list[Annotated[tuple[str, _Amount], Field(strict=False)]]
+    needed_bytes: _Finite
+    limit_bytes: _Finite
+    operators: list[Annotated[tuple[str, _Finite], Field(strict=False)]]
     explanation: str
 
 

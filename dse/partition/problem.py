@@ -7,7 +7,7 @@ Every operator v of a directed acyclic graph gets a chip f(v) of 0 … C−1 on 
 (4) the *chip graph*, with an arc a → b where an edge leads from an operator on chip a to one on chip b ≠ a, is its own
     transitive reduction: an arc does not coexist with a longer path between the same two chips. (The printed form of
     (4) takes the length of the longest path; where there is no path it must be −∞, not 0.)
-(5) each chip's memory holds what it keeps, where the problem has a limit.
+(5) each chip's memory holds its weights, where the problem has a limit.
 
 The reference cost of a chip is the sum of its operators' latencies, the sending of every output that another chip
 consumes (once), and the receiving of every distinct output of another chip; a link between neighbours carries each
@@ -55,7 +55,7 @@ class PartitionGraph:
     """Operators and the tensors between them.
 
     Attributes:
-        name: what it is called.
+        name: of the graph.
         names: the operators' names, [N].
         latency_s: time of each operator on one chip, [N]; NaN where a package is to price it (:meth:`priced`).
         output_bytes: size of each operator's output, [N].
@@ -95,7 +95,7 @@ class PartitionGraph:
 
     @cached_property
     def late_order(self) -> Ints:
-        """The operators, producers before consumers, branch by branch and each branch as late as can be.
+        """The operators, producers before consumers, branch by branch and each branch as late as possible.
 
         What a graph computes early and uses late, as a mask for every layer, stands right before it is used: the order
         is made from its end, and of the producers of an operator the one comes first then that has the fewest operators

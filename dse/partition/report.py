@@ -128,7 +128,7 @@ def loads(result: Result) -> go.Figure:
         )
     if result.bound is not None and slowest_decides(result):
         height = scale.of(1 / result.bound)
-        # Named in the legend: beside the line its name would cover bars.
+        # Named in the legend: next to the line its name would cover bars.
         drawn.add_trace(
             go.Scatter(
                 x=[-0.5, len(numbers) - 0.5],

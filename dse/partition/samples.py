@@ -2,7 +2,7 @@
 
 A line is what a result has for its solution and value: ``{"chip": {operator: chip, …}, "throughput_per_s": x}``.
 :class:`RecordedEvaluator` records what an evaluator prices, on whatever worker; :class:`RecordingExecutor` returns that
-with the value of each item, and the log writes what it has not seen, once the independent checker has passed it.
+with the value of each item, and the log writes those that are new, once the independent checker has passed it.
 """
 
 import hashlib
@@ -150,9 +150,9 @@ class RecordedEvaluator:
 
 
 class _Reporting:
-    """A mapped function that hands over what was recorded meanwhile.
+    """A mapped function that returns what was recorded in addition to its value.
 
-    It is sent as a whole, so on a worker its recorder is the one that the function's evaluator has there.
+    It is pickled as a whole, so on a worker its recorder is the one of the function's evaluator there.
     """
 
     def __init__(self, function: Callable[[Any], Any], recorder: SampleRecorder) -> None:
@@ -189,7 +189,7 @@ class RecordingExecutor(Executor):
     ) -> Iterator[Value | Failed]:
         """As the executor's; what an item has priced is logged before its value is yielded."""
         if self._reporting is None or self._reporting.function is not function:
-            # One for all maps of a function, because workers are kept as long as their function is the same.
+            # One for all maps of a function, because workers live as long as their function is the same.
             self._reporting = _Reporting(function, self._recorder)
 
         def forward(finished: Any) -> None:

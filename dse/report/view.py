@@ -10,10 +10,10 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """Plain-text cells under headers; columns of figures are set flush right where it is shown.
+    """Plain-text cells under headers; columns of figures are right-aligned where it is shown.
 
     Attributes:
-        headers: one a column; all empty for a table of (what, value).
+        headers: one per column; all empty for a table of (what, value).
         rows: as many cells each.
         title: above the table; empty for none.
         narrow: the columns (by position) that are shown where there is no room for all; all of them where empty.
@@ -25,7 +25,7 @@ class Table:
     narrow: tuple[int, ...] = ()
 
     def narrowed(self) -> "Table":
-        """The table with the columns that matter most."""
+        """The table with its most important columns."""
         if not self.narrow:
             return self
         rows = [tuple(row[column] for column in self.narrow) for row in self.rows]
@@ -108,9 +108,9 @@ class StageBox:
 
     Attributes:
         layers: how many it has.
-        names: which, in words, for where the pointer rests.
+        names: which, in words, for the tooltip.
         accelerators: how many it takes; drawn as cells.
-        busy: how long it is busy, of the longest; drawn instead of the accelerators where it is given.
+        busy: its busy time as a share of the longest; drawn instead of the accelerators where it is given.
     """
 
     layers: int
@@ -126,7 +126,7 @@ class Plan:
     Attributes:
         stages: of one pipeline, from the first to the last.
         data: how many pipelines run side by side.
-        tensor: accelerators over which a layer is sliced.
+        tensor: accelerators over which each layer is sliced.
         words: what a stage and a layer are called, in the singular.
         first: the number of the first stage.
     """
@@ -148,7 +148,7 @@ class Card:
     """The answer at a glance, on top of the page.
 
     Attributes:
-        figures: (value, what it is) of the few that matter most.
+        figures: (value, what it is) of the most important ones.
         plan: a diagram of the parallel plan; None where the answer is none.
         breakdowns: where time, memory or cost goes.
         title: where there are several cards; empty for none.
@@ -182,7 +182,7 @@ class View:
     Attributes:
         title: of the page.
         verdict: one sentence: value, bound, how sure.
-        notes: what one should know beside it, a sentence each; warnings begin with ``warning:``.
+        notes: remarks on it, a sentence each; warnings begin with ``warning:``.
         tables: of the terminal, below the notes.
         page: the parts of ``report.html`` below verdict, cards and notes, made when it is written.
         files: further files of a run directory by name, made when they are written.

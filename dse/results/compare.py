@@ -1,4 +1,4 @@
-"""Runs beside each other: what was asked differently, and what came out differently."""
+"""Several runs side by side: which options differ, and which outcomes."""
 
 import math
 import os
@@ -13,21 +13,21 @@ from hardware.inputs import fail
 from hardware.units import MIB
 
 Values = tuple[Any, ...]
-"""One value a run, JSON types; None where a run has none."""
+"""One value per run, JSON types; None where a run has none."""
 
 _COUNTED = ("layers", "operators", "stages")
-"""Parts of solutions that are too long to stand in a table: their number is shown."""
+"""Parts of solutions that are too long for a table: the number of their entries is shown."""
 
-_LEFT_OUT = ("settings", "score", "value", "baselines", "sensitivity", "pareto", "batch_s")
-"""Parts that stand elsewhere in the table, or have a report of their own."""
+_OMITTED = ("settings", "score", "value", "baselines", "sensitivity", "pareto", "batch_s")
+"""Parts that the table shows elsewhere, or that have a report of their own."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """A finished run: where it is, what was asked (options by name), what was found."""
+class FinishedRun:
+    """A finished run: where it is, its options (with seed, method and versions), its result."""
 
     path: Path
-    asked: Mapping[str, Any]
+    options: Mapping[str, Any]
     result: Result
 
 
@@ -35,17 +35,17 @@ class Run:
 class Comparison:
     """Runs of one command and objective.
 
-    ``asked`` holds the options that differ; ``found`` status, value, ratio to the first run's value, bound, gap,
+    ``options`` holds the options that differ; ``outcomes`` status, value, ratio to the first run's value, bound, gap,
     evaluations and seconds of every run, and whatever else differs.
     """
 
-    runs: tuple[Run, ...]
-    asked: dict[str, Values]
-    found: dict[str, Values]
+    runs: tuple[FinishedRun, ...]
+    options: dict[str, Values]
+    outcomes: dict[str, Values]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The runs as they are called in a table: by the last part of their path, where that tells them apart."""
+        """The names of the runs in a table: the last parts of their paths where these differ, else the whole paths."""
         paths = [run.path.parent if run.path.name == RESULT_FILE else run.path for run in self.runs]
         short = [path.name for path in paths]
         return tuple(short if len(set(short)) == len(short) else [str(run.path) for run in self.runs])
@@ -56,8 +56,8 @@ class Comparison:
         return len({run.result.problem.digest for run in self.runs}) == 1
 
 
-def read_run(path: Path) -> Run:
-    """The run in a directory, or of a ``result.json``.
+def read_run(path: Path) -> FinishedRun:
+    """The run in a directory, or that of a ``result.json``.
 
     Raises:
         InputError: nothing is there, the run is not finished, or it ended without an answer.
@@ -73,17 +73,17 @@ def read_run(path: Path) -> Run:
     result = read_result(file)
     if result.objective.value is None and result.status != "infeasible":
         raise fail(file, "status", result.status, "the run ended without an answer; there is nothing to compare")
-    return Run(path, _asked(result), result)
+    return FinishedRun(path, _options(result), result)
 
 
-def _asked(result: Result) -> dict[str, Any]:
-    """What was asked: the options, seed, method and versions of a run."""
+def _options(result: Result) -> dict[str, Any]:
+    """The options, seed, method and versions of a run."""
     versions = {f"{name} version": version for name, version in result.versions.items()}
     return {**result.settings, "seed": result.seed, "method": result.method, **versions}
 
 
-def compare(runs: Sequence[Run]) -> Comparison:
-    """The runs beside the first of them.
+def compare(runs: Sequence[FinishedRun]) -> Comparison:
+    """The runs compared with the first of them.
 
     Raises:
         InputError: fewer than two, or runs whose commands or objectives differ in kind.
@@ -96,15 +96,15 @@ def compare(runs: Sequence[Run]) -> Comparison:
         for key in ("name", "unit", "sense"):
             values = (getattr(each.result.objective, key) for each in (first, run))
             _require_same(run, f"objective.{key}", first, *values)
-    return Comparison(tuple(runs), _differing([run.asked for run in runs]), _found([run.result for run in runs]))
+    return Comparison(tuple(runs), _differing([run.options for run in runs]), _outcomes([run.result for run in runs]))
 
 
-def _require_same(run: Run, key: str, first: Run, wanted: str, found: str) -> None:
-    if wanted != found:
-        raise fail(run.path, key, found, f"must be that of {first.path}, which is {wanted}")
+def _require_same(run: FinishedRun, key: str, first: FinishedRun, expected: str, value: str) -> None:
+    if value != expected:
+        raise fail(run.path, key, value, f"must be that of {first.path}, which is {expected}")
 
 
-def _found(results: Sequence[Result]) -> dict[str, Values]:
+def _outcomes(results: Sequence[Result]) -> dict[str, Values]:
     objective = results[0].objective
     reference = objective.value
     values = [result.objective.value for result in results]
@@ -132,7 +132,7 @@ def _details(result: Result) -> Iterator[tuple[str, Any]]:
 def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for key, value in node.items():
         here = path if key in ("models", "architecture") else (*path, str(key))
-        if key in _LEFT_OUT:
+        if key in _OMITTED:
             continue
         if isinstance(value, Mapping) and key not in _COUNTED:
             yield from _leaves(value, here)
@@ -154,28 +154,28 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def verdict(comparison: Comparison) -> list[str]:
-    """Sentences: whether it is one problem, and what to make of answers that differ."""
+    """Sentences: whether all runs answer one problem, and what it means where answers differ."""
     results = [run.result for run in comparison.runs]
     if not comparison.same_problem:
         text = "Different problems"
-        if not comparison.asked:
-            text += ", although the same was asked: an input file has changed"
+        if not comparison.options:
+            text += ", although the options are the same: an input file has changed"
         return [f"{text}."]
     proven = [result for result in results if result.status == "optimal"]
     values = [result.objective.value for result in proven]
     if any(not _equal(values[0], value) for value in values):
-        return ["Same problem, but two answers that both claim a proof differ: dse check tells which is wrong."]
+        return ["Same problem, but two answers that both claim a proof differ: dse check shows which is wrong."]
     return ["Same problem."]
 
 
-def asked_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+def option_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """One row for every option that differs."""
-    return [(key.replace("_", " "), *map(_text, values)) for key, values in comparison.asked.items()]
+    return [(key.replace("_", " "), *map(_text, values)) for key, values in comparison.options.items()]
 
 
-def found_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+def outcome_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """One row for every outcome."""
-    return [_row(key, values) for key, values in comparison.found.items()]
+    return [_row(key, values) for key, values in comparison.outcomes.items()]
 
 
 def _row(key: str, values: Values) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ def _text(value: Any) -> str:
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as JSON types; every list has one entry a run, in their order."""
+    """The comparison as JSON types; every list has one entry per run, in their order."""
     return {
         "schema": "dse.comparison/1",
         "runs": [str(run.path) for run in comparison.runs],
@@ -213,6 +213,6 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "problems": [run.result.problem.model_dump() for run in comparison.runs],
         "same_problem": comparison.same_problem,
         "verdict": verdict(comparison),
-        "asked": {key: list(values) for key, values in comparison.asked.items()},
-        "found": {key: list(values) for key, values in comparison.found.items()},
+        "asked": {key: list(values) for key, values in comparison.options.items()},
+        "found": {key: list(values) for key, values in comparison.outcomes.items()},
     }

@@ -8,7 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.graph.named_edges import graph_faults
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem
-from hardware.inputs import Fault, InputError, nearest, read_document, validate
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, nearest, validate
 from hardware.operations import CoreKind
 
 _LONGEST_S = 1e12
@@ -63,11 +64,13 @@ class _OperatorRun(_Document):
 
 
 class SolutionDocument(_Document):
-    """``makespan_s`` and ``bound_s`` stand beside the operators in the layers of a co-search answer."""
+    """``solution`` of a result: when each operator runs, and on which cores."""
 
     operators: dict[str, _OperatorRun]
-    makespan_s: _Time | None = None
-    bound_s: _Time | None = None
+
+
+class MetricsDocument(_Document):
+    """``metrics`` of a result: a schedule has none."""
 
 
 def read_problem(path: str | Path) -> ScheduleProblem:

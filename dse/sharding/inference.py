@@ -2,7 +2,7 @@
 
 A group is grown from one product with a parameter: its output is split along its columns, and the splits of all other
 values follow by the rules of :mod:`dse.sharding.rules`, forward and backward through the trace, until every
-branch ends in a product that is split by rows, or in a loss over split classes. Attention is found from its query
+branch ends in a product that is split by rows, or in a loss over split classes. Attention is recognised from its query
 product: the scores need the key split along the heads, the context the value. Where a rule does not fit, nothing of the
 group is split. No names are read. Each group touches the steps of its own branch only.
 """
@@ -89,20 +89,20 @@ class _Search:
     @cached_property
     def from_inputs(self) -> frozenset[int]:
         """Values that depend on an input of the module."""
-        found = {index for index, value in enumerate(self.trace.values) if value.role == "input"}
+        dependent = {index for index, value in enumerate(self.trace.values) if value.role == "input"}
         for step in self.trace.steps:
-            if found.intersection(step.inputs):
-                found.update(step.outputs)
-        return frozenset(found)
+            if dependent.intersection(step.inputs):
+                dependent.update(step.outputs)
+        return frozenset(dependent)
 
     @cached_property
     def views(self) -> Mapping[int, tuple[int, ...]]:
         """For each parameter, the values that are it or a view of it."""
-        found: dict[int, list[int]] = {}
+        views: dict[int, list[int]] = {}
         for index, value in enumerate(self.trace.values):
             if value.role == "parameter":
-                found.setdefault(index if value.base is None else value.base, []).append(index)
-        return {base: tuple(views) for base, views in found.items()}
+                views.setdefault(index if value.base is None else value.base, []).append(index)
+        return {base: tuple(indices) for base, indices in views.items()}
 
     def grow(self, value: int, axis: int) -> Group | None:
         """The group that splits ``value`` along ``axis``; None when it stays whole."""
@@ -139,9 +139,9 @@ class _Attempt:
         """
         if not self._settle(value, split):
             return
-        kept = self.search.trace.values[value]
-        if kept.role == "parameter":
-            for view in self.search.views[value if kept.base is None else kept.base]:
+        stored = self.search.trace.values[value]
+        if stored.role == "parameter":
+            for view in self.search.views[value if stored.base is None else stored.base]:
                 if view not in self.splits:
                     self._settle(view, self._of_view(value, view))
 
@@ -183,7 +183,7 @@ class _Attempt:
         raise ConflictError
 
     def finish(self) -> Group:
-        """The group, when every split value has found its end.
+        """The group, when every split value has reached its end.
 
         Raises:
             ConflictError: a step that the splits cannot pass through.

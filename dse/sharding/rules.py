@@ -225,11 +225,11 @@ def _reduction(scope: Scope) -> dict[int, Split]:
     (source,), (result,) = scope.step.inputs, scope.step.outputs
     value, split = scope.known()
     gone = () if scope.step.attributes["keep"] else scope.axes("axes")
-    kept = [axis for axis in range(len(scope.shape(source))) if axis not in gone]
-    axis = split.axis if value == source else kept[split.axis]
+    remaining = [axis for axis in range(len(scope.shape(source))) if axis not in gone]
+    axis = split.axis if value == source else remaining[split.axis]
     if axis in scope.axes("axes"):
         raise ConflictError
-    return {source: split.along(axis), result: split.along(kept.index(axis))}
+    return {source: split.along(axis), result: split.along(remaining.index(axis))}
 
 
 def _embedding(scope: Scope) -> dict[int, Split]:
@@ -245,7 +245,7 @@ def _embedding(scope: Scope) -> dict[int, Split]:
 
 
 def _cross_entropy(scope: Scope) -> dict[int, Split]:
-    """Split over the classes, when they are a vocabulary: more classes than the vectors that they are told from."""
+    """Split over the classes, when they are a vocabulary: more classes than features that predict them."""
     logits = scope.step.inputs[0]
     split = scope.splits.get(logits)
     if split is None or split.axis not in scope.axes("axis"):
@@ -293,7 +293,7 @@ def _matmul(scope: Scope) -> dict[int, Split]:
         if side in ("k", "n") and FIXED.isdisjoint(roles.values()):
             raise ConflictError
     else:
-        implied = {other: found for other, found in _aligned(scope).items() if other not in bias}
+        implied = {other: aligned for other, aligned in _aligned(scope).items() if other not in bias}
     if any(role == "parameter" and value not in implied for value, role in roles.items()):
         raise ConflictError
     return implied

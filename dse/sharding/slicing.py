@@ -74,9 +74,9 @@ def widths(trace: Trace, candidates: Sequence[int]) -> tuple[int, ...]:
     have no useful divisor), and with them more than :data:`SMALLEST_SHARE` of the FLOPs of all matrix products.
     """
     groups = {width: find_groups(trace, _divisible_by(width)) for width in sorted(set(candidates)) if width > 1}
-    found = (*groups.values(), find_groups(trace, lambda size: size > 1))
+    every = (*groups.values(), find_groups(trace, lambda size: size > 1))
     flops = {position: product_flops(trace, step) for position, step in enumerate(trace.steps) if step.kind == "matmul"}
-    shared = {step for some in found for group in some if not group.vocabulary for step in group.steps & flops.keys()}
+    shared = {step for some in every for group in some if not group.vocabulary for step in group.steps & flops.keys()}
     offered = [1]
     for width, some in groups.items():
         split = {step for group in some for step in group.steps & flops.keys()}
@@ -206,7 +206,7 @@ class _Rewriting:
         """
         trace = self.trace
         sums: set[int] = set()
-        found: set[int] = set()
+        joined: set[int] = set()
         for position, step in enumerate(trace.steps):
             (result, *_), shape = step.outputs, trace.values[step.outputs[0]].shape
             if position in self.split_steps:
@@ -215,9 +215,9 @@ class _Rewriting:
             elif step.attributes.get("function") == "add" and len(set(step.inputs)) == 2:
                 alone = all(len(trace.consumers[value]) == 1 and value not in trace.outputs for value in step.inputs)
                 if alone and sums.issuperset(step.inputs) and all(trace.values[v].shape == shape for v in step.inputs):
-                    found.add(position)
+                    joined.add(position)
                     sums.add(result)
-        return frozenset(found)
+        return frozenset(joined)
 
     def _local_slice(self, step: Step) -> Step:
         """A slice along the split axis starts at the accelerator's part of the segments in front of it."""

@@ -114,8 +114,8 @@ class ForwardPass:
         if self.model.head == "causal_lm":
             return self.value("causal_mask", (1, 1, sequence, sequence), "constant")
         given = self.value("attention_mask", (batch, sequence), "input", "int64")
-        kept = self.step("reshape", (given,), (batch, 1, 1, sequence))
-        return self.step("elementwise", (self.function("add_constant", kept),), function="scale", operand=-1e4)
+        shaped = self.step("reshape", (given,), (batch, 1, 1, sequence))
+        return self.step("elementwise", (self.function("add_constant", shaped),), function="scale", operand=-1e4)
 
     def summand(self, mask: int) -> int:
         """What a layer adds to its scores, made of the mask."""
@@ -158,17 +158,17 @@ class ForwardPass:
         """Queries, keys or values, [B, heads, S, width]."""
         model, (batch, sequence, _) = self.model, self.stream
         width = model.head_width
-        found = self.linear(name, source, count * width, model.biases)
-        found = self.step("reshape", (found,), (batch, sequence, count, width))
-        found = self.step("permute", (found,), (batch, count, sequence, width), axes=(0, 2, 1, 3))
+        heads = self.linear(name, source, count * width, model.biases)
+        heads = self.step("reshape", (heads,), (batch, sequence, count, width))
+        heads = self.step("permute", (heads,), (batch, count, sequence, width), axes=(0, 2, 1, 3))
         if model.positions == "rotary" and not name.endswith("value"):
             tables = (self.value(f"{table}", (1, 1, sequence, width), "constant") for table in ("cos", "sin"))
-            found = self.step("rotary", (found, *tables))
+            heads = self.step("rotary", (heads, *tables))
         if count < model.heads:
             wide = (batch, count, model.heads // count, sequence, width)
-            found = self.step("expand", (found,), wide)
-            found = self.step("reshape", (found,), (batch, model.heads, sequence, width))
-        return found
+            heads = self.step("expand", (heads,), wide)
+            heads = self.step("reshape", (heads,), (batch, model.heads, sequence, width))
+        return heads
 
     def feed_forward(self, name: str, source: int) -> int:
         """The feed-forward network, [B, S, hidden]."""

@@ -28,7 +28,8 @@ from dse.sources.zoo import (
     transformers,
     transformers_classes,
 )
-from hardware.inputs import choose, parse_document
+from hardware.documents import parse_document
+from hardware.inputs import choose
 
 SIZES: Mapping[str, int] = {"training": 66, "validation": 5, "test": 16}
 """Graphs of each part of the split."""
@@ -80,28 +81,29 @@ class Entry:
         return self.source.family
 
     def trace(self) -> Trace:
-        """The canonical trace, made on the first call and then kept in the user's cache.
+        """The canonical trace, made on the first call and then read from the user's cache.
 
         Raises:
             InputError: a library that it needs is not installed.
         """
         request = {"catalogue": self.name, "definitions": source_digest(zoo)}
-        found = cached(request)
-        if found is None:
-            found = canonical(self.source.trace())
-            keep(request, (), found)
-        return found
+        stored = cached(request)
+        if stored is not None:
+            return stored
+        trace = canonical(self.source.trace())
+        keep(request, (), trace)
+        return trace
 
 
 @cache
 def entries() -> Mapping[str, Entry]:
     """The catalogue by name, the 87 graphs of the split first."""
     where = {name: part for part, names_ in split().items() for name in names_}
-    found = {
+    operators = {
         source.name: Entry(source, where[source.name], "operator")
         for source in sorted(_without_attention(), key=lambda source: (source.family, source.name))
     }
-    return found | {source.name: Entry(source, "", "primitive") for source in transformers.MODELS}
+    return operators | {source.name: Entry(source, "", "primitive") for source in transformers.MODELS}
 
 
 def names() -> list[str]:

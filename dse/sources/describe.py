@@ -79,7 +79,7 @@ def describe_layers(workload: Workload) -> dict[str, Any]:
 
     ``largest_kept`` is the largest tensor of ``activation_bytes`` (``operator``, ``bytes``), None where there is none.
     ``parameters`` are trained, ``frozen_parameters`` are not. ``flops`` are those of tensor cores, forward and
-    backward, of one layer; ``activation_bytes`` what its backward pass needs to have kept.
+    backward, of one layer; ``activation_bytes`` the activations that its backward pass needs.
     """
     graph = workload.graph(1, 1, TrainingRecipe())
     layers = [
@@ -112,19 +112,19 @@ _NOTED_SHARE = 0.25
 
 
 def note_on_scores(graph: ModelGraph) -> str | None:
-    """A sentence where the scores of attention are the largest activation that is kept, which grows as sequence².
+    """A sentence where attention scores, which grow as sequence², are the largest activation that is kept.
 
     None where another activation is larger, or where they are less than :data:`_NOTED_SHARE` of what the layer keeps.
     """
     if graph.largest_kept is None:
         return None
-    layer, kept = graph.largest_kept
-    if "softmax" not in kept.operator or kept.size_bytes < _NOTED_SHARE * layer.activation_bytes:
+    layer, activation = graph.largest_kept
+    if "softmax" not in activation.operator or activation.size_bytes < _NOTED_SHARE * layer.activation_bytes:
         return None
     return (
         f"The attention scores are kept whole, not recomputed by fused attention, which is not modelled: of the "
         f"{gib_from_bytes(layer.activation_bytes):,.1f} GB of activations that {layer.kind} keeps of a microbatch of "
-        f"{graph.microbatch}, {kept.operator} alone has {gib_from_bytes(kept.size_bytes):,.1f} GB; "
+        f"{graph.microbatch}, {activation.operator} alone has {gib_from_bytes(activation.size_bytes):,.1f} GB; "
         "they grow with the square of the sequence."
     )
 

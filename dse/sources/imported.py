@@ -1,4 +1,4 @@
-"""Imported models as workloads: traced when their graph is asked for, and kept in the cache."""
+"""Imported models as workloads: traced when their graph is first needed, and stored in the cache."""
 
 import re
 from dataclasses import dataclass, field, replace

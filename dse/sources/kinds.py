@@ -176,7 +176,7 @@ class ProblemFormat:
 
 @dataclass(frozen=True, eq=False)
 class ProblemInput:
-    """An input in a format, or under a name, that only the problem knows that asked.
+    """An input in a format, or under a name, that only the calling problem knows.
 
     Attributes:
         format: of which :class:`ProblemFormat`.

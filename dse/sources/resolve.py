@@ -27,8 +27,9 @@ from dse.sources.kinds import (
     TorchModule,
     TransformersConfig,
 )
+from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import InputError, fail, nearest, read_document, validate
+from hardware.inputs import InputError, fail, nearest, validate
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +47,7 @@ def resolve(source: object, formats: Sequence[ProblemFormat] = ()) -> Source:
             example inputs; an ``.onnx`` file; a document that holds hyper-parameters or is a ``config.json`` of
             transformers; or what ``formats`` has. A path object is such a file. As an object: a pair of a PyTorch
             module and example inputs, hyper-parameters, a trace, or what has the type of one of ``formats``.
-        formats: what the problem that asks reads besides.
+        formats: further formats, which only the calling problem reads.
 
     Raises:
         InputError: a name that nothing has (the nearest one is offered), a file that cannot be read, is of no known

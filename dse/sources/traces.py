@@ -1,4 +1,4 @@
-"""Canonical traces of sources, made once and then kept in the user's cache."""
+"""Canonical traces of sources, made once and then read from the user's cache."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,12 +59,12 @@ def traced(
     sequence: int | None = None,
     mode: Mode = "training",
 ) -> Trace:
-    """The canonical trace of ``source``, from the cache or made now and kept there.
+    """The canonical trace of ``source``, from the cache, or made now and stored there.
 
     Args:
         source: what is traced.
         microbatch: samples of one input.
-        tensor_parallel: the width that a Python function is asked for, if it asks for one.
+        tensor_parallel: the width that a Python function is called with, if it takes one.
         sequence: tokens of a sample, for a source that lets one choose.
         mode: what the forward pass is for.
 
@@ -131,7 +131,7 @@ def _function(source: PythonFunction, sizes: dict[str, int], mode: Mode) -> Made
 
 
 def _kept(request: dict[str, Any], make: Callable[[], Made]) -> Trace:
-    """The canonical trace from the user's cache, or made and kept there; its files are noted either way."""
+    """The canonical trace from the user's cache, or made and stored there; its files are noted either way."""
     trace = cached(request)
     if trace is None:
         made, files = make()

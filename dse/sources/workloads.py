@@ -35,7 +35,7 @@ def workload(source: object, sequence: int | None = None) -> Workload:
 
     Raises:
         InputError: a source that cannot be resolved, or a sequence length for one that has its own. Imported models are
-            traced, and refused, when their graph is asked for.
+            traced, and refused, when their graph is first needed.
     """
     resolved = resolve(source)
     assert not isinstance(resolved, ProblemInput)  # no format of a problem's own was handed over

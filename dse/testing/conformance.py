@@ -147,7 +147,7 @@ def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) ->
 
 
 def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path) -> None:
-    """The run directory of an answer holds its files, and its page is whole; a second call returns what is kept."""
+    """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer."""
     answered = answer(problem, options, Session(out=folder / "shown"))
     assert answered.view.verdict
     assert (folder / "shown" / "report.html").read_text().startswith("<!doctype html>")
@@ -176,7 +176,7 @@ def no_alteration_passes(
                 passed.append(f"{what} (not sealed)")
             if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged)):
                 passed.append(what)
-    assert passed == [], f"altered, and not found: {passed}"
+    assert passed == [], f"altered without being noticed: {passed}"
 
 
 def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:

@@ -9,7 +9,7 @@ one direction keeps two of them apart and the other the third from both, and the
 these two. Either way it exceeds the shorter sides by at least e = min(short, (long − short) / 2) of one of the three.
 The least of three numbers is at least a − Σ max(0, a − e) for any a, which lets each kernel be seen for itself.
 
-*Adapters*: on a spanning forest of the graph, the protocols of least cost are found exactly by dynamic programming;
+*Adapters*: on a spanning forest of the graph, dynamic programming gives the protocols of least cost exactly;
 edges that are not in the forest are not said to need adapters. (h, w, c) and rectangle are chosen together. A kernel
 whose convolutions have unequal c is a state like any other, whose c differs on every edge.
 
@@ -37,7 +37,7 @@ import numpy.typing as npt
 from dse.run.progress import StopSignal, never_stop
 from dse.wafer import shapes, spread_kernel
 from dse.wafer.problem import WaferProblem
-from dse.wafer.shapes import MOST_TICKS, NEVER, Ints, ShapeTable, Staircases, classes_of, staircases
+from dse.wafer.shapes import MAX_TICKS, NEVER, Ints, ShapeTable, Staircases, classes_of, staircases
 from dse.wafer.spread_kernel import spread
 from hardware.compiled import compiled
 
@@ -60,15 +60,15 @@ _CLOSE = 1e-9
 
 def area_fits(problem: WaferProblem, table: ShapeTable, limit: int) -> bool:
     """Whether the smallest rectangles of all kernels within a time limit have no more tiles than the wafer."""
-    found = staircases(problem, table, limit)
-    if (found.area >= NEVER).any():
+    shapes = staircases(problem, table, limit)
+    if (shapes.area >= NEVER).any():
         return False
-    return bool(found.area[table.group].sum() <= problem.wafer.tiles)
+    return bool(shapes.area[table.group].sum() <= problem.wafer.tiles)
 
 
 def area_bound_ticks(problem: WaferProblem, table: ShapeTable) -> int | None:
     """The least time limit that :func:`area_fits`, in ticks, by bisection; None where none does."""
-    if not area_fits(problem, table, MOST_TICKS):
+    if not area_fits(problem, table, MAX_TICKS):
         return None
     low, high = 1, 1
     while not area_fits(problem, table, high):
@@ -105,13 +105,13 @@ class CostBound:
     def _triangles(self) -> tuple[tuple[int, int, int], ...]:
         """Triangles of the graph without a common kernel, the first ones by position."""
         used: set[int] = set()
-        found = []
+        triangles = []
         for one, other in self.problem.edges:
             for third in sorted(set(self._joined[one]) & set(self._joined[other])):
                 if not used & {one, other, third} and len({one, other, third}) == 3:
                     used |= {one, other, third}
-                    found.append((one, other, third))
-        return tuple(found)
+                    triangles.append((one, other, third))
+        return tuple(triangles)
 
     @cached_property
     def _forest(self) -> tuple[Ints, Ints]:
@@ -140,25 +140,25 @@ class CostBound:
 
     def _communication(self, limit: int, prices: Iterable[int]) -> tuple[float, int]:
         """(the bound, which of :data:`_PRICES` gave it) over some of the prices."""
-        found = staircases(self.problem, self.table, limit)
-        plain = self._at_price(found, 0.0)
+        shapes = staircases(self.problem, self.table, limit)
+        plain = self._at_price(shapes, 0.0)
         if not np.isfinite(plain) or plain <= 0:
             return plain, 0
         unit = plain / self.problem.wafer.tiles
-        return max((self._at_price(found, _PRICES[place] * unit) if place else plain, place) for place in prices)
+        return max((self._at_price(shapes, _PRICES[place] * unit) if place else plain, place) for place in prices)
 
-    def _at_price(self, found: Staircases, price: float) -> float:
+    def _at_price(self, shapes: Staircases, price: float) -> float:
         """The bound at a price of a tile, for the limit of the staircases."""
         weights, wafer = self.problem.weights, self.problem.wafer
         if weights.adapter <= 0 or not self.problem.edges:
-            return self._apart(found, price) - price * wafer.tiles
+            return self._apart(shapes, price) - price * wafer.tiles
         parent, order = self._forest
         sides = np.array([self.table.protocols.extent, min(wafer.width_tiles, wafer.height_tiles)], dtype=np.int64)
         table, tall = self.table, self.table.protocols.tall
-        shares = self._shares(found)
+        shares = self._shares(shapes)
         total = _forest_cost(
             (table.group, parent, order, self._degree, shares),
-            (table.ticks, table.least_k, table.outputs, tall, found.limit, sides),
+            (table.ticks, table.min_k, table.outputs, tall, shapes.limit, sides),
             (table.protocols.c, table.common_c),
             np.array([weights.distance, weights.adapter, price]),
             self._classes,
@@ -167,24 +167,24 @@ class CostBound:
         whole = weights.distance * float(shares.sum()) / 3
         return float(total) + whole - price * wafer.tiles
 
-    def _shares(self, found: Staircases) -> Floats:
+    def _shares(self, shapes: Staircases) -> Floats:
         """What a triangle of shortest kernels exceeds, for each of its three kernels; 0 for other kernels, [N]."""
         shares = np.zeros(len(self.problem.kernels))
-        shortest = found.least[:, -1][self.table.group]
+        shortest = shapes.least[:, -1][self.table.group]
         for each in self._triangles:
             shares[list(each)] = shortest[list(each)].min()
         return shares
 
-    def _apart(self, found: Staircases, price: float) -> float:
+    def _apart(self, shapes: Staircases, price: float) -> float:
         """Distance and area where adapters do not count: every kernel for itself, and the triangles.
 
         Only rectangles of the staircase matter. A longer side costs area and what a triangle exceeds; a shorter side
         that grows costs at least half of itself and saves a triangle no more.
         """
         weight, wafer = self.problem.weights.distance, self.problem.wafer
-        sides = np.arange(found.least.shape[1])
-        low, high = np.minimum(sides, found.least), np.maximum(sides, found.least)
-        fits = (found.least < NEVER) & (low <= min(wafer.width_tiles, wafer.height_tiles)) & (low > 0)
+        sides = np.arange(shapes.least.shape[1])
+        low, high = np.minimum(sides, shapes.least), np.maximum(sides, shapes.least)
+        fits = (shapes.least < NEVER) & (low <= min(wafer.width_tiles, wafer.height_tiles)) & (low > 0)
         if not fits.any(axis=1).all():
             return np.inf
         more = weight * np.minimum(low, 0.5 * (high - low))
@@ -198,24 +198,24 @@ class CostBound:
             total += least
         return total + sum(float(extra[list(each)].min()) for each in self._triangles)
 
-    def total(self, floor: int, known: float, stop: StopSignal = never_stop, least_share: float = 0.0) -> float:
+    def total(self, floor: int, known: float, stop: StopSignal = never_stop, min_share: float = 0.0) -> float:
         """No placement costs less.
 
         Args:
             floor: ticks of :func:`area_bound_ticks`.
-            known: a cost that is reached, or infinity: the bound is never above it.
-            stop: asked between two intervals; the bound so far holds. The first interval has all times.
-            least_share: of ``known`` that the bound must have come to after :data:`_JUDGED` splits, or it is left
-                there: where only a proof is asked for, most others are seen to be none in half the time.
+            known: the cost of a placement, or infinity: the bound is never above it.
+            stop: called between two intervals; the bound so far holds. The first interval has all times.
+            min_share: of ``known`` that the bound must have come to after :data:`_JUDGED` splits, or it is left
+                there: where only a proof matters, this rules most others out in half the time.
         """
         tick = self.problem.weights.time / self.table.ticks_per_time
-        end = min(MOST_TICKS, max(floor, int(known / tick)) + 1) if known < tick * MOST_TICKS else MOST_TICKS
+        end = min(MAX_TICKS, max(floor, int(known / tick)) + 1) if known < tick * MAX_TICKS else MAX_TICKS
         heap = [self._interval(tick, floor, end, range(len(_PRICES)))]
         for split in range(_SPLITS):
             least, first, after, price = heap[0]
             if least >= known * (1 - _CLOSE) or after - first == 1 or stop() is not None:
                 break
-            if split == _JUDGED and least < least_share * known:
+            if split == _JUDGED and least < min_share * known:
                 break
             heapq.heappop(heap)
             middle = max(first + 1, isqrt(first * after))
@@ -237,11 +237,11 @@ def _forest_cost(graph, sizing, features, weights, classes):
     """The least of Σ (distance · (degree / 2 · short − max(0, share − e)) + price · area) + adapters of the forest.
 
     ``graph``: group, parent, order (children first), degree and share in a triangle of the kernels; ``sizing``: ticks,
-    least_k, outputs, tall, the limit, and the sides of the wafer; ``features``: c and common_c; ``weights``: of a tile
+    min_k, outputs, tall, the limit, and the sides of the wafer; ``features``: c and common_c; ``weights``: of a tile
     of distance, an adapter, and a tile of area.
     """
     group, parent, order, degree, shares = graph
-    ticks, least_k, outputs, tall, limit, sides = sizing
+    ticks, min_k, outputs, tall, limit, sides = sizing
     c, common_c = features
     count, states = len(group), len(tall)
     costs = np.zeros((count, states))
@@ -251,7 +251,7 @@ def _forest_cost(graph, sizing, features, weights, classes):
         kind = group[number]
         least = np.inf
         for state in range(states):
-            wide, high = shapes.width_of(ticks[kind, state], least_k[kind, state], outputs[kind], limit), tall[state]
+            wide, high = shapes.width_of(ticks[kind, state], min_k[kind, state], outputs[kind], limit), tall[state]
             if wide > sides[0] or min(wide, high) > sides[1]:
                 costs[number, state] = np.inf
                 continue

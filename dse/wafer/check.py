@@ -14,59 +14,61 @@ def violations(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
     """Every rule that ``placement`` breaks, in words; empty for a legal one."""
     if len(placement.placed) != len(problem.kernels):
         return [f"every kernel must be placed once, but {len(placement.placed)} of {len(problem.kernels)} are"]
-    found = []
+    broken = []
     for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
-        found += _parameter_faults(kernel, placed)
-    if found:
-        return found
-    found += _memory_faults(problem, placement) + _grid_faults(problem, placement)
+        broken += _parameter_faults(kernel, placed)
+    if broken:
+        return broken
+    broken += _memory_faults(problem, placement) + _grid_faults(problem, placement)
     rectangles = [_rectangle(placed) for placed in placement.placed]
     for one, other in combinations(range(len(rectangles)), 2):
         left, low, right, high = rectangles[one]
         other_left, other_low, other_right, other_high = rectangles[other]
         if left < other_right and other_left < right and low < other_high and other_low < high:
             names = problem.kernels[one].name, problem.kernels[other].name
-            found.append(f"{names[0]} and {names[1]} overlap")
-    return found
+            broken.append(f"{names[0]} and {names[1]} overlap")
+    return broken
 
 
 def _parameter_faults(kernel: Kernel, placed: PlacedKernel) -> list[str]:
     count = len(kernel.convolutions)
     if len(placed.c) != count or len(placed.k) != count:
         return [f"{kernel.name} must have {count} c and {count} k, but has {len(placed.c)} and {len(placed.k)}"]
-    found = []
+    faults = []
     if placed.rotation not in ("R0", "R90"):
-        found.append(f"{kernel.name}: rotation must be R0 or R90, but got {placed.rotation}")
+        faults.append(f"{kernel.name}: rotation must be R0 or R90, but got {placed.rotation}")
     for number, (convolution, c, k) in enumerate(zip(kernel.convolutions, placed.c, placed.k, strict=True), 1):
-        for letter, value, most in (
+        for letter, value, limit in (
             ("h", placed.h, convolution.height),
             ("w", placed.w, convolution.width),
             ("c", c, convolution.inputs),
             ("k", k, convolution.outputs),
         ):
-            if not 1 <= value <= most:
-                rule = f"{letter} of convolution {number} must be from 1 to {most}, but got {value}"
-                found.append(f"{kernel.name}: {rule}")
-    return found
+            if not 1 <= value <= limit:
+                rule = f"{letter} of convolution {number} must be from 1 to {limit}, but got {value}"
+                faults.append(f"{kernel.name}: {rule}")
+    return faults
 
 
 def _memory_faults(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
-    found = []
+    faults = []
     for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
         words, limit = memory_words(kernel, placed), problem.wafer.memory_words
         if words > limit:
-            found.append(f"{kernel.name} needs {words} words of memory a tile, but a tile has {limit}")
-    return found
+            faults.append(f"{kernel.name} needs {words} words of memory a tile, but a tile has {limit}")
+    return faults
 
 
 def _grid_faults(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
-    found, wafer = [], problem.wafer
+    faults, wafer = [], problem.wafer
     for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
         left, low, right, high = _rectangle(placed)
         if left < 0 or low < 0 or right > wafer.width_tiles or high > wafer.height_tiles:
             grid = f"{wafer.width_tiles} × {wafer.height_tiles}"
-            found.append(f"{kernel.name} reaches from ({left}, {low}) to ({right}, {high}), outside the grid of {grid}")
-    return found
+            faults.append(
+                f"{kernel.name} reaches from ({left}, {low}) to ({right}, {high}), outside the grid of {grid}"
+            )
+    return faults
 
 
 def kernel_time(kernel: Kernel, placed: PlacedKernel) -> Fraction:

@@ -21,7 +21,7 @@ from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.context import Found
+from dse.wafer.search.context import SearchResult
 from dse.wafer.sweep import report as sweep_report
 from dse.wafer.sweep.check import sweep_faults
 from dse.wafer.sweep.sweep import point_problems, sweep
@@ -74,7 +74,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
         return points * (_ROWS_S + posed.options.annealing_moves * a_move_s)
 
     def is_finished(self, result: Result) -> bool:
-        """Moves are what was asked: a search that has made them is finished, proven or not."""
+        """A search that has made its moves is finished, proven or not."""
         return result.metrics.get("unfinished") == []
 
     def answer(self, posed: WaferPosed, run: Run) -> Result:
@@ -125,7 +125,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
 
 
 def _result(posed: WaferPosed, outcome: Outcome, seed: int, seconds: float) -> Result:
-    problem, placement = posed.problem.problem, outcome.found.placement
+    problem, placement = posed.problem.problem, outcome.best.placement
     if placement is not None:
         broken = violations(problem, placement)
         if broken:
@@ -138,7 +138,7 @@ def _result(posed: WaferPosed, outcome: Outcome, seed: int, seconds: float) -> R
         solution=None if placement is None else placement_document(problem, placement),
         metrics=None if placement is None else metrics(problem, placement),
         infeasibility=_typed(outcome.proof),
-        evaluations=outcome.found.evaluations,
+        evaluations=outcome.best.evaluations,
         seconds=seconds,
         seed=seed,
         method=posed.options.method,
@@ -157,7 +157,7 @@ def _proof_faults(result: Result, problem: WaferProblem, placement: WaferPlaceme
     """Whether the bound follows from the problem. A run that was stopped may state less."""
     if result.bound is None:
         return []
-    proven = cost_bound(problem, Found(placement, cost(problem, placement)))
+    proven = cost_bound(problem, SearchResult(placement, cost(problem, placement)))
     if proven is not None and result.bound <= proven * (1 + PROOF_TOLERANCE):
         return []
     return [f"bound must be at most {proven}, but got {result.bound}"]

@@ -51,12 +51,12 @@ def convolution_sizes(made: Pair, window: Pair, strides: Pair, dilation: Pair) -
 
 def _reduced(window: Pair, strides: Pair, dilation: Pair) -> tuple[Pair, Pair]:
     """Strides and dilation of the points that are read; a window of one weight has no gaps."""
-    found = []
+    steps = []
     for size, stride, apart in zip(window, strides, dilation, strict=True):
         gap = apart if size > 1 else 1
         common = gcd(stride, gap)
-        found.append((stride // common, gap // common))
-    (up, high), (across, wide) = found
+        steps.append((stride // common, gap // common))
+    (up, high), (across, wide) = steps
     return (up, across), (high, wide)
 
 

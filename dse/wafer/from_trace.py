@@ -223,20 +223,20 @@ class _Mapper:
         return {number: Fraction(1)}
 
     def _ancestors(self, parts: Iterable[int]) -> set[int]:
-        found, left = set[int](), [part for part in parts if part >= 0]
+        ancestors, left = set[int](), [part for part in parts if part >= 0]
         while left:
             number = left.pop()
-            if number not in found:
-                found.add(number)
+            if number not in ancestors:
+                ancestors.add(number)
                 left += [source for source, target in self.edges if target == number and source >= 0]
-        return found
+        return ancestors
 
     def _unique(self, name: str) -> str:
         taken = {PLACEMENT, *(known for known, _ in self.kernels)}
-        number, found = 2, name
-        while found in taken:
-            number, found = number + 1, f"{name}_{number}"
-        return found
+        number, unique = 2, name
+        while unique in taken:
+            number, unique = number + 1, f"{name}_{number}"
+        return unique
 
     # What kernels send each other -------------------------------------------------------------------------------------
 
@@ -359,11 +359,11 @@ def _mixed(weighted: Iterable[tuple[int, Parts]]) -> Parts:
     """The shares of a value of which each kernel, or group of them, made so much."""
     rows = [(amount, parts) for amount, parts in weighted if parts]
     whole = sum(amount for amount, _ in rows)
-    found: dict[int, Fraction] = {}
+    shares: dict[int, Fraction] = {}
     for amount, parts in rows:
         for part, share in parts.items():
-            found[part] = found.get(part, Fraction(0)) + share * Fraction(amount, whole)
-    return found
+            shares[part] = shares.get(part, Fraction(0)) + share * Fraction(amount, whole)
+    return shares
 
 
 def _sizes(numbers: tuple[int, ...]) -> str:

@@ -18,8 +18,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.wafer.problem import Convolution
+from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import choose, fail, read_document, shown, validate
+from hardware.inputs import choose, fail, shown, validate
 
 RESERVED = ("input", "output")
 """Nodes of a graph that are no kernels."""
@@ -29,7 +30,7 @@ _BUILT_IN = Path(__file__).with_name("kernels.yaml")
 _LARGEST = 2**20
 """Of a convolution's sizes."""
 
-_MOST_CHARACTERS = 200
+_MAX_CHARACTERS = 200
 """Of an expression."""
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -63,15 +64,15 @@ class KernelType:
             KernelRuleError: the type cannot have these values, or the function of a type in Python gives anything but
                 convolutions of whole numbers from 1 to :data:`_LARGEST`.
         """
-        found = _judged(self.convolutions(values))
-        return tuple(values[name] for name in self.written or self.parameters), found
+        convolutions = _judged(self.convolutions(values))
+        return tuple(values[name] for name in self.written or self.parameters), convolutions
 
 
-def _judged(found: object) -> tuple[Convolution, ...]:
+def _judged(built: object) -> tuple[Convolution, ...]:
     """What the function of a kernel type gave, where it is convolutions."""
-    if not isinstance(found, Iterable):
-        raise KernelRuleError(f"must consist of a sequence of Convolution, but got {shown(repr(found))}")
-    convolutions = tuple(found)
+    if not isinstance(built, Iterable):
+        raise KernelRuleError(f"must consist of a sequence of Convolution, but got {shown(repr(built))}")
+    convolutions = tuple(built)
     if not convolutions:
         raise KernelRuleError("must consist of at least one convolution")
     for number, each in enumerate(convolutions, 1):
@@ -209,13 +210,13 @@ class _Expanded:
     documents: tuple[_ConvolutionDocument, ...]
 
     def __call__(self, values: Mapping[str, int]) -> list[Convolution]:
-        found = []
+        convolutions = []
         for document in self.documents:
             sizes = {field: _value(text, values) for field, text in document.expressions()}
             if sizes.pop("other_stride", sizes["stride"]) != sizes["stride"]:
                 raise KernelRuleError("the strides T and U must be equal: time is divided by T²")
-            found.append(Convolution(**sizes))
-        return found
+            convolutions.append(Convolution(**sizes))
+        return convolutions
 
 
 _OPERATIONS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -224,8 +225,8 @@ _OPERATIONS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast
 def _check_expression(text: str, names: Iterable[str], path: str | Path, key: str) -> None:
     """Raises InputError unless ``text`` is an :data:`Expression` of ``names``."""
     rule = "must be an expression of whole numbers and parameters with +, -, * and /"
-    if len(text) > _MOST_CHARACTERS:
-        raise fail(path, key, text, f"{rule}, of {_MOST_CHARACTERS} characters at most")
+    if len(text) > _MAX_CHARACTERS:
+        raise fail(path, key, text, f"{rule}, of {_MAX_CHARACTERS} characters at most")
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:
@@ -270,7 +271,7 @@ def _value(text: str, values: Mapping[str, int]) -> int:
             raise KernelRuleError(f"{ast.unparse(node)} must be a whole number, but got {left} / {right}")
         return left // right
 
-    found = of(ast.parse(text, mode="eval").body)
-    if not 1 <= found <= _LARGEST:
-        raise KernelRuleError(f"{text} must be from 1 to {_LARGEST}, but got {found}")
-    return found
+    value = of(ast.parse(text, mode="eval").body)
+    if not 1 <= value <= _LARGEST:
+        raise KernelRuleError(f"{text} must be from 1 to {_LARGEST}, but got {value}")
+    return value

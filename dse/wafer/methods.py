@@ -5,23 +5,23 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from dse.wafer.packing import packed
-from dse.wafer.search.context import COLUMNS, Found, SearchContext
+from dse.wafer.search.context import COLUMNS, SearchContext, SearchResult
 from dse.wafer.search.portfolio import search
 from dse.wafer.search.slicing_tree import slicing_tree
 
 
-def portfolio(context: SearchContext) -> Found:
+def portfolio(context: SearchContext) -> SearchResult:
     """Rows, columns, protocols and annealing; any arrangement where these find no placement."""
-    found = search(context)
-    return packed(context, found) if found.placement is None else found
+    best = search(context)
+    return packed(context, best) if best.placement is None else best
 
 
-def rows(context: SearchContext) -> Found:
+def rows(context: SearchContext) -> SearchResult:
     """Rows by dynamic programming for every time limit (the paper without its refinements), and protocols."""
     return search(replace(context, moves=0, steps=context.steps - {COLUMNS}))
 
 
-Method = Callable[[SearchContext], Found]
+Method = Callable[[SearchContext], SearchResult]
 
 METHODS: Mapping[str, Method] = MappingProxyType({"portfolio": portfolio, "rows": rows, "slicing-tree": slicing_tree})
 """What a user can ask of ``dse wafer``."""

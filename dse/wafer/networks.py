@@ -82,10 +82,10 @@ class Residual:
     @property
     def chain(self) -> tuple[int, ...]:
         """The blocks by number from 0, from the input to the output."""
-        ends, found = [], len(self.stages)
+        ends, end = [], len(self.stages)
         for stage in self.stages:
-            found += stage.blocks
-            ends.append(found)
+            end += stage.blocks
+            ends.append(end)
         order: list[int] = []
         for number in reversed(range(len(self.stages))):
             order += [number, *reversed(range(ends[number] - self.stages[number].blocks, ends[number]))]

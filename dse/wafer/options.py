@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from dse.run.options import Option, Options
-from dse.wafer.files.formats import MOST_TILES, problem_of
+from dse.wafer.files.formats import MAX_TILES, problem_of
 from dse.wafer.files.kgraph import HEADER_KEYS, TITLE_KEY, KernelGraph
 from dse.wafer.kernels import read_library
 from dse.wafer.problem import WaferProblem
@@ -15,7 +15,7 @@ from hardware.inputs import InputError
 Method = Literal["portfolio", "rows", "slicing-tree"]
 
 MOVES = 8_000_000
-"""Moves of annealing in all, where nothing else is asked: half a minute for 100 kernels."""
+"""Moves of annealing in all, by default: half a minute for 100 kernels."""
 
 SWEEP_MOVES = 1_000_000
 """The same, for each point of a sweep."""
@@ -44,8 +44,8 @@ class WaferOptions(Options):
             metavar="KEY[=V,V|=LOW:HIGH:STEP],…",
         ),
     ] = ()
-    width: Annotated[int | None, Option("Tiles across the wafer [as CASE says; 633].", min=1, max=MOST_TILES)] = None
-    height: Annotated[int | None, Option("Tiles up the wafer [as CASE says; 633].", min=1, max=MOST_TILES)] = None
+    width: Annotated[int | None, Option("Tiles across the wafer [as CASE says; 633].", min=1, max=MAX_TILES)] = None
+    height: Annotated[int | None, Option("Tiles up the wafer [as CASE says; 633].", min=1, max=MAX_TILES)] = None
     memlimit: Annotated[int | None, Option("Words of 2 bytes of a tile [as CASE says; 24576].", min=1)] = None
     wdeltat: Annotated[float | None, Option("Weight of the time [as CASE says; 1].", min=0)] = None
     wlength: Annotated[float | None, Option("Weight of the distance [as CASE says; 1].", min=0)] = None

@@ -21,11 +21,11 @@ from dse.run.progress import StoppedError, StopSignal, ask, never_stop
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost
 from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.search.context import NOTHING_FOUND, Found, Incumbent, SearchContext
+from dse.wafer.search.context import NO_RESULT, Incumbent, SearchContext, SearchResult
 from dse.wafer.search.ladder import rungs
 from dse.wafer.search.layout import Measured, placed_kernels
 from dse.wafer.search.positions import compacted
-from dse.wafer.shapes import MOST_TICKS, NEVER, ShapeTable, shape_table, staircases
+from dse.wafer.shapes import MAX_TICKS, NEVER, ShapeTable, shape_table, staircases
 from dse.wafer.shortfall import infeasibility
 
 ARRANGEMENT = "arrangement"
@@ -49,7 +49,7 @@ class Packing:
     impossible: bool = False
 
 
-def packed(context: SearchContext, before: Found = NOTHING_FOUND) -> Found:
+def packed(context: SearchContext, before: SearchResult = NO_RESULT) -> SearchResult:
     """Arrangements at the longest and at the shortest time limit that has one: for where nothing else finds one.
 
     ``before``: what is known already; evaluations are added to its.
@@ -61,15 +61,15 @@ def packed(context: SearchContext, before: Found = NOTHING_FOUND) -> Found:
         return before
 
     def tried(limit: int, deterministic_time: float, *, near: bool = False) -> WaferPlacement | None:
-        found = packing(problem, table, limit, deterministic_time, context.seed, stop, near=near).placement
+        arranged = packing(problem, table, limit, deterministic_time, context.seed, stop, near=near).placement
         incumbent.count(1)
-        if found is not None:
-            incumbent.offer(compacted(problem, found))
+        if arranged is not None:
+            incumbent.offer(compacted(problem, arranged))
         ask(stop)
-        return found
+        return arranged
 
     with suppress(StoppedError):
-        slowest = tried(MOST_TICKS, _PROOF_TIME)
+        slowest = tried(MAX_TICKS, _PROOF_TIME)
         if slowest is not None:
             limits = rungs(floor, table.ticks_of(cost(problem, slowest).time), _LEVELS)
             low, high = 0, len(limits) - 1
@@ -78,16 +78,16 @@ def packed(context: SearchContext, before: Found = NOTHING_FOUND) -> Found:
                 fits = tried(limits[middle], _PACKING_TIME) is not None
                 low, high = (low, middle) if fits else (middle + 1, high)
             tried(limits[high], _PACKING_TIME, near=True)
-    return incumbent.found
+    return incumbent.best
 
 
 def unpackable(problem: WaferProblem, stop: StopSignal = never_stop) -> dict[str, Any] | None:
     """The proof that the kernels, which have room by their areas, cannot be arranged; None where CP-SAT has none."""
     table = shape_table(problem)
-    if not packing(problem, table, MOST_TICKS, _PROOF_TIME, stop=stop).impossible:
+    if not packing(problem, table, MAX_TICKS, _PROOF_TIME, stop=stop).impossible:
         return None
     wafer = problem.wafer
-    demand = int(staircases(problem, table, MOST_TICKS).area[table.group].sum())
+    demand = int(staircases(problem, table, MAX_TICKS).area[table.group].sum())
     return {
         "resource": ARRANGEMENT,
         "demand": demand,
@@ -126,7 +126,7 @@ def packing(
         limit: ticks that every kernel keeps.
         deterministic_time: CP-SAT's deterministic seconds.
         seed: of CP-SAT.
-        stop: asked meanwhile.
+        stop: called meanwhile.
         near: whether one of little distance is sought, not any.
     """
     built = _model(problem, table, limit)
@@ -210,8 +210,8 @@ def _solved(built: _Model, deterministic_time: float, seed: int, stop: StopSigna
 
 def _rectangles(problem: WaferProblem, table: ShapeTable, limit: int, group: int) -> Iterator[Rectangle]:
     """The smallest rectangles of a group that fit the wafer, upright and turned: none holds another."""
-    found = staircases(problem, table, limit)
-    columns = (found.bounded[group], found.least[group], found.choice[group])
+    shapes = staircases(problem, table, limit)
+    columns = (shapes.bounded[group], shapes.least[group], shapes.choice[group])
     rows = {(side, other): number for side, other, number in zip(*(each.tolist() for each in columns), strict=True)}
     sized = {(one, two) for side, other in rows if other < NEVER for one, two in ((side, other), (other, side))}
     wafer = problem.wafer

@@ -70,12 +70,12 @@ class Kernel:
     convolutions: tuple[Convolution, ...]
 
     @property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """The largest h that every convolution allows."""
         return min(each.height for each in self.convolutions)
 
     @property
-    def most_columns(self) -> int:
+    def max_columns(self) -> int:
         """The largest w that every convolution allows."""
         return min(each.width for each in self.convolutions)
 

@@ -6,9 +6,11 @@ from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, 
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
 from dse.wafer.documents import placement_from_document
-from dse.wafer.files.kept import paint_text
-from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.files.saved import paint_text
+from dse.wafer.packing import ARRANGEMENT
+from dse.wafer.problem import WaferPlacement, WaferProblem, Weights
 
+COST_PARTS = ("time", "distance", "adapter")
 COST_HEADERS: Row = ("", "amount", "weight", "cost")
 KERNEL_HEADERS: Row = ("kernel", "type", "h", "w", "c", "k", "tiles", "at", "", "time", "busy", "memory")
 
@@ -25,13 +27,13 @@ def verdict(result: Result) -> str:
 
 
 def about(result: Result) -> str:
-    """Kernels, tiles, who found it."""
-    found = result.metrics
-    amounts = f"{_count(found['kernels'], 'kernel')}, {_count(found['edges'], 'edge')}"
+    """Kernels, use of the tiles, method and effort."""
+    metrics = result.metrics
+    amounts = f"{_count(metrics['kernels'], 'kernel')}, {_count(metrics['edges'], 'edge')}"
     return (
-        f"{amounts}; {100 * found['utilisation']:.1f} % of the tiles have a "
-        f"kernel, {100 * found['busy']:.1f} % are always at work ({result.method}, {result.evaluations:,} layouts, "
-        f"{result.seconds:.1f} s)" + unfinished(found.get("unfinished", []))
+        f"{amounts}; {100 * metrics['utilisation']:.1f} % of the tiles have a "
+        f"kernel, {100 * metrics['busy']:.1f} % are always at work ({result.method}, {result.evaluations:,} layouts, "
+        f"{result.seconds:.1f} s)" + unfinished(metrics.get("unfinished", []))
     )
 
 
@@ -65,10 +67,10 @@ def cost_rows(problem: WaferProblem, result: Result) -> list[Row]:
 def kernel_rows(problem: WaferProblem, placement: WaferPlacement) -> list[Row]:
     """One row a kernel, under :data:`KERNEL_HEADERS`."""
     times = [float(kernel_time(*pair)) for pair in zip(problem.kernels, placement.placed, strict=True)]
-    found: list[Row] = []
+    rows: list[Row] = []
     for kernel, placed, time in zip(problem.kernels, placement.placed, times, strict=True):
         across, up = size_tiles(placed)
-        found.append(
+        rows.append(
             (
                 kernel.name,
                 kernel.kind,
@@ -84,14 +86,14 @@ def kernel_rows(problem: WaferProblem, placement: WaferPlacement) -> list[Row]:
                 f"{memory_words(kernel, placed):,}",
             )
         )
-    return found
+    return rows
 
 
 def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> View:
     """Cost, layout and kernels; ``files``: what else the run directory holds."""
     title = f"{result.problem.name}: wafer placement"
     if not result.solution:
-        return View(title, nothing_found(result))
+        return View(title, nothing_found(result), cards=lambda: nothing_found_cards(result))
     costs = Table(COST_HEADERS, cost_rows(problem, result))
 
     def placement() -> WaferPlacement:
@@ -129,17 +131,29 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
 
 def _card(problem: WaferProblem, result: Result) -> Card:
     """Cost, bound and use of the wafer; what the cost is made of."""
-    value, bound, found, weights = result.objective.value, result.bound, result.metrics, problem.weights
+    value, bound, metrics = result.objective.value, result.bound, result.metrics
     assert value is not None, "only answers are shown"
     figures = [(f"{value:,.10g}", "total cost, proven optimal" if result.status == "optimal" else "total cost")]
     if bound is not None and result.gap is not None and result.status != "optimal":
         figures += [(f"{bound:,.10g}", "no placement costs less"), (percent(result.gap), "gap")]
     figures += [
-        (f"{100 * found['utilisation']:.1f} %", "of the tiles have a kernel"),
-        (f"{100 * found['busy']:.1f} %", "are always at work"),
+        (f"{100 * metrics['utilisation']:.1f} %", "of the tiles have a kernel"),
+        (f"{100 * metrics['busy']:.1f} %", "are always at work"),
     ]
-    shares = [
-        Share(name, weight * found[name], name)
-        for name, weight in (("time", weights.time), ("distance", weights.distance), ("adapter", weights.adapter))
-    ]
-    return Card(figures, breakdowns=[Breakdown("Cost", "", shares)])
+    return Card(figures, breakdowns=[cost_breakdown(problem.weights, *(metrics[part] for part in COST_PARTS))])
+
+
+def cost_breakdown(weights: Weights, time: float, distance: float, adapter: float) -> Breakdown:
+    """The weighted parts of a cost."""
+    costs = (weights.time * time, weights.distance * distance, weights.adapter * adapter)
+    return Breakdown("Cost", "", [Share(part, cost, part) for part, cost in zip(COST_PARTS, costs, strict=True)])
+
+
+def nothing_found_cards(result: Result) -> list[Card]:
+    """What a proof that nothing fits says at a glance; nothing without one."""
+    proof = result.infeasibility
+    if proof is None:
+        return []
+    needed = "in the smallest rectangles of all kernels" if proof.resource == ARRANGEMENT else "needed at least"
+    figures = [(f"{proof.demand:,.10g} {proof.unit}", needed), (f"{proof.limit:,.10g} {proof.unit}", "available")]
+    return [Card([*figures, *((lever, "may make it fit") for lever in proof.levers)], title="Proven infeasible")]

@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 NEVER = 1 << 20
 """A width that no wafer has: no k keeps the limits."""
 
-MOST_TICKS = 1 << 62
+MAX_TICKS = 1 << 62
 """A time limit that everything keeps."""
 
 
@@ -67,7 +67,7 @@ class ShapeTable:
         protocols: all (h, w, c), [G].
         group: of each kernel, [N]; kernels of the same convolutions share a group.
         ticks: [groups, G, V] time with k = K, of each of up to V convolutions.
-        least_k: [groups, G, V] the smallest k for memory, or :data:`NEVER`; 0 where a group has fewer convolutions.
+        min_k: [groups, G, V] the smallest k for memory, or :data:`NEVER`; 0 where a group has fewer convolutions.
         outputs: [groups, V] K, 0 where a group has fewer convolutions.
         inputs: [groups, V] C.
         common_c: [groups] the least C: with a larger c, the convolutions of a kernel have unequal ones.
@@ -77,7 +77,7 @@ class ShapeTable:
     protocols: Protocols
     group: Ints
     ticks: Ints
-    least_k: Ints
+    min_k: Ints
     outputs: Ints
     inputs: Ints
     common_c: Ints
@@ -86,8 +86,8 @@ class ShapeTable:
     @cached_property
     def longest(self) -> int:
         """Ticks in which every kernel can be as small as memory allows: more time changes no size."""
-        used = (self.outputs[:, None, :] > 0) & (self.least_k < NEVER)
-        rounds = -(-self.outputs[:, None, :] // np.where(used, self.least_k, 1))
+        used = (self.outputs[:, None, :] > 0) & (self.min_k < NEVER)
+        rounds = -(-self.outputs[:, None, :] // np.where(used, self.min_k, 1))
         return int(np.where(used, self.ticks * rounds, 1).max())
 
     def ticks_of(self, time: float) -> int:
@@ -96,21 +96,21 @@ class ShapeTable:
 
     def widths(self, limit: int) -> Ints:
         """The least width of every group with every (h, w, c) for a time limit in ticks, [groups, G]."""
-        return np.asarray(_all_widths(self.ticks, self.least_k, self.outputs, limit))
+        return np.asarray(_all_widths(self.ticks, self.min_k, self.outputs, limit))
 
 
 def protocols_of(problem: WaferProblem) -> Protocols:
     """All (h, w, c) that some kernel of the problem could have on its wafer."""
     extent = max(problem.wafer.width_tiles, problem.wafer.height_tiles)
-    most_h = max(kernel.most_rows for kernel in problem.kernels)
-    most_w = max(kernel.most_columns for kernel in problem.kernels)
-    most_c = max(each.inputs for kernel in problem.kernels for each in kernel.convolutions)
+    max_h = max(kernel.max_rows for kernel in problem.kernels)
+    max_w = max(kernel.max_columns for kernel in problem.kernels)
+    max_c = max(each.inputs for kernel in problem.kernels for each in kernel.convolutions)
     first = np.full((extent + 1, extent + 1), -1, dtype=np.int64)
     rows = []
     count = 0
-    for h in range(1, min(most_h, extent // 2) + 1):
-        for w in range(1, min(most_w, extent // (2 * h)) + 1):
-            c = np.arange(1, min(most_c, extent // (h * w) - 1) + 1)
+    for h in range(1, min(max_h, extent // 2) + 1):
+        for w in range(1, min(max_w, extent // (2 * h)) + 1):
+            c = np.arange(1, min(max_c, extent // (h * w) - 1) + 1)
             first[h, w] = count
             count += len(c)
             rows.append(np.column_stack([np.full_like(c, h), np.full_like(c, w), c]))
@@ -135,7 +135,7 @@ def shape_table(problem: WaferProblem, protocols: Protocols | None = None) -> Sh
     most = max(len(convolutions) for convolutions in kinds)
     per_time = math.lcm(*(each.stride**2 for convolutions in kinds for each in convolutions))
     shape = (len(kinds), len(known), most)
-    ticks, least_k = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    ticks, min_k = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     outputs, inputs = np.zeros((len(kinds), most), dtype=np.int64), np.ones((len(kinds), most), dtype=np.int64)
     common_c = np.array([min(each.inputs for each in convolutions) for convolutions in kinds], dtype=np.int64)
     for convolutions, number in kinds.items():
@@ -143,60 +143,60 @@ def shape_table(problem: WaferProblem, protocols: Protocols | None = None) -> Sh
         for place, each in enumerate(convolutions):
             scale = per_time // each.stride**2
             ticks[number, :, place] = _ticks(each, known) * scale
-            least_k[number, :, place] = np.where(allowed, _least_k(each, known, problem.wafer.memory_words), NEVER)
+            min_k[number, :, place] = np.where(allowed, _min_k(each, known, problem.wafer.memory_words), NEVER)
             outputs[number, place], inputs[number, place] = each.outputs, each.inputs
     group = np.array([kinds[kernel.convolutions] for kernel in problem.kernels], dtype=np.int64)
-    return ShapeTable(known, group, ticks, least_k, outputs, inputs, common_c, per_time)
+    return ShapeTable(known, group, ticks, min_k, outputs, inputs, common_c, per_time)
 
 
 def _allowed(sized: Kernel, known: Protocols) -> npt.NDArray[np.bool_]:
     """Which (h, w, c) the kernel may have; c stands for the largest of its convolutions' c."""
-    most_c = max(each.inputs for each in sized.convolutions)
-    found: npt.NDArray[np.bool_] = (known.h <= sized.most_rows) & (known.w <= sized.most_columns) & (known.c <= most_c)
-    return found
+    max_c = max(each.inputs for each in sized.convolutions)
+    allowed: npt.NDArray[np.bool_] = (known.h <= sized.max_rows) & (known.w <= sized.max_columns) & (known.c <= max_c)
+    return allowed
 
 
 def _ticks(each: Convolution, known: Protocols) -> Ints:
     """Time · T² with k = K, [G]; −(−a // b) is ⌈a / b⌉."""
     c = np.minimum(known.c, each.inputs)
     steps = -(-each.height // known.h) * -(-each.width // known.w) * -(-each.inputs // c)
-    found: Ints = steps * each.window_height * each.window_width
-    return found
+    ticks: Ints = steps * each.window_height * each.window_width
+    return ticks
 
 
-def _least_k(each: Convolution, known: Protocols, memory_words: int) -> Ints:
+def _min_k(each: Convolution, known: Protocols, memory_words: int) -> Ints:
     """The smallest k with ⌊memory⌋ ≤ limit, [G]: the real memory, which falls as 1 / k, must be below limit + 1."""
     h, w, c = (np.minimum(*pair) for pair in ((known.h, each.height), (known.w, each.width), (known.c, each.inputs)))
     weights = each.inputs * each.outputs * each.window_height * each.window_width
     rows, columns = each.height + each.window_height - 1, each.width + each.window_width - 1
     # Within 64 bits: h ≤ H, w ≤ W, c ≤ C, H + R − 1 ≤ H·R, and formats limit the product of all sizes.
     needed = weights * h * w + rows * columns * each.outputs * c
-    found = needed // ((memory_words + 1) * h * w * c) + 1
-    return np.where(found <= each.outputs, found, NEVER)
+    fewest = needed // ((memory_words + 1) * h * w * c) + 1
+    return np.where(fewest <= each.outputs, fewest, NEVER)
 
 
 @kernel
-def width_of(ticks, least_k, outputs, limit):
+def width_of(ticks, min_k, outputs, limit):
     """The least width of a kernel for a time limit, [V] each; :data:`NEVER` where there is none."""
     total = 0
     for place in range(len(outputs)):
         if outputs[place] == 0:
             break
         rounds = limit // ticks[place]
-        if rounds < 1 or least_k[place] >= NEVER:
+        if rounds < 1 or min_k[place] >= NEVER:
             return NEVER
-        total += max(least_k[place], -(-outputs[place] // rounds))
+        total += max(min_k[place], -(-outputs[place] // rounds))
     return 3 * total
 
 
 @compiled()
-def _all_widths(ticks, least_k, outputs, limit):
+def _all_widths(ticks, min_k, outputs, limit):
     """[groups, G] of :func:`width_of`."""
-    found = np.empty(ticks.shape[:2], dtype=np.int64)
-    for group in range(found.shape[0]):
-        for number in range(found.shape[1]):
-            found[group, number] = width_of(ticks[group, number], least_k[group, number], outputs[group], limit)
-    return found
+    widths = np.empty(ticks.shape[:2], dtype=np.int64)
+    for group in range(widths.shape[0]):
+        for number in range(widths.shape[1]):
+            widths[group, number] = width_of(ticks[group, number], min_k[group, number], outputs[group], limit)
+    return widths
 
 
 @dataclass(frozen=True, eq=False)

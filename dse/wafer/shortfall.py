@@ -6,9 +6,9 @@ from typing import Any
 
 from dse.wafer.bound import area_fits
 from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem
-from dse.wafer.shapes import MOST_TICKS, NEVER, shape_table, staircases
+from dse.wafer.shapes import MAX_TICKS, NEVER, shape_table, staircases
 
-_MOST_MEMORY_WORDS = 2**40
+_MAX_MEMORY_WORDS = 2**40
 """More than any kernel needs whose work is counted in 64 bits and that has a few tiles."""
 
 
@@ -21,21 +21,21 @@ def infeasibility(problem: WaferProblem) -> dict[str, Any] | None:
     alike: dict[tuple[Convolution, ...], list[Kernel]] = {}
     for kernel in problem.kernels:
         alike.setdefault(kernel.convolutions, []).append(kernel)
-    found = {kernels[0].name: (kernels, _misfit(problem, kernels)) for kernels in alike.values()}
-    misfits = [proof for _, proof in found.values() if proof is not None]
+    proofs = {kernels[0].name: (kernels, _misfit(problem, kernels)) for kernels in alike.values()}
+    misfits = [proof for _, proof in proofs.values() if proof is not None]
     if misfits:
         in_memory = all(each["resource"] == "tile_memory_words" for each in misfits)
         worst = max(misfits, key=lambda each: (each["resource"] == "tiles", each["demand"]))
         return {
             **worst,
             "explanation": "; ".join(each["explanation"] for each in misfits),
-            "kernels": [each.name for kernels, proof in found.values() if proof is not None for each in kernels],
+            "kernels": [each.name for kernels, proof in proofs.values() if proof is not None for each in kernels],
             "levers": [f"memlimit={worst['demand']} or more"] * in_memory + ["a larger grid"],
         }
     table = shape_table(problem)
-    if area_fits(problem, table, MOST_TICKS):
+    if area_fits(problem, table, MAX_TICKS):
         return None
-    demand = int(staircases(problem, table, MOST_TICKS).area[table.group].sum())
+    demand = int(staircases(problem, table, MAX_TICKS).area[table.group].sum())
     grid = f"{problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
     return {
         "resource": "tiles",
@@ -52,7 +52,7 @@ def _fits(problem: WaferProblem, kernel: Kernel, memory_words: int) -> bool:
     """Whether the kernel alone fits the grid with so much memory a tile."""
     wafer = Wafer(problem.wafer.width_tiles, problem.wafer.height_tiles, memory_words)
     alone = replace(problem, wafer=wafer, kernels=(kernel,), edges=())
-    return bool(staircases(alone, shape_table(alone), MOST_TICKS).area[0] < NEVER)
+    return bool(staircases(alone, shape_table(alone), MAX_TICKS).area[0] < NEVER)
 
 
 def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | None:
@@ -66,11 +66,11 @@ def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | 
     if _fits(problem, kernel, limit):
         return None
     grid = f"the grid of {problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
-    if not _fits(problem, kernel, _MOST_MEMORY_WORDS):
+    if not _fits(problem, kernel, _MAX_MEMORY_WORDS):
         tiles = 3 * len(kernel.convolutions) * 2
         rule = f"{name}: {tiles // 2} × 2 tiles at least, which {grid} cannot hold"
         return _document(kernel, "tiles", tiles, problem.wafer.tiles, rule)
-    low, high = limit + 1, _MOST_MEMORY_WORDS
+    low, high = limit + 1, _MAX_MEMORY_WORDS
     while low < high:
         middle = (low + high) // 2
         if _fits(problem, kernel, middle):

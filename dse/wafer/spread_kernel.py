@@ -10,7 +10,7 @@ from hardware.compiled import kernel
 
 
 @kernel
-def spread(costs, classes, weight, c, common_c, cheapest, found):
+def spread(costs, classes, weight, c, common_c, cheapest, spread_costs):
     """The least of ``costs`` plus ``weight`` for each parameter that differs, for every state, [G] each.
 
     Not over all pairs: of the states that share a set of parameters with a state the cheapest decides, and the others
@@ -24,7 +24,7 @@ def spread(costs, classes, weight, c, common_c, cheapest, found):
         c: of the states.
         common_c: the smaller one of the two kernels'.
         cheapest: [7, G] room to work in.
-        found: filled.
+        spread_costs: filled.
     """
     for kind in range(len(classes)):
         for state in range(len(costs)):
@@ -35,10 +35,10 @@ def spread(costs, classes, weight, c, common_c, cheapest, found):
                 cheapest[kind, shared] = costs[state]
     for state in range(len(costs)):
         equal_c = c[state] <= common_c
-        least = costs[state] if equal_c else np.inf
+        lowest = costs[state] if equal_c else np.inf
         for kind in range(len(classes)):
             if not equal_c and kind in (1, 2, 5):
                 continue
             differing = 1 if kind < 3 else (2 if kind < 6 else 3)
-            least = min(least, cheapest[kind, classes[kind, state]] + weight * differing)
-        found[state] = least
+            lowest = min(lowest, cheapest[kind, classes[kind, state]] + weight * differing)
+        spread_costs[state] = lowest

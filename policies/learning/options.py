@@ -55,7 +55,7 @@ class PretrainingOptions(ABC):
         """
 
     def predicted_s(self, samples: int) -> float:
-        """Approximate seconds of so many samples of training, with their validation, on one core."""
+        """Approximate seconds of ``samples`` of training, with their validation, on one core."""
         return 0.0
 
 
@@ -81,7 +81,7 @@ def check_budget(plan: "PretrainingPlan", learner: str) -> None:
     group = plan.task.samples_per_iteration
     at_a_time = f"{learner} learns from {group} samples at a time"
     if plan.samples < group:
-        raise fail(COMMAND, "--samples", str(plan.samples), f"{at_a_time}, so at least so many")
+        raise fail(COMMAND, "--samples", str(plan.samples), f"{at_a_time}, so at least that many")
     iterations = plan.samples // group
     if plan.checkpoints > iterations:
         rule = f"{at_a_time}, so at most {iterations} with {plan.samples:,} samples"

@@ -2,8 +2,8 @@
 
 Two workers, each a plain object: the :class:`Trainer` goes from one checkpoint to the next, the :class:`Validator`
 scores them. They share nothing but checkpoints, so they may run one after the other or at the same time on different
-machines (:mod:`actors.pretraining`). What a trainer needs to go on is in the :class:`Snapshot` of its last checkpoint,
-so a worker that dies, or a run that is interrupted, continues from there.
+machines (:mod:`actors.pretraining`). What a trainer needs to continue is in the :class:`Snapshot` of its last
+checkpoint, so a worker that dies, or a run that is interrupted, continues from there.
 """
 
 import pickle
@@ -57,7 +57,7 @@ class PretrainingPlan:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A checkpoint, and what the trainer needs to go on from it.
+    """A checkpoint, and what the trainer needs to continue from it.
 
     Attributes:
         number: of the checkpoint, from 1 on; 0 before the first.

@@ -6,7 +6,7 @@ the checkpoint that was chosen. A checkpoint is written before the trainer's sta
 at most one is made again, and then the same.
 
 ``tensorboard/`` is the journal once more, for TensorBoard: ``training/…`` by samples, ``validation/…`` (geometric means
-over the environments) by number of checkpoint. A run that goes on writes the whole curves again.
+over the environments) by number of checkpoint. A continued run writes the whole curves again.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class PretrainingRun:
         self._journal.close()
 
     def latest(self) -> Snapshot:
-        """Where training goes on.
+        """The snapshot from which training continues.
 
         Raises:
             InputError: the file was damaged.

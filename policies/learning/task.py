@@ -51,7 +51,7 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class LearningTask(ABC, Generic[S]):
-    """What is learned, on which environments, and what it is worth on others.
+    """What is learned, on which environments, and how it is scored on others.
 
     A subclass is a frozen dataclass that can be pickled: workers get copies. A trainer calls :meth:`begin`, as often as
     one is started, and a validator :meth:`score`. Both depend on their arguments alone, so that a run that was
@@ -98,7 +98,7 @@ class LearningTask(ABC, Generic[S]):
         """The validation environments; those that turn out to be unusable have no score."""
 
     def optimiser_steps(self, iterations: int) -> int:
-        """Steps of the optimiser in so many iterations of training."""
+        """Steps of the optimiser in ``iterations`` of training."""
         return iterations
 
     @abstractmethod

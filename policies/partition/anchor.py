@@ -19,7 +19,7 @@ class Anchor:
 
     Attributes:
         chips: [N].
-        cost_s: what it costs; None where that is not known yet.
+        cost_s: its cost; None where that is not known yet.
         groups: of rollouts around it and those before it, since it was made from the prior.
     """
 
@@ -43,8 +43,8 @@ class Anchor:
     def busy_shares(self, graph: StoredGraph) -> Float32s:
         """How busy chips, and the links behind them, are with it, over the busiest, [2, max chips].
 
-        Zeros where it was not priced yet, or where more than the busiest counts; what takes for ever is twice as busy
-        as the busiest other one.
+        Zeros where it was not priced yet, or where more than the busiest counts; what takes infinitely long is twice as
+        busy as the busiest other one.
         """
         shares = np.zeros((2, MAX_CHIPS), dtype=np.float32)
         if self.cost_s is None or graph.problem.objective != "throughput":

@@ -20,7 +20,7 @@ class Contender:
     Attributes:
         settings: of network and learning.
         checkpoint: the weights it begins with; None: none, it learns from scratch.
-        tune: whether it goes on learning on the graph.
+        tune: whether it continues to learn on the graph.
     """
 
     settings: LearningSettings

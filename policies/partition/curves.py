@@ -43,5 +43,5 @@ def iteration_scalars(episodes: Sequence[SingleAgentEpisode], results: Mapping[s
 
 
 def algorithm_curves(folder: Path, passes: int) -> AlgorithmCurves:
-    """What writes the iterations of the RLlib algorithm into ``folder``; a sample is so many ``passes``."""
+    """The callback that writes the iterations of the RLlib algorithm into ``folder``; a sample has ``passes`` steps."""
     return AlgorithmCurves(folder, _SAMPLED, _LEARNED, passes)

@@ -243,7 +243,7 @@ class PartitionNetwork(nn.Module):
         self.hidden = nn.Linear(width + STATE, width)
         self.outward = nn.Linear(width, 2 if self.ordinal else MAX_CHIPS)
         if self.corrects:
-            # A network that has learned nothing yet says what it is given.
+            # An untrained network returns its prior.
             nn.init.zeros_(self.outward.weight)
             nn.init.zeros_(self.outward.bias)
 

@@ -104,7 +104,7 @@ class PartitionPretraining(PretrainingOptions):
     sweep: Annotated[
         int | None,
         Option(
-            "Try all combinations of the four options above, each with so many seeds, and print the scores.",
+            "Try all combinations of the four options above, each with this many seeds, and print the scores.",
             min=1,
             max=1000,
             metavar="SEEDS",
@@ -114,7 +114,7 @@ class PartitionPretraining(PretrainingOptions):
     description: ClassVar[str] = """Pretrain the policy of `dse partition`, and keep its best checkpoint in DIR/best.
 
     A network that assigns operators to chips learns on 66 graphs of the catalogue; every checkpoint is
-    scored on 5 others as it is and fine-tuned, while training goes on (with --workers 2 or more). Then
+    scored on 5 others as it is and fine-tuned, while training continues (with --workers 2 or more). Then
     `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
 
     With --sweep SEEDS: short trials of how it learns instead, the paper's choice of rollouts, minibatches and epochs
@@ -153,7 +153,7 @@ class PartitionPretraining(PretrainingOptions):
         return plan
 
     def predicted_s(self, samples: int) -> float:
-        """Seconds of so many samples and their validation on one core, about."""
+        """Approximate seconds of the samples and their validation on one core."""
         return _RUN_S * samples / _RUN.samples
 
     def _swept(self) -> dict[str, tuple[float, ...]]:

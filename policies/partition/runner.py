@@ -186,7 +186,7 @@ class PartitionRunner(GroupRunner):
         return Group(number, seeds, anchor, busy, anchor_reward, *passes, repaired, costs, graph.reward(costs))
 
     def anchor(self, number: int) -> Anchor:
-        """What the policy corrects now; at first, and after so many groups as the settings say, the prior."""
+        """The partition that the policy corrects; at first, and again after ``anchor_visits`` groups, the prior."""
         anchor = self.anchors.get(number)
         if anchor is None or anchor.groups == self.settings.anchor_visits > 0:
             anchor = self.anchors[number] = Anchor(self._first_anchor(self.store[number]))
@@ -280,7 +280,7 @@ class PartitionRunner(GroupRunner):
         return seeds_of(self.own_seed, self.take_numbers(count), count)
 
     def get_metrics(self) -> Any:
-        """Mean and best reward, and shares of what cannot run and of operators that the solver moved, of late."""
+        """Mean and best reward, and shares of what cannot run and of operators that the solver moved, recently."""
         for done in self._done:
             graph = self.store[done.number]
             self.best[graph.name] = min(self.best.get(graph.name, np.inf), done.best_cost_s)

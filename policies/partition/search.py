@@ -32,7 +32,7 @@ def learn(
         context: problem, evaluator, seed, samples, progress, stop; its first start partition is the prior ``dp``'s.
         settings: of the learning; where there is a checkpoint, the network is the checkpoint's.
         checkpoint: weights to begin with; None: from scratch.
-        tune: go on learning; otherwise candidates are only drawn (zero-shot), the first of them the likeliest.
+        tune: continue to learn; otherwise candidates are only drawn (zero-shot), the first of them the likeliest.
     """
     settings = replace(settings, anchor_visits=0)
     if checkpoint is not None:

@@ -49,7 +49,7 @@ class LearningSettings:
             logit for each of 64 chips.
         prior: what the network corrects: nothing; ``diagonal``, the chip at an operator's share of the work;
             ``dp``, the chips of a start partition.
-        anchor: whether it goes on to correct the ``prior``, or the ``best`` partition that is known of the graph, which
+        anchor: whether it always corrects the ``prior``, or the ``best`` partition that is known of the graph, which
             it then sees as equation (7) lets it see the pass before: the policy proposes changes.
         anchor_visits: groups of rollouts of a graph after which its best partition is forgotten, so that a policy that
             is trained over many graphs sees good and bad ones; 0: never.
@@ -61,8 +61,8 @@ class LearningSettings:
         warmup: groups that the solver draws with equal weights before any that a policy draws which knows nothing, no
             weights and no prior: its own first draws are no better, and less different from each other.
         rollouts: candidates of one graph that are drawn, repaired and priced together, and ranked. Paper: 20.
-        graphs: groups of rollouts of one iteration: of so many graphs in training over many; where one graph is
-            partitioned, learning waits for so many, while the best partition known is followed at once.
+        graphs: groups of rollouts of one iteration, each of another graph in training over many; where one graph is
+            partitioned, an update waits for all of them, while the best partition known is followed at once.
         minibatches, epochs: of one iteration. Paper: 4 and 10.
         solver: what repairs a candidate: ``fix``, ``sample``, or ``none`` (an invalid one has reward 0).
         order: of the solver's visits: ``random`` as in the paper, or ``mixed``: every other candidate's topological.
@@ -165,8 +165,18 @@ def _require_valid(values: Mapping[str, Any]) -> None:
         _Model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        rule = first["msg"].replace("Input should", "must", 1)
-        raise ValueError(f"`{first['loc'][0]}` {rule}, but got {shown(first['input'])}") from error
+        name, rule = str(first["loc"][0]), first["msg"].replace("Input should", "must", 1)
+        if first["type"].startswith(("greater", "less")):
+            name, rule = _range(name), "must hold"
+        raise ValueError(f"`{name}` {rule}, but got {shown(first['input'])}") from error
+
+
+def _range(name: str) -> str:
+    """The limits of a number, as ``0 < name <= 1``."""
+    lower, upper = _Model.model_fields[name].metadata
+    below = f"{lower.ge:g} <=" if hasattr(lower, "ge") else f"{lower.gt:g} <"
+    above = f"<= {upper.le:g}" if hasattr(upper, "le") else f"< {upper.lt:g}"
+    return f"{below} {name} {above}"
 
 
 PAPER = LearningSettings(

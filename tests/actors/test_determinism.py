@@ -8,7 +8,7 @@ import json
 import pytest
 
 from actors import tune_sweep
-from dse.codesign.proven import ProvenOptima
+from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.hysteresis import RULES, AreaWalk
 from dse.codesign.search.sweep import SWEEP_NODES

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dse.codesign.check_energy import checked_energy
-from dse.codesign.check_metrics.anew import Allowance, Anew
+from dse.codesign.check_metrics.reevaluation import Allowance, Anew
 from dse.codesign.evaluation import energy as searched
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.job_evaluators import JobEvaluators

@@ -8,13 +8,14 @@ import json
 import pytest
 
 from dse.codesign.check_metrics import faults
-from dse.codesign.check_metrics.anew import Allowance
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.front import front_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
+from dse.codesign.check_metrics.reevaluation import Allowance
 from dse.codesign.check_metrics.sensitivity import sensitivity_faults
 from dse.codesign.check_metrics.takeovers import takeover_faults
 from dse.codesign.context import SearchContext
+from dse.codesign.documents import Front, FrontPoint, Metrics, Solution
 from dse.codesign.pareto.document import front_document
 from dse.codesign.pareto.front import pareto_front
 from dse.codesign.sensitivity.analysis import takeover_tasks
@@ -22,8 +23,10 @@ from dse.codesign.sensitivity.probe import Prober
 from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_from_document
 from dse.results.result import Result
 from dse.run.executor import InProcessExecutor
-from tests.codesign.test_further import StopIn
+from hardware.inputs import InputError
+from tests.codesign.test_extras import StopIn
 from tests.codesign.tiny import tiny_options
+from tests.solving import faults as check_of
 from tests.solving import solve
 
 SMALL = {"tensor_parallel": "1", "microbatch": "1", "area_budget": "3.38"}
@@ -110,19 +113,21 @@ def others(value):
             return 7.5, "x"
 
 
-def unnoticed(document, check):
-    """Alterations (path, value) that ``check`` lets pass."""
+def unnoticed(document, check, form=None):
+    """Alterations (path, value) that leave the document in its ``form`` (a model), and that ``check`` lets pass."""
     return [
         (path, value)
         for path in leaves(document)
         for value in others(at(document, path))
-        if not noticed(check, changed(document, path, value))
+        if not noticed(check, changed(document, path, value), form)
     ]
 
 
-def noticed(check, document):
-    """The faults; of a malformed document the error, which :func:`metric_faults` makes a fault of."""
+def noticed(check, document, form):
+    """The faults; of a malformed document the error, which the check of a whole result makes a fault of."""
     try:
+        if form is not None:
+            form.model_validate(document)
         return check(document)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         return [repr(error)]
@@ -174,7 +179,7 @@ def test_no_altered_figure_passes_where_there_is_no_answer(tmp_path, changes, st
         return unanswered_faults(options, options.problem(), options.problem().machines(), altered)
 
     assert check(result.metrics) == []
-    assert unnoticed(result.metrics, check) == []
+    assert unnoticed(result.metrics, check, Metrics) == []
     assert check({**result.metrics, "optimum_by_hbm": {"1": 5.0}})
 
 
@@ -189,7 +194,7 @@ def test_no_altered_figure_of_a_front_passes(single, common):
             return front_faults(problem, machines, altered)
 
         assert check({**document, "points": points}) == []
-        assert unnoticed({**document, "points": points}, check) == []
+        assert unnoticed({**document, "points": points}, check, Front) == []
 
 
 def test_points_that_agree_with_themselves_are_still_recomputed(single):
@@ -270,7 +275,7 @@ def test_what_would_take_too_long_is_confined(single, monkeypatch):
 
     # Power is that of other stages, if of as many; and a pipeline of one stage recomputes nothing.
     free = {("power_w", deep["power_w"] * (1 + 1e-6)), ("recompute", not deep["models"]["tiny"]["recompute"])}
-    assert {(path[-1], value) for path, value in unnoticed(deep, check)} <= free
+    assert {(path[-1], value) for path, value in unnoticed(deep, check, FrontPoint)} <= free
     for factor in (0.9, 1.1):
         lie = copy.deepcopy(deep)
         plan = lie["models"]["tiny"]
@@ -383,6 +388,8 @@ def test_no_other_altered_figure_passes(single):
         document = {**whole, "evaluations": altered["evaluations"], "metrics": {**metrics, **altered["metrics"]}}
         models = changed(whole["solution"]["models"], ("tiny", "schedule_nodes"), altered["depth"])
         document["solution"] = {**whole["solution"], "models": models}
+        for form, part in ((Solution, "solution"), (Metrics, "metrics")):
+            form.model_validate(document[part])
         return metric_faults(options, problem, Result.model_validate(document))
 
     depth = whole["solution"]["models"]["tiny"]["schedule_nodes"]
@@ -446,12 +453,19 @@ def test_what_was_asked_is_there_or_unfinished(single):
     assert "metrics.pareto was not asked for" in check(neither, pareto=result.metrics["pareto"])
 
 
+def refusals(result):
+    """What the check of a whole result says of it, line by line."""
+    try:
+        return check_of(result)
+    except InputError as error:
+        return [str(fault) for fault in error.faults]
+
+
 @pytest.mark.parametrize("other", [None, "x", {}, [], {"points": 3, "stopped": None}], ids=str)
-def test_a_malformed_part_is_a_fault(walked, other):
-    options, problem, _, result = walked
-    asked = dataclasses.replace(options, search="exhaustive", pareto=True, sensitivity=True)
-    parts = ("pareto", "sensitivity", "baselines", "optimum_by_hbm", "architectures_evaluated")
-    metrics = {**result.metrics, **dict.fromkeys(parts, other)}
-    found = metric_faults(asked, problem, result.model_copy(update={"metrics": metrics}))
-    assert all(any(f"metrics.{part}" in fault for fault in found) for part in parts)
-    assert all("\n" not in fault for fault in found)
+def test_a_malformed_part_is_named(walked, other):
+    *_, result = walked
+    for part in ("pareto", "baselines", "best_by_hbm", "architectures_evaluated"):
+        altered = result.model_copy(update={"metrics": {**result.metrics, part: other}})
+        lines = refusals(altered)
+        assert any(part in line for line in lines), (part, lines)
+        assert all("\n" not in line for line in lines)

@@ -12,7 +12,7 @@ from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobTask
 from dse.codesign.formats import JournalledEvaluations
-from dse.codesign.proven import ProvenOptima
+from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
 from dse.codesign.search.bayesian import ArchitectureStudy
 from dse.codesign.search.hysteresis import AreaWalk, DecreasingRule, NoNewBestRule, area_groups, search
@@ -71,8 +71,8 @@ def test_so_many_groups_are_looked_at_in_any_case(kind, level, scores):
     rule = kind(level)
     stop = groups_until(kind(level), scores)
     for count, score in enumerate(scores[:stop]):
-        if count + rule.least_more <= len(scores):
-            assert stop >= count + rule.least_more
+        if count + rule.min_groups_left <= len(scores):
+            assert stop >= count + rule.min_groups_left
         rule.tell(score)
 
 
@@ -273,7 +273,7 @@ def test_an_answer_says_how_far_it_is_from_the_proven_one(model_file, enumerated
 
 def test_without_a_proof_the_bounds_of_the_space_bound_the_answer(model_file, enumerated, monkeypatch):
     problem, _, _, best, store = enumerated
-    monkeypatch.setattr("dse.codesign.proven.predicted_seconds", lambda *_: 1e9)
+    monkeypatch.setattr("dse.codesign.proven_optima.predicted_seconds", lambda *_: 1e9)
     result, outcome = solve(options_for(model_file, search="hysteresis"), store=dict(store), search=hysteresis(1))
     assert result.metrics["proven_optimum"] is None
     assert result.metrics["distance_from_proven"] is None

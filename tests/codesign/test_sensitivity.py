@@ -188,7 +188,7 @@ def test_a_takeover_is_where_a_scan_changes(problem, machines, outcome, monkeypa
 
 
 def test_whole_settings_take_the_nearest_that_is_allowed(problem, prober):
-    jobs = tuple(dataclasses.replace(job, microbatches=(2, 4, 8)) for job in problem.jobs)
+    jobs = tuple(dataclasses.replace(job, microbatch_sizes=(2, 4, 8)) for job in problem.jobs)
     other = dataclasses.replace(problem, jobs=jobs)
     assert KNOBS["global_batch"].turned(other, 1.1).jobs[0].global_batch == 72
     assert KNOBS["global_batch"].turned(other, 0.01).jobs[0].global_batch == 8

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.importer.repeats import Run, longest_run, possible_starts
+from dse.importer.repeats import Repetition, longest_repetition, possible_starts
 
 
 @st.composite
@@ -55,16 +55,16 @@ def brute_force(letters, producers, anchors):
 
 @given(programs())
 @settings(max_examples=300)
-def test_the_longest_run_is_found(program):
+def test_the_longest_repetition_is_chosen(program):
     letters, producers, anchors = program
-    run = longest_run(letters, producers, anchors)
+    run = longest_repetition(letters, producers, anchors)
     assert (0 if run is None else run.covered) == brute_force(letters, producers, anchors)
 
 
 @given(programs())
 def test_a_run_is_one(program):
     letters, producers, anchors = program
-    run = longest_run(letters, producers, anchors)
+    run = longest_repetition(letters, producers, anchors)
     if run is not None:
         last = run.start + run.covered + run.slack
         assert run.repeats >= 2
@@ -93,7 +93,7 @@ def chain(body, repeats, head=1):
 @given(st.integers(1, 5), st.integers(2, 8), st.integers(0, 3))
 def test_a_chain_of_residual_bodies(body, repeats, head):
     letters, producers, anchors = chain(body, repeats, head)
-    assert longest_run(letters, producers, anchors) == Run(1, body, repeats, 0)
+    assert longest_repetition(letters, producers, anchors) == Repetition(1, body, repeats, 0)
 
 
 def test_a_run_is_entered_from_far_away():
@@ -103,7 +103,7 @@ def test_a_run_is_entered_from_far_away():
     far = np.where(far == 1, 0, far)  # the chain starts from step 0, over step 1
     far[1] = -1
     letters = np.concatenate([[7], letters])
-    run = longest_run(letters, far, [True, *anchors])
+    run = longest_repetition(letters, far, [True, *anchors])
     assert run.start > 2
     assert 2 in possible_starts(letters, far, run)
 
@@ -112,4 +112,4 @@ def test_parallel_branches_are_no_layers():
     """Query, key and value are three equal steps, but none reads the one before it."""
     letters = np.array([0, 1, 1, 1, 2])
     producers = np.array([[-1] * 3, [0, -1, -1], [0, -1, -1], [0, -1, -1], [1, 2, 3]])
-    assert longest_run(letters, producers, [True] * 5) is None
+    assert longest_repetition(letters, producers, [True] * 5) is None

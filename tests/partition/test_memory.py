@@ -141,6 +141,11 @@ def test_operators_that_the_simulator_can_run_nowhere_are_proof():
     assert impossible(Question(problem, PACKAGE), "analytical") is None
 
 
+def test_a_misfit_may_need_more_than_the_largest_size_of_an_operator():
+    problem = problem_of([1e30] * 6, CHAIN)
+    assert misfit(Question(problem, None), "analytical", [0] * 6).needed_bytes == pytest.approx(6e30)
+
+
 def test_a_misfit_describes_the_fullest_chip():
     problem = problem_of([10, 20, 300, 400, 30, 40], CHAIN)
     found = misfit(Question(problem, None), "analytical", [0, 0, 1, 1, 2, 2])

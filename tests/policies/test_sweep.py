@@ -146,11 +146,11 @@ def test_values_of_a_sweep_can_be_trained_with(dse, tmp_path, small):
     ("option", "text", "rule"),
     [
         ("--rollouts", "4,8", "one value, or several with --sweep SEEDS"),
-        ("--rollouts", "4,x", "must be positive whole numbers with commas between them"),
+        ("--rollouts", "4,x", "must be positive whole numbers separated by commas"),
         ("--epochs", "0", "must be positive whole numbers"),
         ("--epochs", "1.5", "must be positive whole numbers"),
         ("--learning-rate", "nan", "must be positive numbers"),
-        ("--learning-rate", "1e30", "must be positive numbers with commas between them, at most 1"),
+        ("--learning-rate", "1e30", "must be positive numbers separated by commas, at most 1"),
         ("--learning-rate", "-1", "must be positive numbers"),
         ("--minibatches", "", "must be positive whole numbers"),
         ("--sweep", "0", "0"),

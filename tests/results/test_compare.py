@@ -1,10 +1,10 @@
-"""``dse compare``: made-up results for what must be told, two real runs for what a user sees."""
+"""``dse compare``: made-up results for each message, two real runs for what a user sees."""
 
 import json
 
 import pytest
 
-from dse.results.compare import asked_rows, compare, comparison_document, found_rows, read_run, verdict
+from dse.results.compare import compare, comparison_document, option_rows, outcome_rows, read_run, verdict
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Objective, ProblemReference, Result
 from tests.codesign.test_exhaustive import TINY_MODEL
@@ -35,7 +35,7 @@ def value(number, **changes):
     return {"objective": Objective(name="throughput", value=number, unit="samples/s", sense="max"), **changes}
 
 
-def test_what_was_asked_differently_and_what_came_out(tmp_path):
+def test_options_and_outcomes_that_differ_are_shown_and_no_others(tmp_path):
     first = made_up(tmp_path / "a")
     other = made_up(
         tmp_path / "b",
@@ -47,19 +47,19 @@ def test_what_was_asked_differently_and_what_came_out(tmp_path):
         },
         **value(150.0, bound=160.0, gap=1 / 16, status="feasible"),
     )
-    found = compare([read_run(first), read_run(other / "result.json")])
-    assert found.names == ("a", "b")
-    assert found.asked == {"network": (None, "tpuv4")}
-    assert asked_rows(found) == [("network", "", "tpuv4")]
-    rows = {row[0]: row[1:] for row in found_rows(found)}
+    comparison = compare([read_run(first), read_run(other / "result.json")])
+    assert comparison.names == ("a", "b")
+    assert comparison.options == {"network": (None, "tpuv4")}
+    assert option_rows(comparison) == [("network", "", "tpuv4")]
+    rows = {row[0]: row[1:] for row in outcome_rows(comparison)}
     assert rows["status"] == ("optimal", "feasible")
     assert rows["× the first"] == ("1.0000", "1.5000")
     assert rows["gap"] == ("0 %", "6.25 %")
     assert rows["tensor cores"] == ("2", "4")
     assert rows["bert stages"] == ("", "3")
     assert "global buffer [MB]" not in rows  # the same in both
-    assert verdict(found) == ["Different problems."]
-    document = json.loads(json.dumps(comparison_document(found), allow_nan=False))
+    assert verdict(comparison) == ["Different problems."]
+    document = json.loads(json.dumps(comparison_document(comparison), allow_nan=False))
     assert document["found"]["× the first"] == [1.0, 1.5]
     assert document["runs"] == [str(first), str(other / "result.json")]
 
@@ -67,11 +67,11 @@ def test_what_was_asked_differently_and_what_came_out(tmp_path):
 def test_bytes_are_shown_in_megabytes(tmp_path):
     solution = {"architecture": {"global_buffer_bytes": 32 * 2**20}}
     runs = [made_up(tmp_path / "a"), made_up(tmp_path / "b", solution=solution)]
-    rows = {row[0]: row[1:] for row in found_rows(compare(list(map(read_run, runs))))}
+    rows = {row[0]: row[1:] for row in outcome_rows(compare(list(map(read_run, runs))))}
     assert rows["global buffer [MB]"] == ("16", "32")
 
 
-def test_one_problem_is_recognised_and_two_proofs_that_disagree_are_told(tmp_path):
+def test_one_problem_is_recognised_and_two_proofs_that_disagree_are_reported(tmp_path):
     runs = [read_run(made_up(tmp_path / name)) for name in "abc"]
     assert verdict(compare(runs)) == ["Same problem."]
     wrong = read_run(made_up(tmp_path / "d", **value(101.0, bound=101.0)))
@@ -82,7 +82,7 @@ def test_one_problem_is_recognised_and_two_proofs_that_disagree_are_told(tmp_pat
     assert verdict(compare([*runs, open_])) == ["Same problem."]
 
 
-def test_the_same_options_on_a_changed_file_are_told(tmp_path):
+def test_a_changed_file_under_the_same_options_is_reported(tmp_path):
     changed = made_up(tmp_path / "b", problem=ProblemReference(name="p", digest="sha256:1"))
     (sentence,) = verdict(compare([read_run(made_up(tmp_path / "a")), read_run(changed)]))
     assert "file has changed" in sentence
@@ -94,11 +94,11 @@ def test_an_infeasible_run_has_no_ratio(tmp_path):
     )
     none = {"infeasibility": proof, "solution": {}, "bound": None, "gap": None}
     runs = [made_up(tmp_path / "a"), made_up(tmp_path / "b", **value(None, status="infeasible", **none))]
-    found = compare(list(map(read_run, runs)))
-    assert found.found["× the first"] == (1.0, None)
-    assert found.found["infeasibility demand"] == (None, 9)
-    assert found.found["infeasibility excess_bytes"] == (None, 5)
-    assert compare(list(map(read_run, reversed(runs)))).found["× the first"] == (None, None)
+    comparison = compare(list(map(read_run, runs)))
+    assert comparison.outcomes["× the first"] == (1.0, None)
+    assert comparison.outcomes["infeasibility demand"] == (None, 9)
+    assert comparison.outcomes["infeasibility excess_bytes"] == (None, 5)
+    assert compare(list(map(read_run, reversed(runs)))).outcomes["× the first"] == (None, None)
 
 
 def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path):
@@ -152,14 +152,14 @@ def test_what_is_no_finished_run_is_refused_in_one_line(tmp_path, dse):
     assert "at least two" in dse("compare", good).error_lines[0]
 
 
-def test_two_real_runs(tmp_path, dse):
+def test_two_real_runs_differ_in_the_option_that_was_changed(tmp_path, dse):
     model = tmp_path / "tiny.yaml"
     model.write_text(TINY_MODEL)
     options = ("--fixed", "tpuv4", "--accelerators", 8, "--global-batch", 16, "--microbatch", "1", "--workers", 0)
     runs = [tmp_path / "flat", tmp_path / "tpu"]
     for path, network in zip(runs, ("phaze-flat", "tpuv4"), strict=True):
-        asked = dse("codesign", model, *options, "--network", network, "--out", path, "--quiet")
-        assert asked.code == 0, asked.err
+        run = dse("codesign", model, *options, "--network", network, "--out", path, "--quiet")
+        assert run.code == 0, run.err
     answer = dse("compare", *runs, "--json")
     assert answer.code == 0, answer.err
     document = json.loads(answer.out)

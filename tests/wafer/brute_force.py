@@ -14,7 +14,7 @@ def all_shapes(problem, kernel):
     times = {}
     inputs = [range(1, each.inputs + 1) for each in kernel.convolutions]
     outputs = [range(1, each.outputs + 1) for each in kernel.convolutions]
-    for h, w in product(range(1, kernel.most_rows + 1), range(1, kernel.most_columns + 1)):
+    for h, w in product(range(1, kernel.max_rows + 1), range(1, kernel.max_columns + 1)):
         for c, k, rotation in product(product(*inputs), product(*outputs), ("R0", "R90")):
             placed = PlacedKernel(h, w, c, k, 0, 0, rotation)
             width, height = size_tiles(placed)
@@ -31,7 +31,7 @@ def differing(one, other):
     return (one[0] != other[0]) + (one[1] != other[1]) + (len(one[2] | other[2]) > 1)
 
 
-def least_cost(problem, known=None):
+def min_cost(problem, known=None):
     """The least total cost; None where nothing is legal. Three kernels at most, with few shapes.
 
     ``known``: the cost of a legal placement, which makes the listing shorter.

@@ -10,7 +10,7 @@ from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
 from dse.wafer.shapes import shape_table
-from tests.wafer.brute_force import least_cost
+from tests.wafer.brute_force import min_cost
 from tests.wafer.small import blocks, conv_line, graph_text, problem_from
 
 
@@ -23,7 +23,7 @@ def triangle(distance, adapter=0):
 @pytest.mark.parametrize(("distance", "adapter"), [(1, 0), (50, 0), (3, 2), (50, 20)])
 def test_the_bound_of_a_triangle_holds(distance, adapter):
     problem = triangle(distance, adapter)
-    best = least_cost(problem)
+    best = min_cost(problem)
     table = shape_table(problem)
     bound = CostBound(problem, table).total(area_bound_ticks(problem, table), np.inf)
     assert 0.4 * best < bound <= best
@@ -65,7 +65,7 @@ def test_more_time_never_needs_more_communication():
 def test_a_weight_of_any_size_has_a_bound_that_holds(weight):
     nodes = [conv_line(number, height=2, width=1, inputs=2, outputs=2) for number in (1, 2)]
     problem = problem_from(graph_text(nodes, [("conv[1]", "conv[2]")], width=9, height=4, time=weight))
-    best, table = least_cost(problem), shape_table(problem)
+    best, table = min_cost(problem), shape_table(problem)
     for known in (np.inf, best):
         bound = CostBound(problem, table).total(area_bound_ticks(problem, table), known)
         assert 0 < bound <= best * (1 + 1e-9)
@@ -79,5 +79,5 @@ def test_a_bound_that_is_left_early_is_no_higher():
         search(SearchContext(problem, InProcessExecutor(), moves=2000)).total,
     )
     bounds = CostBound(problem, table)
-    whole, left = bounds.total(floor, known), bounds.total(floor, known, least_share=1.0)
-    assert 0 < left < whole == bounds.total(floor, known, least_share=0.1)
+    whole, left = bounds.total(floor, known), bounds.total(floor, known, min_share=1.0)
+    assert 0 < left < whole == bounds.total(floor, known, min_share=0.1)

@@ -12,7 +12,7 @@ from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem, Weights
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
 from dse.wafer.shortfall import infeasibility
-from tests.wafer.brute_force import least_cost
+from tests.wafer.brute_force import min_cost
 from tests.wafer.small import graph_text, problem_from
 
 MOVES = 4000
@@ -60,7 +60,7 @@ def test_a_kernel_whose_convolutions_need_unequal_c_has_its_true_optimum():
     problem = of_twos((1, 2, 1), width=6, height=12, adapter=10, memory=1000)
     found = search(SearchContext(problem, InProcessExecutor(), moves=MOVES))
     # h=2, w=1, c=[1, 2], k=[2, 1], turned by a right angle.
-    assert least_cost(problem) == 3
+    assert min_cost(problem) == 3
     assert cost_bound(problem, found) == 3
     assert found.total == 3
 
@@ -70,7 +70,7 @@ def test_unequal_c_of_a_kernel_that_is_joined_count_as_a_difference():
     for adapter in (1, 10, 100):
         problem = of_twos((1, 2, 1), (1, 2, 1), width=12, height=12, adapter=adapter, memory=1000)
         found = search(SearchContext(problem, InProcessExecutor(), moves=MOVES))
-        best = least_cost(problem, found.total)
+        best = min_cost(problem, found.total)
         assert cost_bound(problem, found) <= best + 1e-9
         assert found.total == pytest.approx(best)
 
@@ -81,7 +81,7 @@ def test_a_square_kernel_that_is_bound_to_its_protocol_can_be_longer_to_be_centr
     kernels = tuple(Kernel(f"k{n}", "user", (), (), each) for n, each in enumerate((square, block, square)))
     problem = WaferProblem("tiny", Wafer(8, 7, 1000), Weights(3.0, 2.0, 5.0), kernels, ((0, 1), (1, 2)))
     found = search(SearchContext(problem, InProcessExecutor(), moves=1_000_000))
-    assert found.total == least_cost(problem, found.total) == 97
+    assert found.total == min_cost(problem, found.total) == 97
 
 
 def test_memory_that_only_unequal_c_keep_is_no_proof_that_nothing_fits():
@@ -89,7 +89,7 @@ def test_memory_that_only_unequal_c_keep_is_no_proof_that_nothing_fits():
     convolutions = Convolution(1, 1, 1, 1, 1, 1), Convolution(1, 1, 8, 1, 2, 1)
     kernel = Kernel("k", "user", (), (), convolutions)
     problem = WaferProblem("tiny", Wafer(6, 3, 16), Weights(1.0, 1.0, 10.0), (kernel,), ())
-    assert least_cost(problem) == 8
+    assert min_cost(problem) == 8
     assert infeasibility(problem) is None
 
 
@@ -99,7 +99,7 @@ def test_no_bound_exceeds_the_least_cost_and_nothing_that_fits_is_called_infeasi
     for _ in range(6):
         problem = random_tiny_problem(rng)
         found = search(SearchContext(problem, InProcessExecutor(), moves=MOVES))
-        best = least_cost(problem, None if found.placement is None else found.total)
+        best = min_cost(problem, None if found.placement is None else found.total)
         if best is None:
             continue
         possible += 1

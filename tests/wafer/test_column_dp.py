@@ -30,7 +30,7 @@ def mixed(limit):
     return problem, table, ladder, least
 
 
-def random_least(rng, count):
+def random_widths(rng, count):
     """Staircases that are not of any kernel: every one falls with its side and is its own inverse."""
     found = np.full((count, WIDE + 1), NEVER, dtype=np.int64)
     for number in range(count):
@@ -54,7 +54,7 @@ def cuts(begin, end):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_widths_of_stacks_and_heights_of_rows_are_those_of_all_cuts(seed):
-    least = random_least(np.random.default_rng(seed), 5)
+    least = random_widths(np.random.default_rng(seed), 5)
     widths = stack_widths(least, WIDE, HIGH, 3)
     for begin, more, height in product(range(5), range(3), range(1, HIGH + 1)):
         wanted = width_by_trying(least[begin : begin + more + 1], height) if begin + more < 5 else NEVER

@@ -12,8 +12,8 @@ from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.documents import placement_from_document
 from dse.wafer.files.formats import read_problem
-from dse.wafer.files.kept import keep_paint, kept_placement
 from dse.wafer.files.paint import parse_paint, placement_of, read_paint
+from dse.wafer.files.saved import save_placement, saved_placement
 from dse.wafer.kernels import contest_library
 from dse.wafer.options import WaferOptions
 from dse.wafer.shortfall import infeasibility
@@ -107,7 +107,7 @@ def test_a_run_that_goes_on_is_never_worse_than_what_it_has_kept(dse, tmp_path):
         (lambda text: text.replace("k1", "k7"), "k7: is no kernel of the graph"),
     ],
 )
-def test_a_kept_placement_that_is_damaged_is_not_overwritten(dse, case, tmp_path, damage, words):
+def test_a_saved_placement_that_is_damaged_is_not_overwritten(dse, case, tmp_path, damage, words):
     out = tmp_path / "run"
     paint = out / "case.paint"
     assert dse("wafer", case(), *FEW, "--out", out).code == 0
@@ -118,7 +118,7 @@ def test_a_kept_placement_that_is_damaged_is_not_overwritten(dse, case, tmp_path
     assert refused.code == 2
     assert words in refused.err
     assert all(line.startswith(f"error: {paint}: ") for line in refused.error_lines)
-    assert refused.error_lines[-1].endswith("move it away and --resume makes it anew")
+    assert refused.error_lines[-1].endswith("move it away and --resume writes it again")
     assert paint.read_text() == damage(whole)
     assert not (out / "result.json").exists()
     paint.unlink()
@@ -132,15 +132,15 @@ def test_a_run_goes_on_whatever_its_kernels_are_called(case, tmp_path):
     problem = read_problem(path)
     found = answer(WaferOptions(str(path), moves=2000), problem=problem).solution
     placement = placement_from_document(problem, found, "r")
-    assert kept_placement(tmp_path, problem) is None
-    keep_paint(Run(directory=tmp_path), problem.name, problem, placement)
-    assert kept_placement(tmp_path, problem) == placement
+    assert saved_placement(tmp_path, problem) is None
+    save_placement(Run(directory=tmp_path), problem.name, problem, placement)
+    assert saved_placement(tmp_path, problem) == placement
 
 
 def test_nothing_is_kept_that_is_worse_than_what_is_known(case, tmp_path, monkeypatch):
     options, written = WaferOptions(str(case()), moves=4000), []
     best = answer(options, directory=tmp_path)
-    monkeypatch.setattr("dse.wafer.answer.keep_paint", lambda *given: written.append(given))
+    monkeypatch.setattr("dse.wafer.answer.save_placement", lambda *given: written.append(given))
     again = answer(options, directory=tmp_path)
     assert written == []
     assert again == best.model_copy(update={"seconds": again.seconds})

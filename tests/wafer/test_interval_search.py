@@ -21,7 +21,7 @@ from dse.wafer.search.portfolio import passes, search
 from dse.wafer.search.row_dp import depth_first_order, row_layouts
 from dse.wafer.search.slicing_annealing import placement_of
 from dse.wafer.shapes import NEVER, shape_table
-from tests.wafer.brute_force import least_cost
+from tests.wafer.brute_force import min_cost
 from tests.wafer.small import blocks, chain
 from tests.wafer.test_search import SMALL, ReadOnlyExecutor, small_problem
 from tests.wafer.test_slicing_tree import is_normalised
@@ -33,7 +33,7 @@ def ladder_for(problem, *shares):
     return table, ladder_of(problem, table, [floor * share for share in shares])
 
 
-def least_heights(ladder, level, order):
+def min_heights(ladder, level, order):
     """[extent + 1] the least height of any tree over ``order`` for each width; every kernel, split and join tried."""
     extent = int(ladder.size[2])
 
@@ -62,7 +62,7 @@ def test_without_a_price_of_distance_the_trees_are_the_smallest(order):
         trees(IntervalTask(order, level, 0.0))
         cells, _, scores = trees._room
         assert bounds_of(ladder).tolist() == list(range(1, 61))
-        expected = [each if each <= 60 else np.inf for each in least_heights(ladder, level, order)[1:]]
+        expected = [each if each <= 60 else np.inf for each in min_heights(ladder, level, order)[1:]]
         assert scores[cells[0, -1], 1].tolist() == expected
         assert scores[cells[0, -1], 0].tolist() == expected  # a staircase, and so a tree, is the same when turned
 
@@ -132,8 +132,8 @@ def test_sequences_alone_find_the_best_of_all_placements(name):
     incumbent = Incumbent(SearchContext(problem, InProcessExecutor()), table)
     trees = IntervalSearch(incumbent, area_bound_ticks(problem, table))
     trees.improve([depth_first_order(problem)], 1_500_000, 0)
-    assert violations(problem, incumbent.found.placement) == []
-    assert incumbent.found.total == pytest.approx(least_cost(problem))
+    assert violations(problem, incumbent.best.placement) == []
+    assert incumbent.best.total == pytest.approx(min_cost(problem))
 
 
 @pytest.mark.parametrize("adapter", [0, 5])
@@ -153,7 +153,7 @@ def test_searching_on_never_raises_the_cost_and_is_the_same_anywhere(adapter):
         assert totals
         assert totals == sorted(totals, reverse=True)
         assert all(violations(problem, each.placement) == [] for each in told)
-        ends.append(incumbent.found)
+        ends.append(incumbent.best)
     assert ends[0] == ends[1]
 
 

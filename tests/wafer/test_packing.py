@@ -14,7 +14,7 @@ from dse.wafer.options import WaferOptions
 from dse.wafer.packing import packed, packing, unpackable
 from dse.wafer.problem import Weights
 from dse.wafer.search.context import SearchContext
-from dse.wafer.shapes import MOST_TICKS, shape_table
+from dse.wafer.shapes import MAX_TICKS, shape_table
 from dse.wafer.shortfall import infeasibility
 from dse.wafer.sweep.report import rows
 from tests.solving import answer, faults
@@ -61,7 +61,7 @@ def test_small_wafers_against_all_arrangements(seed):
         problem = tight_problem(rng)
         if infeasibility(problem) is not None:
             continue
-        found = packing(problem, shape_table(problem), MOST_TICKS, 10.0)
+        found = packing(problem, shape_table(problem), MAX_TICKS, 10.0)
         fits = fits_by_trying(problem)
         assert (found.placement is not None, found.impossible) == (fits, not fits)
         seen.add(fits)
@@ -103,7 +103,7 @@ def test_shorter_times_are_tried_where_time_counts(pinwheel):
     problem = WaferOptions(str(pinwheel)).problem()
     roomy = replace(problem, wafer=replace(problem.wafer, width_tiles=12, height_tiles=9))
     table = shape_table(roomy)
-    slow = packing(roomy, table, MOST_TICKS, 10.0).placement
+    slow = packing(roomy, table, MAX_TICKS, 10.0).placement
     fast = packed(SearchContext(roomy, InProcessExecutor()))
     blind = packed(SearchContext(replace(roomy, weights=Weights(0.0, 1.0, 0.0)), InProcessExecutor()))
     assert fast.cost.time < cost(roomy, slow).time

@@ -22,10 +22,10 @@ from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED
 from dse.wafer.search.portfolio import search
 from dse.wafer.search.positions import compacted
 from dse.wafer.search.protocol_dp import with_protocols
-from dse.wafer.search.row_dp import depth_first_order, even_layouts, least_row_ticks, row_layouts, strip_layouts
+from dse.wafer.search.row_dp import depth_first_order, even_layouts, min_row_ticks, row_layouts, strip_layouts
 from dse.wafer.shapes import NEVER, classes_of, shape_table, staircases
 from tests.shared_data import shared_data
-from tests.wafer.brute_force import least_cost
+from tests.wafer.brute_force import min_cost
 from tests.wafer.small import blocks, chain, conv_line, graph_text, problem_from
 
 
@@ -45,7 +45,7 @@ def test_layouts_cost_what_the_checker_says(adapter):
         layout.flip[:] = rng.integers(0, 2, 5)
         if adapter:
             for number in range(5):
-                fitting = np.flatnonzero(table.least_k[table.group[number], :, 0] < NEVER)
+                fitting = np.flatnonzero(table.min_k[table.group[number], :, 0] < NEVER)
                 layout.protocol[number] = rng.choice([FREE, rng.choice(fitting)])
         level = int(rng.integers(3))
         total, ticks = measure(ladder, layout, level)
@@ -95,7 +95,7 @@ def test_rows_are_those_of_all_cuts():
         for rows, layout in layouts.items():
             assert layout.height[:rows].sum() == 24
     fits = [limit for limit in range(1, 3000) if min_rows_height(problem, table, limit) <= 24]
-    assert least_row_ticks(problem, table, range(6), 1, 3000) == fits[0]
+    assert min_row_ticks(problem, table, range(6), 1, 3000) == fits[0]
 
 
 def min_rows_height(problem, table, limit):
@@ -277,7 +277,7 @@ def small_problem(name):
 @pytest.mark.parametrize("name", SMALL)
 def test_small_problems_against_all_placements(name):
     problem = small_problem(name)
-    best = least_cost(problem)
+    best = min_cost(problem)
     found = search(SearchContext(problem, InProcessExecutor(), moves=20_000))
     assert violations(problem, found.placement) == []
     assert found.total == pytest.approx(best)
@@ -316,7 +316,7 @@ def test_a_search_ends_after_the_pass_that_found_what_is_proven(monkeypatch):
     def evaluations(share):
         asked = []
 
-        def total(self, floor, known, stop, least_share):
+        def total(self, floor, known, stop, min_share):
             asked.append(known)
             return share * known
 

@@ -9,7 +9,7 @@ import pytest
 from dse.wafer.check import kernel_time, memory_words, size_tiles
 from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel
-from dse.wafer.shapes import MOST_TICKS, NEVER, shape_table, staircases
+from dse.wafer.shapes import MAX_TICKS, NEVER, shape_table, staircases
 from hardware.inputs import InputError
 from tests.shared_data import shared_data
 from tests.wafer.small import conv_line, graph_text, problem_from
@@ -20,7 +20,7 @@ def least_by_listing(problem, kernel, time, extent):
     least = [NEVER] * (extent + 1)
     counts = [range(1, each.inputs + 1) for each in kernel.convolutions]
     widths = [range(1, each.outputs + 1) for each in kernel.convolutions]
-    for h, w in product(range(1, kernel.most_rows + 1), range(1, kernel.most_columns + 1)):
+    for h, w in product(range(1, kernel.max_rows + 1), range(1, kernel.max_columns + 1)):
         for c in product(*counts):
             for k in product(*widths):
                 placed = PlacedKernel(h, w, c, k, 0, 0, "R0")
@@ -51,7 +51,7 @@ def test_staircases_are_those_of_all_parameters(name, memory):
     (kernel,) = problem.kernels
     table = shape_table(problem)
     for time in (None, 200, 40.5, 12, 3):
-        limit = MOST_TICKS if time is None else table.ticks_of(time)
+        limit = MAX_TICKS if time is None else table.ticks_of(time)
         found = staircases(problem, table, limit).least[0]
         assert found.tolist() == least_by_listing(problem, kernel, time, extent)
 
@@ -115,10 +115,10 @@ def test_the_largest_sizes_stay_within_64_bits():
     problem = problem_from(graph_text([line], [], width=60, height=60, memory=2**26))
     table = shape_table(problem)
     known = table.protocols
-    fitting = np.flatnonzero(table.least_k[0, :, 0] < NEVER)
+    fitting = np.flatnonzero(table.min_k[0, :, 0] < NEVER)
     assert len(fitting)
     for number in fitting[::7].tolist():
-        k = int(table.least_k[0, number, 0])
+        k = int(table.min_k[0, number, 0])
         placed = PlacedKernel(int(known.h[number]), int(known.w[number]), (int(known.c[number]),), (k,), 0, 0, "R0")
         assert memory_words(problem.kernels[0], placed) <= problem.wafer.memory_words
         assert table.ticks[0, number, 0] == kernel_time(problem.kernels[0], replace(placed, k=(2**14,)))

@@ -25,7 +25,7 @@ from dse.wafer.search.slicing_tree import one_row, slicing_tree
 from dse.wafer.search.slicing_tree_kernels import ABOVE, BESIDE, exchange, exchange_kernels, measured, turn_chain
 from dse.wafer.shapes import NEVER, shape_table, staircases
 from tests.solving import answer
-from tests.wafer.brute_force import least_cost
+from tests.wafer.brute_force import min_cost
 from tests.wafer.small import blocks, chain
 from tests.wafer.test_search import ReadOnlyExecutor, through_pickle
 
@@ -159,7 +159,7 @@ def test_kernels_lie_where_the_plain_packing_puts_them(small):
     assert compared > 60
 
 
-def least_width_of_rectangles(tree, height, rectangles):
+def min_width_of_rectangles(tree, height, rectangles):
     """The least width of a tree no higher than ``height`` over all choices of rectangles, one for each kernel."""
 
     def size(tree, chosen):
@@ -183,7 +183,7 @@ def test_curves_are_those_of_all_choices_of_rectangles():
         tree = joined(expression)
         curve = widths(tree, least)
         for height in (6, 12, 16, 20):
-            brute = least_width_of_rectangles(tree, height, rectangles)
+            brute = min_width_of_rectangles(tree, height, rectangles)
             assert (curve[height] if curve[height] <= 20 else NEVER) == (brute if brute <= 20 else NEVER)
 
 
@@ -200,7 +200,7 @@ def test_trees_cost_what_the_checker_says(adapter):
         tree = tree_of(ladder, expression)
         if adapter:
             for number in range(5):
-                fitting = np.flatnonzero(table.least_k[table.group[number], :, 0] < NEVER)
+                fitting = np.flatnonzero(table.min_k[table.group[number], :, 0] < NEVER)
                 tree.protocol[number] = rng.choice([-1, rng.choice(fitting)])
         level = int(rng.integers(3))
         total, excess = measured(ladder, tree, level)
@@ -303,7 +303,7 @@ def test_the_whole_search_is_near_the_best_of_all_placements():
     assert violations(problem, found.placement) == []
     assert found.total == cost(problem, found.placement).total
     # Kernels of two trees side by side can be anywhere; the middle of what they are given need not be the best place.
-    assert least_cost(problem) <= found.total <= 1.1 * least_cost(problem)
+    assert min_cost(problem) <= found.total <= 1.1 * min_cost(problem)
 
 
 def test_it_is_a_method_and_the_seed_decides(tmp_path):

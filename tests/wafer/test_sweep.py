@@ -7,8 +7,10 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from dse.problem import pose, problem_type
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.tables import Tables
 from dse.testing.conformance import comparable
 from dse.wafer import answer as wafer_answer
 from dse.wafer.check import cost, violations
@@ -20,7 +22,7 @@ from dse.wafer.problem import Cost
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
 from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
-from dse.wafer.sweep.front import Found, Point, certain, front, settled, turned
+from dse.wafer.sweep.front import Point, PointRun, certain, front, settled, turned
 from hardware.inputs import InputError
 from tests.actors.inside import Inside
 from tests.run.journals import alter
@@ -161,8 +163,8 @@ def test_a_placement_counts_wherever_it_fits():
     heavy = replace(wide, weights=replace(wide.weights, distance=7.0))
     small = replace(narrow, wafer=replace(narrow.wafer, width_tiles=8))
     less = replace(narrow, wafer=replace(narrow.wafer, memory_words=5))
-    own = Found(("a",), narrow, placed.placement, bound=3.0)
-    others = [Found((str(n),), each) for n, each in enumerate((wide, tall, heavy, small, less))]
+    own = PointRun(("a",), narrow, placed.placement, bound=3.0)
+    others = [PointRun((str(n),), each) for n, each in enumerate((wide, tall, heavy, small, less))]
     first, *rest = settled([own, *others])
     assert [each.found_at for each in rest] == [("a",), ("a",), ("a",), None, None]
     for each in rest[:3]:
@@ -172,7 +174,7 @@ def test_a_placement_counts_wherever_it_fits():
     assert rest[2].cost.total == first.cost.time + 7 * first.cost.distance
     # Bounds go the other way: to wafers inside, with no more memory and no smaller weights.
     assert [each.bound for each in rest] == [None, 3.0, None, 3.0, 3.0]
-    bounded = settled([Found(("b",), wide, bound=5.0), Found(("c",), heavy), Found(("d",), narrow)])
+    bounded = settled([PointRun(("b",), wide, bound=5.0), PointRun(("c",), heavy), PointRun(("d",), narrow)])
     assert [each.bound for each in bounded] == [5.0, 5.0, 5.0]
     assert turned(turned(placed.placement)) == placed.placement
 
@@ -311,6 +313,41 @@ def test_a_changed_result_is_refused(path, tmp_path):
     ):
         found = refusals(altered)
         assert any(words in each for each in found), (words, found)
+
+
+def shown(options):
+    kind = problem_type("wafer")
+    return kind.view(answer(options), pose(kind, options), Tables())
+
+
+def test_the_card_of_a_sweep_has_its_cheapest_point_and_its_front(path):
+    options = options_for(path, "side=4,9,20")
+    result = answer(options)
+    (card,) = shown(options).cards()
+    figures = dict(card.figures[:2])
+    best = result.solution["points"]["side-20"]
+    assert best["cost"] == result.objective.value
+    assert figures == {
+        f"{best['cost']:,.10g}": f"lowest total cost, at side-20 ({best['status']})",
+        "81 tiles": "the smallest wafer with a placement, side-9",
+    }
+    assert (f"{len(result.metrics['front'])} of 3", "points on the front of cost, tiles and memory") in card.figures
+    assert ("1", "points proven infeasible") in card.figures
+    (breakdown,) = card.breakdowns
+    assert breakdown.total == pytest.approx(best["cost"])
+    assert [share.amount for share in breakdown.shares] == [best["time"], best["distance"], 2 * best["adapter"]]
+
+
+def test_the_card_of_an_infeasible_answer_says_what_is_missing(path):
+    for options in (options_for(path, "side=2,3"), WaferOptions(str(path), width=3, height=3)):
+        (card,) = shown(options).cards()
+        assert card.title == "Proven infeasible"
+        assert card.figures == [
+            ("18 tiles", "needed at least"),
+            ("9 tiles", "available"),
+            ("9 more tiles at least", "may make it fit"),
+            ("more memory a tile", "may make it fit"),
+        ]
 
 
 def test_an_interrupted_sweep_goes_on(path, tmp_path):

@@ -1,8 +1,8 @@
-"""The check of a Pareto front: every point anew, and what the points say of each other.
+"""The check of a Pareto front: every point evaluated again, and what the points say of each other.
 
 Each architecture must lie in the space; its area is recomputed from the formula, its plans, score and power by
-evaluating it as deep as its plans say they were searched (:mod:`dse.codesign.check_metrics.anew` has what becomes of
-those for which that takes too long). No point may dominate another. That none is missing is not proven again.
+evaluating it as deep as its plans say they were searched (:mod:`dse.codesign.check_metrics.reevaluation` says what
+happens where that takes too long). No point may dominate another. That none is missing is not proven again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ import numpy as np
 from dse.algorithms.dominance import non_dominated
 from dse.codesign.check import architecture_faults, choice_faults
 from dse.codesign.check_energy import checked_energy
-from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
-from dse.codesign.formats import architecture_solution, plan_summary
+from dse.codesign.check_metrics.reevaluation import Allowance, Reevaluation, Reevaluator, Request
+from dse.codesign.formats import architecture_solution, plan_summary, position
 from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
 from dse.results.differences import differences
@@ -31,19 +31,19 @@ _STAGES = 0.01
 
 
 def front_faults(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> list[str]:
-    """Every fault of a front over ``machines``, as :func:`~dse.codesign.pareto.document.front_document` writes it."""
-    found = _claims(problem, machines, stated)
+    """Every fault of a front over ``machines``, which has the form of :class:`dse.codesign.documents.Front`."""
+    faults = _claims(problem, machines, stated)
     named = {f"{WHERE}.points[{number}]": point["architecture"] for number, point in enumerate(stated["points"])}
     named |= {f"{WHERE}.undecided[{number}]": each for number, each in enumerate(stated["undecided"])}
     places = []
     for where, architecture in named.items():
-        index, faults = _place(problem, machines, architecture)
-        found += [f"{where}: {fault}" for fault in faults]
+        index, place_faults = _place(problem, machines, architecture)
+        faults += [f"{where}: {fault}" for fault in place_faults]
         places.append(index)
     if len(set(places)) != len(places):
-        found.append(f"{WHERE}: no architecture may be listed twice")
-    if found:
-        return found
+        faults.append(f"{WHERE}: no architecture may be listed twice")
+    if faults:
+        return faults
     kept = machines.take(np.array(places, dtype=np.int64))
     return _order(places, stated["points"]) + _Points(problem, kept, stated).faults()
 
@@ -52,8 +52,8 @@ def _claims(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]
     """What the front says as a whole: of the space, of itself, and of its proof."""
     listed = len(stated["points"]) + len(stated["undecided"])
     evaluated, stopped = stated["architectures_evaluated"], stated["stopped"]
-    proven = stopped is None and not stated["undecided"] and all(point["proven"] is True for point in stated["points"])
-    found = differences(
+    proven = stopped is None and not stated["undecided"] and all(point["proven"] for point in stated["points"])
+    faults = differences(
         WHERE,
         stated,
         {
@@ -68,30 +68,30 @@ def _claims(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]
             "points": stated["points"],
         },
     )
-    if type(evaluated) is not int or not listed <= evaluated <= len(machines):
-        found.append(f"{WHERE}.architectures_evaluated must be in [{listed}, {len(machines)}], but got {evaluated}")
-    if stopped is not None and (type(stopped) is not str or stated["undecided"]):
-        found.append(f"{WHERE}.stopped must say why, and a search that was stopped leaves nothing undecided")
-    return found
+    if not listed <= evaluated <= len(machines):
+        faults.append(f"{WHERE}.architectures_evaluated must be in [{listed}, {len(machines)}], but got {evaluated}")
+    if stopped is not None and stated["undecided"]:
+        faults.append(f"{WHERE}: a search that was stopped leaves nothing undecided")
+    return faults
 
 
 def _place(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> tuple[int, list[str]]:
     """Where an architecture stands in the space (−1: nowhere), and what is wrong with it."""
-    found = architecture_faults(problem, stated)
-    index = None if found else position(machines, stated)
+    faults = architecture_faults(problem, stated)
+    index = None if faults else position(machines, stated)
     if index is None:
-        return -1, found or ["the architecture is not in the space"]
+        return -1, faults or ["the architecture is not in the space"]
     return index, differences("architecture", stated, architecture_solution(machines, index))
 
 
 def _order(places: Sequence[int], points: Sequence[dict[str, Any]]) -> list[str]:
     """Whether the points stand by falling score (then rising area, then position), and none dominates another."""
     score, area, power = (np.array([point[key] for point in points]) for key in ("score", "area_mm2", "power_w"))
-    found = []
+    faults = []
     if not np.array_equal(np.lexsort((np.array(places[: len(points)]), area, -score)), np.arange(len(points))):
-        found.append(f"{WHERE}.points must stand by falling score, then by rising area")
+        faults.append(f"{WHERE}.points must stand by falling score, then by rising area")
     dominated = np.flatnonzero(~non_dominated(-score, area, power)).tolist()
-    return found + [f"{WHERE}.points[{number}] is dominated by another point" for number in dominated]
+    return faults + [f"{WHERE}.points[{number}] is dominated by another point" for number in dominated]
 
 
 class _Points:
@@ -102,34 +102,34 @@ class _Points:
         self._machines = machines
         self._stated = stated
         self._row = len(problem.hbm_bytes) - 1
-        self._anew = Anew(self._problem, machines, Allowance())
+        self._reevaluator = Reevaluator(self._problem, machines, Allowance())
 
     def faults(self) -> list[str]:
         """What is wrong with them."""
         points, names = self._stated["points"], {job.name for job in self._problem.jobs}
-        found = []
+        faults = []
         for number, point in enumerate(points):
             where = f"{WHERE}.points[{number}]"
             if set(point["models"]) != names:
-                found.append(f"{where}.models must be {sorted(names)}, but got {sorted(point['models'])}")
+                faults.append(f"{where}.models must be {sorted(names)}, but got {sorted(point['models'])}")
             else:
-                found += [f"{where}: {fault}" for fault in self._depth_faults(point)]
-        if found:
-            return found
-        asked = [
-            replace(self._asked(number, self._depth(point)), proven=point["proven"])
+                faults += [f"{where}: {fault}" for fault in self._depth_faults(point)]
+        if faults:
+            return faults
+        requests = [
+            replace(self._request(number, self._depth(point)), proven=point["proven"])
             for number, point in enumerate(points)
         ]
-        for each, answer in zip(asked, self._anew.find(asked), strict=True):
+        for each, answer in zip(requests, self._reevaluator.evaluate(requests), strict=True):
             point, where = points[each.place], f"{WHERE}.points[{each.place}]"
             if answer.complete:
-                found += differences(where, point, self._expected(each.place, answer))
+                faults += differences(where, point, self._expected(each.place, answer))
             else:
-                found += [f"{where}: {fault}" for fault in self._confined(each.place, point, answer)]
-        return found + list(self._too_deep(asked)) + list(self._decided())
+                faults += [f"{where}: {fault}" for fault in self._confined(each.place, point, answer)]
+        return faults + list(self._too_deep(requests)) + list(self._decided())
 
-    def _asked(self, place: int, nodes: int) -> Asked:
-        return Asked(place, self._row, (nodes,) * len(self._problem.jobs))
+    def _request(self, place: int, nodes: int) -> Request:
+        return Request(place, self._row, (nodes,) * len(self._problem.jobs))
 
     @staticmethod
     def _depth(point: dict[str, Any]) -> int:
@@ -138,19 +138,19 @@ class _Points:
     def _depth_faults(self, point: dict[str, Any]) -> list[str]:
         """A depth to which no front is searched, or one at which a search does not end that is not stopped."""
         depths = [plan["schedule_nodes"] for plan in point["models"].values()]
-        if any(type(nodes) is not int or nodes not in NODES for nodes in depths) or len(set(depths)) != 1:
+        if not set(depths) <= set(NODES) or len(set(depths)) != 1:
             return [f"schedule_nodes must be one of {NODES} for all models, but got {depths}"]
         if not point["proven"] and self._stated["stopped"] is None and depths[0] != NODES[-1]:
             return [f"proven must be true, or schedule_nodes {NODES[-1]}: the search goes on until then"]
         return []
 
-    def _too_deep(self, asked: Sequence[Asked]) -> Iterator[str]:
+    def _too_deep(self, requests: Sequence[Request]) -> Iterator[str]:
         """Points that were proven before the depth at which they are said to be."""
-        deep = [each for each in asked if each.depths[0] > NODES[0]]
+        deep = [each for each in requests if each.depths[0] > NODES[0]]
         before = [
-            replace(self._asked(each.place, NODES[NODES.index(each.depths[0]) - 1]), proven=False) for each in deep
+            replace(self._request(each.place, NODES[NODES.index(each.depths[0]) - 1]), proven=False) for each in deep
         ]
-        for each, answer in zip(before, self._anew.find(before), strict=True):
+        for each, answer in zip(before, self._reevaluator.evaluate(before), strict=True):
             if answer.exact:
                 where, limit = f"{WHERE}.points[{each.place}]", each.depths[0]
                 yield f"{where}: schedule_nodes must be fewer: the plans are proven at {limit}"
@@ -158,12 +158,12 @@ class _Points:
     def _decided(self) -> Iterator[str]:
         """Architectures that are said to be undecided, but proven at once."""
         first = len(self._stated["points"])
-        asked = [self._asked(place, NODES[0]) for place in range(first, len(self._machines))]
-        for each, answer in zip(asked, self._anew.shallow(asked), strict=True):
+        requests = [self._request(place, NODES[0]) for place in range(first, len(self._machines))]
+        for each, answer in zip(requests, self._reevaluator.shallow(requests), strict=True):
             if answer.exact:
                 yield f"{WHERE}.undecided[{each.place - first}] is proven, and no point of the front"
 
-    def _expected(self, place: int, answer: Found) -> dict[str, Any]:
+    def _expected(self, place: int, answer: Reevaluation) -> dict[str, Any]:
         """The point as it must be stated."""
         plans = answer.plans(self._row)
         return {
@@ -189,17 +189,17 @@ class _Points:
         ]
         return float(np.average(powers, weights=self._problem.objective.weights))
 
-    def _confined(self, place: int, point: dict[str, Any], answer: Found) -> Iterator[str]:
+    def _confined(self, place: int, point: dict[str, Any], answer: Reevaluation) -> Iterator[str]:
         """What is wrong with a point, given the plans and bounds of an evaluation less deep than its own."""
         models, jobs = point["models"], self._problem.jobs
         plans = []
-        for job, evaluation, found in zip(jobs, answer.evaluations, answer.plans(self._row), strict=True):
+        for job, evaluation, plan in zip(jobs, answer.evaluations, answer.plans(self._row), strict=True):
             stated = models[job.name]
-            least_s, most_s = evaluation.bound_s[self._row], found.placement.batch_s
-            if not least_s * (1 - PROOF_TOLERANCE) <= stated["batch_s"] <= most_s * (1 + PROOF_TOLERANCE):
-                yield f"models.{job.name}.batch_s must be in [{least_s}, {most_s}], but got {stated['batch_s']}"
-            placement = replace(found.placement, batch_s=stated["batch_s"])
-            plans.append(replace(found, placement=placement, schedule_nodes=stated["schedule_nodes"]))
+            min_s, max_s = evaluation.bound_s[self._row], plan.placement.batch_s
+            if not min_s * (1 - PROOF_TOLERANCE) <= stated["batch_s"] <= max_s * (1 + PROOF_TOLERANCE):
+                yield f"models.{job.name}.batch_s must be in [{min_s}, {max_s}], but got {stated['batch_s']}"
+            placement = replace(plan.placement, batch_s=stated["batch_s"])
+            plans.append(replace(plan, placement=placement, schedule_nodes=stated["schedule_nodes"]))
             yield from (f"models.{job.name}.{fault}" for fault in _plan_faults(job, stated, plans[-1]))
         rates = [[models[job.name]["throughput_per_s"]] for job in jobs]
         recomputed = {
@@ -210,18 +210,16 @@ class _Points:
         yield from differences("the point", point, recomputed | free)
         power_w = self._power_w(place, plans)
         same = all(plan_summary(job, plan) == models[job.name] for job, plan in zip(jobs, plans, strict=True))
-        if type(point["power_w"]) is not float or (same and not abs(point["power_w"] / power_w - 1) <= _STAGES):
+        if same and not abs(point["power_w"] / power_w - 1) <= _STAGES:
             yield f"power_w must be within {_STAGES:.0%} of {power_w}, but got {point['power_w']}"
 
 
-def _plan_faults(job: TrainingJob, stated: dict[str, Any], found: TrainingPlan) -> list[str]:
-    """What is wrong with the summary of a plan, which may be another one than the plan that was ``found``."""
-    expected = plan_summary(job, found)
+def _plan_faults(job: TrainingJob, stated: dict[str, Any], plan: TrainingPlan) -> list[str]:
+    """What is wrong with the summary of a plan, which may be another one than the plan ``plan``."""
+    expected = plan_summary(job, plan)
     counts = {key: stated[key] for key in ("pipeline", "data", "tensor", "accelerators_used", "microbatch")}
     faults = differences("plan", stated, expected | counts | {"recompute": stated["recompute"]})
     faults += choice_faults(job, stated)
-    if any(type(count) is not int for count in counts.values()):
-        return [*faults, f"must have whole numbers, but got {counts}"]
     pipelines, left = divmod(stated["accelerators_used"], stated["data"])
     if left or not 1 <= stated["pipeline"] <= pipelines or stated["accelerators_used"] > job.accelerators:
         faults.append(f"accelerators_used must be those of all pipelines, but got {counts}")

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dse.codesign.answer import infeasibility_of
-from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Found, position
-from dse.codesign.formats import architecture_solution
+from dse.codesign.check_metrics.reevaluation import Allowance, Reevaluation, Reevaluator, Request
+from dse.codesign.formats import architecture_solution, position
 from dse.codesign.notes import notes
 from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem
@@ -28,26 +28,26 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
     """
     metrics, jobs, space = result.metrics, len(problem.jobs), len(machines)
     evaluated, pruned = metrics["architectures_evaluated"], metrics["architectures_pruned"]
-    if type(evaluated) is not int or not 1 <= evaluated <= space:
+    if not 1 <= evaluated <= space:
         return [f"metrics.architectures_evaluated must be in [1, {space}], but got {evaluated}"]
     rest = space - evaluated
     allowed = {rest} if result.status == "optimal" else {rest, 0}
     # Only an exhaustive search leaves an architecture before it was evaluated for every model.
-    most = jobs * evaluated + (jobs - 1) * rest
+    max_evaluations = jobs * evaluated + (jobs - 1) * rest
     if search != "exhaustive":
-        allowed, most = {0}, jobs * evaluated
-    found = []
-    if type(pruned) is not int or pruned not in allowed:
-        found.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
-    if not jobs * evaluated <= result.evaluations <= most:
-        found.append(f"evaluations must be in [{jobs * evaluated}, {most}], but got {result.evaluations}")
+        allowed, max_evaluations = {0}, jobs * evaluated
+    faults = []
+    if pruned not in allowed:
+        faults.append(f"metrics.architectures_pruned must be one of {sorted(allowed)}, but got {pruned}")
+    if not jobs * evaluated <= result.evaluations <= max_evaluations:
+        faults.append(f"evaluations must be in [{jobs * evaluated}, {max_evaluations}], but got {result.evaluations}")
     if pruned == 0 < rest and search == "exhaustive" and ("pareto" in metrics or "sensitivity" in metrics):
-        found.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
-    return found
+        faults.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
+    return faults
 
 
 def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
-    """Whether the optima at the HBM sizes are what their architectures score, and make the answer's size the best buy.
+    """Whether the optima at the HBM sizes are what their architectures score, and the answer is at the size to choose.
 
     At the answer's size the optimum is its score, and it has the answer's architecture and plans. That nothing scores
     more is not proven again.
@@ -71,44 +71,44 @@ def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines,
     if faults or not set(best) <= set(sizes):
         return faults or [f"metrics.best_by_hbm must have sizes of {sizes}, but got {list(best)}"]
     order = list(dict.fromkeys(indices.values()))
-    anew = Anew(problem, machines.take(np.array(order)), Allowance())
-    asked = {
-        size: Asked(order.index(indices[size]), sizes.index(size), tuple(entry["schedule_nodes"]))
+    reevaluator = Reevaluator(problem, machines.take(np.array(order)), Allowance())
+    requests = {
+        size: Request(order.index(indices[size]), sizes.index(size), tuple(entry["schedule_nodes"]))
         for size, entry in best.items()
     }
-    answers = dict(zip(asked, anew.find(list(asked.values())), strict=True))
+    answers = dict(zip(requests, reevaluator.evaluate(list(requests.values())), strict=True))
     answer = answers[sizes[row]]
     fits = [size for size, score in zip(sizes, answer.scores.tolist(), strict=True) if score > 0]
     for where, entries in (("optimum_by_hbm", stated), ("best_by_hbm", best)):
         if set(entries) != set(fits):
             faults.append(f"metrics.{where} must have the sizes at which all fits, {fits}, but got {list(entries)}")
-    if faults or not all(type(value) is float for value in stated.values()):
-        return faults or [f"metrics.optimum_by_hbm must have numbers, but got {stated}"]
-    for size, each in asked.items():
+    if faults:
+        return faults
+    for size, each in requests.items():
         faults += answers[size].faults(f"metrics.optimum_by_hbm.{size}", stated[size], each.row)
-        if anew.needless(each, exhaustive.NODES):
+        if reevaluator.is_too_deep(each, exhaustive.NODES):
             faults.append(f"metrics.best_by_hbm.{size}: schedule_nodes must be fewer: a plan is proven before")
     optima = [stated.get(size, 0.0) for size in sizes]
     faults += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], result.metrics["score"])
     return faults + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
 
 
-def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Found) -> list[str]:
+def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: int, answer: Reevaluation) -> list[str]:
     """What is wrong with the optimum at each HBM size, given that the answer is at size ``row``."""
-    found = []
-    least, _ = answer.limits
-    for size, optimum, reached in zip(problem.hbm_bytes, optima, least.tolist(), strict=True):
-        if optimum < reached * (1 - PROOF_TOLERANCE):
+    faults = []
+    lower, _ = answer.limits
+    for size, optimum, score in zip(problem.hbm_bytes, optima, lower.tolist(), strict=True):
+        if optimum < score * (1 - PROOF_TOLERANCE):
             gib = gib_from_bytes(size)
-            found.append(f"{where}: at {gib:g} GB it must be at least {reached}, which the answer reaches")
+            faults.append(f"{where}: at {gib:g} GB it must be at least {score}, which the answer has there")
     # More memory takes more power, so at a larger size the fastest plan may do fewer samples a joule.
-    falls = any(less > more * (1 + PROOF_TOLERANCE) for less, more in pairwise(optima))
+    falls = any(smaller > larger * (1 + PROOF_TOLERANCE) for smaller, larger in pairwise(optima))
     if falls and problem.objective.per != "per-watt":
-        found.append(f"{where} must not fall with the size, but got {optima}")
+        faults.append(f"{where} must not fall with the size, but got {optima}")
     if chosen_size(optima) != row:
         bought = gib_from_bytes(problem.hbm_bytes[chosen_size(optima)])
-        found.append(f"{where}: by these the answer must be at {bought:g} GB")
-    return found
+        faults.append(f"{where}: by these the answer must be at {bought:g} GB")
+    return faults
 
 
 def unanswered_faults(
@@ -117,9 +117,9 @@ def unanswered_faults(
     """What is wrong with a result without an answer: why nothing fits, and metrics of a search without evaluations.
 
     Where nothing fits, an exhaustive search rules out the whole space; one that was stopped has ruled out nothing, and
-    leaves all that was asked besides.
+    leaves all that was asked for beside the answer.
     """
-    stopped, asked = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
+    stopped, extras = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"
     expected = {
         "notes": notes(problem, {}),
@@ -128,54 +128,48 @@ def unanswered_faults(
         "architectures_pruned": len(machines) if nothing else 0,
         "optimum_by_hbm": {},
         "best_by_hbm": {},
-        "unfinished": [name for name, wanted in asked.items() if wanted and stopped],
+        "unfinished": [name for name, wanted in extras.items() if wanted and stopped],
     }
     names = [job.name for job in problem.jobs]
     metrics = {key: value for key, value in result.metrics.items() if key != "failed"}
     return (
         _infeasibility_faults(problem, machines, result)
         + differences("metrics", metrics, expected)
-        + failed_faults(names, result.metrics.get("failed"))
+        + failed_faults(names, result.metrics["failed"])
     )
 
 
 def _infeasibility_faults(problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
     """Whether nothing fits just where that is said, and for the reason that is given."""
     expected = infeasibility_of(problem, machines)
-    if result.infeasibility is None or expected is None:
-        return [] if result.infeasibility is None else ["status infeasible: but a placement fits"]
-    return differences("infeasibility", result.infeasibility.model_dump(), expected.model_dump())
+    if expected is None:
+        return ["status infeasible: but a placement fits"] if result.status == "infeasible" else []
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return differences("infeasibility", stated, expected.model_dump())
 
 
-def failed_faults(models: Sequence[str], failed: Any) -> list[str]:
-    """What is wrong with the list of failed evaluations; whether they failed nobody can tell later."""
-    where = "metrics.failed"
-    if not isinstance(failed, list):
-        return [f"{where} must be a list, but got {failed}"]
-    found = []
-    for number, failure in enumerate(failed):
-        if not isinstance(failure, dict) or set(failure) != {"model", "architecture", "reason"}:
-            found.append(f"{where}[{number}] must have model, architecture and reason, but got {failure}")
-        elif failure["model"] not in models or not failure["reason"]:
-            found.append(
-                f"{where}[{number}]: no reason is given for {failure['model']}, or it is no model of the problem"
-            )
-    return found
+def failed_faults(models: Sequence[str], failed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Failed evaluations of models that the problem does not have; whether they failed nobody can tell later."""
+    return [
+        f"metrics.failed[{number}].model must be one of {list(models)}, but got {failure['model']}"
+        for number, failure in enumerate(failed)
+        if failure["model"] not in models
+    ]
 
 
 def proven_faults(result: Result) -> list[str]:
     """What the proven optimum and the distance from it say of each other, and of value and bound."""
-    optimum, distance = result.metrics.get("proven_optimum"), result.metrics.get("distance_from_proven")
+    optimum, distance = result.metrics["proven_optimum"], result.metrics["distance_from_proven"]
     if optimum is None:
         known = distance is not None or result.status == "optimal"
         return ["metrics.proven_optimum must be stated"] if known else []
-    found = differences("metrics.proven_optimum", optimum, result.bound)
-    if type(distance) is not float or result.objective.value is None or found:
-        return found or [f"metrics.distance_from_proven must be a number, but got {distance}"]
-    expected = max(0.0, 1 - result.objective.value / optimum)
-    if not abs(distance - expected) <= PROOF_TOLERANCE:
-        found.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
-    return found
+    faults = differences("metrics.proven_optimum", optimum, result.bound)
+    if faults:
+        return faults
+    expected = max(0.0, 1 - (result.objective.value or 0.0) / optimum)
+    if distance is None or not abs(distance - expected) <= PROOF_TOLERANCE:
+        faults.append(f"metrics.distance_from_proven must be {expected}, but got {distance}")
+    return faults
 
 
 def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[str]:
@@ -184,5 +178,5 @@ def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[st
     return [
         f"metrics.best_by_hbm.{size}: schedule_nodes must be one of {depths} for each model, but got {stated}"
         for size, entry in best.items()
-        if len(stated := entry["schedule_nodes"]) != jobs or any(type(n) is not int or n not in depths for n in stated)
+        if len(stated := entry["schedule_nodes"]) != jobs or not set(stated) <= set(depths)
     ]

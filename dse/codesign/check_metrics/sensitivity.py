@@ -6,13 +6,13 @@ What the analysis derives from its points – changes, regrets, elasticities, wh
 
 from dataclasses import asdict
 
-from dse.codesign.check_metrics.anew import Allowance
+from dse.codesign.check_metrics.reevaluation import Allowance
 from dse.codesign.check_metrics.settings import point_faults
 from dse.codesign.check_metrics.takeovers import takeover_faults
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.sensitivity.analysis import Sensitivity, point_tasks, takeover_tasks
 from dse.codesign.sensitivity.knobs import KNOBS
-from dse.codesign.sensitivity.probe import Architecture, PlanSummary, Point, Prober, Reached
+from dse.codesign.sensitivity.probe import Architecture, OptimumHolder, PlanSummary, Point, Prober
 from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_from_document
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Result, Status
@@ -26,35 +26,35 @@ def sensitivity_faults(problem: CodesignProblem, machines: Machines, result: Res
     """Every fault of the analysis in ``result``, whose answer the checker has passed; ``machines`` are the space."""
     stated = result.metrics["sensitivity"]
     analysis = sensitivity_from_document(stated)
-    found = differences(WHERE, stated, sensitivity_document(analysis))
+    faults = differences(WHERE, stated, sensitivity_document(analysis))
     today = _today(problem, result, analysis.today.reached_by)
-    found += differences(f"{WHERE}.today", asdict(analysis.today), asdict(today))
+    faults += differences(f"{WHERE}.today", asdict(analysis.today), asdict(today))
     assert today.architecture is not None
     prober = Prober(problem, machines, today.architecture)
-    found += _missing(prober, analysis)
-    if found:
-        return found
+    faults += _missing(prober, analysis)
+    if faults:
+        return faults
     allowance = Allowance()
-    found += _at(f"{WHERE}.today", point_faults(problem, machines, today, today.architecture, allowance))
+    faults += _at(f"{WHERE}.today", point_faults(problem, machines, today, today.architecture, allowance))
     for number, point in enumerate(analysis.points):
         knob, where = KNOBS[point.knob], f"{WHERE}.points[{number}]"
         turned = knob.turned(problem, point.asked)
         space = knob.space(problem, knob.widest(problem, machines, point.asked), point.asked)
         figures = {"factor": prober.factor(knob, point.asked), "value": knob.value(turned)}
-        found += differences(where, {key: getattr(point, key) for key in figures}, figures)
-        found += _at(where, point_faults(turned, space, point, today.architecture, allowance))
+        faults += differences(where, {key: getattr(point, key) for key in figures}, figures)
+        faults += _at(where, point_faults(turned, space, point, today.architecture, allowance))
     for number, (task, takeover) in enumerate(
         zip(takeover_tasks(today, analysis.points), analysis.takeovers, strict=False)
     ):
-        found += _at(f"{WHERE}.takeovers[{number}]", takeover_faults(prober, task, takeover))
-    return found
+        faults += _at(f"{WHERE}.takeovers[{number}]", takeover_faults(prober, task, takeover))
+    return faults
 
 
 def _at(where: str, faults: list[str]) -> list[str]:
     return [f"{where}: {fault}" for fault in faults]
 
 
-def _today(problem: CodesignProblem, result: Result, reached_by: tuple[Reached | None, ...]) -> Point:
+def _today(problem: CodesignProblem, result: Result, reached_by: tuple[OptimumHolder | None, ...]) -> Point:
     """The answer of ``result`` as the point that stands first in its analysis."""
     metrics, sizes = result.metrics, [f"{gib_from_bytes(size):g}" for size in problem.hbm_bytes]
     sizes_of = {key: result.solution["architecture"][key] for key in Architecture.__dataclass_fields__}
@@ -87,7 +87,7 @@ def _today(problem: CodesignProblem, result: Result, reached_by: tuple[Reached |
 
 
 def _status(result: Result) -> Status:
-    """That of the answer: an interrupt of what was asked besides hides it in ``status``."""
+    """That of the answer: an interrupt of what was asked for beside it hides it in ``status``."""
     if result.status != "interrupted":
         return result.status
     closed = result.gap is not None and result.gap <= PROOF_TOLERANCE
@@ -100,12 +100,12 @@ def _missing(prober: Prober, analysis: Sensitivity) -> list[str]:
         return [f"{WHERE}.stopped must say why"]
     settings = [(task.knob, task.factor) for task in point_tasks(prober, tuple(KNOBS))]
     stated = [(point.knob, point.asked) for point in analysis.points]
-    found = []
+    faults = []
     if stated != (settings if analysis.stopped is None else settings[: len(stated)]):
-        found.append(f"{WHERE}.points must be those of {settings}, but got {stated}")
+        faults.append(f"{WHERE}.points must be those of {settings}, but got {stated}")
     whole = len(stated) == len(settings)
     takeovers = [task.knob for task in takeover_tasks(analysis.today, analysis.points)] if whole else []
     knobs = [takeover.knob for takeover in analysis.takeovers]
     if knobs != (takeovers if analysis.stopped is None else takeovers[: len(knobs)]):
-        found.append(f"{WHERE}.takeovers must be of the knobs {takeovers}, but got {knobs}")
-    return found
+        faults.append(f"{WHERE}.takeovers must be of the knobs {takeovers}, but got {knobs}")
+    return faults

@@ -1,8 +1,8 @@
-"""The check of one setting of a sensitivity analysis: the architectures that its point names, anew.
+"""The check of one setting of a sensitivity analysis: the architectures that its point names, evaluated again.
 
 The answer's, today's and those that have the optimum at an HBM size must lie in the space at that setting, and are
-evaluated under the turned problem as deep as is stated (:mod:`dse.codesign.check_metrics.anew`). That no other one does
-better there, which is what the bound says, is not proven again.
+evaluated under the turned problem as deep as is stated (:mod:`dse.codesign.check_metrics.reevaluation`). That no other
+one does better there, which is what the bound says, is not proven again.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from dse.codesign.check import choice_faults
-from dse.codesign.check_metrics.anew import Allowance, Anew, Asked, Depths, Found
 from dse.codesign.check_metrics.optimum import size_faults
+from dse.codesign.check_metrics.reevaluation import Allowance, Depths, Reevaluation, Reevaluator, Request
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.search.exhaustive import NODES
@@ -59,17 +59,17 @@ def point_faults(
     if len(rows) != 1 or len(point.optima) != len(sizes) or len(point.reached_by) != len(sizes):
         return [f"the plans must have one of the HBM sizes {sizes} GB, and optima all of them"]
     row = rows.pop()
-    found = _relations(problem, machines, point, today) + differences("optima", point.optima[row], point.score)
-    claims, faults = _claims(point, today, row)
-    found += faults
+    faults = _relations(problem, machines, point, today) + differences("optima", point.optima[row], point.score)
+    claims, claim_faults = _claims(point, today, row)
+    faults += claim_faults
     for claim in claims:
         if len(claim.depths) != len(problem.jobs) or any(nodes not in NODES for nodes in claim.depths):
-            found.append(f"{claim.name}: schedule_nodes must be one of {NODES} for each model, but got {claim.depths}")
+            faults.append(f"{claim.name}: schedule_nodes must be one of {NODES} for each model, but got {claim.depths}")
         if (place := claim.architecture.position(machines)) is None:
-            found.append(f"{claim.name}: {claim.architecture} is not in the space")
+            faults.append(f"{claim.name}: {claim.architecture} is not in the space")
         else:
-            found += differences(claim.name, asdict(claim.architecture), asdict(Architecture.of(machines, place)))
-    return found or _anew(problem, machines, claims, point, allowance)
+            faults += differences(claim.name, asdict(claim.architecture), asdict(Architecture.of(machines, place)))
+    return faults or _reevaluate(problem, machines, claims, point, allowance)
 
 
 def _unanswered(problem: CodesignProblem, machines: Machines, point: Point) -> list[str]:
@@ -85,25 +85,25 @@ def _unanswered(problem: CodesignProblem, machines: Machines, point: Point) -> l
 
 def _relations(problem: CodesignProblem, machines: Machines, point: Point, today: Architecture) -> list[str]:
     """What score, bound and status say of each other, and whether the plans are those of the models."""
-    score, bound, found = point.score or 0.0, point.bound, []
+    score, bound, faults = point.score or 0.0, point.bound, []
     if bound is None or max(score, point.today_score or 0.0) > bound * (1 + PROOF_TOLERANCE):
-        found.append(f"bound must be at least the score {score}, and that of today's architecture, but got {bound}")
+        faults.append(f"bound must be at least the score {score}, and that of today's architecture, but got {bound}")
     status = proven_status(score, bound)
     if point.status not in (status, "feasible"):
-        found.append(f"status must be {status}, but got {point.status}")
+        faults.append(f"status must be {status}, but got {point.status}")
     names = tuple(job.name for job in problem.jobs)
     fits = today.position(machines) is not None
     models = [tuple(plan.model for plan in plans) for plans in (point.plans, point.today_plans)]
     if point.architecture is None or models != [names, names if fits else ()] or (point.today_score is None) == fits:
-        found.append(
+        faults.append(
             f"plans must be those of {names}; today's too, with a score, where its architecture is in the space"
         )
-    return found
+    return faults
 
 
 def _claims(point: Point, today: Architecture, row: int) -> tuple[list[_Claim], list[str]]:
     """All that the point says of architectures, and optima of which it does not say who has them."""
-    claims, found = [], []
+    claims, faults = [], []
     if point.architecture is not None and point.score is not None:
         claims.append(_Claim("score", point.architecture, row, _depths(point.plans), point.score, point.plans))
     if point.today_score is not None:
@@ -113,37 +113,37 @@ def _claims(point: Point, today: Architecture, row: int) -> tuple[list[_Claim], 
         if who is not None:
             claims.append(_Claim(f"optima[{size}]", who.architecture, size, who.schedule_nodes, optimum))
         elif optimum:
-            found.append(f"reached_by[{size}] must say who reaches {optimum}")
-    return claims, found
+            faults.append(f"reached_by[{size}] must say who reaches {optimum}")
+    return claims, faults
 
 
 def _depths(plans: Sequence[PlanSummary]) -> Depths:
     return tuple(plan.schedule_nodes for plan in plans)
 
 
-def _anew(
+def _reevaluate(
     problem: CodesignProblem, machines: Machines, claims: Sequence[_Claim], point: Point, allowance: Allowance
 ) -> list[str]:
     """What evaluating the named architectures says of the ``claims``, of which the first is the answer's."""
     places = {claim.architecture: claim.architecture.position(machines) for claim in claims}
     order = list(places)
-    anew = Anew(problem, machines.take(np.array([places[each] for each in order])), allowance)
+    reevaluator = Reevaluator(problem, machines.take(np.array([places[each] for each in order])), allowance)
     proven = point.status == "optimal"
-    asked = [Asked(order.index(claim.architecture), claim.row, claim.depths, proven) for claim in claims]
-    answers, found = anew.find(asked), []
-    for claim, each, answer in zip(claims, asked, answers, strict=True):
-        found += answer.faults(claim.name, claim.score, claim.row)
-        found += [f"{claim.name}: {fault}" for fault in _plan_faults(problem, claim, answer)]
-        if anew.needless(each, NODES):
-            found.append(f"{claim.name}: schedule_nodes must be fewer than {claim.depths}: a plan is proven before")
+    requests = [Request(order.index(claim.architecture), claim.row, claim.depths, proven) for claim in claims]
+    answers, faults = reevaluator.evaluate(requests), []
+    for claim, each, answer in zip(claims, requests, answers, strict=True):
+        faults += answer.faults(claim.name, claim.score, claim.row)
+        faults += [f"{claim.name}: {fault}" for fault in _plan_faults(problem, claim, answer)]
+        if reevaluator.is_too_deep(each, NODES):
+            faults.append(f"{claim.name}: schedule_nodes must be fewer than {claim.depths}: a plan is proven before")
     optima = list(point.optima)
     fits = (answers[0].scores > 0).tolist()
     if fits != [optimum > 0 for optimum in optima]:
-        found.append(f"optima must be 0 where nothing fits, and only there, but got {optima}")
-    return found + size_faults("optima", problem, optima, claims[0].row, answers[0])
+        faults.append(f"optima must be 0 where nothing fits, and only there, but got {optima}")
+    return faults + size_faults("optima", problem, optima, claims[0].row, answers[0])
 
 
-def _plan_faults(problem: CodesignProblem, claim: _Claim, answer: Found) -> list[str]:
+def _plan_faults(problem: CodesignProblem, claim: _Claim, answer: Reevaluation) -> list[str]:
     """What is wrong with the summaries of plans; those of a less deep evaluation confine them."""
     if not claim.plans:
         return []
@@ -153,13 +153,13 @@ def _plan_faults(problem: CodesignProblem, claim: _Claim, answer: Found) -> list
     expected = [asdict(each) for each in summaries(problem, plans)]
     if answer.complete:
         return differences("plans", [asdict(plan) for plan in claim.plans], expected)
-    found = []
+    faults = []
     for job, stated, slowest, evaluation in zip(problem.jobs, claim.plans, expected, answer.evaluations, strict=True):
-        found += choice_faults(job, asdict(stated))
-        least, most = slowest["throughput_per_s"], job.global_batch / evaluation.bound_s[claim.row]
-        if not least * (1 - PROOF_TOLERANCE) <= stated.throughput_per_s <= most * (1 + PROOF_TOLERANCE):
-            found.append(f"throughput_per_s must be in [{least}, {most}], but got {stated.throughput_per_s}")
+        faults += choice_faults(job, asdict(stated))
+        lower, upper = slowest["throughput_per_s"], job.global_batch / evaluation.bound_s[claim.row]
+        if not lower * (1 - PROOF_TOLERANCE) <= stated.throughput_per_s <= upper * (1 + PROOF_TOLERANCE):
+            faults.append(f"throughput_per_s must be in [{lower}, {upper}], but got {stated.throughput_per_s}")
     if problem.objective.per == "throughput":
         rates = np.array([[plan.throughput_per_s] for plan in claim.plans])
-        found += differences(claim.name, claim.score, float(problem.objective.score(rates)[0]))
-    return found
+        faults += differences(claim.name, claim.score, float(problem.objective.score(rates)[0]))
+    return faults

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from dse.codesign.check_metrics.anew import LEAST_DEPTH, Allowance, Anew, Asked
+from dse.codesign.check_metrics.reevaluation import MIN_DEPTH, Allowance, Reevaluator, Request
 from dse.codesign.check_metrics.settings import nothing_fits
 from dse.codesign.sensitivity import probe
 from dse.codesign.sensitivity.knobs import KNOBS, Knob
@@ -20,11 +20,11 @@ from dse.results.result import PROOF_TOLERANCE
 def takeover_faults(prober: Prober, task: TakeoverTask, stated: Takeover) -> list[str]:
     """What is wrong with the answer to ``task``."""
     knob = KNOBS[task.knob]
-    found = _interval_faults(prober, task, stated)
-    if found or not stated.proven:
-        return found
-    found += _end_faults(prober, knob, stated.same, prober.today, stated.architecture)
-    return found + _end_faults(prober, knob, stated.other, stated.architecture, prober.today)
+    faults = _interval_faults(prober, task, stated)
+    if faults or not stated.proven:
+        return faults
+    faults += _end_faults(prober, knob, stated.same, prober.today, stated.architecture)
+    return faults + _end_faults(prober, knob, stated.other, stated.architecture, prober.today)
 
 
 def _interval_faults(prober: Prober, task: TakeoverTask, stated: Takeover) -> list[str]:
@@ -39,10 +39,10 @@ def _interval_faults(prober: Prober, task: TakeoverTask, stated: Takeover) -> li
         beyond = (stated.same - factor) * (other - factor) >= 0 and (stated.other - factor) * (other - factor) >= 0
         same, other = (factor, other) if beyond else (same, factor)
     expected = {"knob": task.knob, "same": same, "other": other, "searches": searches}
-    found = differences("takeover", {key: getattr(stated, key) for key in expected}, expected)
+    faults = differences("takeover", {key: getattr(stated, key) for key in expected}, expected)
     if other == task.other and stated.architecture != task.architecture:
-        found.append(f"architecture must be that of the setting {other:.4g}, but got {stated.architecture}")
-    return found
+        faults.append(f"architecture must be that of the setting {other:.4g}, but got {stated.architecture}")
+    return faults
 
 
 def _end_faults(
@@ -59,10 +59,10 @@ def _end_faults(
         return [f"at {factor:.4g} {best} is not in the space"]
     if rival is None:
         return []
-    anew = Anew(problem, machines.take(np.array([place, rival])), Allowance(0))
-    depths = (LEAST_DEPTH,) * len(problem.jobs)
-    first, second = anew.find([Asked(0, 0, depths), Asked(1, 0, depths)])
-    least = second.scores if second.rises else np.zeros_like(second.scores)
-    if not ((first.most > 0) & (first.most >= least * (1 - PROOF_TOLERANCE))).any():
+    reevaluator = Reevaluator(problem, machines.take(np.array([place, rival])), Allowance(0))
+    depths = (MIN_DEPTH,) * len(problem.jobs)
+    first, second = reevaluator.evaluate([Request(0, 0, depths), Request(1, 0, depths)])
+    lower = second.scores if second.rises else np.zeros_like(second.scores)
+    if not ((first.upper > 0) & (first.upper >= lower * (1 - PROOF_TOLERANCE))).any():
         return [f"at {factor:.4g} {best} must do best, but {other} does better"]
     return []

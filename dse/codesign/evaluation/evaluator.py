@@ -108,7 +108,7 @@ class Evaluator:
         """The model's graph for each (microbatch, tensor-parallel width)."""
         return {
             (microbatch, width): self.job.workload.graph(microbatch, width, self.job.recipe)
-            for microbatch in self.job.microbatches
+            for microbatch in self.job.microbatch_sizes
             for width in self.job.tensor_parallel
         }
 

@@ -115,7 +115,7 @@ class _Search:
             score_upper=np.full((sizes, count), np.inf),
             score=np.zeros((sizes, count)),
         )
-        effort = [len(job.microbatches) * len(job.tensor_parallel) for job in problem.jobs]
+        effort = [len(job.microbatch_sizes) * len(job.tensor_parallel) for job in problem.jobs]
         self._cheapest_first = sorted(range(jobs), key=lambda job: (effort[job], job))
 
     def bound_all(self) -> None:

@@ -172,7 +172,7 @@ class GlobalBatch(Knob):
 
     def turned(self, problem: CodesignProblem, factor: float) -> CodesignProblem:
         """Every job with another batch: the nearest multiple of every microbatch of every job."""
-        step = math.lcm(*(size for job in problem.jobs for size in job.microbatches))
+        step = math.lcm(*(size for job in problem.jobs for size in job.microbatch_sizes))
         jobs = (
             replace(job, global_batch=max(1, round(job.global_batch * factor / step)) * step) for job in problem.jobs
         )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dse.graph.trace import Step, Trace, Value
 from dse.importer.libraries import library
-from hardware.inputs import Fault, InputError, bytes_of, fail
+from hardware.documents import bytes_of
+from hardware.inputs import Fault, InputError, fail
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
@@ -62,7 +63,7 @@ def _load(path: Path) -> "ModelProto":
     if model.functions:
         from onnx.inliner import inline_local_functions
 
-        from dse.importer.onnx.recorder import refused_by_onnx
+        from dse.importer.onnx.node import refused_by_onnx
 
         with refused_by_onnx(path, "functions", ""):
             model = inline_local_functions(model)
@@ -132,9 +133,9 @@ _SYMBOLIC = (
 
 def _record(path: Path, model: "ModelProto", batch: int, symbols: Mapping[str, int]) -> Trace:
     from dse.importer.onnx.graphs import record_nodes
-    from dse.importer.onnx.recorder import Recorder
+    from dse.importer.onnx.recorder import OnnxRecorder
 
-    recorder = Recorder(path, model, symbols)
+    recorder = OnnxRecorder(path, model, symbols)
     losses = record_nodes(recorder, model.graph.node)
     outputs = losses or [entry.name for entry in model.graph.output if recorder.is_float(entry.name)]
     if not outputs:

@@ -57,9 +57,9 @@ def _renamed(node: "NodeProto", caller: "NodeProto", schema: Any, names: dict[st
             field[position] = names.setdefault(inner, f"{prefix.rpartition('/')[0]}/{inner}")
     _rename_captured(made, names)
     stated = {item.name: item for item in caller.attribute}
-    kept = list(made.attribute)
+    attributes = list(made.attribute)
     del made.attribute[:]
-    for item in kept:
+    for item in attributes:
         if not item.ref_attr_name:
             made.attribute.append(item)
             continue
@@ -95,11 +95,11 @@ def inner_graphs(proto: "NodeProto") -> "Iterator[GraphProto]":
 
 def captured_names(proto: "NodeProto") -> tuple[str, ...]:
     """The values around a node that the graphs inside it read, each once."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for graph in inner_graphs(proto):
         own = {entry.name for entry in graph.input} | {tensor.name for tensor in graph.initializer} | {""}
         for node in graph.node:
-            found |= dict.fromkeys(name for name in (*node.input, *captured_names(node)) if name not in own)
+            names |= dict.fromkeys(name for name in (*node.input, *captured_names(node)) if name not in own)
             own.update(node.output)
-        found |= dict.fromkeys(entry.name for entry in graph.output if entry.name not in own)
-    return tuple(found)
+        names |= dict.fromkeys(entry.name for entry in graph.output if entry.name not in own)
+    return tuple(names)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from dse.graph.trace import Trace
 from dse.importer.onnx.functions import inner_graphs
+from dse.importer.onnx.node import Node
 from dse.importer.onnx.operators import HANDLERS, other
-from dse.importer.onnx.recorder import Node, Recorder
+from dse.importer.onnx.recorder import OnnxRecorder
 from dse.importer.work import tensor_flops
 from hardware.inputs import InputError
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 _LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 
 
-def record_nodes(recorder: Recorder, nodes: "Iterable[NodeProto]", first: int = 0) -> list[str]:
+def record_nodes(recorder: OnnxRecorder, nodes: "Iterable[NodeProto]", first: int = 0) -> list[str]:
     """Writes ``nodes`` down in order; the names of the losses among what they compute.
 
     Those without a name are numbered from ``first`` on.
 
     Raises:
-        InputError: as :meth:`~dse.importer.onnx.recorder.Recorder.enter`.
+        InputError: as :meth:`~dse.importer.onnx.recorder.OnnxRecorder.enter`.
     """
     losses = []
     waiting = deque(nodes)
@@ -35,7 +36,7 @@ def record_nodes(recorder: Recorder, nodes: "Iterable[NodeProto]", first: int = 
     return losses
 
 
-def _record_node(recorder: Recorder, position: int, proto: "NodeProto", waiting: "deque[NodeProto]") -> list[str]:
+def _record_node(recorder: OnnxRecorder, position: int, proto: "NodeProto", waiting: "deque[NodeProto]") -> list[str]:
     """Writes one node down, or puts those that define it in front of ``waiting``; its output where that is a loss."""
     inner = _record_inner(recorder, proto)
     node = recorder.enter(position, proto)
@@ -53,7 +54,7 @@ def _record_node(recorder: Recorder, position: int, proto: "NodeProto", waiting:
     return [node.outputs[0]] if standard and node.kind in _LOSSES else []
 
 
-def _control_flow(recorder: Recorder, node: Node, proto: "NodeProto", inner: list[Recorder]) -> None:
+def _control_flow(recorder: OnnxRecorder, node: Node, proto: "NodeProto", inner: list[OnnxRecorder]) -> None:
     """A step ``other`` that reads what the graphs inside capture, and their own weights.
 
     Its FLOPs are those of the larger branch of an If, and of one pass through the body of a Loop or Scan: how often a
@@ -79,9 +80,9 @@ def _weights(proto: "NodeProto") -> "Iterator[TensorProto]":
             yield from _weights(node)
 
 
-def _record_inner(recorder: Recorder, proto: "NodeProto") -> list[Recorder]:
+def _record_inner(recorder: OnnxRecorder, proto: "NodeProto") -> list[OnnxRecorder]:
     """The graphs inside a node as far as their shapes are known, from which its outputs get theirs."""
-    found = []
+    recorders = []
     for graph in inner_graphs(proto):
         made = recorder.inside(graph, _formal_types(recorder, proto, graph))
         for position, node in enumerate(graph.node):
@@ -89,12 +90,12 @@ def _record_inner(recorder: Recorder, proto: "NodeProto") -> list[Recorder]:
                 record_nodes(made, [node], position)
             except InputError:  # a shape that is not known: the node and what reads it are left out
                 continue
-        found.append(made)
-    _state_outputs(recorder, proto, found)
-    return found
+        recorders.append(made)
+    _state_outputs(recorder, proto, recorders)
+    return recorders
 
 
-def _state_outputs(recorder: Recorder, proto: "NodeProto", inner: list[Recorder]) -> None:
+def _state_outputs(recorder: OnnxRecorder, proto: "NodeProto", inner: list[OnnxRecorder]) -> None:
     """The outputs of an If have the type on which its branches agree, what a Loop carries has that of its body's."""
     spans = {"If": (0, len(proto.output)), "Loop": (1, max(0, len(proto.input) - 2))}
     skipped, count = spans.get(proto.op_type, (0, 0))
@@ -105,11 +106,11 @@ def _state_outputs(recorder: Recorder, proto: "NodeProto", inner: list[Recorder]
             recorder.state(output, types[0])
 
 
-def _formal_types(recorder: Recorder, proto: "NodeProto", graph: "GraphProto") -> "Mapping[str, TypeProto]":
+def _formal_types(recorder: OnnxRecorder, proto: "NodeProto", graph: "GraphProto") -> "Mapping[str, TypeProto]":
     """The types of the inputs of a graph inside ``proto``: of what a Loop carries its own; else as stated there."""
     given = {entry.name: entry.type for entry in graph.input}
     if proto.op_type == "Loop":
         carried = zip(graph.input[2:], proto.input[2:], strict=False)
         known = {entry.name: recorder.complete_type(name) for entry, name in carried}
-        given |= {name: found for name, found in known.items() if found is not None}
+        given |= {name: stated for name, stated in known.items() if stated is not None}
     return given

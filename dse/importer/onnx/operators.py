@@ -8,13 +8,14 @@ from math import prod
 from types import MappingProxyType
 
 from dse.graph.trace import Attribute
-from dse.importer.onnx.recorder import Node, Recorder
+from dse.importer.onnx.node import Node
+from dse.importer.onnx.recorder import OnnxRecorder
 from dse.importer.onnx.views import VIEW_HANDLERS
 
-Handler = Callable[[Recorder, Node], None]
+Handler = Callable[[OnnxRecorder, Node], None]
 
 
-def other(recorder: Recorder, node: Node) -> None:
+def other(recorder: OnnxRecorder, node: Node) -> None:
     """An operator without a rule of its own."""
     read = [recorder.value(name) for name in node.inputs if name]
     attributes: dict[str, Attribute] = {"name": node.kind if not node.domain else f"{node.domain}.{node.kind}"}
@@ -24,7 +25,7 @@ def other(recorder: Recorder, node: Node) -> None:
     recorder.write_all("other", read, node.outputs, **attributes)
 
 
-def _einsum_flops(recorder: Recorder, node: Node) -> int:
+def _einsum_flops(recorder: OnnxRecorder, node: Node) -> int:
     """Two for each combination of the indices of all operands."""
     terms = str(node.attributes["equation"]).replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, int] = {}
@@ -33,31 +34,31 @@ def _einsum_flops(recorder: Recorder, node: Node) -> int:
     return 2 * prod(sizes.values())
 
 
-def _recurrent_flops(recorder: Recorder, node: Node) -> int:
+def _recurrent_flops(recorder: OnnxRecorder, node: Node) -> int:
     """The products of a recurrent layer: inputs and states with W and R (their gates stacked), once a token."""
     weights = sum(recorder.elements(name) for name in node.inputs[1:3])
     return 2 * prod(recorder.shape(node.inputs[0])[:2]) * weights
 
 
-_FORMULAS: Mapping[str, Callable[[Recorder, Node], int]] = MappingProxyType(
+_FORMULAS: Mapping[str, Callable[[OnnxRecorder, Node], int]] = MappingProxyType(
     {"Einsum": _einsum_flops, "LSTM": _recurrent_flops, "GRU": _recurrent_flops, "RNN": _recurrent_flops}
 )
 """FLOPs of operators that have no rule of their own."""
 
 
-def _operands(recorder: Recorder, node: Node, count: int) -> list[int]:
+def _operands(recorder: OnnxRecorder, node: Node, count: int) -> list[int]:
     """The first inputs that are there."""
     return [recorder.value(name) for name in node.inputs[:count] if name]
 
 
-def _axis(recorder: Recorder, node: Node, default: int) -> int:
+def _axis(recorder: OnnxRecorder, node: Node, default: int) -> int:
     return int(node.attributes.get("axis", default)) % max(1, len(recorder.shape(node.inputs[0])))
 
 
 # Products -------------------------------------------------------------------------------------------------------------
 
 
-def _matmul(recorder: Recorder, node: Node) -> None:
+def _matmul(recorder: OnnxRecorder, node: Node) -> None:
     """Vectors are matrices of one row or column."""
     left, right = (recorder.value(name) for name in node.inputs)
     rows, columns = (recorder.shape(name) for name in node.inputs)
@@ -75,7 +76,7 @@ def _matmul(recorder: Recorder, node: Node) -> None:
     recorder.write("reshape", [product], node.outputs[0])
 
 
-def _gemm(recorder: Recorder, node: Node) -> None:
+def _gemm(recorder: OnnxRecorder, node: Node) -> None:
     """Result: alpha · A · B + beta · C, with A and B transposed or not."""
     factors = []
     for name, flag in zip(node.inputs[:2], ("transA", "transB"), strict=True):
@@ -96,7 +97,7 @@ def _gemm(recorder: Recorder, node: Node) -> None:
         recorder.write("elementwise", [product], output, function="scale", operand=alpha)
 
 
-def _convolution(recorder: Recorder, node: Node) -> None:
+def _convolution(recorder: OnnxRecorder, node: Node) -> None:
     source, weight = node.inputs[:2]
     kernel = recorder.shape(weight)[2:]
     ones = (1,) * len(kernel)
@@ -117,7 +118,7 @@ def _convolution(recorder: Recorder, node: Node) -> None:
     )
 
 
-def _pads(recorder: Recorder, node: Node, kernel: Sequence[int]) -> tuple[int, ...]:
+def _pads(recorder: OnnxRecorder, node: Node, kernel: Sequence[int]) -> tuple[int, ...]:
     """Padding in front of each spatial axis, then behind each."""
     rank = len(kernel)
     if not str(node.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
@@ -134,7 +135,7 @@ def _pads(recorder: Recorder, node: Node, kernel: Sequence[int]) -> tuple[int, .
     return (*fronts, *(total - front for total, front in zip(totals, fronts, strict=True)))
 
 
-def _padded_evenly(recorder: Recorder, source: str, pads: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+def _padded_evenly(recorder: OnnxRecorder, source: str, pads: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
     """The input and the padding on both sides; where the sides differ, the difference is a copy with more elements."""
     rank = len(pads) // 2
     fronts, backs = pads[:rank], pads[rank:]
@@ -156,7 +157,7 @@ def _padded_evenly(recorder: Recorder, source: str, pads: tuple[int, ...]) -> tu
 def _elementwise(function: str) -> Handler:
     """Elementwise work over the operands that are more than one number."""
 
-    def handler(recorder: Recorder, node: Node) -> None:
+    def handler(recorder: OnnxRecorder, node: Node) -> None:
         names = [name for name in node.inputs if name and recorder.number(name) is None]
         operands = [recorder.value(name) for name in names or node.inputs[:1]]
         recorder.write("elementwise", operands, node.outputs[0], function=function)
@@ -167,7 +168,7 @@ def _elementwise(function: str) -> Handler:
 def _binary(function: str, scalar_function: str) -> Handler:
     """An operator of two operands of which one may be a known number."""
 
-    def handler(recorder: Recorder, node: Node) -> None:
+    def handler(recorder: OnnxRecorder, node: Node) -> None:
         left, right = node.inputs
         output = node.outputs[0]
         for tensor, number in ((left, recorder.number(right)), (right, recorder.number(left))):
@@ -186,7 +187,7 @@ def _binary(function: str, scalar_function: str) -> Handler:
     return handler
 
 
-def _power(recorder: Recorder, node: Node) -> None:
+def _power(recorder: OnnxRecorder, node: Node) -> None:
     exponent = recorder.number(node.inputs[1])
     base, output = recorder.value(node.inputs[0]), node.outputs[0]
     if exponent in (0.5, -0.5):
@@ -197,7 +198,7 @@ def _power(recorder: Recorder, node: Node) -> None:
         recorder.write("elementwise", [base, recorder.value(node.inputs[1])], output, function="power", operand=0.0)
 
 
-def _dropout(recorder: Recorder, node: Node) -> None:
+def _dropout(recorder: OnnxRecorder, node: Node) -> None:
     """Drops only where the file says training mode; opset 11 and older left that to the runtime: inference."""
     training = recorder.number(node.input(2))
     probability = recorder.number(node.input(1))
@@ -211,14 +212,14 @@ def _dropout(recorder: Recorder, node: Node) -> None:
 # Reductions and normalisations ----------------------------------------------------------------------------------------
 
 
-def _softmax(recorder: Recorder, node: Node) -> None:
+def _softmax(recorder: OnnxRecorder, node: Node) -> None:
     """Before opset 13 all axes from ``axis`` on were one row; the last one is what files mean by it."""
     axis = _axis(recorder, node, -1 if recorder.opset >= 13 else 1)
     recorder.write("softmax", [recorder.value(node.inputs[0])], node.outputs[0], axis=axis)
 
 
 def _layer_norm(kind: str) -> Handler:
-    def handler(recorder: Recorder, node: Node) -> None:
+    def handler(recorder: OnnxRecorder, node: Node) -> None:
         axes = tuple(range(_axis(recorder, node, -1), len(recorder.shape(node.inputs[0]))))
         operands = _operands(recorder, node, 3 if kind == "layer_norm" else 2)
         recorder.write("layer_norm" if kind == "layer_norm" else "rms_norm", operands, node.outputs[0], axes=axes)
@@ -226,18 +227,18 @@ def _layer_norm(kind: str) -> Handler:
     return handler
 
 
-def _batch_norm(recorder: Recorder, node: Node) -> None:
+def _batch_norm(recorder: OnnxRecorder, node: Node) -> None:
     recorder.write("batch_norm", _operands(recorder, node, 3), node.outputs[0])
 
 
-def _group_norm(recorder: Recorder, node: Node) -> None:
+def _group_norm(recorder: OnnxRecorder, node: Node) -> None:
     """Instance normalisation has a group for each channel."""
     groups = int(node.attributes.get("num_groups", recorder.shape(node.inputs[0])[1]))
     recorder.write("group_norm", _operands(recorder, node, 3), node.outputs[0], groups=groups)
 
 
 def _reduction(function: str) -> Handler:
-    def handler(recorder: Recorder, node: Node) -> None:
+    def handler(recorder: OnnxRecorder, node: Node) -> None:
         source = node.inputs[0]
         rank = len(recorder.shape(source))
         stated = node.attributes.get("axes", recorder.integers(node.input(1)))
@@ -254,7 +255,7 @@ def _reduction(function: str) -> Handler:
 
 
 def _pooling(function: str) -> Handler:
-    def handler(recorder: Recorder, node: Node) -> None:
+    def handler(recorder: OnnxRecorder, node: Node) -> None:
         source = node.inputs[0]
         inner = recorder.shape(source)[2:]
         kernel = inner if node.kind.startswith("Global") else tuple(node.attributes["kernel_shape"])
@@ -273,7 +274,7 @@ def _pooling(function: str) -> Handler:
     return handler
 
 
-def _cross_entropy(recorder: Recorder, node: Node) -> None:
+def _cross_entropy(recorder: OnnxRecorder, node: Node) -> None:
     operands = _operands(recorder, node, 2)
     recorder.write("cross_entropy", operands, node.outputs[0], axis=1, participants=1)
 

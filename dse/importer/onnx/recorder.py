@@ -1,9 +1,7 @@
 """Writes down an ONNX graph node by node: shapes are inferred, what depends on no input and no weight is computed."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ import numpy as np
 
 from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
 from dse.importer.onnx.functions import captured_names, definition
+from dse.importer.onnx.node import Node, complete, numbered, refused_by_onnx, shape_of
 from hardware.inputs import InputError, fail
 
 if TYPE_CHECKING:
@@ -32,46 +31,7 @@ _NO_SHAPE = (
 )
 
 
-@contextmanager
-def refused_by_onnx(path: Path, key: str, value: str) -> Iterator[None]:
-    """What the onnx library raises about a part of the file, as an InputError in its words.
-
-    It states its own rules by exceptions of its own, and by those of Python where its arguments are out of range.
-    """
-    import onnx.checker
-    import onnx.shape_inference
-
-    stated = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
-    try:
-        yield
-    except InputError:
-        raise
-    except (*stated, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        words = " ".join(str(error).split())[:160]
-        raise fail(path, key, value, f"is not valid ONNX: {words or type(error).__name__}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operator: its kind as ONNX calls it, names of what it reads ("" where left out) and writes, attributes.
-
-    ``captured`` are the values that only the graphs inside it read.
-    """
-
-    kind: str
-    domain: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    captured: tuple[str, ...] = ()
-
-    def input(self, position: int) -> str:
-        """The name of an input, or "" where it is left out."""
-        return self.inputs[position] if position < len(self.inputs) else ""
-
-
-class Recorder:
+class OnnxRecorder:
     """The values and steps of a graph, written in its (topological) order.
 
     Args:
@@ -101,7 +61,7 @@ class Recorder:
         self._stored: set[str] = set()  # by nodes of kind Constant
         self._where = ""
         stated = (*model.graph.value_info, *model.graph.output)
-        self._stated = {entry.name: _numbered(entry.type, symbols) for entry in stated}
+        self._stated = {entry.name: numbered(entry.type, symbols) for entry in stated}
         for tensor in model.graph.initializer:
             self._initialise(tensor)
         for entry in model.graph.input:
@@ -202,15 +162,15 @@ class Recorder:
 
     # Graphs inside nodes ----------------------------------------------------------------------------------------------
 
-    def inside(self, graph: "GraphProto", given: "Mapping[str, TypeProto]") -> "Recorder":
+    def inside(self, graph: "GraphProto", given: "Mapping[str, TypeProto]") -> "OnnxRecorder":
         """A recorder of its own for a graph inside a node: it knows the values here, and inputs of ``given`` types.
 
         Values from here are constants there: what it records tells shapes and work, not what depends on what.
         """
         helper = self._onnx.helper
         body = helper.make_graph(graph.node, "inside", [], graph.output, graph.initializer, value_info=graph.value_info)
-        made = Recorder(self.path, helper.make_model(body, opset_imports=self._opsets), self._symbols)
-        whole = {name: found for name, found in given.items() if _complete(_numbered(found, self._symbols))}
+        made = OnnxRecorder(self.path, helper.make_model(body, opset_imports=self._opsets), self._symbols)
+        whole = {name: stated for name, stated in given.items() if complete(numbered(stated, self._symbols))}
         made._types = {**self._types, **made._types, **whole}
         made._constants = {**self._constants, **made._constants}
         made._stored = self._stored | made._stored
@@ -225,13 +185,13 @@ class Recorder:
 
     def complete_type(self, name: str) -> "TypeProto | None":
         """The type of a value whose shape is known; None otherwise."""
-        found = self._types.get(name)
-        return found if _complete(found) else None
+        stated = self._types.get(name)
+        return stated if complete(stated) else None
 
-    def state(self, name: str, found: "TypeProto | None") -> None:
-        """Takes ``found`` for the type of a value for which the file states none, and nothing infers one."""
-        if found is not None and not _complete(self._stated.get(name)):
-            self._stated[name] = found
+    def state(self, name: str, known: "TypeProto | None") -> None:
+        """Sets the type of a value for which the file states none, and none can be inferred."""
+        if known is not None and not complete(self._stated.get(name)):
+            self._stated[name] = known
 
     # Nodes ------------------------------------------------------------------------------------------------------------
 
@@ -257,12 +217,12 @@ class Recorder:
             return None
         inferred = self._inferred(node, proto)
         for output in outputs:
-            found = inferred.get(output)
-            if not _complete(found):
-                found = self._stated.get(output)
-            if found is None or not _complete(found):
+            known = inferred.get(output)
+            if not complete(known):
+                known = self._stated.get(output)
+            if known is None or not complete(known):
                 raise fail(self.path, f"nodes.{name}", proto.op_type, _NO_SHAPE)
-            self._types[output] = found
+            self._types[output] = known
             self._check_size(output)
             self._check_dtype(output)
         return node
@@ -278,7 +238,7 @@ class Recorder:
         """Computes a node that reads nothing but constants, or the shape of a value."""
         read = [name for name in node.inputs if name]
         if node.kind in ("Shape", "Size") and read and node.outputs:
-            made = [_shape_of(node, self.shape(read[0]))]
+            made = [shape_of(node, self.shape(read[0]))]
         elif node.kind.startswith("Random") or not self._constants.keys() >= {*read, *node.captured}:
             return False
         else:
@@ -317,13 +277,13 @@ class Recorder:
             constants = {name: self._constants[name] for name in read if name in self._constants}
             known = {name: onnx.numpy_helper.from_array(held) for name, held in constants.items()}
             try:
-                found: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
+                inferred: Mapping[str, TypeProto] = onnx.shape_inference.infer_node_outputs(
                     schema, proto, types, known, opset_imports=self._opsets
                 )
             except onnx.shape_inference.InferenceError as error:
                 words = " ".join(str(error).split())[:160]
                 raise self.refusal(node, node.kind, f"shapes do not fit ({words}); {FIXED_BATCH}") from error
-        return found
+        return inferred
 
     def _check_size(self, name: str) -> None:
         shape = self.shape(name)
@@ -347,25 +307,3 @@ class Recorder:
     def _new(self, name: str, shape: tuple[int, ...], dtype: str, role: Role, base: int | None = None) -> int:
         self.values.append(Value(name or f"value{len(self.values)}", shape, dtype, role, base))
         return len(self.values) - 1
-
-
-def _shape_of(node: Node, shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    """What ``Shape`` or ``Size`` gives."""
-    if node.kind == "Size":
-        return np.array(np.prod(shape, dtype=np.int64))
-    return np.array(shape[node.attributes.get("start", 0) : node.attributes.get("end", len(shape))], dtype=np.int64)
-
-
-def _complete(stated: "TypeProto | None") -> bool:
-    """Whether it is a tensor with a shape of numbers."""
-    if stated is None or not stated.HasField("tensor_type") or not stated.tensor_type.HasField("shape"):
-        return False
-    return all(dim.HasField("dim_value") for dim in stated.tensor_type.shape.dim)
-
-
-def _numbered(stated: "TypeProto", symbols: Mapping[str, int]) -> "TypeProto":
-    """A stated type with the numbers of its symbols."""
-    for dim in stated.tensor_type.shape.dim:
-        if dim.dim_param in symbols:
-            dim.dim_value = symbols[dim.dim_param]
-    return stated

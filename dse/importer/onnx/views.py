@@ -3,20 +3,21 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from dse.importer.onnx.recorder import FIXED_BATCH, Node, Recorder
+from dse.importer.onnx.node import Node
+from dse.importer.onnx.recorder import FIXED_BATCH, OnnxRecorder
 
-Handler = Callable[[Recorder, Node], None]
+Handler = Callable[[OnnxRecorder, Node], None]
 
 
-def _axis(recorder: Recorder, node: Node, default: int = 0) -> int:
+def _axis(recorder: OnnxRecorder, node: Node, default: int = 0) -> int:
     return int(node.attributes.get("axis", default)) % max(1, len(recorder.shape(node.inputs[0])))
 
 
-def _alias(recorder: Recorder, node: Node) -> None:
+def _alias(recorder: OnnxRecorder, node: Node) -> None:
     recorder.alias(node.inputs[0], node.outputs[0])
 
 
-def _reshape(recorder: Recorder, node: Node) -> None:
+def _reshape(recorder: OnnxRecorder, node: Node) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze: the output's shape says all.
 
     Raises:
@@ -31,13 +32,13 @@ def _reshape(recorder: Recorder, node: Node) -> None:
         recorder.write("reshape", [recorder.value(source)], output)
 
 
-def _permute(recorder: Recorder, node: Node) -> None:
+def _permute(recorder: OnnxRecorder, node: Node) -> None:
     rank = len(recorder.shape(node.inputs[0]))
     axes = tuple(node.attributes.get("perm", reversed(range(rank))))
     recorder.write("permute", [recorder.value(node.inputs[0])], node.outputs[0], axes=axes)
 
 
-def _expand(recorder: Recorder, node: Node) -> None:
+def _expand(recorder: OnnxRecorder, node: Node) -> None:
     source, output = node.inputs[0], node.outputs[0]
     if recorder.shape(source) == recorder.shape(output):
         recorder.alias(source, output)
@@ -45,13 +46,13 @@ def _expand(recorder: Recorder, node: Node) -> None:
         recorder.write("expand", [recorder.value(source)], output)
 
 
-def _copy(recorder: Recorder, node: Node) -> None:
+def _copy(recorder: OnnxRecorder, node: Node) -> None:
     """Data moved: padding, tiles, nearest-neighbour resizing, updates of a part."""
     floats = [name for name in node.inputs if recorder.is_float(name) and recorder.constant(name) is None]
     recorder.write("copy", [recorder.value(name) for name in floats or node.inputs[:1]], node.outputs[0])
 
 
-def _cast(recorder: Recorder, node: Node) -> None:
+def _cast(recorder: OnnxRecorder, node: Node) -> None:
     source, output = node.inputs[0], node.outputs[0]
     if recorder.dtype(source) == recorder.dtype(output):
         recorder.alias(source, output)
@@ -59,7 +60,7 @@ def _cast(recorder: Recorder, node: Node) -> None:
         recorder.write("cast", [recorder.value(source)], output)
 
 
-def _slice(recorder: Recorder, node: Node) -> None:
+def _slice(recorder: OnnxRecorder, node: Node) -> None:
     """One slice for each axis of which something is left out; what is picked at run time is a gather."""
     source, output = node.inputs[0], node.outputs[0]
     starts, axes, steps = (
@@ -91,7 +92,7 @@ def _from_front(start: int, size: int) -> int:
     return max(0, start + size) if start < 0 else min(start, size)
 
 
-def _split(recorder: Recorder, node: Node) -> None:
+def _split(recorder: OnnxRecorder, node: Node) -> None:
     """Slices one behind the other."""
     source, start = node.inputs[0], 0
     axis = _axis(recorder, node)
@@ -103,7 +104,7 @@ def _split(recorder: Recorder, node: Node) -> None:
         start += recorder.shape(output)[axis]
 
 
-def _concatenate(recorder: Recorder, node: Node) -> None:
+def _concatenate(recorder: OnnxRecorder, node: Node) -> None:
     if len(node.inputs) == 1:
         _alias(recorder, node)
         return
@@ -111,7 +112,7 @@ def _concatenate(recorder: Recorder, node: Node) -> None:
     recorder.write("concatenate", [recorder.value(name) for name in node.inputs], node.outputs[0], axis=axis)
 
 
-def _gather(recorder: Recorder, node: Node) -> None:
+def _gather(recorder: OnnxRecorder, node: Node) -> None:
     """Rows of a weight are a lookup; one position known beforehand is a slice; the rest is a gather."""
     source, indices = node.inputs[:2]
     output, shape, axis = node.outputs[0], recorder.shape(source), _axis(recorder, node)
@@ -120,9 +121,9 @@ def _gather(recorder: Recorder, node: Node) -> None:
     table = recorder.values[value].role in ("parameter", "buffer") and len(shape) == 2 and axis == 0
     if known is not None and len(known) == 1:
         start = known[0] % shape[axis]
-        kept = (*shape[:axis], 1, *shape[axis + 1 :])
-        if kept != shape:
-            value = recorder.make("slice", [value], kept, axis=axis, start=start, step=1)
+        sliced = (*shape[:axis], 1, *shape[axis + 1 :])
+        if sliced != shape:
+            value = recorder.make("slice", [value], sliced, axis=axis, start=start, step=1)
         recorder.write("reshape", [value], output)
     elif table and recorder.is_float(source):
         recorder.write("embedding", [value, recorder.value(indices)], output)
@@ -130,18 +131,18 @@ def _gather(recorder: Recorder, node: Node) -> None:
         recorder.write("gather", [value, recorder.value(indices)], output, axis=axis)
 
 
-def _gather_elements(recorder: Recorder, node: Node) -> None:
+def _gather_elements(recorder: OnnxRecorder, node: Node) -> None:
     operands = [recorder.value(name) for name in node.inputs[:2]]
     recorder.write("gather", operands, node.outputs[0], axis=_axis(recorder, node))
 
 
-def _constant(recorder: Recorder, node: Node) -> None:
+def _constant(recorder: OnnxRecorder, node: Node) -> None:
     """Too large to be computed, or random."""
     for output in node.outputs:
         recorder.value(output)
 
 
-def _resize(recorder: Recorder, node: Node) -> None:
+def _resize(recorder: OnnxRecorder, node: Node) -> None:
     """Nearest-neighbour resizing only moves data; interpolation has no formula here."""
     if node.attributes.get("mode", "nearest") == "nearest":
         recorder.write("copy", [recorder.value(node.inputs[0])], node.outputs[0])

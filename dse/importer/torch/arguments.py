@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 def by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names of the operator's schema, defaults filled in."""
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for position, argument in enumerate(function._schema.arguments):
         if position < len(args):
-            found[argument.name] = args[position]
+            named[argument.name] = args[position]
         elif argument.name in kwargs:
-            found[argument.name] = kwargs[argument.name]
+            named[argument.name] = kwargs[argument.name]
         else:
-            found[argument.name] = argument.default_value if argument.has_default_value() else None
-    return found
+            named[argument.name] = argument.default_value if argument.has_default_value() else None
+    return named
 
 
 def tensors_in(torch: Any, tree: Any) -> Iterator["torch.Tensor"]:

@@ -7,7 +7,7 @@ the module runs on one device as it is.
 from typing import TYPE_CHECKING
 
 from dse.graph.trace import StepKind
-from dse.importer.torch.recorder import Recorder
+from dse.importer.torch.recorder import TorchRecorder
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +29,6 @@ def _collective(kind: StepKind, x: "torch.Tensor", participants: int) -> "torch.
     if participants < 1:
         raise ValueError(f"participants must be at least 1, but got {participants}")
     recorder = getattr(_get_current_dispatch_mode(), "recorder", None)
-    if participants == 1 or not isinstance(recorder, Recorder):
+    if participants == 1 or not isinstance(recorder, TorchRecorder):
         return x
     return recorder.collective(kind, x, participants)

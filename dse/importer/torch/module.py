@@ -1,18 +1,17 @@
 """Tracing a PyTorch module: one forward pass on the meta device, without weights and without data."""
 
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.operators import HANDLERS
-from dse.importer.torch.recorder import Recorder, Rules, dispatch_mode
+from dse.importer.torch.recorder import Rules, TorchRecorder, dispatch_mode
 from dse.importer.torch.rewrites import REWRITTEN
+from dse.importer.torch.user_code import UserCode
 from hardware.inputs import InputError, fail, one_line
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def trace_module(
     _check_dtypes(source, {**trained, **tensors})
     if microbatch not in (None, batch):
         _check_time_first(torch, module, (positional, named), source)
-    recorder = Recorder(Rules(HANDLERS, REWRITTEN), trained, frozen, dict(module.named_buffers()), tensors)
+    recorder = TorchRecorder(Rules(HANDLERS, REWRITTEN), trained, frozen, dict(module.named_buffers()), tensors)
     with _operators_as_written(torch):
         answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
@@ -120,7 +119,8 @@ def guarded(name: str, action: Callable[[], Any]) -> Any:
     except BaseException as error:
         if type(error) is KeyboardInterrupt:
             raise
-        file, key = _user_line(error, name)
+        line = UserCode(sys.modules.get("torch")).line_of(error)
+        file, key = (name, "") if line is None else (line[0], f"line {line[1]}")
         words = _words(error)
         if isinstance(error, NotImplementedError) and "meta" in words:
             words = f"an operator has no shape rule for the meta device ({words[:120]})"
@@ -152,28 +152,17 @@ def _printing_to_stderr(name: str) -> Iterator[None]:
 @contextmanager
 def _operators_as_written(torch: Any) -> Iterator[None]:
     """PyTorch without its inference kernels that stand for whole transformer layers, of which a trace sees nothing."""
-    kept = torch.backends.mha.get_fastpath_enabled()
+    before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(kept)
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _run(torch: Any, module: Any, positional: tuple[Any, ...], named: dict[str, Any], mode: Any) -> Any:
     with torch.inference_mode(), torch.device("meta"), mode:
         return module(*positional, **named)
-
-
-def _user_line(error: BaseException, name: str) -> tuple[str, str]:
-    """(file, line) of the innermost frame outside PyTorch and this package."""
-    torch = sys.modules.get("torch")
-    library = () if torch is None else (str(Path(str(torch.__file__)).parent),)
-    ours = (*library, str(Path(__file__).parents[1]), "<")
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(ours):
-            return frame.filename, f"line {frame.lineno}"
-    return name, ""
 
 
 def _arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -240,16 +229,16 @@ def _check_dtypes(name: str, tensors: Mapping[str, Any]) -> None:
             raise fail(name, key, dtype, rule)
 
 
-def _loss_or_outputs(torch: Any, answer: Any, recorder: Recorder, name: str) -> tuple[int, ...]:
+def _loss_or_outputs(torch: Any, answer: Any, recorder: TorchRecorder, name: str) -> tuple[int, ...]:
     """The loss where the module returns one (a field ``loss``, or its only number), else every floating output."""
     loss = getattr(answer, "loss", None)
     if loss is None and isinstance(answer, Mapping):
         loss = answer.get("loss")
     if isinstance(loss, torch.Tensor):
         return (recorder.index(loss),)
-    found = [tensor for _, tensor in _named_tensors(torch, answer) if tensor.is_floating_point()]
-    if not found and hasattr(answer, "__dict__"):
-        found = [item for _, item in _named_tensors(torch, vars(answer)) if item.is_floating_point()]
-    if not found:
+    outputs = [tensor for _, tensor in _named_tensors(torch, answer) if tensor.is_floating_point()]
+    if not outputs and hasattr(answer, "__dict__"):
+        outputs = [item for _, item in _named_tensors(torch, vars(answer)) if item.is_floating_point()]
+    if not outputs:
         raise fail(name, "outputs", type(answer).__name__, "the module must return a floating-point tensor (a loss)")
-    return tuple(dict.fromkeys(recorder.index(tensor) for tensor in found))
+    return tuple(dict.fromkeys(recorder.index(tensor) for tensor in outputs))

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.importer.torch import views
-from dse.importer.torch.recorder import Call, Handler, Recorder, other_operator
+from dse.importer.torch.recorder import Call, Handler, TorchRecorder, other_operator
 
 
-def _matmul(recorder: Recorder, call: Call) -> None:
+def _matmul(recorder: TorchRecorder, call: Call) -> None:
     left, right = call["self"], call["other"] if "other" in call.arguments else call["mat2"]
     recorder.emit("matmul", [left, right], call.outputs)
 
 
-def _add_matmul(recorder: Recorder, call: Call) -> None:
+def _add_matmul(recorder: TorchRecorder, call: Call) -> None:
     """``beta · bias + alpha · (a @ b)``; with a bias of one dimension, one step."""
     left, right = (call["mat1"], call["mat2"]) if "mat1" in call.arguments else (call["batch1"], call["batch2"])
     bias = call["self"]
@@ -24,7 +24,7 @@ def _add_matmul(recorder: Recorder, call: Call) -> None:
     recorder.emit("elementwise", [product, bias], call.outputs, function="add")
 
 
-def _linear(recorder: Recorder, call: Call) -> None:
+def _linear(recorder: TorchRecorder, call: Call) -> None:
     torch, weight, bias = recorder.torch, call["weight"], call["bias"]
     turned = torch.empty_strided(
         (weight.shape[1], weight.shape[0]), (1, weight.shape[1]), dtype=weight.dtype, device="meta"
@@ -33,7 +33,7 @@ def _linear(recorder: Recorder, call: Call) -> None:
     recorder.emit("matmul", [call["input"], turned, *([] if bias is None else [bias])], call.outputs)
 
 
-def _grouped_matmul(recorder: Recorder, call: Call) -> None:
+def _grouped_matmul(recorder: TorchRecorder, call: Call) -> None:
     """Each expert's rows times its matrix; the rows are taken as shared out evenly."""
     rows, weight = call["self"], call["mat2"]
     if rows.dim() != 2 or weight.dim() != 3 or rows.shape[0] % weight.shape[0]:
@@ -47,7 +47,7 @@ def _grouped_matmul(recorder: Recorder, call: Call) -> None:
     recorder.emit("reshape", [product], call.outputs)
 
 
-def _convolution(recorder: Recorder, call: Call) -> None:
+def _convolution(recorder: TorchRecorder, call: Call) -> None:
     spatial = call["weight"].dim() - 2
 
     def each(name: str) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def _same_padding(call: Call) -> tuple[int, ...]:
 def _elementwise(function: str, *operands: str) -> Handler:
     """Elementwise work over the tensors among ``operands`` (all tensor arguments when none is named)."""
 
-    def handler(recorder: Recorder, call: Call) -> None:
+    def handler(recorder: TorchRecorder, call: Call) -> None:
         named = [call[name] for name in operands] if operands else list(call.arguments.values())
         tensors = [item for item in named if isinstance(item, recorder.torch.Tensor)]
         recorder.emit("elementwise", tensors, call.outputs, function=function)
@@ -92,7 +92,7 @@ def _elementwise(function: str, *operands: str) -> Handler:
 def _with_scalar(function: str, scalar_function: str) -> Handler:
     """An operator of two operands of which the second may be a number."""
 
-    def handler(recorder: Recorder, call: Call) -> None:
+    def handler(recorder: TorchRecorder, call: Call) -> None:
         tensors: list[Any] = []
         numbers: list[Any] = []
         for name in ("self", "other"):
@@ -115,7 +115,7 @@ def _operand(function: str, number: Any) -> float:
     return -value if function == "subtract" else value
 
 
-def _power(recorder: Recorder, call: Call) -> None:
+def _power(recorder: TorchRecorder, call: Call) -> None:
     base, exponent = call["self"], call["exponent"]
     if call.name == "square":
         exponent = 2
@@ -128,28 +128,28 @@ def _power(recorder: Recorder, call: Call) -> None:
         recorder.emit("elementwise", [base], call.outputs, function="power", operand=float(exponent))
 
 
-def _softmax(recorder: Recorder, call: Call) -> None:
+def _softmax(recorder: TorchRecorder, call: Call) -> None:
     recorder.emit("softmax", [call["self"]], call.outputs, axis=views.axis_of(call["self"], call["dim"]))
 
 
-def _layer_norm(recorder: Recorder, call: Call) -> None:
+def _layer_norm(recorder: TorchRecorder, call: Call) -> None:
     source, count = call["input"], len(call["normalized_shape"])
     axes = tuple(range(source.dim() - count, source.dim()))
     operands = [item for item in (source, call["weight"], call["bias"]) if item is not None]
     recorder.emit("rms_norm" if "rms" in call.name else "layer_norm", operands, call.outputs[:1], axes=axes)
 
 
-def _batch_norm(recorder: Recorder, call: Call) -> None:
+def _batch_norm(recorder: TorchRecorder, call: Call) -> None:
     operands = [item for item in (call["input"], call["weight"], call["bias"]) if item is not None]
     recorder.emit("batch_norm", operands, call.outputs[:1])
 
 
-def _group_norm(recorder: Recorder, call: Call) -> None:
+def _group_norm(recorder: TorchRecorder, call: Call) -> None:
     operands = [item for item in (call["input"], call["weight"], call["bias"]) if item is not None]
     recorder.emit("group_norm", operands, call.outputs[:1], groups=int(call["num_groups"]))
 
 
-def _dropout(recorder: Recorder, call: Call) -> None:
+def _dropout(recorder: TorchRecorder, call: Call) -> None:
     probability = float(call["p"])
     if probability == 0 or call["train"] is False:
         recorder.same(call["input"], call.outputs[0])
@@ -157,17 +157,17 @@ def _dropout(recorder: Recorder, call: Call) -> None:
         recorder.emit("dropout", [call["input"]], call.outputs[:1], probability=probability)
 
 
-def _embedding(recorder: Recorder, call: Call) -> None:
+def _embedding(recorder: TorchRecorder, call: Call) -> None:
     recorder.emit("embedding", [call["weight"], call["indices"]], call.outputs)
 
 
-def _cross_entropy(recorder: Recorder, call: Call) -> None:
+def _cross_entropy(recorder: TorchRecorder, call: Call) -> None:
     axis = 0 if call["self"].dim() == 1 else 1
     recorder.emit("cross_entropy", [call["self"], call["target"]], call.outputs, axis=axis, participants=1)
 
 
 def _reduction(function: str) -> Handler:
-    def handler(recorder: Recorder, call: Call) -> None:
+    def handler(recorder: TorchRecorder, call: Call) -> None:
         if "other" in call.arguments:
             recorder.emit("elementwise", [call["self"], call["other"]], call.outputs, function=_larger(call.name))
             return
@@ -189,7 +189,7 @@ def _larger(name: str) -> str:
 
 
 def _pooling(function: str) -> Handler:
-    def handler(recorder: Recorder, call: Call) -> None:
+    def handler(recorder: TorchRecorder, call: Call) -> None:
         spatial = int(call.name.removesuffix("_with_indices")[-2])
 
         def each(name: str, missing: tuple[int, ...]) -> tuple[int, ...]:
@@ -212,7 +212,7 @@ def _pooling(function: str) -> Handler:
 
 
 def _adaptive_pooling(function: str) -> Handler:
-    def handler(recorder: Recorder, call: Call) -> None:
+    def handler(recorder: TorchRecorder, call: Call) -> None:
         source, output = call["self"], call.outputs[0]
         spatial = int(call.name[-2])
         inner, outer = source.shape[-spatial:], output.shape[-spatial:]
@@ -224,7 +224,7 @@ def _adaptive_pooling(function: str) -> Handler:
     return handler
 
 
-def _constant(recorder: Recorder, call: Call) -> None:
+def _constant(recorder: TorchRecorder, call: Call) -> None:
     recorder.emit("constant", [], call.outputs)
 
 

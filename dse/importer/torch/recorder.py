@@ -2,29 +2,27 @@
 
 The run is in inference mode, where composite operators (linear, softmax, dropout, cross entropy) arrive whole. Those
 that the recorder has no rule for (:class:`Rules`) are taken apart by PyTorch's own decompositions;
-what cannot be taken apart either becomes a step ``other``. Tensors written in place get a new value; a view whose
-source changed is made again.
+what cannot be taken apart either becomes a step ``other``. Which value a tensor has at any time, views and writes in
+place considered, is the business of :mod:`dse.importer.torch.tensor_values`.
 
 Tensors that depend on no input and no weight (position numbers, masks) are also computed for real, so that a module may
 branch on them (:mod:`dse.importer.torch.constants`).
 """
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
+from dse.graph.trace import Attribute, Role, StepKind
 from dse.importer.torch.arguments import by_name, replaced, tensors_in
 from dse.importer.torch.constants import MAX_ELEMENTS, NOT_COMPUTABLE, Constant, constants_of
+from dse.importer.torch.tensor_values import TensorValues
+from dse.importer.torch.user_code import UserCode
 from hardware.inputs import fail
 
 if TYPE_CHECKING:
     import torch
 
-_PACKAGE = str(Path(__file__).parents[2])
 _NEEDS_DATA = frozenset({"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"})
 _DATA_RULE = "needs the values of a tensor, but a trace has shapes only; compute it outside the module, or by shapes"
 _UNSUPPORTED = ("complex", "qint", "quint", "float8", "float4", "bits")
@@ -42,18 +40,8 @@ class Call:
         return self.arguments.get(argument)
 
 
-@dataclass(slots=True)
-class _View:
-    """How a tensor was read from another one, and which value this one had then."""
-
-    source: "torch.Tensor"
-    kind: StepKind
-    attributes: Mapping[str, Attribute]
-    version: int
-
-
-class Recorder:
-    """The values and steps of one run.
+class TorchRecorder(TensorValues):
+    """The values and steps of one run, written down as PyTorch dispatches its operators.
 
     Args:
         rules: what is done with each operator.
@@ -74,19 +62,12 @@ class Recorder:
         import torch
         from torch._decomp import core_aten_decompositions
 
+        super().__init__(UserCode(torch))
         self.torch = torch
         self._rules = rules
         self._decompositions = core_aten_decompositions()
-        self.values: list[Value] = []
-        self.steps: list[Step] = []
         self.mode: Any = None
-        self._index: dict[int, int] = {}
-        self._views: dict[int, _View] = {}
-        self._constants: dict[int, Constant] = {}
         self._twins: dict[int, torch.Tensor] = {}
-        self._alive: list[torch.Tensor] = []
-        self._user_file: dict[str, bool] = {}
-        self._library = str(Path(torch.__file__).parent)
         roles: tuple[tuple[Role, Mapping[str, torch.Tensor]], ...] = (
             ("parameter", parameters),
             ("frozen", frozen),
@@ -95,59 +76,7 @@ class Recorder:
         )
         for role, tensors in roles:
             for name, tensor in tensors.items():
-                self._bind(tensor, self._value(name, tensor, role))
-
-    # What handlers use ------------------------------------------------------------------------------------------------
-
-    def index(self, tensor: "torch.Tensor") -> int:
-        """The value that ``tensor`` has now."""
-        if id(tensor) not in self._index:  # made outside the run, so stored somewhere
-            self._bind(tensor, self._value("", tensor, "buffer"))
-        view = self._views.get(id(tensor))
-        if view is not None:
-            now = self.index(view.source)
-            if now != view.version:
-                view.version = now
-                self._bind(tensor, self._step(view.kind, [now], tensor, view.attributes))
-        return self._index[id(tensor)]
-
-    def emit(
-        self,
-        kind: StepKind,
-        inputs: Sequence["torch.Tensor"],
-        outputs: Sequence["torch.Tensor"],
-        **attributes: Attribute,
-    ) -> None:
-        """One step that reads and writes tensors. A view of a parameter becomes a value instead of a step."""
-        read = [self.index(tensor) for tensor in inputs]
-        if len(outputs) == 1:
-            (output,) = outputs
-            if kind in VIEWS:
-                self._views[id(output)] = _View(inputs[0], kind, attributes, read[0])
-            self._bind(output, self._step(kind, read, output, attributes))
-            return
-        first = len(self.values)
-        for output in outputs:
-            self._bind(output, self._value("", output, "activation"))
-        self.steps.append(Step(kind, tuple(read), tuple(range(first, len(self.values))), attributes, self.where()))
-
-    def same(self, source: "torch.Tensor", output: "torch.Tensor") -> None:
-        """``output`` is ``source`` (an alias)."""
-        self._bind(output, self.index(source))
-
-    def alias(self, source: "torch.Tensor", output: "torch.Tensor") -> None:
-        """``output`` shares the memory of ``source``, at the same shape."""
-        if output is not source:
-            self._views[id(output)] = _View(source, "reshape", {}, self.index(source))
-            self.same(source, output)
-
-    def where(self) -> str:
-        """``file:line`` of the innermost frame that belongs to neither PyTorch nor this package.
-
-        Where a module of PyTorch is all there is, that of its ``forward``.
-        """
-        frame, line = self._user_frame()
-        return f"{frame}:{line}"
+                self.bind(tensor, self.new_value(name, tensor, role))
 
     # Dispatch ---------------------------------------------------------------------------------------------------------
 
@@ -218,36 +147,6 @@ class Recorder:
         self.write(target, result)
         return target
 
-    def write(self, target: "torch.Tensor", result: "torch.Tensor") -> None:
-        """``target`` gets the value of ``result``; a view writes through to what it is a view of."""
-        value = self.index(result)
-        if self.values[value].shape != tuple(target.shape):
-            value = self._step("expand", [value], target, {})
-        constant = self._constant(result)
-        view = self._views.get(id(target))
-        self._bind(target, value)
-        self._constants.pop(id(target), None)
-        if view is None:
-            if constant is not None and result.shape == target.shape:
-                self._constants[id(target)] = constant.as_type(target.dtype)
-            return
-        old = self.index(view.source)
-        if self.values[old].elements == self.values[value].elements:
-            whole = self._step("reshape", [value], view.source, {})
-        else:
-            whole = self._step("copy", [old, value], view.source, {})
-        self._write_value(view.source, whole)
-        view.version = self.index(view.source)
-
-    def _write_value(self, target: "torch.Tensor", value: int) -> None:
-        self._constants.pop(id(target), None)
-        view = self._views.get(id(target))
-        self._bind(target, value)
-        if view is not None:
-            old = self.index(view.source)
-            self._write_value(view.source, self._step("copy", [old, value], view.source, {}))
-            view.version = self.index(view.source)
-
     def _decomposed(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self.mode:
             answer = function.decompose(*args, **kwargs)
@@ -265,13 +164,13 @@ class Recorder:
             if id(tree) not in self._twins:
                 twin = self.torch.empty_strided(tree.shape, tree.stride(), dtype=tree.dtype, device="meta")
                 self._twins[id(tree)] = twin
-                self._alive.append(tree)
-                if id(tree) in self._index:
-                    self._bind(twin, self._index[id(tree)])
+                self.keep_alive(tree)
+                if self.is_bound(tree):
+                    self.bind(twin, self.index(tree))
                 else:
-                    self._bind(twin, self._value("", twin, "buffer"))
+                    self.bind(twin, self.new_value("", twin, "buffer"))
                     if tree.numel() <= MAX_ELEMENTS:
-                        self._constants[id(twin)] = Constant(tree.detach().cpu())
+                        self.note_constant(twin, Constant(tree.detach().cpu()))
             return self._twins[id(tree)]
         if isinstance(tree, self.torch.device):
             return self.torch.device("meta")
@@ -281,22 +180,16 @@ class Recorder:
             return {key: self._on_meta(item) for key, item in tree.items()}
         return tree
 
-    def _constant(self, tensor: "torch.Tensor") -> Constant | None:
-        """What ``tensor`` holds, where that is known and nothing wrote to it since."""
-        view = self._views.get(id(tensor))
-        if view is not None and self.index(view.source) != view.version:
-            return None
-        return self._constants.get(id(tensor))
-
     def _note_constants(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: tuple["torch.Tensor", ...]
     ) -> None:
-        read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
+        read = [self.constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
         constants = constants_of(self.torch, function, args, kwargs, read, outputs)
-        self._constants.update((id(output), each) for output, each in zip(outputs, constants, strict=False))
+        for output, constant in zip(outputs, constants, strict=False):
+            self.note_constant(output, constant)
 
     def _constant_answer(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        read = [self._constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
+        read = [self.constant(tensor) for tensor in tensors_in(self.torch, (args, kwargs))]
         try:
             values = iter([constant.values() for constant in read if constant is not None])
         except NOT_COMPUTABLE:
@@ -307,27 +200,7 @@ class Recorder:
         answer = function(*replaced(self.torch, args, values), **replaced(self.torch, kwargs, values))
         return self._on_meta(answer)
 
-    # Values -----------------------------------------------------------------------------------------------------------
-
-    def _step(
-        self, kind: StepKind, read: Sequence[int], like: "torch.Tensor", attributes: Mapping[str, Attribute]
-    ) -> int:
-        source = self.values[read[0]] if read else None
-        if kind in VIEWS and source is not None and source.role != "activation" and source.role != "input":
-            base = read[0] if source.base is None else source.base
-            return self._value(source.name, like, source.role, base)
-        index = self._value("", like, "activation")
-        self.steps.append(Step(kind, tuple(read), (index,), attributes, self.where()))
-        return index
-
-    def _value(self, name: str, tensor: "torch.Tensor", role: Role, base: int | None = None) -> int:
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        self.values.append(Value(name or f"value{len(self.values)}", tuple(tensor.shape), dtype, role, base))
-        return len(self.values) - 1
-
-    def _bind(self, tensor: "torch.Tensor", value: int) -> None:
-        self._index[id(tensor)] = value
-        self._alive.append(tensor)  # ids are reused once a tensor is gone
+    # Refusals ---------------------------------------------------------------------------------------------------------
 
     def _check_dtype(self, name: str, tensor: "torch.Tensor") -> None:
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -336,27 +209,11 @@ class Recorder:
 
     def refusal(self, operator: str, rule: str) -> Exception:
         """The error for an operator that cannot be traced, at the user's file and line."""
-        file, line = self._user_frame()
+        file, line = self.user_code.line()
         return fail(file, f"line {line}", operator, rule)
 
-    def _user_frame(self) -> tuple[str, int]:
-        frame: FrameType | None = sys._getframe(1)
-        forward = "", 0
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if file not in self._user_file:
-                self._user_file[file] = not file.startswith((self._library, _PACKAGE, "<"))
-            if self._user_file[file]:
-                return file, frame.f_lineno
-            if file.startswith(self._library) and frame.f_code.co_name == "forward":
-                forward = forward if forward[0] else (file, frame.f_lineno)
-            elif file.startswith(_PACKAGE) and forward[0]:
-                return forward  # the importer has called the module: what lies outside is the program, not the model
-            frame = frame.f_back
-        return forward
 
-
-Handler = Callable[[Recorder, Call], None]
+Handler = Callable[[TorchRecorder, Call], None]
 """Writes one dispatched operator down."""
 
 Rewrite = Callable[[Any, Mapping[str, Any]], Any]
@@ -376,7 +233,7 @@ class Rules:
     rewritten: Mapping[str, Rewrite]
 
 
-def dispatch_mode(recorder: Recorder) -> Any:
+def dispatch_mode(recorder: TorchRecorder) -> Any:
     """The context manager under which ``recorder`` sees every operator."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -392,7 +249,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
     return recorder.mode
 
 
-def other_operator(recorder: Recorder, call: Call) -> None:
+def other_operator(recorder: TorchRecorder, call: Call) -> None:
     """An operator without a rule of its own."""
     from torch.utils.flop_counter import flop_registry
 

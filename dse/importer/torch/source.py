@@ -17,7 +17,8 @@ from typing import Any
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.inputs import InputError, fail, nearest, text_of
+from hardware.documents import text_of
+from hardware.inputs import InputError, fail, nearest
 
 _OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
 
@@ -134,12 +135,12 @@ def _local_file(name: str) -> Path | None:
 
 
 def _function(file: LoadedFile, name: str) -> Callable[..., Any]:
-    found = getattr(file.module, name, None)
-    if not callable(found):
+    function = getattr(file.module, name, None)
+    if not callable(function):
         known = sorted(key for key, item in vars(file.module).items() if inspect.isfunction(item))
         rule = f"the file has no function of this name; it has {', '.join(known) or 'none'}"
         raise fail(file.path, "", name, rule, nearest(name, known))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _called(function: Callable[..., Any], given: dict[str, int], path: Path, name: str) -> tuple[Any, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.inputs import Fault, InputError, fail, nearest, read_document
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, fail, nearest
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +40,7 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
         path: the file.
         model: what the model is called.
         microbatch: samples.
-        sequence: tokens of a sample; the most that the config allows when None.
+        sequence: tokens of a sample; the maximum that the config allows when None.
         mode: in ``inference`` the class gets no labels, and has no loss then.
 
     Raises:
@@ -90,7 +91,7 @@ def _size_faults(path: Path, document: Any, place: str = "") -> Iterator[Fault]:
             counts = "size" not in here and any(word in here for word in _LAYER_WORDS)
             limit = _MAX_LAYERS if counts else _MAX_SIZE
             if value > limit:
-                yield Fault(str(path), here, str(value), f"must be at most {limit:,}")
+                yield Fault(str(path), here, str(value), f"must be at longest {limit:,}")
 
 
 @contextmanager
@@ -120,10 +121,10 @@ def _model_class(path: Path, config: Any, document: dict[str, Any]) -> Any:
     named = document.get("architectures")
     if named:
         name = str(named[0] if isinstance(named, list) else named)
-        found = getattr(transformers, name, None)
-        if not hasattr(found, "_from_config"):
+        model = getattr(transformers, name, None)
+        if not hasattr(model, "_from_config"):
             raise fail(path, "architectures", name, "transformers has no model class of this name")
-        return found
+        return model
     for head in _HEADS:
         names = getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", {})
         if config.model_type in names:
@@ -141,7 +142,7 @@ def _inputs(
 
     accepted = inspect.signature(cls.forward).parameters
     whole: dict[str, Any] = {"dtype": torch.long}
-    found: dict[str, torch.Tensor] = {}
+    inputs: dict[str, torch.Tensor] = {}
     length = 0
     if "pixel_values" in accepted:
         if sequence is not None:
@@ -149,29 +150,29 @@ def _inputs(
         side = getattr(config, "image_size", 224)
         height, width = side if isinstance(side, list | tuple) else (side, side)
         channels = getattr(config, "num_channels", 3)
-        found["pixel_values"] = torch.empty(1, channels, height, width)
+        inputs["pixel_values"] = torch.empty(1, channels, height, width)
     elif "input_ids" in accepted:
         length = _length(path, config, sequence)
-        found["input_ids"] = torch.empty(1, length, **whole)
+        inputs["input_ids"] = torch.empty(1, length, **whole)
     else:
         raise fail(path, "architectures", cls.__name__, "must be a model of tokens or images; give FILE.py:FUNCTION")
     if "labels" in accepted and "labels" in labels:
         per_sample = not length or any(cls.__name__.endswith(ending) for ending in _PER_SAMPLE)
-        found["labels"] = torch.empty((1,) if per_sample else (1, length), **whole)
+        inputs["labels"] = torch.empty((1,) if per_sample else (1, length), **whole)
     for key in labels:
-        if key in accepted and key not in found:
-            found[key] = torch.empty(1, **whole)
-    if getattr(config, "is_encoder_decoder", False) and "labels" not in found and "decoder_input_ids" in accepted:
-        found["decoder_input_ids"] = torch.empty(1, length, **whole)
-    return found
+        if key in accepted and key not in inputs:
+            inputs[key] = torch.empty(1, **whole)
+    if getattr(config, "is_encoder_decoder", False) and "labels" not in inputs and "decoder_input_ids" in accepted:
+        inputs["decoder_input_ids"] = torch.empty(1, length, **whole)
+    return inputs
 
 
 def _length(path: Path, config: Any, sequence: int | None) -> int:
     """Tokens of a sample."""
     stated = (getattr(config, key, None) for key in _POSITIONS)
-    most = next((value for value in stated if isinstance(value, int) and value > 0), None)
-    if sequence is None and most is None:
+    longest = next((value for value in stated if isinstance(value, int) and value > 0), None)
+    if sequence is None and longest is None:
         raise fail(path, "sequence", "", "the config names no longest sequence; state one")
-    if sequence is not None and (sequence < 1 or (most is not None and sequence > most)):
-        raise fail(path, "sequence", sequence, f"must be from 1 to {most or '…'}")
-    return sequence or most or 1
+    if sequence is not None and (sequence < 1 or (longest is not None and sequence > longest)):
+        raise fail(path, "sequence", sequence, f"must be from 1 to {longest or '…'}")
+    return sequence or longest or 1

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dse.importer.torch.recorder import Call, Recorder
+from dse.importer.torch.recorder import Call, TorchRecorder
 
 
 def axis_of(tensor: Any, axis: int) -> int:
@@ -10,7 +10,7 @@ def axis_of(tensor: Any, axis: int) -> int:
     return int(axis % max(1, tensor.dim()))
 
 
-def reshape(recorder: Recorder, call: Call) -> None:
+def reshape(recorder: TorchRecorder, call: Call) -> None:
     """Another shape."""
     source = call["self"]
     if source.shape == call.outputs[0].shape:
@@ -19,7 +19,7 @@ def reshape(recorder: Recorder, call: Call) -> None:
         recorder.emit("reshape", [source], call.outputs)
 
 
-def permute(recorder: Recorder, call: Call) -> None:
+def permute(recorder: TorchRecorder, call: Call) -> None:
     """Axes in another order."""
     source = call["self"]
     axes = list(range(source.dim()))
@@ -35,7 +35,7 @@ def permute(recorder: Recorder, call: Call) -> None:
     recorder.emit("permute", [source], call.outputs, axes=tuple(axes))
 
 
-def expand(recorder: Recorder, call: Call) -> None:
+def expand(recorder: TorchRecorder, call: Call) -> None:
     """A broadcast view."""
     source = call["self"]
     if source.shape == call.outputs[0].shape:
@@ -44,7 +44,7 @@ def expand(recorder: Recorder, call: Call) -> None:
         recorder.emit("expand", [source], call.outputs)
 
 
-def slice_(recorder: Recorder, call: Call) -> None:
+def slice_(recorder: TorchRecorder, call: Call) -> None:
     """A range along an axis."""
     source, axis = call["self"], axis_of(call["self"], call["dim"] or 0)
     if source.shape == call.outputs[0].shape and (call["step"] or 1) == 1:
@@ -55,24 +55,24 @@ def slice_(recorder: Recorder, call: Call) -> None:
     recorder.emit("slice", [source], call.outputs, axis=axis, start=int(start), step=int(call["step"] or 1))
 
 
-def select(recorder: Recorder, call: Call) -> None:
+def select(recorder: TorchRecorder, call: Call) -> None:
     """One position along an axis, which disappears."""
     source, axis = call["self"], axis_of(call["self"], call["dim"])
     start = int(call["index"]) % max(1, source.shape[axis])
     part(recorder, source, axis, start, call.outputs[0])
 
 
-def part(recorder: Recorder, source: Any, axis: int, start: int, output: Any) -> None:
+def part(recorder: TorchRecorder, source: Any, axis: int, start: int, output: Any) -> None:
     """Position ``start`` of an axis, without the axis."""
     if source.shape[axis] == 1:
         recorder.emit("reshape", [source], [output])
         return
-    kept = recorder.torch.empty_like(output).unsqueeze(axis)
-    recorder.emit("slice", [source], [kept], axis=axis, start=start, step=1)
-    recorder.emit("reshape", [kept], [output])
+    row = recorder.torch.empty_like(output).unsqueeze(axis)
+    recorder.emit("slice", [source], [row], axis=axis, start=start, step=1)
+    recorder.emit("reshape", [row], [output])
 
 
-def parts(recorder: Recorder, call: Call) -> None:
+def parts(recorder: TorchRecorder, call: Call) -> None:
     """split, chunk: slices one behind the other."""
     source, axis, start = call["self"], axis_of(call["self"], call["dim"] or 0), 0
     for output in call.outputs:
@@ -83,20 +83,20 @@ def parts(recorder: Recorder, call: Call) -> None:
         start += output.shape[axis]
 
 
-def unbind(recorder: Recorder, call: Call) -> None:
+def unbind(recorder: TorchRecorder, call: Call) -> None:
     """Every position of an axis."""
     axis = axis_of(call["self"], call["dim"] or 0)
     for start, output in enumerate(call.outputs):
         part(recorder, call["self"], axis, start, output)
 
 
-def concatenate(recorder: Recorder, call: Call) -> None:
+def concatenate(recorder: TorchRecorder, call: Call) -> None:
     """Tensors side by side."""
     tensors = [item for item in call["tensors"] if item.dim() == call.outputs[0].dim()]
     recorder.emit("concatenate", tensors, call.outputs, axis=axis_of(call.outputs[0], call["dim"] or 0))
 
 
-def gather(recorder: Recorder, call: Call) -> None:
+def gather(recorder: TorchRecorder, call: Call) -> None:
     """Elements picked by indices."""
     source = call["self"]
     if call.name == "index":
@@ -106,7 +106,7 @@ def gather(recorder: Recorder, call: Call) -> None:
     recorder.emit("gather", [source, call["index"]], call.outputs, axis=axis_of(source, call["dim"]))
 
 
-def cast(recorder: Recorder, call: Call) -> None:
+def cast(recorder: TorchRecorder, call: Call) -> None:
     """Another dtype."""
     source = call["self"] if "self" in call.arguments else call["a"]
     if source is call.outputs[0]:
@@ -117,22 +117,22 @@ def cast(recorder: Recorder, call: Call) -> None:
         recorder.emit("cast", [source], call.outputs)
 
 
-def copy(recorder: Recorder, call: Call) -> None:
+def copy(recorder: TorchRecorder, call: Call) -> None:
     """Elements moved: padded, repeated, rolled."""
     recorder.emit("copy", [call["self"]], call.outputs)
 
 
-def layout(recorder: Recorder, call: Call) -> None:
+def layout(recorder: TorchRecorder, call: Call) -> None:
     """contiguous() and clone(): a layout is the compiler's choice, so they only guard against writes in place."""
     recorder.same(call["self"], call.outputs[0])
 
 
-def alias(recorder: Recorder, call: Call) -> None:
+def alias(recorder: TorchRecorder, call: Call) -> None:
     """The same tensor under another name."""
     recorder.alias(call["self"], call.outputs[0])
 
 
-def assigned(recorder: Recorder, call: Call) -> None:
+def assigned(recorder: TorchRecorder, call: Call) -> None:
     """copy_: the source, broadcast and cast."""
     source, output = call["src"], call.outputs[0]
     if source.shape != output.shape:
@@ -143,7 +143,7 @@ def assigned(recorder: Recorder, call: Call) -> None:
         recorder.same(source, output)
 
 
-def scattered(recorder: Recorder, call: Call) -> None:
+def scattered(recorder: TorchRecorder, call: Call) -> None:
     """Writing a tensor into parts of another one: a copy of both."""
     tensors = [item for item in call.arguments.values() if isinstance(item, recorder.torch.Tensor)]
     recorder.emit("copy", [item for item in tensors if item.dtype.is_floating_point] or tensors[:1], call.outputs)

@@ -3,7 +3,7 @@
 A *dive* gives every operator, in some order, a chip of its domain: the chips between two bounds, which (2) and the
 gaps of :mod:`dse.partition.constraints.structure` keep tight along every edge at once, less those that (4) forbids.
 What (4) forbids is seen from the chip graph of the edges whose ends both have chips: an arc a → b must not join chips
-that a path joins, nor close one beside an arc. No rule removes a chip that a valid completion has, so every valid
+that a path joins, nor close one parallel to an arc. No rule removes a chip that a valid completion has, so every valid
 partition can come out. A value that turns out to be impossible is removed and another one drawn; where none is left,
 the dive has failed and the next one begins.
 

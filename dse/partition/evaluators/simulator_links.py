@@ -44,7 +44,7 @@ def transfers_s(used, operators, rates, state, ended_s):
 
 @kernel
 def _pass_on(link, now_s, passed, row, count, operators, rates, state):
-    """Carries over ``link`` those tensors of the link before that go on, behind ``passed`` others that end at now_s."""
+    """Carries over ``link`` tensors of the link before that travel on, after ``passed`` others that end at now_s."""
     following = 1 - row
     for index in range(count):
         operator = state.carried[row, index]

@@ -1,6 +1,6 @@
 """What the simulator knows of a graph's operators before any of them has a chip.
 
-A graph file gives no kinds of operators, so they are told by what it does give:
+A graph file gives no kinds of operators, so they are derived from what it gives:
 
 - **Work.** Beside its launch, an operator takes the larger of a time to compute and a time to move its data. Where the
   file gives operations and bytes, these divide by the chip's rates, and are scaled together if it also gives a latency.
@@ -35,7 +35,7 @@ class Operators(NamedTuple):
     Attributes:
         out_first, out_node, in_first, in_node: consumers and producers, [N + 1], [E].
         order: producers before consumers, [N].
-        compute_s, memory_s: of each operator alone, beside its launch, [N].
+        compute_s, memory_s: of each operator alone, without its launch, [N].
         fused_into: the producer that an operator may be fused into, or −1, [N].
         output_bytes, weight_bytes: rounded up to whole bytes, so that sums are exact in any order, [N].
         fingerprint: [N].

@@ -1,7 +1,7 @@
 """The simulator in plain form: what every chip and every link does in the steady state of a pipeline.
 
 The rules are in :mod:`dse.partition.evaluators.simulator`; this module follows them one by one, for one partition, and
-keeps what it finds, so that it can be shown. The compiled form is tested against it.
+records every step, so that it can be shown. The compiled form is tested against it.
 """
 
 import math

@@ -29,8 +29,8 @@ class Evaluator(Protocol):
     def busy_s(self, chips: Chips) -> Floats:
         """How long each chip, and the link behind it, is busy with one input, of each partition [B, N], [B, 2, C].
 
-        For throughput, the longest is what a partition costs; a chip whose memory does not hold its
-        stage takes for ever. It is for partitions that were priced: whoever measures one knows where its time goes.
+        For throughput, the longest is what a partition costs; a chip whose memory does not hold its stage takes
+        infinitely long. It is for partitions that were priced: whoever measures one knows where its time goes.
         """
         ...
 
@@ -52,7 +52,7 @@ class SearchResult:
     bound_s: float = 0.0
 
     def with_candidates(self, chips: Chips, costs: Floats) -> "SearchResult":
-        """The first of the cheapest candidates [B, N] where that costs less, and so many more evaluations."""
+        """The first of the cheapest candidates [B, N] where that costs less, with B more evaluations."""
         count = self.evaluations + len(costs)
         place = int(np.argmin(costs)) if len(costs) else 0
         if len(costs) and costs[place] < self.cost_s:

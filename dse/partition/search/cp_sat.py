@@ -10,7 +10,7 @@ Times are whole multiples of :data:`_UNIT_S`, or of more where they are so long 
 bytes likewise; the partition is priced again by the evaluator. The limit is deterministic.
 
 The model is that of throughput under the reference evaluator. With another objective or evaluator the method works on
-that problem all the same, and prices what it finds with the context's evaluator.
+that problem all the same, and prices its partitions with the context's evaluator.
 """
 
 import math

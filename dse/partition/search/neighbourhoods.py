@@ -11,7 +11,7 @@ room for the slowest one; and no partition comes twice. A window where nothing w
 something in it or next to it has changed; the search ends early when no window is left.
 
 Windows, seeds and limits do not depend on the clock. The method works on throughput under the reference evaluator; with
-another objective or evaluator what it accepts is priced by the context's evaluator.
+another objective or evaluator an accepted partition is priced by the context's evaluator.
 """
 
 from itertools import product
@@ -152,7 +152,7 @@ class _Windows:
         return among[int(self._draw.integers(len(among)))]
 
     def _slowest_chips(self) -> tuple[int, ...]:
-        """The chip that is slowest, or those at the ends of the slowest link; of equals one by chance."""
+        """The chip that is slowest, or those at the ends of the slowest link; of equals a random one."""
         now, limit_s = self._now, self._now.slowest_s * (1 - SAME)
         chips = [(chip,) for chip, time_s in enumerate(now.chip_s) if time_s >= limit_s]
         links = [(link, link + 1) for link, time_s in enumerate(now.link_s) if time_s >= limit_s]

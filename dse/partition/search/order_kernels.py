@@ -4,7 +4,7 @@ Chip k takes the operators between two cuts of the order, so that a partition is
 the slowest chip and link, :func:`cut` finds the least chips that reach every place of the order, by dynamic
 programming over places: a chip begins where another ends, and what it costs depends on its own two cuts only.
 
-(4) is kept in one of two ways. *Linear*: no tensor passes over a whole chip; this depends on the two cuts only, and the
+(4) holds in one of two ways. *Linear*: no tensor passes over a whole chip; this depends on the two cuts only, and the
 answer is exact for the order. *General*: each place keeps the chip graph of the one best way to get there, and a chip
 may receive from chips of which none leads to another; every partition that comes out is valid, but a way that is not
 the best to some place is lost. Best is the one with the least chips, of those the one with the least time for
@@ -131,7 +131,7 @@ def cut(order, place, last, graph, latency_s, transfer_s, weight_bytes, chips, l
 
 @compiled(draws)
 def reorder(order, begin, end, depth_first, graph, seed):
-    """``order`` with the operators at places begin … end − 1 in another topological order, by chance.
+    """``order`` with the operators at places begin … end − 1 in another, random topological order.
 
     ``depth_first``: the share of choices in which an operator that has just become ready is preferred, so that branches
     stay together. ``seed``: [1], moves on.
@@ -249,7 +249,7 @@ def _cost_s(order, parent, place, last, graph, latency_s, transfer_s, stage_s, s
 
 @kernel
 def _progress_s(order, used, chips, latency_s):
-    """Seconds of the longest prefix of ``order`` that is reached."""
+    """Seconds of the longest prefix of ``order`` that can be cut."""
     farthest = 0
     for place in range(len(order), 0, -1):
         if used[place] <= chips:
@@ -265,8 +265,8 @@ def _progress_s(order, used, chips, latency_s):
 def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes, linear, tries, seed):
     """Look for an order that can be cut into chips below ``limit_s``, and lower that again and again.
 
-    Each try puts a window of the order, or all of it, in another order: by chance, or in two parts around an operator
-    (:func:`_part`), which keep their orders. It is kept where the part of it that can be cut within the limit is no
+    Each try puts a window of the order, or all of it, in another order: at random, or in two parts around an operator
+    (:func:`_part`), which keep their orders. It is accepted where the part of it that can be cut within the limit is no
     shorter than before; general cuts, which get stuck more easily, now and then accept a somewhat shorter one.
 
     ``tries``: how many orders are tried; ``seed``: of the draws; the others as of :func:`cut`.
@@ -304,10 +304,12 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
             )  # fmt: skip
             if used[count] > chips:
                 break
-            better = True
             _on_links(candidate, last, transfer_s, link_s)
             stamp[:] = -1
-            best_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
+            cost_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
+            if not cost_s < best_s:
+                break  # the running sums of the cut lose small numbers beside huge ones
+            better, best_s = True, cost_s
             _mark_chips(count, parent, used[count], candidate, best_chip)
         progress_s = _progress_s(candidate, used, chips, latency_s)
         setback = 0.05 if not linear and draw(state) < 0.02 else 1e-12

@@ -2,10 +2,10 @@
 
 Every valid partition is some topological order, cut: so the orders are what is searched. One step puts a window of the
 order in another one, at random, and asks whether the new order can be cut below the best cost so far. It mostly cannot,
-which the dynamic program finds in one pass (:mod:`dse.partition.search.order_kernels`); the order is kept if at least
-as much of it can be cut as before. Walks over orders for linear and for general cuts run side by side, from
+which the dynamic program finds in one pass (:mod:`dse.partition.search.order_kernels`); the order is accepted if at
+least as much of it can be cut as before. Walks over orders for linear and for general cuts run side by side, from
 different orders, because where a walk ends up depends much on where it began: general cuts take the best of many orders
-to begin with, and after each round the better half of each kind goes on, with twice the steps (successive halving;
+to begin with, and after each round the better half of each kind continues, with twice the steps (successive halving;
 Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013).
 
 Orders to begin with are the graph's own, orders drawn operator by operator, and orders drawn part by part
@@ -183,7 +183,7 @@ class OrderSearch:
         self.best = first_result(context)
 
     def begin_with_own(self) -> None:
-        """Walks from orders of the graph itself, and from others by chance; for large graphs linear ones alone.
+        """Walks from orders of the graph itself, and from random ones; for large graphs linear ones alone.
 
         Raises:
             StoppedError: the context's signal says so.
@@ -204,7 +204,7 @@ class OrderSearch:
             self._begin(orders, linear=False)
 
     def round(self) -> None:
-        """Every walk goes on for a round; the better half of each kind stays.
+        """Every walk continues for a round; the better half of each kind stays.
 
         Raises:
             StoppedError: the context's signal says so.
@@ -256,7 +256,7 @@ def _best(walks: Sequence[_Walk], count: int) -> list[_Walk]:
 
 
 def _drawn(context: SearchContext, count: int) -> list[Order]:
-    """The graph's own order, the one with side branches where they are used, and others by chance.
+    """The graph's own order, the one with side branches where they are used, and random ones.
 
     A third are drawn operator by operator, from branch by branch to level by level; the others part by part, of the
     graph's own order and of those, from fine to coarse.

@@ -51,7 +51,7 @@ def starts_of(context: SearchContext) -> Chips:
 
 
 def hottest(context: SearchContext, chip: Chips) -> Ints | None:
-    """The operators of what limits a partition [N] that was priced, [K]; None where latency is asked for.
+    """The operators of the bottleneck of a priced partition [N], [K]; None where the objective is latency.
 
     Every chip and link on the way counts for latency, not the busiest alone.
     """

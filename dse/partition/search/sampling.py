@@ -83,7 +83,7 @@ def random_search(context: SearchContext) -> SearchResult:
 
 
 def anneal_with(context: SearchContext, state: State, step: Step[State]) -> SearchResult:
-    """Simulated annealing: ``step`` proposes, Metropolis decides whether to go on from there."""
+    """Simulated annealing: ``step`` proposes, Metropolis decides whether to continue from there."""
     draw = np.random.default_rng(context.seed)
     best, current_s = first_result(context), np.inf
     for number in range(1, context.samples):
@@ -182,7 +182,7 @@ def climb_with(
 
 
 def _move(draw: np.random.Generator, order: Ints) -> tuple[Ints, Ints]:
-    """(operators, how many chips each goes on): some by chance, or what stands together in ``order`` as one.
+    """(operators, how many chips each moves up): some at random, or neighbours in ``order`` together.
 
     Single operators mostly come back by FIX, for the sake of their neighbours; together they can go.
     """

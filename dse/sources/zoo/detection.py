@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 
 from dse.sources.zoo.mobile import mobilenet_v2_stages
-from dse.sources.zoo.network import Definition, Network, Size, Tensor, image
+from dse.sources.zoo.network import Definition, Layers, Size, Tensor, image
 from dse.sources.zoo.pictures import pyramid
 from dse.sources.zoo.plain import vgg_stages
 from dse.sources.zoo.residual import RESNET50, residual_stages
 
 
-def _leaky(net: Network, x: Tensor, channels: int, kernel: Size = 3, stride: int = 1) -> Tensor:
+def _leaky(net: Layers, x: Tensor, channels: int, kernel: Size = 3, stride: int = 1) -> Tensor:
     return net.apply(net.functional.leaky_relu, net.conv_norm(x, channels, kernel, stride), 0.1)
 
 
-def _boxes(net: Network, x: Tensor, numbers: int) -> Tensor:
+def _boxes(net: Layers, x: Tensor, numbers: int) -> Tensor:
     """A convolution that gives numbers for each place, as rows."""
     return net.conv(x, numbers, bias=True).permute(0, 2, 3, 1).flatten(1)
 
 
-def ssd300(net: Network, x: Tensor) -> Tensor:
+def ssd300(net: Layers, x: Tensor) -> Tensor:
     """SSD300 on VGG-16 (Liu et al. 2016), with the picture's size padded to 304."""
     stages = vgg_stages(net, x, 16)
     x = net.conv(stages[-1], 1024, dilation=6, bias=True).relu()
@@ -30,7 +30,7 @@ def ssd300(net: Network, x: Tensor) -> Tensor:
     return net.concatenate(*parts)
 
 
-def ssdlite(net: Network, x: Tensor) -> Tensor:
+def ssdlite(net: Layers, x: Tensor) -> Tensor:
     """SSDLite on MobileNetV2 (Sandler et al. 2018, section 6.2)."""
     stages = mobilenet_v2_stages(net, x)
     maps = [stages[4], stages[-1]]
@@ -46,7 +46,7 @@ def ssdlite(net: Network, x: Tensor) -> Tensor:
     return net.concatenate(*parts)
 
 
-def yolo_v1(net: Network, x: Tensor) -> Tensor:
+def yolo_v1(net: Layers, x: Tensor) -> Tensor:
     """YOLO (Redmon et al. 2016, figure 3)."""
 
     def convolved(x: Tensor, *layers: tuple[int, int, int]) -> Tensor:
@@ -63,7 +63,7 @@ def yolo_v1(net: Network, x: Tensor) -> Tensor:
     return net.linear(net.functional.leaky_relu(net.linear(x.flatten(1), 4096), 0.1), 7 * 7 * 30)
 
 
-def yolo_v2(net: Network, x: Tensor) -> Tensor:
+def yolo_v2(net: Layers, x: Tensor) -> Tensor:
     """YOLOv2 on Darknet-19 (Redmon and Farhadi 2017), finer features passed through."""
     for channels in (32, 64):
         x = net.max_pool(_leaky(net, x, channels), 2)
@@ -79,7 +79,7 @@ def yolo_v2(net: Network, x: Tensor) -> Tensor:
     return net.conv(_leaky(net, net.concatenate(passed, x), 1024), 5 * 85, 1, bias=True)
 
 
-def yolo_v3(net: Network, x: Tensor) -> tuple[Tensor, ...]:
+def yolo_v3(net: Layers, x: Tensor) -> tuple[Tensor, ...]:
     """YOLOv3 on Darknet-53 (Redmon and Farhadi 2018)."""
     x = _leaky(net, x, 32)
     stages = []
@@ -88,18 +88,18 @@ def yolo_v3(net: Network, x: Tensor) -> tuple[Tensor, ...]:
         for _ in range(count):
             x = x + _leaky(net, _leaky(net, x, channels // 2, 1), channels)
         stages.append(x)
-    found = []
+    boxes = []
     for skip in (None, stages[3], stages[2]):
         if skip is not None:
             x = net.concatenate(net.resize(_leaky(net, x, skip.shape[1] // 2, 1)), skip)
         channels = 512 if skip is None else skip.shape[1] // 2
         for layer in range(5):
             x = _leaky(net, x, channels * (1 + layer % 2), 1 + 2 * (layer % 2))
-        found.append(net.conv(_leaky(net, x, 2 * channels), 255, 1, bias=True))
-    return tuple(found)
+        boxes.append(net.conv(_leaky(net, x, 2 * channels), 255, 1, bias=True))
+    return tuple(boxes)
 
 
-def retinanet(net: Network, x: Tensor) -> Tensor:
+def retinanet(net: Layers, x: Tensor) -> Tensor:
     """RetinaNet on ResNet-50 (Lin et al. 2017); the weights of its two heads are its own at every level here."""
     levels = pyramid(net, residual_stages(net, x, RESNET50)[1:])
     sixth = net.conv(levels[-1], 256, 3, 2, bias=True)

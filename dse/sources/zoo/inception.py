@@ -1,20 +1,20 @@
 """Networks of parallel branches: Inception v1 to v4, Inception-ResNet, Xception."""
 
-from dse.sources.zoo.network import Definition, Network, Size, Tensor, image
+from dse.sources.zoo.network import Definition, Layers, Size, Tensor, image
 
 
-def _row(net: Network, x: Tensor, *layers: tuple[int, Size]) -> Tensor:
+def _row(net: Layers, x: Tensor, *layers: tuple[int, Size]) -> Tensor:
     """Convolutions one behind the other, each (channels, kernel)."""
     for channels, kernel in layers:
         x = net.block(x, channels, kernel)
     return x
 
 
-def _mean(net: Network, x: Tensor, channels: int) -> Tensor:
+def _mean(net: Layers, x: Tensor, channels: int) -> Tensor:
     return net.block(net.mean_pool(x, 3, 1, 1), channels, 1)
 
 
-def googlenet(net: Network, x: Tensor) -> Tensor:
+def googlenet(net: Layers, x: Tensor) -> Tensor:
     """GoogLeNet (Szegedy et al. 2015), without the classifiers that only help training."""
     x = net.max_pool(net.conv(x, 64, 7, 2, bias=True).relu(), 3, 2, 1)
     x = net.conv(net.conv(x, 64, 1, bias=True).relu(), 192, bias=True).relu()
@@ -41,7 +41,7 @@ def googlenet(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def inception_v2(net: Network, x: Tensor) -> Tensor:
+def inception_v2(net: Layers, x: Tensor) -> Tensor:
     """BN-Inception (Ioffe and Szegedy 2015, figure 5)."""
     x = net.max_pool(net.block(x, 64, 7, 2), 3, 2, 1)
     x = net.max_pool(net.block(net.block(x, 64, 1), 192), 3, 2, 1)
@@ -74,7 +74,7 @@ def inception_v2(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def inception_v3(net: Network, x: Tensor) -> Tensor:
+def inception_v3(net: Layers, x: Tensor) -> Tensor:
     """Inception v3 (Szegedy et al. 2016) at 299 × 299."""
     x = net.block(net.block(x, 32, 3, 2, padding=0), 32, 3, padding=0)
     x = net.block(net.max_pool(net.block(x, 64)), 80, 1)
@@ -102,12 +102,12 @@ def inception_v3(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def _fork(net: Network, x: Tensor, channels: int) -> tuple[Tensor, Tensor]:
+def _fork(net: Layers, x: Tensor, channels: int) -> tuple[Tensor, Tensor]:
     """Two convolutions of the same input, along either axis."""
     return net.block(x, channels, (1, 3)), net.block(x, channels, (3, 1))
 
 
-def _stem_v4(net: Network, x: Tensor) -> Tensor:
+def _stem_v4(net: Layers, x: Tensor) -> Tensor:
     """The stem of Inception v4 (Szegedy et al. 2017, figure 3), [B, 384, 35, 35]."""
     x = net.block(net.block(net.block(x, 32, 3, 2, padding=0), 32, 3, padding=0), 64)
     x = net.concatenate(net.max_pool(x), net.block(x, 96, 3, 2, padding=0))
@@ -117,7 +117,7 @@ def _stem_v4(net: Network, x: Tensor) -> Tensor:
     return net.concatenate(net.block(x, 192, 3, 2, padding=0), net.max_pool(x))
 
 
-def inception_v4(net: Network, x: Tensor) -> Tensor:
+def inception_v4(net: Layers, x: Tensor) -> Tensor:
     """Inception v4 (Szegedy et al. 2017): 4 modules A, 7 B, 3 C, and two reductions."""
     x = _stem_v4(net, x)
     for _ in range(4):
@@ -138,7 +138,7 @@ def inception_v4(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def inception_resnet(net: Network, x: Tensor) -> Tensor:
+def inception_resnet(net: Layers, x: Tensor) -> Tensor:
     """Inception-ResNet v1 (Szegedy et al. 2017): 5 modules A, 10 B, 5 C, each added to its input."""
     x = net.block(net.block(net.block(x, 32, 3, 2, padding=0), 32, 3, padding=0), 64)
     x = net.block(net.block(net.max_pool(x), 80, 1), 192, 3, padding=0)
@@ -158,16 +158,16 @@ def inception_resnet(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def _added(net: Network, x: Tensor, *parts: Tensor) -> Tensor:
+def _added(net: Layers, x: Tensor, *parts: Tensor) -> Tensor:
     return (x + net.conv(net.concatenate(*parts), x.shape[1], 1, bias=True) * 0.17).relu()
 
 
-def separable(net: Network, x: Tensor, channels: int, dilation: int = 1) -> Tensor:
+def separable(net: Layers, x: Tensor, channels: int, dilation: int = 1) -> Tensor:
     """A convolution within the channels, one across them, and normalisation."""
     return net.conv_norm(net.conv(x, x.shape[1], groups=x.shape[1], dilation=dilation), channels, 1)
 
 
-def xception(net: Network, x: Tensor) -> Tensor:
+def xception(net: Layers, x: Tensor) -> Tensor:
     """Xception (Chollet 2017) at 299 × 299."""
     x = net.block(net.block(x, 32, 3, 2, padding=0), 64, 3, padding=0)
     for channels in (128, 256, 728):

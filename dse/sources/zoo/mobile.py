@@ -5,35 +5,35 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from dse.sources.zoo.network import Definition, Network, Tensor, image
+from dse.sources.zoo.network import Definition, Layers, Tensor, image
 
-Activation = Callable[[Network, Tensor], Tensor]
+Activation = Callable[[Layers, Tensor], Tensor]
 
 
-def relu(net: Network, x: Tensor) -> Tensor:
+def relu(net: Layers, x: Tensor) -> Tensor:
     """Max(x, 0)."""
     return net.apply(net.functional.relu, x)
 
 
-def relu6(net: Network, x: Tensor) -> Tensor:
+def relu6(net: Layers, x: Tensor) -> Tensor:
     """Min(max(x, 0), 6)."""
     return net.apply(net.functional.relu6, x)
 
 
-def hard_swish(net: Network, x: Tensor) -> Tensor:
+def hard_swish(net: Layers, x: Tensor) -> Tensor:
     """X · relu6(x + 3) / 6."""
     return net.apply(net.functional.hardswish, x)
 
 
-def swish(net: Network, x: Tensor) -> Tensor:
+def swish(net: Layers, x: Tensor) -> Tensor:
     """X · sigmoid(x)."""
     return net.apply(net.functional.silu, x)
 
 
 def rounded(channels: float, divisor: int = 8) -> int:
     """The multiple of ``divisor`` next to ``channels``, never less than 90 % of it."""
-    found = max(divisor, int(channels + divisor / 2) // divisor * divisor)
-    return found if found >= 0.9 * channels else found + divisor
+    nearest = max(divisor, int(channels + divisor / 2) // divisor * divisor)
+    return nearest if nearest >= 0.9 * channels else nearest + divisor
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Inverted:
     gate: str = "sigmoid"
 
 
-def inverted(net: Network, x: Tensor, shape: Inverted) -> Tensor:
+def inverted(net: Layers, x: Tensor, shape: Inverted) -> Tensor:
     """Widened, convolved within the channels, narrowed; added to the input where the shapes agree."""
     y = x if shape.inner == x.shape[1] else shape.activation(net, net.conv_norm(x, shape.inner, 1))
     y = shape.activation(net, net.conv_norm(y, shape.inner, shape.kernel, shape.stride, groups=shape.inner))
@@ -59,7 +59,7 @@ def inverted(net: Network, x: Tensor, shape: Inverted) -> Tensor:
     return x + y if shape.stride == 1 and x.shape == y.shape else y
 
 
-def squeezenet(net: Network, x: Tensor) -> Tensor:
+def squeezenet(net: Layers, x: Tensor) -> Tensor:
     """SqueezeNet 1.1 (Iandola et al. 2016)."""
     x = net.max_pool(net.conv(x, 64, 3, 2, padding=0, bias=True).relu())
     for index, (squeezed, expanded) in enumerate(
@@ -72,7 +72,7 @@ def squeezenet(net: Network, x: Tensor) -> Tensor:
     return net.global_pool(net.conv(x, 1000, 1, bias=True).relu())
 
 
-def mobilenet_v1(net: Network, x: Tensor) -> Tensor:
+def mobilenet_v1(net: Layers, x: Tensor) -> Tensor:
     """MobileNet (Howard et al. 2017)."""
     x = net.block(x, 32, 3, 2)
     strides = {128: 2, 256: 2, 512: 2, 1024: 2}
@@ -84,26 +84,26 @@ def mobilenet_v1(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def mobilenet_v2_stages(net: Network, x: Tensor) -> list[Tensor]:
+def mobilenet_v2_stages(net: Layers, x: Tensor) -> list[Tensor]:
     """The outputs of the blocks of MobileNetV2 (Sandler et al. 2018, table 2), the last convolution included."""
     x = relu6(net, net.conv_norm(x, 32, 3, 2))
-    found = []
+    stages = []
     for expansion, channels, count, stride in (
         (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
     ):  # fmt: skip
         for block in range(count):
             shape = Inverted(x.shape[1] * expansion, channels, stride=stride if block == 0 else 1)
             x = inverted(net, x, shape)
-        found.append(x)
-    return [*found, relu6(net, net.conv_norm(x, 1280, 1))]
+        stages.append(x)
+    return [*stages, relu6(net, net.conv_norm(x, 1280, 1))]
 
 
-def mobilenet_v2(net: Network, x: Tensor) -> Tensor:
+def mobilenet_v2(net: Layers, x: Tensor) -> Tensor:
     """MobileNetV2 with its classifier."""
     return net.classify(mobilenet_v2_stages(net, x)[-1])
 
 
-def mobilenet_v3(net: Network, x: Tensor) -> Tensor:
+def mobilenet_v3(net: Layers, x: Tensor) -> Tensor:
     """MobileNetV3-Large (Howard et al. 2019, table 1)."""
     x = hard_swish(net, net.conv_norm(x, 16, 3, 2))
     rows = (
@@ -126,7 +126,7 @@ def _shuffled(x: Tensor, groups: int) -> Tensor:
     return mixed.reshape(batch, channels, height, width)
 
 
-def shufflenet_v1(net: Network, x: Tensor) -> Tensor:
+def shufflenet_v1(net: Layers, x: Tensor) -> Tensor:
     """ShuffleNet of three groups (Zhang et al. 2018)."""
     groups = 3
     x = net.max_pool(net.block(x, 24, 3, 2), 3, 2, 1)
@@ -140,7 +140,7 @@ def shufflenet_v1(net: Network, x: Tensor) -> Tensor:
     return net.classify(x)
 
 
-def shufflenet_v2(net: Network, x: Tensor) -> Tensor:
+def shufflenet_v2(net: Layers, x: Tensor) -> Tensor:
     """ShuffleNetV2 1.0 × (Ma et al. 2018)."""
     x = net.max_pool(net.block(x, 24, 3, 2), 3, 2, 1)
     for channels, count in ((116, 4), (232, 8), (464, 4)):
@@ -157,7 +157,7 @@ def shufflenet_v2(net: Network, x: Tensor) -> Tensor:
     return net.classify(net.block(x, 1024, 1))
 
 
-def mnasnet(net: Network, x: Tensor) -> Tensor:
+def mnasnet(net: Layers, x: Tensor) -> Tensor:
     """MnasNet-B1 (Tan et al. 2019)."""
     x = net.block(x, 32, 3, 2)
     x = net.conv_norm(net.block(x, 32, groups=32), 16, 1)
@@ -170,7 +170,7 @@ def mnasnet(net: Network, x: Tensor) -> Tensor:
     return net.classify(net.block(x, 1280, 1))
 
 
-def efficientnet(net: Network, x: Tensor, width: float, depth: float) -> Tensor:
+def efficientnet(net: Layers, x: Tensor, width: float, depth: float) -> Tensor:
     """EfficientNet (Tan and Le 2019, table 1), its channels and layers scaled."""
     x = swish(net, net.conv_norm(x, rounded(32 * width), 3, 2))
     stages: Sequence[tuple[int, int, int, int, int]] = (
@@ -188,7 +188,7 @@ def efficientnet(net: Network, x: Tensor, width: float, depth: float) -> Tensor:
     return net.classify(swish(net, net.conv_norm(x, rounded(1280 * width), 1)))
 
 
-def _ghost(net: Network, x: Tensor, channels: int, active: bool) -> Tensor:
+def _ghost(net: Layers, x: Tensor, channels: int, active: bool) -> Tensor:
     """Half of the channels convolved, the other half made of them cheaply (Han et al. 2020)."""
     first = net.conv_norm(x, channels // 2, 1)
     first = first.relu() if active else first
@@ -196,7 +196,7 @@ def _ghost(net: Network, x: Tensor, channels: int, active: bool) -> Tensor:
     return net.concatenate(first, second.relu() if active else second)
 
 
-def ghostnet(net: Network, x: Tensor) -> Tensor:
+def ghostnet(net: Layers, x: Tensor) -> Tensor:
     """GhostNet (Han et al. 2020, table 7)."""
     x = net.block(x, 16, 3, 2)
     rows = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Tensor: TypeAlias = "torch.Tensor"
 Size = int | tuple[int, ...]
 Define = Callable[..., Any]
-"""A network: ``(network, *inputs)`` to its outputs, tensors or tuples of them."""
+"""A network as a function: :class:`Layers` and inputs to its outputs, tensors or tuples of them."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,17 @@ def module_of(define: Define) -> "torch.nn.Module":
     class Defined(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.network = Network(self)
+            self.layers = Layers(self)
 
         def forward(self, *inputs: Tensor) -> Any:
-            self.network.restart()
-            return define(self.network, *inputs)
+            self.layers.restart()
+            return define(self.layers, *inputs)
 
     return Defined()
 
 
-class Network:
-    """The layers of one module. A layer's weights are found by its kind and how many of its kind came before it."""
+class Layers:
+    """The layers of one module. A layer's weights are stored under its kind and its number among those of its kind."""
 
     def __init__(self, module: "torch.nn.Module") -> None:
         import torch
@@ -90,17 +90,17 @@ class Network:
         self.torch = torch
         self.functional = torch.nn.functional
         self._module = module
-        self._layers: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def restart(self) -> None:
         """The next layer is the first one again."""
-        self._layers.clear()
+        self._counts.clear()
 
     def weights(self, kind: str, *shapes: tuple[int, ...]) -> "list[torch.Tensor]":
         """The weights of the next layer of a kind (``weight``, ``bias``, ``third`` …)."""
         torch = self.torch
-        self._layers[kind] += 1
-        name = f"{kind}{self._layers[kind]}"
+        self._counts[kind] += 1
+        name = f"{kind}{self._counts[kind]}"
         if not hasattr(self._module, name):
             layer = torch.nn.Module()
             for label, shape in zip(("weight", "bias", "third", "fourth"), shapes, strict=False):
@@ -171,8 +171,8 @@ class Network:
 
     def apply(self, function: Callable[..., Any], x: Tensor, *options: Any, **named: Any) -> Tensor:
         """A function of PyTorch's (its annotations do not say what it returns)."""
-        found: Tensor = function(x, *options, **named)
-        return found
+        result: Tensor = function(x, *options, **named)
+        return result
 
     # What is common ---------------------------------------------------------------------------------------------------
 

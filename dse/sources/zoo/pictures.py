@@ -1,11 +1,11 @@
 """From pictures to pictures: segmentation, key points, generation and restoration."""
 
-from dse.sources.zoo.network import Define, Definition, Input, Network, Tensor, features, image
+from dse.sources.zoo.network import Define, Definition, Input, Layers, Tensor, features, image
 from dse.sources.zoo.plain import vgg_stages
 from dse.sources.zoo.residual import RESNET50, Residual, residual_stages
 
 
-def unet(net: Network, x: Tensor) -> Tensor:
+def unet(net: Layers, x: Tensor) -> Tensor:
     """U-Net (Ronneberger et al. 2015), padded so that sizes are kept."""
     skips = []
     for channels in (64, 128, 256, 512):
@@ -19,7 +19,7 @@ def unet(net: Network, x: Tensor) -> Tensor:
     return net.conv(x, 2, 1, bias=True)
 
 
-def segnet(net: Network, x: Tensor) -> Tensor:
+def segnet(net: Layers, x: Tensor) -> Tensor:
     """SegNet (Badrinarayanan et al. 2017): VGG-16 and its mirror, which unpools where the maxima were."""
     stages, places = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)), []
     for count, channels in stages:
@@ -35,7 +35,7 @@ def segnet(net: Network, x: Tensor) -> Tensor:
     return x
 
 
-def fcn8(net: Network, x: Tensor) -> Tensor:
+def fcn8(net: Layers, x: Tensor) -> Tensor:
     """FCN-8s on VGG-16 (Long et al. 2015), padded so that sizes are kept."""
     *_, third, fourth, fifth = vgg_stages(net, x, 16)
     x = net.conv(fifth, 4096, 7, bias=True).relu()
@@ -45,7 +45,7 @@ def fcn8(net: Network, x: Tensor) -> Tensor:
     return net.deconv(x, 21, 16, 8, 4)
 
 
-def deeplab(net: Network, x: Tensor) -> Tensor:
+def deeplab(net: Layers, x: Tensor) -> Tensor:
     """DeepLabv3 on ResNet-50 (Chen et al. 2017) at output stride 16."""
     side = x.shape[-1]
     x = residual_stages(net, x, Residual((3, 4, 6, 3), dilated=1))[-1]
@@ -56,7 +56,7 @@ def deeplab(net: Network, x: Tensor) -> Tensor:
     return net.resize(net.conv(x, 21, 1, bias=True), side // x.shape[-1], "bilinear")
 
 
-def pspnet(net: Network, x: Tensor) -> Tensor:
+def pspnet(net: Layers, x: Tensor) -> Tensor:
     """PSPNet on ResNet-50 (Zhao et al. 2017) at output stride 8."""
     x = residual_stages(net, x, Residual((3, 4, 6, 3), dilated=2))[-1]
     size = (int(x.shape[2]), int(x.shape[3]))
@@ -68,7 +68,7 @@ def pspnet(net: Network, x: Tensor) -> Tensor:
     return net.resize(x, 8)
 
 
-def linknet(net: Network, x: Tensor) -> Tensor:
+def linknet(net: Layers, x: Tensor) -> Tensor:
     """LinkNet on ResNet-18 (Chaurasia and Culurciello 2017)."""
     stages = residual_stages(net, x, Residual((2, 2, 2, 2), bottleneck=False))
     x = stages[-1]
@@ -81,16 +81,16 @@ def linknet(net: Network, x: Tensor) -> Tensor:
     return net.conv(x, 19, 1, bias=True)
 
 
-def pyramid(net: Network, stages: list[Tensor]) -> list[Tensor]:
+def pyramid(net: Layers, stages: list[Tensor]) -> list[Tensor]:
     """A feature pyramid (Lin et al. 2017) over stages of 1/8, 1/16 and so on; finest first."""
-    found: list[Tensor] = []
+    levels: list[Tensor] = []
     for stage in reversed(stages):
         lateral = net.conv(stage, 256, 1, bias=True)
-        found.insert(0, lateral if not found else lateral + net.resize(found[0]))
-    return [net.conv(level, 256, bias=True) for level in found]
+        levels.insert(0, lateral if not levels else lateral + net.resize(levels[0]))
+    return [net.conv(level, 256, bias=True) for level in levels]
 
 
-def semantic_fpn(net: Network, x: Tensor) -> Tensor:
+def semantic_fpn(net: Layers, x: Tensor) -> Tensor:
     """Semantic FPN on ResNet-50 (Kirillov et al. 2019)."""
     levels = pyramid(net, residual_stages(net, x, RESNET50))
     merged = []
@@ -106,7 +106,7 @@ def semantic_fpn(net: Network, x: Tensor) -> Tensor:
     return net.resize(net.conv(total, 19, 1, bias=True), 4)
 
 
-def hourglass(net: Network, x: Tensor) -> Tensor:
+def hourglass(net: Layers, x: Tensor) -> Tensor:
     """A stack of two hourglasses for key points (Newell et al. 2016)."""
     x = net.max_pool(_bottleneck(net, net.block(x, 64, 7, 2), 128), 2, 2)
     x = _bottleneck(net, _bottleneck(net, x, 128), 256)
@@ -119,7 +119,7 @@ def hourglass(net: Network, x: Tensor) -> Tensor:
     return heats
 
 
-def _hour(net: Network, x: Tensor, depth: int) -> Tensor:
+def _hour(net: Layers, x: Tensor, depth: int) -> Tensor:
     """Half the size, ``depth`` times over, and back, with a branch at each size."""
     above = _bottleneck(net, x, 256)
     below = _bottleneck(net, net.max_pool(x, 2, 2), 256)
@@ -127,14 +127,14 @@ def _hour(net: Network, x: Tensor, depth: int) -> Tensor:
     return above + net.resize(_bottleneck(net, below, 256))
 
 
-def _bottleneck(net: Network, x: Tensor, channels: int) -> Tensor:
+def _bottleneck(net: Layers, x: Tensor, channels: int) -> Tensor:
     y = net.conv(net.norm(x).relu(), channels // 2, 1)
     y = net.conv(net.norm(y).relu(), channels // 2)
     y = net.conv(net.norm(y).relu(), channels, 1)
     return y + (x if x.shape == y.shape else net.conv(x, channels, 1))
 
 
-def autoencoder(net: Network, x: Tensor) -> Tensor:
+def autoencoder(net: Layers, x: Tensor) -> Tensor:
     """A convolutional autoencoder of four halvings (Masci et al. 2011, with today's layers)."""
     for channels in (32, 64, 128, 256):
         x = net.block(x, channels, 4, 2, padding=1)
@@ -143,7 +143,7 @@ def autoencoder(net: Network, x: Tensor) -> Tensor:
     return net.deconv(x, 3).sigmoid()
 
 
-def variational(net: Network, x: Tensor) -> Tensor:
+def variational(net: Layers, x: Tensor) -> Tensor:
     """A convolutional variational autoencoder (Kingma and Welling 2014) with one residual layer at each size."""
     noise = x.new_zeros(1, 128)
     for channels in (32, 64, 128, 256):
@@ -159,7 +159,7 @@ def variational(net: Network, x: Tensor) -> Tensor:
     return net.conv(net.norm(net.deconv(x, 32)).relu(), 3, bias=True).sigmoid()
 
 
-def dcgan_generator(net: Network, code: Tensor) -> Tensor:
+def dcgan_generator(net: Layers, code: Tensor) -> Tensor:
     """The generator of DCGAN (Radford et al. 2016) at 64 × 64."""
     x = net.norm(net.deconv(code.view(1, 100, 1, 1), 1024, 4, 1, 0)).relu()
     for channels in (512, 256, 128):
@@ -167,7 +167,7 @@ def dcgan_generator(net: Network, code: Tensor) -> Tensor:
     return net.deconv(x, 3).tanh()
 
 
-def dcgan_discriminator(net: Network, x: Tensor) -> Tensor:
+def dcgan_discriminator(net: Layers, x: Tensor) -> Tensor:
     """The discriminator of DCGAN."""
     x = net.functional.leaky_relu(net.conv(x, 64, 4, 2, padding=1), 0.2)
     for channels in (128, 256, 512):
@@ -175,7 +175,7 @@ def dcgan_discriminator(net: Network, x: Tensor) -> Tensor:
     return net.conv(x, 1, 4, 1, padding=0).sigmoid().flatten(1)
 
 
-def pix2pix(net: Network, x: Tensor) -> Tensor:
+def pix2pix(net: Layers, x: Tensor) -> Tensor:
     """The generator of pix2pix (Isola et al. 2017) at 256 × 256: eight halvings and back, each size joined."""
     x = net.conv(x, 64, 4, 2, padding=1, bias=True)
     skips = [x]
@@ -188,7 +188,7 @@ def pix2pix(net: Network, x: Tensor) -> Tensor:
     return net.deconv(x, 3).tanh()
 
 
-def cyclegan(net: Network, x: Tensor) -> Tensor:
+def cyclegan(net: Layers, x: Tensor) -> Tensor:
     """The generator of CycleGAN (Zhu et al. 2017): nine residual blocks of a quarter of the size."""
     x = _instance(net, net.conv(_reflected(net, x, 3), 64, 7, padding=0, bias=True)).relu()
     for channels in (128, 256):
@@ -201,16 +201,16 @@ def cyclegan(net: Network, x: Tensor) -> Tensor:
     return net.conv(_reflected(net, x, 3), 3, 7, padding=0, bias=True).tanh()
 
 
-def _reflected(net: Network, x: Tensor, margin: int) -> Tensor:
+def _reflected(net: Layers, x: Tensor, margin: int) -> Tensor:
     return net.apply(net.functional.pad, x, (margin,) * 4, mode="reflect")
 
 
-def _instance(net: Network, x: Tensor) -> Tensor:
+def _instance(net: Layers, x: Tensor) -> Tensor:
     """Each channel of each sample normalised (a group norm of one channel a group)."""
     return net.apply(net.functional.group_norm, x, x.shape[1])
 
 
-def edsr(net: Network, x: Tensor) -> Tensor:
+def edsr(net: Layers, x: Tensor) -> Tensor:
     """EDSR-baseline at factor 4 (Lim et al. 2017): 16 residual blocks, then pixels from channels."""
     start = x = net.conv(x, 64, bias=True)
     for _ in range(16):

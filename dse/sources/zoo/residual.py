@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from dse.sources.zoo.network import Definition, Network, Tensor, image
+from dse.sources.zoo.network import Definition, Layers, Tensor, image
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,21 @@ class Residual:
     dilated: int = 0
 
 
-def residual_stages(net: Network, x: Tensor, shape: Residual) -> list[Tensor]:
+def residual_stages(net: Layers, x: Tensor, shape: Residual) -> list[Tensor]:
     """The outputs of the stages (He et al. 2016; stride in the 3 × 3 convolution, as implementations have it)."""
     x = net.max_pool(net.block(x, 64, 7, 2), 3, 2, 1)
-    found = []
+    stages = []
     for stage, count in enumerate(shape.stages):
         widened = max(0, stage - (len(shape.stages) - 1 - shape.dilated))
         for block in range(count):
             stride = 2 if block == 0 and stage > 0 and not widened else 1
             dilation = 2 ** max(0, widened - (block == 0)) if widened else 1
             x = _block(net, x, shape, 2**stage, stride, dilation)
-        found.append(x)
-    return found
+        stages.append(x)
+    return stages
 
 
-def _block(net: Network, x: Tensor, shape: Residual, scale: int, stride: int, dilation: int) -> Tensor:
+def _block(net: Layers, x: Tensor, shape: Residual, scale: int, stride: int, dilation: int) -> Tensor:
     inner, outer = shape.width * scale, 64 * scale * (4 if shape.bottleneck else 1)
     if shape.bottleneck:
         y = net.block(x, inner, 1)
@@ -53,27 +53,27 @@ def _block(net: Network, x: Tensor, shape: Residual, scale: int, stride: int, di
     return (y + shortcut).relu()
 
 
-def _middle(net: Network, y: Tensor, shape: Residual, stride: int, dilation: int) -> Tensor:
+def _middle(net: Layers, y: Tensor, shape: Residual, stride: int, dilation: int) -> Tensor:
     return net.block(y, y.shape[1], 3, stride, groups=shape.groups, dilation=dilation)
 
 
-def _parts(net: Network, y: Tensor, shape: Residual, stride: int) -> Tensor:
+def _parts(net: Layers, y: Tensor, shape: Residual, stride: int) -> Tensor:
     """Res2Net (Gao et al. 2019): parts of the channels, each convolved with what the one before it gave."""
     first, *parts = y.chunk(shape.parts, 1)
-    found = [first if stride == 1 else net.mean_pool(first, 3, stride, 1)]
+    outputs = [first if stride == 1 else net.mean_pool(first, 3, stride, 1)]
     before = None
     for part in parts:
         before = net.block(part if before is None or stride > 1 else part + before, part.shape[1], 3, stride)
-        found.append(before)
-    return net.concatenate(*found)
+        outputs.append(before)
+    return net.concatenate(*outputs)
 
 
-def resnet(net: Network, x: Tensor, shape: Residual) -> Tensor:
+def resnet(net: Layers, x: Tensor, shape: Residual) -> Tensor:
     """A residual network with its classifier."""
     return net.classify(residual_stages(net, x, shape)[-1])
 
 
-def wide_resnet(net: Network, x: Tensor, depth: int, factor: int) -> Tensor:
+def wide_resnet(net: Layers, x: Tensor, depth: int, factor: int) -> Tensor:
     """Wide ResNet for CIFAR (Zagoruyko and Komodakis 2016): normalisation and ReLU in front of the convolutions."""
     x = net.conv(x, 16)
     for stage, channels in enumerate((16, 32, 64)):
@@ -86,7 +86,7 @@ def wide_resnet(net: Network, x: Tensor, depth: int, factor: int) -> Tensor:
     return net.classify(net.norm(x).relu(), 100)
 
 
-def densenet(net: Network, x: Tensor, blocks: Sequence[int], growth: int, small: bool = False) -> Tensor:
+def densenet(net: Layers, x: Tensor, blocks: Sequence[int], growth: int, small: bool = False) -> Tensor:
     """DenseNet-BC (Huang et al. 2017); ``small`` has the stem for CIFAR."""
     x = net.conv(x, 2 * growth) if small else net.max_pool(net.block(x, 2 * growth, 7, 2), 3, 2, 1)
     for stage, layers in enumerate(blocks):

@@ -1,17 +1,17 @@
 """Networks over time without attention: convolutions over samples, and recurrent cells step by step."""
 
-from dse.sources.zoo.network import Define, Definition, Input, Network, Tensor, features, tokens
+from dse.sources.zoo.network import Define, Definition, Input, Layers, Tensor, features, tokens
 
 # Convolutions over time -----------------------------------------------------------------------------------------------
 
 
-def _causal(net: Network, x: Tensor, channels: int, kernel: int, dilation: int) -> Tensor:
+def _causal(net: Layers, x: Tensor, channels: int, kernel: int, dilation: int) -> Tensor:
     """A convolution of the past."""
     padded = net.functional.pad(x, ((kernel - 1) * dilation, 0))
     return net.conv(padded, channels, kernel, padding=0, dilation=dilation, bias=True)
 
 
-def wavenet(net: Network, x: Tensor) -> Tensor:
+def wavenet(net: Layers, x: Tensor) -> Tensor:
     """WaveNet (van den Oord et al. 2016): two stacks of ten dilated layers with gates."""
     x = _causal(net, x, 64, 2, 1)
     total = None
@@ -25,7 +25,7 @@ def wavenet(net: Network, x: Tensor) -> Tensor:
     return net.conv(net.conv(total.relu(), 256, 1, bias=True).relu(), 256, 1, bias=True)
 
 
-def temporal_convolutions(net: Network, x: Tensor) -> Tensor:
+def temporal_convolutions(net: Layers, x: Tensor) -> Tensor:
     """TCN (Bai et al. 2018): eight residual blocks of two dilated causal convolutions."""
     for level in range(8):
         y = x
@@ -35,7 +35,7 @@ def temporal_convolutions(net: Network, x: Tensor) -> Tensor:
     return net.linear(x[:, :, -1], 10)
 
 
-def conv_tasnet(net: Network, wave: Tensor) -> Tensor:
+def conv_tasnet(net: Layers, wave: Tensor) -> Tensor:
     """Conv-TasNet (Luo and Mesgarani 2019), two repeats of eight blocks: two speakers out of one microphone."""
     encoded = net.conv(wave, 512, 16, 8, padding=0).relu()
     x = net.conv(net.group_norm(encoded, 1), 128, 1, bias=True)
@@ -53,7 +53,7 @@ def conv_tasnet(net: Network, wave: Tensor) -> Tensor:
     return net.concatenate(*(net.deconv(encoded * mask, 1, 16, 8, 0) for mask in masks))
 
 
-def quartznet(net: Network, x: Tensor) -> Tensor:
+def quartznet(net: Layers, x: Tensor) -> Tensor:
     """QuartzNet 5 × 5 (Kriman et al. 2020): blocks of separable convolutions over frames of sound."""
     x = net.block(net.conv(x, 64, 33, 2, groups=64), 256, 1)
     for kernel, channels in ((33, 256), (39, 256), (51, 512), (63, 512), (75, 512)):
@@ -65,7 +65,7 @@ def quartznet(net: Network, x: Tensor) -> Tensor:
     return net.conv(net.block(x, 1024, 1), 29, 1, bias=True).log_softmax(1)
 
 
-def raw_sound(net: Network, wave: Tensor) -> Tensor:
+def raw_sound(net: Layers, wave: Tensor) -> Tensor:
     """M5 (Dai et al. 2017): a classifier of sound from its samples."""
     x = net.max_pool(net.block(wave, 128, 80, 4), 4, 4)
     for channels in (128, 256, 512):
@@ -79,7 +79,7 @@ def raw_sound(net: Network, wave: Tensor) -> Tensor:
 class Cell:
     """A recurrent cell: its weights are the same in every step."""
 
-    def __init__(self, net: Network, kind: str, inner: int, width: int) -> None:
+    def __init__(self, net: Layers, kind: str, inner: int, width: int) -> None:
         self.net, self.kind, self.width = net, kind, width
         gates = {"lstm": 4, "gru": 3, "elman": 1}[kind]
         shapes = (gates * width, inner), (gates * width, width), (gates * width,), (gates * width,)
@@ -97,9 +97,9 @@ class Cell:
             if own is None or state is None:
                 return ((1 - update.sigmoid()) * new.tanh(),)
             own_reset, own_update, own_new = own.chunk(3, -1)
-            kept = (update + own_update).sigmoid()
+            blend = (update + own_update).sigmoid()
             candidate = (new + (reset + own_reset).sigmoid() * own_new).tanh()
-            return ((1 - kept) * candidate + kept * state[0],)
+            return ((1 - blend) * candidate + blend * state[0],)
         enter, forget, new, leave = (given if own is None else given + own).chunk(4, -1)
         memory = enter.sigmoid() * new.tanh()
         if state is not None:
@@ -107,18 +107,18 @@ class Cell:
         return leave.sigmoid() * memory.tanh(), memory
 
 
-def unrolled(net: Network, kind: str, steps: list[Tensor], width: int) -> list[Tensor]:
+def unrolled(net: Layers, kind: str, steps: list[Tensor], width: int) -> list[Tensor]:
     """A cell over ``steps`` from an empty state; its output at each."""
     cell = Cell(net, kind, steps[0].shape[-1], width)
     state: tuple[Tensor, ...] | None = None
-    found = []
+    outputs = []
     for x in steps:
         state = cell.step(x, state)
-        found.append(state[0])
-    return found
+        outputs.append(state[0])
+    return outputs
 
 
-def both_ways(net: Network, kind: str, steps: list[Tensor], width: int) -> list[Tensor]:
+def both_ways(net: Layers, kind: str, steps: list[Tensor], width: int) -> list[Tensor]:
     """Two cells, one forwards and one backwards, their outputs side by side."""
     ahead, back = unrolled(net, kind, steps, width), unrolled(net, kind, steps[::-1], width)[::-1]
     return [net.concatenate(*pair, axis=-1) for pair in zip(ahead, back, strict=True)]
@@ -129,24 +129,24 @@ def in_steps(x: Tensor) -> list[Tensor]:
     return list(x.unbind(1))
 
 
-def words(net: Network, text: Tensor, rows: int, width: int) -> list[Tensor]:
+def words(net: Layers, text: Tensor, rows: int, width: int) -> list[Tensor]:
     """Each word looked up in one table when its step comes."""
     (table,) = net.weights("embedding", (rows, width))
     return [net.functional.embedding(word, table) for word in in_steps(text)]
 
 
-def each(net: Network, steps: list[Tensor], width: int) -> tuple[Tensor, ...]:
+def each(net: Layers, steps: list[Tensor], width: int) -> tuple[Tensor, ...]:
     """One linear layer on every step; the model answers step by step."""
     weight, bias = net.weights("linear", (width, steps[0].shape[-1]), (width,))
     return tuple(net.functional.linear(x, weight, bias) for x in steps)
 
 
-def character_rnn(net: Network, text: Tensor) -> tuple[Tensor, ...]:
+def character_rnn(net: Layers, text: Tensor) -> tuple[Tensor, ...]:
     """A language model of characters with one simple recurrent layer (Mikolov et al. 2010), 24 steps."""
     return each(net, unrolled(net, "elman", words(net, text, 96, 128), 512), 96)
 
 
-def lstm_language_model(net: Network, text: Tensor) -> tuple[Tensor, ...]:
+def lstm_language_model(net: Layers, text: Tensor) -> tuple[Tensor, ...]:
     """The medium language model of Zaremba et al. 2014: two layers of 650, 16 steps."""
     steps = words(net, text, 10_000, 650)
     for _ in range(2):
@@ -154,12 +154,12 @@ def lstm_language_model(net: Network, text: Tensor) -> tuple[Tensor, ...]:
     return each(net, steps, 10_000)
 
 
-def bilstm_tagger(net: Network, text: Tensor) -> tuple[Tensor, ...]:
+def bilstm_tagger(net: Layers, text: Tensor) -> tuple[Tensor, ...]:
     """A tagger of words (Huang et al. 2015, without the CRF): one LSTM each way, 12 words."""
     return each(net, both_ways(net, "lstm", words(net, text, 20_000, 300), 256), 17)
 
 
-def seq2seq(net: Network, text: Tensor, answer: Tensor) -> tuple[Tensor, ...]:
+def seq2seq(net: Layers, text: Tensor, answer: Tensor) -> tuple[Tensor, ...]:
     """Translation by two LSTMs of two layers (Sutskever et al. 2014), 8 words each way, the answer given."""
     cells = [Cell(net, "lstm", 512, 512) for _ in range(2)]
     states: list[tuple[Tensor, ...] | None] = [None, None]
@@ -168,16 +168,16 @@ def seq2seq(net: Network, text: Tensor, answer: Tensor) -> tuple[Tensor, ...]:
             states[layer] = state = cell.step(x, states[layer])
             x = state[0]
     cells = [Cell(net, "lstm", 512, 512) for _ in range(2)]
-    found = []
+    outputs = []
     for x in words(net, answer, 8_000, 512):
         for layer, cell in enumerate(cells):
             states[layer] = state = cell.step(x, states[layer])
             x = state[0]
-        found.append(x)
-    return each(net, found, 8_000)
+        outputs.append(x)
+    return each(net, outputs, 8_000)
 
 
-def gru_forecast(net: Network, x: Tensor) -> tuple[Tensor, ...]:
+def gru_forecast(net: Layers, x: Tensor) -> tuple[Tensor, ...]:
     """A forecast of 12 steps by three layers of GRU (Salinas et al. 2020 have LSTMs): mean and spread of each."""
     steps = in_steps(x)
     for _ in range(3):
@@ -185,7 +185,7 @@ def gru_forecast(net: Network, x: Tensor) -> tuple[Tensor, ...]:
     return *each(net, steps, 1), *(net.functional.softplus(spread) for spread in each(net, steps, 1))
 
 
-def speaker(net: Network, frames: Tensor) -> Tensor:
+def speaker(net: Layers, frames: Tensor) -> Tensor:
     """A speaker's vector from three layers of LSTM with projections (Wan et al. 2018), 12 frames."""
     steps = in_steps(frames)
     for _ in range(3):
@@ -193,7 +193,7 @@ def speaker(net: Network, frames: Tensor) -> Tensor:
     return net.apply(net.functional.normalize, steps[-1], dim=-1)
 
 
-def crnn(net: Network, x: Tensor) -> Tensor:
+def crnn(net: Layers, x: Tensor) -> Tensor:
     """Reading text in pictures (Shi et al. 2017): convolutions, then two LSTMs each way over the columns."""
     x = net.max_pool(net.conv(x, 64, bias=True).relu(), 2)
     x = net.max_pool(net.conv(x, 128, bias=True).relu(), 2)
@@ -208,7 +208,7 @@ def crnn(net: Network, x: Tensor) -> Tensor:
     return net.linear(net.torch.stack(steps, 1), 37)
 
 
-def deep_speech(net: Network, x: Tensor) -> Tensor:
+def deep_speech(net: Layers, x: Tensor) -> Tensor:
     """Deep Speech 2 (Amodei et al. 2016), small: two convolutions, two GRUs each way over 8 frames, letters."""
     x = net.functional.hardtanh(net.norm(net.conv(x, 32, (11, 41), (2, 2))), 0.0, 20.0)
     x = net.functional.hardtanh(net.norm(net.conv(x, 32, (11, 21), (1, 2))), 0.0, 20.0)
@@ -218,7 +218,7 @@ def deep_speech(net: Network, x: Tensor) -> Tensor:
     return net.linear(net.torch.stack(steps, 1), 29)
 
 
-def convolutional_lstm(net: Network, video: Tensor) -> Tensor:
+def convolutional_lstm(net: Layers, video: Tensor) -> Tensor:
     """Rain ahead (Shi et al. 2015): two layers of convolutional LSTM over 10 pictures."""
     steps = in_steps(video)
     for width in (64, 64):
@@ -226,7 +226,7 @@ def convolutional_lstm(net: Network, video: Tensor) -> Tensor:
             "convlstm", (4 * width, steps[0].shape[1], 3, 3), (4 * width, width, 3, 3), (4 * width,)
         )
         hidden = memory = None
-        found = []
+        states = []
         for x in steps:
             gates = net.functional.conv2d(x, input_weight, bias, padding=1)
             if hidden is not None:
@@ -235,8 +235,8 @@ def convolutional_lstm(net: Network, video: Tensor) -> Tensor:
             fresh = enter.sigmoid() * new.tanh()
             memory = fresh if memory is None else forget.sigmoid() * memory + fresh
             hidden = leave.sigmoid() * memory.tanh()
-            found.append(hidden)
-        steps = found
+            states.append(hidden)
+        steps = states
     return net.conv(steps[-1], 1, 1, bias=True)
 
 

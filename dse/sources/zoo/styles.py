@@ -42,12 +42,12 @@ class OriginalBert(TanhGelu):
     def summand(self, mask: int) -> int:
         """(1 − mask) · −10000, for all heads, [B, 1, S, S]."""
         batch, sequence, _ = self.stream
-        kept = self.step("reshape", (mask,), (batch, 1, sequence, sequence))
-        return self.step("elementwise", (self.function("add_constant", kept),), function="scale", operand=-1e4)
+        shaped = self.step("reshape", (mask,), (batch, 1, sequence, sequence))
+        return self.step("elementwise", (self.function("add_constant", shaped),), function="scale", operand=-1e4)
 
     def turned_keys(self, name: str, source: int) -> int:
         """With one transposition."""
         model, (batch, sequence, _) = self.model, self.stream
-        found = self.linear(name, source, model.heads * model.head_width, model.biases)
-        found = self.step("reshape", (found,), (batch, sequence, model.heads, model.head_width))
-        return self.step("permute", (found,), (batch, model.heads, model.head_width, sequence), axes=(0, 2, 3, 1))
+        keys = self.linear(name, source, model.heads * model.head_width, model.biases)
+        keys = self.step("reshape", (keys,), (batch, sequence, model.heads, model.head_width))
+        return self.step("permute", (keys,), (batch, model.heads, model.head_width, sequence), axes=(0, 2, 3, 1))

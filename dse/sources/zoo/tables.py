@@ -1,9 +1,9 @@
 """Recommendation, games, volumes and points, and today's networks without convolutions of any size."""
 
-from dse.sources.zoo.network import Definition, Input, Network, Tensor, features, image, tokens
+from dse.sources.zoo.network import Definition, Input, Layers, Tensor, features, image, tokens
 
 
-def _columns(net: Network, ids: Tensor, rows: tuple[int, ...], width: int) -> list[Tensor]:
+def _columns(net: Layers, ids: Tensor, rows: tuple[int, ...], width: int) -> list[Tensor]:
     """One table for each categorical column."""
     return [net.embed(column, size, width) for column, size in zip(ids.unbind(1), rows, strict=True)]
 
@@ -12,7 +12,7 @@ _ROWS = (1460, 583, 100_000, 22_021, 305, 24, 12_517, 633, 3, 93_145, 5683, 83_5
 """Rows of the tables of thirteen columns (Criteo's, the largest cut to 100,000)."""
 
 
-def dlrm(net: Network, dense: Tensor, ids: Tensor) -> Tensor:
+def dlrm(net: Layers, dense: Tensor, ids: Tensor) -> Tensor:
     """DLRM (Naumov et al. 2019): products of all pairs of embeddings, between two perceptrons."""
     bottom = net.mlp(dense, (512, 256, 64))
     parts = net.torch.stack([bottom, *_columns(net, ids, _ROWS, 64)], 1)
@@ -21,7 +21,7 @@ def dlrm(net: Network, dense: Tensor, ids: Tensor) -> Tensor:
     return net.linear(net.mlp(x, (1024, 512, 256)), 1).sigmoid()
 
 
-def wide_and_deep(net: Network, dense: Tensor, ids: Tensor) -> Tensor:
+def wide_and_deep(net: Layers, dense: Tensor, ids: Tensor) -> Tensor:
     """Wide & Deep (Cheng et al. 2016)."""
     deep = net.concatenate(dense, *_columns(net, ids, _ROWS, 32))
     deep = net.linear(net.mlp(deep, (1024, 512, 256)), 1)
@@ -31,7 +31,7 @@ def wide_and_deep(net: Network, dense: Tensor, ids: Tensor) -> Tensor:
     return (wide + deep).sigmoid()
 
 
-def deep_factorisation(net: Network, ids: Tensor) -> Tensor:
+def deep_factorisation(net: Layers, ids: Tensor) -> Tensor:
     """DeepFM (Guo et al. 2017): pairwise products by sums and squares, beside a perceptron of the same embeddings."""
     columns = _columns(net, ids, _ROWS, 16)
     stacked = net.torch.stack(columns, 1)
@@ -43,7 +43,7 @@ def deep_factorisation(net: Network, ids: Tensor) -> Tensor:
     return answer.sigmoid()
 
 
-def neural_filtering(net: Network, ids: Tensor) -> Tensor:
+def neural_filtering(net: Layers, ids: Tensor) -> Tensor:
     """NeuMF (He et al. 2017): a product and a perceptron of users and items."""
     rows = (138_493, 26_744)
     user, item = _columns(net, ids, rows, 64)
@@ -51,7 +51,7 @@ def neural_filtering(net: Network, ids: Tensor) -> Tensor:
     return net.linear(net.concatenate(user * item, deep), 1).sigmoid()
 
 
-def go_player(net: Network, board: Tensor) -> tuple[Tensor, Tensor]:
+def go_player(net: Layers, board: Tensor) -> tuple[Tensor, Tensor]:
     """AlphaGo Zero (Silver et al. 2017), ten residual blocks: moves and value."""
     x = net.block(board, 256)
     for _ in range(10):
@@ -61,7 +61,7 @@ def go_player(net: Network, board: Tensor) -> tuple[Tensor, Tensor]:
     return moves, value
 
 
-def c3d(net: Network, video: Tensor) -> Tensor:
+def c3d(net: Layers, video: Tensor) -> Tensor:
     """C3D (Tran et al. 2015): convolutions over space and time."""
     x = net.functional.max_pool3d(net.conv(video, 64, bias=True).relu(), (1, 2, 2))
     x = net.max_pool(net.conv(x, 128, bias=True).relu(), 2)
@@ -72,7 +72,7 @@ def c3d(net: Network, video: Tensor) -> Tensor:
     return net.linear(net.mlp(x.flatten(1), (4096, 4096)), 487)
 
 
-def pointnet(net: Network, points: Tensor) -> Tensor:
+def pointnet(net: Layers, points: Tensor) -> Tensor:
     """PointNet (Qi et al. 2017) with both its transforms."""
 
     def transform(x: Tensor, side: int) -> Tensor:
@@ -90,7 +90,7 @@ def pointnet(net: Network, points: Tensor) -> Tensor:
     return net.linear(net.mlp(x.amax(-1), (512, 256)), 40)
 
 
-def mixer(net: Network, picture: Tensor) -> Tensor:
+def mixer(net: Layers, picture: Tensor) -> Tensor:
     """MLP-Mixer S/16 (Tolstikhin et al. 2021)."""
     x = net.conv(picture, 512, 16, 16, padding=0, bias=True).flatten(2).transpose(1, 2)
     for _ in range(8):
@@ -101,7 +101,7 @@ def mixer(net: Network, picture: Tensor) -> Tensor:
     return net.linear(net.layer_norm(x).mean(1), 1000)
 
 
-def convmixer(net: Network, picture: Tensor) -> Tensor:
+def convmixer(net: Layers, picture: Tensor) -> Tensor:
     """ConvMixer-768/32 (Trockman and Kolter 2022)."""
     gelu = net.functional.gelu
     x = net.norm(gelu(net.conv(picture, 768, 7, 7, padding=0, bias=True)))

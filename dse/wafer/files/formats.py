@@ -12,13 +12,13 @@ from dse.wafer.kernels import RESERVED, KernelLibrary, KernelRuleError, contest_
 from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem, Weights
 from hardware.inputs import Fault, InputError, shown
 
-MOST_TILES = 4096
+MAX_TILES = 4096
 """Across a wafer, and up."""
 
-_MOST_MEMORY_WORDS = 2**26
-_MOST_DIGITS = 9
-_MOST_WEIGHT = 1e12
-_MOST_WORK = 2**62
+_MAX_MEMORY_WORDS = 2**26
+_MAX_DIGITS = 9
+_MAX_WEIGHT = 1e12
+_MAX_WORK = 2**62
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -72,8 +72,8 @@ def _excess(nodes: Sequence[GraphNode], kernels: Sequence[Kernel | None], path: 
     """Kernels of more work than is counted in 64 bits."""
     scale = math.lcm(*(each.stride**2 for kernel in kernels if kernel for each in kernel.convolutions))
     for node, kernel in zip(nodes, kernels, strict=True):
-        if kernel is not None and scale * max(map(_work, kernel.convolutions)) >= _MOST_WORK:
-            yield Fault(path, f"line {node.line}", node.label, f"H·W·R·S·C·K must be less than {_MOST_WORK // scale}")
+        if kernel is not None and scale * max(map(_work, kernel.convolutions)) >= _MAX_WORK:
+            yield Fault(path, f"line {node.line}", node.label, f"H·W·R·S·C·K must be less than {_MAX_WORK // scale}")
 
 
 def _work(each: Convolution) -> int:
@@ -105,22 +105,22 @@ def header_of(
         rule = rule if key in header else "the key is missing"
         faults.append(Fault(path, where, shown(header.get(key, "")), rule))
 
-    def whole(key: str, most: int) -> int:
+    def whole(key: str, largest: int) -> int:
         text = header.get(key, "")
-        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= most:
+        if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and 1 <= int(text) <= largest:
             return int(text)
-        fault(key, f"must be a whole number from 1 to {most}")
+        fault(key, f"must be a whole number from 1 to {largest}")
         return 1
 
     def weight(key: str) -> float:
         with suppress(ValueError):
             value = number_of(header.get(key, ""))
-            if 0 <= value <= _MOST_WEIGHT:
+            if 0 <= value <= _MAX_WEIGHT:
                 return value
-        fault(key, f"must be a number from 0 to {_MOST_WEIGHT:g}, not negative")
+        fault(key, f"must be a number from 0 to {_MAX_WEIGHT:g}, not negative")
         return 1.0
 
-    wafer = Wafer(whole("width", MOST_TILES), whole("height", MOST_TILES), whole("memlimit", _MOST_MEMORY_WORDS))
+    wafer = Wafer(whole("width", MAX_TILES), whole("height", MAX_TILES), whole("memlimit", _MAX_MEMORY_WORDS))
     weights = Weights(weight("wdeltat"), weight("wlength"), weight("wadapter"))
     if weights == Weights(0.0, 0.0, 0.0):
         faults.append(Fault(path, "header", "", "wdeltat, wlength and wadapter must not all be 0: nothing would count"))

@@ -12,14 +12,15 @@ from pathlib import Path
 from dse.graph.named_edges import find_cycle
 from dse.wafer.files.paint import PLACEMENT
 from dse.wafer.kernels import RESERVED, KernelLibrary
-from hardware.inputs import Fault, InputError, nearest, shown, text_of
+from hardware.documents import text_of
+from hardware.inputs import Fault, InputError, nearest, shown
 
 TITLE_KEY = "test"
 HEADER_KEYS = (TITLE_KEY, "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")
 
-_MOST_DIGITS = 15
+_MAX_DIGITS = 15
 
-_NUMBER = rf"[0-9]{{1,{_MOST_DIGITS}}}"
+_NUMBER = rf"[0-9]{{1,{_MAX_DIGITS}}}"
 _NODE = re.compile(rf"(\w+)\[( *)({_NUMBER})\]\s+(.*)")
 _LOOSE_NODE = re.compile(rf"(\w+)\W*({_NUMBER})")
 _END = rf"(\w+)\[ *({_NUMBER})\]:(\w+)"
@@ -153,7 +154,7 @@ def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
     """(number from 1, text) of the lines that hold more than comments."""
     comments = list[tuple[int, str]]()
     for number, line in enumerate(text.split("\n"), 1):
-        kept = ""
+        content = ""
         for part in re.split(r"(\(\*|\*\))", line):
             if part == "(*":
                 comments.append((number, line))
@@ -162,9 +163,9 @@ def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
             elif part == "*)":
                 reader.fault(number, line, "a comment ends that has not begun")
             elif not comments:
-                kept += part
-        if kept.strip():
-            yield number, kept.strip()
+                content += part
+        if content.strip():
+            yield number, content.strip()
     if comments:
         reader.fault(*comments[0], _OPEN)
 
@@ -201,7 +202,7 @@ class _Reader:
             rule = f"the file must begin with a comment (* … *) of {', '.join(HEADER_KEYS)}"
             self.fault(1, text.strip().partition("\n")[0], rule)
             return None
-        found: dict[str, str] = {}
+        entries: dict[str, str] = {}
         first = text[: begins.start(1)].count("\n") + 1
         if begins[2] != "*)":
             self.fault(first, "", _OPEN)
@@ -214,12 +215,12 @@ class _Reader:
                 self.fault(number, line, "a line of the header must be KEY=VALUE")
             elif key not in HEADER_KEYS:
                 self.fault(number, key, f"unknown key; known: {', '.join(HEADER_KEYS)}", nearest(key, HEADER_KEYS))
-            elif key in found:
-                before = f"= {found[key]}, and contradicts it" if found[key] != value else "too"
+            elif key in entries:
+                before = f"= {entries[key]}, and contradicts it" if entries[key] != value else "too"
                 self.fault(number, line.strip(), f"{key} stands in an earlier line {before}: give it once")
             else:
-                found[key], self.header_lines[key] = value, number
-        return found
+                entries[key], self.header_lines[key] = value, number
+        return entries
 
     def node(self, number: int, line: str) -> None:
         """Read ``conv[1] W=14 … name='k1'`` or ``input[0] n=[ 112 112 128 ] name='k0'``."""
@@ -274,27 +275,27 @@ class _Reader:
         self.nodes.append(GraphNode(kind, index, name, sizes=tuple(map(int, sizes[2].split())), line=number))
 
     def _kernel(self, number: int, kind: str, index: int, name: str, values: str) -> None:
-        wanted, found = self.library[kind].parameters, list[tuple[str, int]]()
+        wanted, parameters = self.library[kind].parameters, list[tuple[str, int]]()
         for word in values.split():
             match = _VALUE.fullmatch(word)
             if match is None:
                 self.fault(number, word, "must be KEY=VALUE with a whole number")
                 # That it is missing is no further fault.
-                found += [(key, 1) for key in wanted if word.startswith(f"{key}=")]
+                parameters += [(key, 1) for key in wanted if word.startswith(f"{key}=")]
             elif match[1] not in wanted:
                 rule = f"a {kind} has no such parameter; it has {', '.join(wanted)}"
                 self.fault(number, match[1], rule, nearest(match[1], wanted))
-            elif match[1] in dict(found):
+            elif match[1] in dict(parameters):
                 self.fault(number, word, f"{match[1]} stands twice")
-            elif int(match[2][:_MOST_DIGITS]) < 1 or len(match[2]) > _MOST_DIGITS:
+            elif int(match[2][:_MAX_DIGITS]) < 1 or len(match[2]) > _MAX_DIGITS:
                 self.fault(number, word, "must be a positive whole number")
-                found.append((match[1], 1))
+                parameters.append((match[1], 1))
             else:
-                found.append((match[1], int(match[2])))
-        missing = [key for key in wanted if key not in dict(found)]
+                parameters.append((match[1], int(match[2])))
+        missing = [key for key in wanted if key not in dict(parameters)]
         if missing:
             self.fault(number, f"{kind}[{index}]", f"a {kind} needs {', '.join(wanted)}; missing: {', '.join(missing)}")
-        self.nodes.append(GraphNode(kind, index, name, tuple(found), line=number))
+        self.nodes.append(GraphNode(kind, index, name, tuple(parameters), line=number))
 
     def edge(self, number: int, line: str) -> None:
         """Read ``conv[1]:y -> conv[2]:x, shape:[14][14][512]``."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from dse.wafer.problem import PlacedKernel, Rotation, WaferPlacement, WaferProblem
-from hardware.inputs import Fault, InputError, nearest, shown, text_of
+from hardware.documents import text_of
+from hardware.inputs import Fault, InputError, nearest, shown
 
 INCLUDE = 'include "common.paint"'
 
@@ -90,11 +91,11 @@ def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
             faults.append(Fault(str(path), name, "", "must have a call, a place, and be in the union"))
     if faults:
         raise InputError(faults)
-    found = []
+    kernels = []
     for name, (kind, numbers) in calls.items():
         x, y, rotation = places[name]
-        found.append(PaintKernel(name, kind, numbers, x, y, rotation))
-    return tuple(found)
+        kernels.append(PaintKernel(name, kind, numbers, x, y, rotation))
+    return tuple(kernels)
 
 
 def paint_of(problem: WaferProblem, placement: WaferPlacement) -> tuple[PaintKernel, ...]:
@@ -119,13 +120,13 @@ def placement_of(problem: WaferProblem, painted: Sequence[PaintKernel], path: st
     names = [kernel.name for kernel in problem.kernels]
     exact, plain = {name: number for number, name in enumerate(names)}, [_plain(name) for name in names]
     alone = {each: number for number, each in enumerate(plain) if plain.count(each) == 1}
-    faults, found = [], dict[int, PlacedKernel]()
+    faults, placed = [], dict[int, PlacedKernel]()
     for each in painted:
         number = exact.get(each.name, alone.get(_plain(each.name)))
         if number is None:
             faults.append(Fault(str(path), each.name, "", "is no kernel of the graph", nearest(each.name, names)))
             continue
-        if number in found:
+        if number in placed:
             faults.append(Fault(str(path), each.name, "", f"{names[number]} is placed twice"))
             continue
         kernel = problem.kernels[number]
@@ -136,13 +137,13 @@ def placement_of(problem: WaferProblem, painted: Sequence[PaintKernel], path: st
             faults.append(Fault(str(path), each.name, f"{each.kind}({' '.join(map(str, given))})", rule))
             continue
         c, k = given[formal + 2 : formal + 2 + count], given[formal + 2 + count :]
-        found[number] = PlacedKernel(given[formal], given[formal + 1], c, k, each.x, each.y, each.rotation)
-    missing = [name for number, name in enumerate(names) if number not in found]
+        placed[number] = PlacedKernel(given[formal], given[formal + 1], c, k, each.x, each.y, each.rotation)
+    missing = [name for number, name in enumerate(names) if number not in placed]
     if not faults and missing:
         faults.append(Fault(str(path), ", ".join(missing), "", "must be placed"))
     if faults:
         raise InputError(faults)
-    return WaferPlacement(tuple(found[number] for number in range(len(problem.kernels))))
+    return WaferPlacement(tuple(placed[number] for number in range(len(problem.kernels))))
 
 
 def _plain(name: str) -> str:

@@ -196,7 +196,7 @@ def _heights(ladder, layout, seed):
 
 @kernel
 def _allowed(ladder, number, protocol):
-    return ladder.least_k[ladder.group[number], protocol, 0] < NEVER
+    return ladder.min_k[ladder.group[number], protocol, 0] < NEVER
 
 
 @kernel
@@ -225,10 +225,10 @@ def _varied(ladder, seed, protocol, model):
     extent = ladder.size[2]
     if h < 1 or w < 1 or c < 1 or h > extent or w > extent or h * w * (c + 1) > extent or ladder.first[h, w] < 0:
         return FREE
-    found = ladder.first[h, w] + c - 1
-    if found >= len(ladder.h) or ladder.h[found] != h or ladder.w[found] != w or ladder.c[found] != c:
+    number = ladder.first[h, w] + c - 1
+    if number >= len(ladder.h) or ladder.h[number] != h or ladder.w[number] != w or ladder.c[number] != c:
         return FREE
-    return found
+    return number
 
 
 @kernel
@@ -309,15 +309,15 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
     is room to work in; ``seed`` is [1]. The temperature falls from ``hot`` to ``cold`` geometrically. Rows may be too
     long on the way.
     """
-    least, least_level = np.inf, level
+    best_cost, best_level = np.inf, level
     _copy(now, best)
     _copy(now, tried)
     for number in range(len(now.order)):
         tried.used[number] = now.used[number]
-    warmth = hot
+    temperature = hot
     falling = (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
-        warmth *= falling
+        temperature *= falling
         new_level = level
         if len(ladder.limits) > 1 and draw(seed) < 0.05:
             new_level = change_level(ladder, seed, level)
@@ -328,19 +328,19 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
         elif not _move(ladder, tried, seed, level):
             _copy(now, tried)
             continue
-        # Drawn first: what is above is refused with the chance exp(−(found − cost) / warmth).
-        most = cost - warmth * np.log(max(draw(seed), 1e-300))
-        found, excess = cost_of(ladder, tried, new_level, most)
-        if found <= most:
+        # Drawn first: what is above is refused with the chance exp(−(new cost − cost) / temperature).
+        limit = cost - temperature * np.log(max(draw(seed), 1e-300))
+        new_cost, excess = cost_of(ladder, tried, new_level, limit)
+        if new_cost <= limit:
             _copy(tried, now)
             for number in range(len(now.order)):
                 now.used[number] = tried.used[number]
-            cost, level = found, new_level
-            if cost < least and excess == 0:
-                least, least_level = cost, level
+            cost, level = new_cost, new_level
+            if cost < best_cost and excess == 0:
+                best_cost, best_level = cost, level
                 _copy(now, best)
         else:
             _copy(now, tried)
             for number in range(len(now.order)):
                 tried.used[number] = now.used[number]
-    return least, least_level, cost, level
+    return best_cost, best_level, cost, level

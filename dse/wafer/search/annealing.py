@@ -27,7 +27,7 @@ class AnnealTask:
     start: Candidate
     seed: int
     steps: int
-    warmth: float
+    temperature: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Annealing:
     """:func:`annealed` for one ladder, as a function of the task alone, for executors.
 
     What comes from another process can be read only, for which compiled code would be compiled again; such a ladder is
-    copied once. ``stop`` is asked in this process alone: workers elsewhere are ended by their executor.
+    copied once. ``stop`` is consulted in this process only: workers elsewhere are ended by their executor.
     """
 
     ladder: Ladder
@@ -61,7 +61,7 @@ def annealed(ladder: Ladder, task: AnnealTask, stop: StopSignal = never_stop) ->
     cost, ticks, _ = measured(ladder, now, level)
     if not np.isfinite(cost):
         return replace(start, moves=0)
-    hot = max(task.warmth * cost, 1e-9)
+    hot = max(task.temperature * cost, 1e-9)
     # While annealing, a layout costs what its level allows.
     cost += ladder.weights[0] * (ladder.limits[level] - ticks)
     seed = np.array([task.seed], dtype=np.uint64)
@@ -69,11 +69,11 @@ def annealed(ladder: Ladder, task: AnnealTask, stop: StopSignal = never_stop) ->
     for begin in range(0, task.steps, _SLICE):
         end = min(task.steps, begin + _SLICE)
         warm, cold = (hot * _COOLED ** (step / task.steps) for step in (begin, end))
-        least, least_level, cost, level = anneal(ladder, now, tried, met, level, cost, seed, end - begin, warm, cold)
+        lowest, lowest_level, cost, level = anneal(ladder, now, tried, met, level, cost, seed, end - begin, warm, cold)
         made = end
-        if least < best_cost:
-            best, best_cost, best_level = copied(met), least, least_level
+        if lowest < best_cost:
+            best, best_cost, best_level = copied(met), lowest, lowest_level
         if stop() is not None:
             break
-    found = candidate_of(ladder, best, best_level) if np.isfinite(best_cost) else None
-    return replace(found if found is not None and found.cost < start.cost else start, moves=made)
+    candidate = candidate_of(ladder, best, best_level) if np.isfinite(best_cost) else None
+    return replace(candidate if candidate is not None and candidate.cost < start.cost else start, moves=made)

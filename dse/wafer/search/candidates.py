@@ -45,33 +45,33 @@ def through(ladder: Ladder, share: float) -> Ladder:
 
 def repriced(ladder: Ladder, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Candidates at a ladder's weights and limits; those that are not legal there are left out."""
-    found = (candidate_of(ladder, each.layout, level_of(ladder, each)) for each in candidates)
-    return [each for each in found if each is not None]
+    priced = (candidate_of(ladder, each.layout, level_of(ladder, each)) for each in candidates)
+    return [each for each in priced if each is not None]
 
 
-def kept(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+def selection(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     """The cheapest candidates, so many, but of those that take the same time only a share."""
-    most = -(-count // _TIMES)
+    limit = -(-count // _TIMES)
     taken: dict[int, int] = {}
-    found = []
+    selected = []
     for each in candidates:
         taken[each.ticks] = taken.get(each.ticks, 0) + 1
-        if taken[each.ticks] <= most:
-            found.append(each)
-    return found[:count]
+        if taken[each.ticks] <= limit:
+            selected.append(each)
+    return selected[:count]
 
 
 def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Candidates without those that are the same as an earlier one."""
     seen: set[bytes] = set()
-    found = []
+    different = []
     for each in candidates:
         layout = each.layout
         key = b"".join(array.tobytes() for array in (layout.order, layout.mark, layout.height, layout.protocol))
         if key not in seen:
             seen.add(key)
-            found.append(each)
-    return found
+            different.append(each)
+    return different
 
 
 def cost_of(candidate: Candidate) -> float:

@@ -20,27 +20,27 @@ import numpy as np
 from dse.wafer.search.ladder import Ladder
 from dse.wafer.search.layout import Layout, layout_of
 from dse.wafer.search.layout_kernels import STACKED
-from dse.wafer.search.row_dp import MOST_ROWS, cuts_of, head_and_tail
+from dse.wafer.search.row_dp import MAX_ROWS, cuts_of, head_and_tail
 from dse.wafer.shapes import NEVER, Ints
 from hardware.compiled import compiled
 
-MOST_STACKED = 8
+MAX_STACKED = 8
 """Kernels in a stack at most."""
 
 
 def column_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[Layout]:
     """Layouts of rows of columns for every number of rows that fits, and of one such row between strips."""
-    least = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
+    widths_by_height = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
     wide, high = int(ladder.size[0]), int(ladder.size[1])
-    widths = stack_widths(least, wide, high, min(MOST_STACKED, len(order)))
+    widths = stack_widths(widths_by_height, wide, high, min(MAX_STACKED, len(order)))
     heights = column_row_heights(widths, wide)
     cuts = (
-        *cuts_of(heights, high, min(MOST_ROWS, len(order))),
-        *head_and_tail(least[:, wide], heights, high),
+        *cuts_of(heights, high, min(MAX_ROWS, len(order))),
+        *head_and_tail(widths_by_height[:, wide], heights, high),
     )
-    for begins, found in cuts:
-        layout = layout_of(order, begins, found)
-        for begin, end, height in zip(begins, [*begins[1:], len(order)], found, strict=True):
+    for begins, row_heights in cuts:
+        layout = layout_of(order, begins, row_heights)
+        for begin, end, height in zip(begins, [*begins[1:], len(order)], row_heights, strict=True):
             _stack(layout, columns_of(widths, begin, end, height))
         yield layout
 
@@ -48,10 +48,10 @@ def column_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator
 def columns_of(widths: Ints, begin: int, end: int, height: int) -> list[tuple[int, int]]:
     """(where it begins, where it ends) of every column of a row of least width, of the kernels begin … end − 1."""
     starts = _columns(widths, begin, end, height)
-    found = [(int(starts[end]), end)]
-    while found[-1][0] > begin:
-        found.append((int(starts[found[-1][0]]), found[-1][0]))
-    return found[::-1]
+    columns = [(int(starts[end]), end)]
+    while columns[-1][0] > begin:
+        columns.append((int(starts[columns[-1][0]]), columns[-1][0]))
+    return columns[::-1]
 
 
 def _stack(layout: Layout, columns: Sequence[tuple[int, int]]) -> None:
@@ -65,19 +65,19 @@ def _stack(layout: Layout, columns: Sequence[tuple[int, int]]) -> None:
 
 
 @compiled()
-def stack_widths(least, wide, high, most):
-    """[N, most, high + 1] the least width of a stack from a kernel, of one kernel to ``most``, by its height.
+def stack_widths(widths_by_height, wide, high, max_stacked):
+    """[N, max_stacked, high + 1] the least width of a stack of up to ``max_stacked`` kernels from each, by height.
 
-    :data:`NEVER` where there is none. ``least``: [N, extent + 1] of the kernels in order.
+    :data:`NEVER` where there is none. ``widths_by_height``: [N, extent + 1] of the kernels in order.
     """
-    count = len(least)
-    found = np.full((count, most, high + 1), NEVER, dtype=np.int64)
+    count = len(widths_by_height)
+    widths = np.full((count, max_stacked, high + 1), NEVER, dtype=np.int64)
     totals = np.empty(wide + 1, dtype=np.int64)
     for begin in range(count):
         totals[:] = 0
-        for more in range(min(most, count - begin)):
+        for more in range(min(max_stacked, count - begin)):
             for across in range(1, wide + 1):
-                totals[across] += least[begin + more, across]
+                totals[across] += widths_by_height[begin + more, across]
             # A wider stack is no higher.
             across = 1
             for height in range(high, 0, -1):
@@ -85,22 +85,22 @@ def stack_widths(least, wide, high, most):
                     across += 1
                 if across > wide:
                     break
-                found[begin, more, height] = across
-    return found
+                widths[begin, more, height] = across
+    return widths
 
 
 @compiled()
 def column_row_heights(widths, wide):
     """[N, N + 1] the least height of a row of columns from one kernel to before another; :data:`NEVER` where none."""
-    count, most, sides = widths.shape
-    found = np.full((count, count + 1), NEVER, dtype=np.int64)
+    count, max_stacked, sides = widths.shape
+    heights = np.full((count, count + 1), NEVER, dtype=np.int64)
     totals = np.empty((count + 1, sides), dtype=np.int64)
     for begin in range(count):
         totals[begin] = 0
         lowest = 1
         for end in range(begin + 1, count + 1):
             totals[end] = NEVER
-            for start in range(max(begin, end - most), end):
+            for start in range(max(begin, end - max_stacked), end):
                 for height in range(lowest, sides):
                     total = totals[start, height] + widths[start, end - start - 1, height]
                     totals[end, height] = min(totals[end, height], total)
@@ -109,19 +109,19 @@ def column_row_heights(widths, wide):
                 lowest += 1
             if lowest == sides:
                 break
-            found[begin, end] = lowest
-    return found
+            heights[begin, end] = lowest
+    return heights
 
 
 @compiled()
 def _columns(widths, begin, end, height):
     """Where the last column begins of the row of least width of the kernels from ``begin`` on, [N + 1]."""
-    count, most, _ = widths.shape
+    count, max_stacked, _ = widths.shape
     totals, starts = np.full(count + 1, NEVER, dtype=np.int64), np.full(count + 1, begin, dtype=np.int64)
     totals[begin] = 0
     for after in range(begin + 1, end + 1):
         # Of columns of the same width the shorter last one.
-        for start in range(after - 1, max(begin, after - most) - 1, -1):
+        for start in range(after - 1, max(begin, after - max_stacked) - 1, -1):
             total = totals[start] + widths[start, after - start - 1, height]
             if total < totals[after]:
                 totals[after], starts[after] = total, start

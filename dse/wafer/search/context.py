@@ -24,7 +24,7 @@ MAX_FACTOR = 64
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The best placement so far, with its cost; how many layouts were priced."""
 
     placement: WaferPlacement | None = None
@@ -37,14 +37,14 @@ class Found:
         return np.inf if self.cost is None else self.cost.total
 
 
-NOTHING_FOUND = Found()
-"""What is known at first."""
+NO_RESULT = SearchResult()
+"""Before any placement is known."""
 
-Improved = Callable[[Found], None]
+Improved = Callable[[SearchResult], None]
 
 
-def _nobody(_found: Found) -> None:
-    """Nobody is told."""
+def _ignore(_better: SearchResult) -> None:
+    """Does nothing with it."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class SearchContext:
         executor: where runs of annealing are done; the answer does not depend on it.
         seed: of everything that is drawn.
         moves: of annealing in all, about; 0 leaves it out.
-        progress: told of each phase.
-        stop: asked between two pieces of work; what it answers ends the search with the best so far.
-        improved: told of every better placement, which the checker has passed.
+        progress: called in each phase.
+        stop: called between two pieces of work; a reason ends the search with the best so far.
+        improved: called with every better placement, after the checker has passed it.
         steps: those of :data:`STEPS` that are made.
     """
 
@@ -68,7 +68,7 @@ class SearchContext:
     moves: int = 8_000_000
     progress: ProgressCallback = silent
     stop: StopSignal = never_stop
-    improved: Improved = _nobody
+    improved: Improved = _ignore
     steps: frozenset[str] = STEPS
 
     def seed_of(self, phase: int, place: int) -> int:
@@ -83,24 +83,24 @@ class Incumbent:
     Attributes:
         context: of the run.
         table: the shapes of its problem.
-        found: the best so far.
+        best: the best placement so far.
     """
 
     context: SearchContext
     table: ShapeTable
-    found: Found = NOTHING_FOUND
+    best: SearchResult = NO_RESULT
 
     def count(self, evaluations: int) -> None:
         """Note that so many layouts or trees have been priced."""
-        self.found = replace(self.found, evaluations=self.found.evaluations + evaluations)
+        self.best = replace(self.best, evaluations=self.best.evaluations + evaluations)
 
     def offer(self, placed: WaferPlacement) -> None:
         """Note a placement that is legal and better than what is known."""
         problem = self.context.problem
         priced = cost(problem, placed)
-        if priced.total < self.found.total and not violations(problem, placed):
-            self.found = Found(placed, priced, self.found.evaluations)
-            self.context.improved(self.found)
+        if priced.total < self.best.total and not violations(problem, placed):
+            self.best = SearchResult(placed, priced, self.best.evaluations)
+            self.context.improved(self.best)
 
     def offer_compacted(self, placed: WaferPlacement) -> None:
         """Note a placement, its rectangles moved to their best places, if it is legal and better than what is known."""
@@ -112,7 +112,7 @@ class Incumbent:
         """Note the cheapest candidate if it is better than what is known, by the checker's count."""
         self.count(evaluations)
         best = min(candidates, key=cost_of, default=None)
-        if best is not None and best.cost < self.found.total:
+        if best is not None and best.cost < self.best.total:
             self.offer(self.placement_of(best))
 
     def placement_of(self, candidate: Candidate) -> WaferPlacement:
@@ -123,7 +123,7 @@ class Incumbent:
     def max_ticks(self, floor: int) -> int:
         """The longest time that can be part of a better cost; ``floor``: the area bound in ticks."""
         weight, table = self.context.problem.weights.time, self.table
-        if self.found.cost is None:
+        if self.best.cost is None:
             return floor * MAX_FACTOR
-        affordable = table.longest if weight <= 0 else table.ticks_of(min(table.longest, self.found.total / weight))
+        affordable = table.longest if weight <= 0 else table.ticks_of(min(table.longest, self.best.total / weight))
         return max(floor + 1, min(table.longest, affordable))

@@ -123,8 +123,8 @@ def crossings(ladder: Ladder, order: Ints) -> Ints:
     """[N] how many edges pass before each place of a sequence."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    found = np.zeros(len(order) + 1, dtype=np.int64)
+    changes = np.zeros(len(order) + 1, dtype=np.int64)
     for first, last in np.sort(place[ladder.edges], axis=1).tolist():
-        found[first + 1] += 1
-        found[last + 1] -= 1
-    return np.cumsum(found)[:-1]
+        changes[first + 1] += 1
+        changes[last + 1] -= 1
+    return np.cumsum(changes)[:-1]

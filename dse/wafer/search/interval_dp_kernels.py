@@ -28,7 +28,7 @@ def _mirrored(at, side, turned):
 
 
 @kernel
-def _joined(one, other, join, edges, found):
+def _joined(one, other, join, edges, joined):
     """Join two rectangles, mirrored so that the last kernel of the one and the first of the other come close.
 
     ``edges``: how many pass from the one to the other.
@@ -41,20 +41,20 @@ def _joined(one, other, join, edges, found):
     last = _mirrored(one[LAST + along], length, turn)
     first = 2 * length + _mirrored(other[FIRST + along], other_length, other_turn)
     low, other_low = 2 * ((broad - width) // 2), 2 * ((broad - other_width) // 2)
-    least, turns = np.int64(NEVER), 0
+    smallest, turns = np.int64(NEVER), 0
     for tried in range(4):
         gap = low + _mirrored(one[LAST + across], width, tried & 1)
         gap -= other_low + _mirrored(other[FIRST + across], other_width, tried >> 1)
-        if abs(gap) < least:
-            least, turns = abs(gap), tried
-    found[along], found[across] = length + other_length, broad
-    found[DISTANCE] = one[DISTANCE] + other[DISTANCE] + edges * (first - last + least)
-    found[FIRST + along] = _mirrored(one[FIRST + along], length, turn)
-    found[FIRST + across] = low + _mirrored(one[FIRST + across], width, turns & 1)
-    found[LAST + along] = 2 * length + _mirrored(other[LAST + along], other_length, other_turn)
-    found[LAST + across] = other_low + _mirrored(other[LAST + across], other_width, turns >> 1)
-    found[TURNS] = (turn << along) + ((turns & 1) << across)
-    found[TURNS] += (other_turn << (2 + along)) + (turns >> 1 << (2 + across))
+        if abs(gap) < smallest:
+            smallest, turns = abs(gap), tried
+    joined[along], joined[across] = length + other_length, broad
+    joined[DISTANCE] = one[DISTANCE] + other[DISTANCE] + edges * (first - last + smallest)
+    joined[FIRST + along] = _mirrored(one[FIRST + along], length, turn)
+    joined[FIRST + across] = low + _mirrored(one[FIRST + across], width, turns & 1)
+    joined[LAST + along] = 2 * length + _mirrored(other[LAST + along], other_length, other_turn)
+    joined[LAST + across] = other_low + _mirrored(other[LAST + across], other_width, turns >> 1)
+    joined[TURNS] = (turn << along) + ((turns & 1) << across)
+    joined[TURNS] += (other_turn << (2 + along)) + (turns >> 1 << (2 + across))
 
 
 @kernel
@@ -63,10 +63,10 @@ def _leaf(least, bounded, bounds, tables, scores):
     for place in range(len(bounds)):
         side, other = bounded[bounds[place]], least[bounds[place]]
         for table in range(2):
-            found = tables[table, place]
-            found[1 - table], found[table] = side, other
+            entry = tables[table, place]
+            entry[1 - table], entry[table] = side, other
             for end in (FIRST, LAST):
-                found[end], found[end + 1] = found[WIDE], found[HIGH]
+                entry[end], entry[end + 1] = entry[WIDE], entry[HIGH]
             scores[table, place] = other if other < NEVER else np.inf
 
 
@@ -84,16 +84,16 @@ def _cross(tables, scores, index_of, price):
     """Offer the rectangles of each table to the other one, and those of a bound to the larger ones."""
     for table in range(2):
         for place in range(tables.shape[1]):
-            found = tables[1 - table, place]
-            if scores[1 - table, place] < np.inf and found[1 - table] < len(index_of):
-                score = found[table] + price * found[DISTANCE]
-                _offer(tables[table], score, scores[table], index_of[found[1 - table]], found)
+            source = tables[1 - table, place]
+            if scores[1 - table, place] < np.inf and source[1 - table] < len(index_of):
+                score = source[table] + price * source[DISTANCE]
+                _offer(tables[table], score, scores[table], index_of[source[1 - table]], source)
         for place in range(1, tables.shape[1]):
             _offer(tables[table], scores[table, place - 1], scores[table], place, tables[table, place - 1])
 
 
 @kernel
-def _join_all(tables, scores, one, other, target, split, edges, price, extent, found):
+def _join_all(tables, scores, one, other, target, split, edges, price, extent, joined):
     """Offer what joins the rectangles of the cells ``one`` and ``other``, for every bound."""
     for join in range(2):
         for place in range(tables.shape[2]):
@@ -102,10 +102,10 @@ def _join_all(tables, scores, one, other, target, split, edges, price, extent, f
                 continue
             if tables[one, join, place, join] + tables[other, join, place, join] > extent:
                 continue
-            _joined(tables[one, join, place], tables[other, join, place], join, edges, found)
-            found[SPLIT], found[BOUND] = 2 * split + join, place
-            score = found[join] + price * found[DISTANCE]
-            _offer(tables[target, join], score, scores[target, join], place, found)
+            _joined(tables[one, join, place], tables[other, join, place], join, edges, joined)
+            joined[SPLIT], joined[BOUND] = 2 * split + join, place
+            score = joined[join] + price * joined[DISTANCE]
+            _offer(tables[target, join], score, scores[target, join], place, joined)
 
 
 @compiled(shapes)
@@ -125,7 +125,7 @@ def fill(least, bounded, order, crossing, bounds, index_of, price, cells, tables
         scores: [cells, 2, B], filled: the side that is not bounded and the distance inside at its price.
     """
     count, extent = len(order), len(index_of) - 1
-    found = np.zeros(ENTRIES, dtype=np.int32)
+    joined = np.zeros(ENTRIES, dtype=np.int32)
     scores[:] = np.inf
     for place in range(count):
         cell, number = cells[place, place], order[place]
@@ -137,5 +137,5 @@ def fill(least, bounded, order, crossing, bounds, index_of, price, cells, tables
             target = cells[begin, end]
             for split in range(begin, end):
                 one, other, edges = cells[begin, split], cells[split + 1, end], crossing[split + 1]
-                _join_all(tables, scores, one, other, target, split, edges, price, extent, found)
+                _join_all(tables, scores, one, other, target, split, edges, price, extent, joined)
             _cross(tables[target], scores[target], index_of, price)

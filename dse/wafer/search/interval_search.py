@@ -1,4 +1,4 @@
-"""Large neighbourhoods of slicing trees: sequences are changed a little, and the best tree of each is found at once.
+"""Large neighbourhoods of slicing trees: sequences are changed a little, a dynamic program gives the best tree of each.
 
 A sequence has exponentially many trees, of which :mod:`dse.wafer.search.interval_dp` finds a smallest one. So the
 search is among sequences, time limits and prices of distance only: it begins with the network's own order and those of
@@ -27,8 +27,8 @@ _PRICES = (0.3, 1.0, 3.0)
 _NEW_PRICE = 0.3
 """How often a sequence is tried with another price."""
 
-_KEPT, _BATCH = 12, 12
-"""Sequences that the search goes on from, and those that are tried before the best are chosen anew."""
+_PARENTS, _BATCH = 12, 12
+"""Sequences that the search goes on from, and those that are tried before the best are chosen again."""
 
 _ANNEALED = 2
 """Trees that are annealed then, at most."""
@@ -101,7 +101,7 @@ class IntervalSearch:
         table = self.incumbent.table
         other = np.ones(len(table.protocols), dtype=np.bool_)
         other[self.protocols] = False
-        return replace(table, least_k=np.where(other[:, None], NEVER, table.least_k))
+        return replace(table, min_k=np.where(other[:, None], NEVER, table.min_k))
 
     def _try(self, trees: IntervalTrees, tasks: Sequence[IntervalTask]) -> None:
         """Put the trees of sequences into the pool where they are among the best."""
@@ -111,7 +111,7 @@ class IntervalSearch:
                 continue
             limit = int(trees.ladder.limits[task.level])
             self.pool.append(Member(tuple(task.order), limit, task.price, tree, tree.cost))
-        self.pool = sorted(self.pool, key=lambda each: each.cost)[:_KEPT]
+        self.pool = sorted(self.pool, key=lambda each: each.cost)[:_PARENTS]
 
     def _anneal(self, ladder: Ladder, members: Sequence[Member], seed: int) -> None:
         """Anneal trees; their sequences, as they are then, take the places of the former ones in the pool."""
@@ -162,14 +162,14 @@ def first_tasks(ladder: Ladder, orders: Sequence[Sequence[int]], count: int) -> 
 
 def varied(order: Sequence[int], draws: np.random.Generator) -> tuple[int, ...]:
     """A sequence with one kernel somewhere else, two exchanged, or a stretch turned round."""
-    found, chance = list(order), draws.random()
-    low, high = sorted(draws.choice(len(found), 2, replace=False).tolist())
+    changed, chance = list(order), draws.random()
+    low, high = sorted(draws.choice(len(changed), 2, replace=False).tolist())
     if chance < 0.25:
-        found.insert(low, found.pop(high))
+        changed.insert(low, changed.pop(high))
     elif chance < 0.5:
-        found.insert(high, found.pop(low))
+        changed.insert(high, changed.pop(low))
     elif chance < 0.75:
-        found[low], found[high] = found[high], found[low]
+        changed[low], changed[high] = changed[high], changed[low]
     else:
-        found[low : high + 1] = reversed(found[low : high + 1])
-    return tuple(found)
+        changed[low : high + 1] = reversed(changed[low : high + 1])
+    return tuple(changed)

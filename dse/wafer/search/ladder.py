@@ -25,7 +25,7 @@ class Ladder(NamedTuple):
         least: [L, groups, extent + 1] the least other side of a rectangle of which one side is at most so long.
         bounded: [L, groups, extent + 1] how long that side is.
         choice: [L, groups, extent + 1] the (h, w, c) of that rectangle.
-        ticks, least_k, outputs, common_c: of :class:`~dse.wafer.shapes.ShapeTable`.
+        ticks, min_k, outputs, common_c: of :class:`~dse.wafer.shapes.ShapeTable`.
         widest: [groups] 3·ΣK tiles, which no kernel is wider than.
         h, w, c, tall, first: of :class:`~dse.wafer.shapes.Protocols`.
     """
@@ -39,7 +39,7 @@ class Ladder(NamedTuple):
     bounded: Words
     choice: Words
     ticks: Ints
-    least_k: Ints
+    min_k: Ints
     outputs: Ints
     common_c: Ints
     widest: Ints
@@ -62,23 +62,23 @@ def ladder_of(problem: WaferProblem, table: ShapeTable, limits: Sequence[int]) -
     """
     known, wafer, weights = table.protocols, problem.wafer, problem.weights
     sized = staircases if weights.adapter > 0 else _tight
-    found = list({each.limit: each for each in (sized(problem, table, limit) for limit in sorted(limits))}.values())
-    least = np.stack([each.least for each in found])
+    levels = list({each.limit: each for each in (sized(problem, table, limit) for limit in sorted(limits))}.values())
+    least = np.stack([each.least for each in levels])
     edges = np.array(problem.edges, dtype=np.int64).reshape(-1, 2)
     tick = weights.time / table.ticks_per_time
     # Where distance counts little, a tick does: a row that is too long costs time.
-    overflow = _OVERFLOW * max(weights.distance, weights.adapter, tick * found[0].limit / known.extent)
+    overflow = _OVERFLOW * max(weights.distance, weights.adapter, tick * levels[0].limit / known.extent)
     return Ladder(
         group=table.group,
         edges=edges,
         size=np.array([wafer.width_tiles, wafer.height_tiles, known.extent], dtype=np.int64),
         weights=np.array([tick, weights.distance, weights.adapter, overflow], dtype=np.float64),
-        limits=np.array([each.limit for each in found], dtype=np.int64),
+        limits=np.array([each.limit for each in levels], dtype=np.int64),
         least=least.astype(np.int32),
-        bounded=np.stack([each.bounded for each in found]).astype(np.int32),
-        choice=np.stack([each.choice for each in found]).astype(np.int32),
+        bounded=np.stack([each.bounded for each in levels]).astype(np.int32),
+        choice=np.stack([each.choice for each in levels]).astype(np.int32),
         ticks=table.ticks,
-        least_k=table.least_k,
+        min_k=table.min_k,
         outputs=table.outputs,
         common_c=table.common_c,
         widest=3 * table.outputs.sum(axis=1),
@@ -110,12 +110,12 @@ def own(ladder: Ladder) -> Ladder:
 
 def _tight(problem: WaferProblem, table: ShapeTable, limit: int) -> Staircases:
     """The staircases for a limit, with the time of the slowest of their rectangles as the limit."""
-    found = staircases(problem, table, limit)
+    shapes = staircases(problem, table, limit)
     slowest = 1
-    for group in range(len(found.choice)):
-        chosen = np.unique(found.choice[group][found.choice[group] >= 0])
+    for group in range(len(shapes.choice)):
+        chosen = np.unique(shapes.choice[group][shapes.choice[group] >= 0])
         for place in np.flatnonzero(table.outputs[group]):
             ticks, outputs = table.ticks[group, chosen, place], table.outputs[group, place]
-            k = np.maximum(table.least_k[group, chosen, place], -(-outputs // (limit // ticks)))
+            k = np.maximum(table.min_k[group, chosen, place], -(-outputs // (limit // ticks)))
             slowest = max(slowest, int((ticks * -(-outputs // k)).max(initial=1)))
-    return replace(found, limit=slowest)
+    return replace(shapes, limit=slowest)

@@ -20,7 +20,7 @@ class Layout(NamedTuple):
         height: of each row, tiles; the rest is not used.
         flip: 1 by where a flipped column begins, or 0.
         protocol: of each kernel, or free.
-        width: of each kernel with a protocol: its width at the level that was last asked for.
+        width: of each kernel with a protocol: its width at the level of the last call.
         column, x, y, wide, high, turned, used: scratch, filled by :func:`measure`.
     """
 
@@ -59,24 +59,24 @@ def copied(layout: Layout) -> Layout:
 
 def as_columns(rows: Layout, height: int) -> Layout:
     """Rows without stacks, turned by a right angle: one row of ``height`` tiles in which each of them is a stack."""
-    found = copied(rows)
-    found.mark[:] = np.where(rows.mark == NEW_ROW, BESIDE, STACKED)
-    found.mark[0] = NEW_ROW
-    found.flip[:] = np.where(found.mark == STACKED, 0, (np.cumsum(rows.mark == NEW_ROW) - 1) % 2)
-    found.height[:] = 0
-    found.height[0] = height
-    return found
+    columns = copied(rows)
+    columns.mark[:] = np.where(rows.mark == NEW_ROW, BESIDE, STACKED)
+    columns.mark[0] = NEW_ROW
+    columns.flip[:] = np.where(columns.mark == STACKED, 0, (np.cumsum(rows.mark == NEW_ROW) - 1) % 2)
+    columns.height[:] = 0
+    columns.height[0] = height
+    return columns
 
 
 def as_rows(columns: Layout) -> Layout:
     """One row of stacks, measured before, turned by a right angle: rows as high as the stacks were wide."""
-    found = copied(columns)
+    rows = copied(columns)
     begins = np.flatnonzero(columns.mark != STACKED)
-    found.mark[:] = BESIDE
-    found.mark[begins] = NEW_ROW
-    found.height[: len(begins)] = columns.column[begins]
-    found.flip[:] = 0
-    return found
+    rows.mark[:] = BESIDE
+    rows.mark[begins] = NEW_ROW
+    rows.height[: len(begins)] = columns.column[begins]
+    rows.flip[:] = 0
+    return rows
 
 
 def measure(ladder: Ladder, layout: Layout, level: int) -> tuple[float, int]:
@@ -91,8 +91,8 @@ def measure(ladder: Ladder, layout: Layout, level: int) -> tuple[float, int]:
 def placement(problem: WaferProblem, table: ShapeTable, ladder: Ladder, layout: Layout, level: int) -> WaferPlacement:
     """The placement that a layout of finite cost is at a level; legal unless rows are too long or too high together."""
     measure(ladder, layout, level)
-    found = Measured(layout.x, layout.y, layout.wide, layout.high, layout.used)
-    return placed_kernels(problem, table, found, int(ladder.limits[level]))
+    measured = Measured(layout.x, layout.y, layout.wide, layout.high, layout.used)
+    return placed_kernels(problem, table, measured, int(ladder.limits[level]))
 
 
 class Measured(NamedTuple):
@@ -121,12 +121,12 @@ def placed_kernels(problem: WaferProblem, table: ShapeTable, measured: Measured,
 
 def _longer(k: Sequence[int], outputs: Sequence[int], more: int) -> tuple[int, ...]:
     """K with ``more`` in all, each at most its K."""
-    found = []
-    for each, most in zip(k, outputs, strict=True):
-        added = min(more, most - each)
-        found.append(each + added)
+    widened = []
+    for each, limit in zip(k, outputs, strict=True):
+        added = min(more, limit - each)
+        widened.append(each + added)
         more -= added
-    return tuple(found)
+    return tuple(widened)
 
 
 def parameters(
@@ -134,10 +134,10 @@ def parameters(
 ) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
     """(h, w, every c, every k) of a kernel with a protocol that keeps a time limit in ticks, as narrow as can be."""
     known, group = table.protocols, table.group[number]
-    h, w, most_c = (int(each[protocol]) for each in (known.h, known.w, known.c))
+    h, w, max_c = (int(each[protocol]) for each in (known.h, known.w, known.c))
     c, k = [], []
     for place, each in enumerate(problem.kernels[number].convolutions):
         rounds = limit // int(table.ticks[group, protocol, place])
-        c.append(min(most_c, each.inputs))
-        k.append(max(int(table.least_k[group, protocol, place]), -(-each.outputs // rounds)))
+        c.append(min(max_c, each.inputs))
+        k.append(max(int(table.min_k[group, protocol, place]), -(-each.outputs // rounds)))
     return h, w, tuple(c), tuple(k)

@@ -54,7 +54,7 @@ def bound_width(ladder, state, level, number):
     protocol, group = state.protocol[number], ladder.group[number]
     if protocol != FREE:
         state.width[number] = width_of(
-            ladder.ticks[group, protocol], ladder.least_k[group, protocol], ladder.outputs[group], ladder.limits[level]
+            ladder.ticks[group, protocol], ladder.min_k[group, protocol], ladder.outputs[group], ladder.limits[level]
         )
 
 
@@ -240,7 +240,7 @@ def ticks_of(ladder, group, protocol, limit):
         if outputs == 0:
             break
         ticks = ladder.ticks[group, protocol, place]
-        k = max(ladder.least_k[group, protocol, place], -(-outputs // (limit // ticks)))
+        k = max(ladder.min_k[group, protocol, place], -(-outputs // (limit // ticks)))
         slowest = max(slowest, ticks * -(-outputs // k))
     return slowest
 

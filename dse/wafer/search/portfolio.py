@@ -24,16 +24,16 @@ from dse.results.result import proven_status
 from dse.run.progress import StoppedError, ask
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.search.annealing import Annealing, AnnealTask
-from dse.wafer.search.candidates import Candidate, candidate_of, cost_of, distinct, kept, repriced, through
+from dse.wafer.search.candidates import Candidate, candidate_of, cost_of, distinct, repriced, selection, through
 from dse.wafer.search.column_dp import column_layouts
 from dse.wafer.search.context import (
     COLUMNS,
     MAX_FACTOR,
     PROTOCOLS,
     TREES,
-    Found,
     Incumbent,
     SearchContext,
+    SearchResult,
 )
 from dse.wafer.search.interval_search import IntervalSearch
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs, turned
@@ -52,7 +52,7 @@ _COARSE = 24
 _WITH_PROTOCOLS = 64
 """Layouts of a ladder that get protocols."""
 
-_FIRST, _KEPT, _ROUNDS = 96, 3, 4
+_FIRST, _REDUCTION, _ROUNDS = 96, 3, 4
 """Candidates of the first round, of how many one goes on, and rounds."""
 
 _LENSES = (1.0, 0.3, 0.1)
@@ -76,43 +76,43 @@ _FINE = 3
 _COMPACTED = 4
 """Candidates of a round that compaction is tried on."""
 
-_MOST_MOVES = 400_000
+_MAX_MOVES = 400_000
 """Of one run of annealing: a second or two, after which a search can be stopped."""
 
-_WARMTHS = (3e-4, 1e-3, 3e-3)
+_TEMPERATURES = (3e-4, 1e-3, 3e-3)
 """First temperatures, in shares of the cost: annealing from a good start, and from further away."""
 
 
-def search(context: SearchContext) -> Found:
+def search(context: SearchContext) -> SearchResult:
     """The best placement; none where the search ends before it finds one."""
     incumbent = Incumbent(context, shape_table(context.problem))
     floor = area_bound_ticks(context.problem, incumbent.table)
     if floor is not None:
         with suppress(StoppedError):
             _phases(incumbent, floor)
-    return incumbent.found
+    return incumbent.best
 
 
 def _phases(incumbent: Incumbent, floor: int) -> None:
     context, table = incumbent.context, incumbent.table
     ladder = ladder_of(context.problem, table, rungs(floor, floor * MAX_FACTOR, _COARSE))
     candidates = _rows(incumbent, "rows", ladder)
-    most = incumbent.max_ticks(floor)
+    longest = incumbent.max_ticks(floor)
     taken = [each.ticks for each in candidates[:_LEVELS]]
-    ladder = ladder_of(context.problem, table, sorted({*rungs(floor, most, _LEVELS), *taken}))
+    ladder = ladder_of(context.problem, table, sorted({*rungs(floor, longest, _LEVELS), *taken}))
     candidates += _rows(incumbent, "rows of better times", ladder)
     taken = [each.ticks for each in sorted(candidates, key=cost_of)[:_LEVELS]]
-    ladder = ladder_of(context.problem, table, sorted({*rungs(floor, most, _LEVELS), *taken}))
+    ladder = ladder_of(context.problem, table, sorted({*rungs(floor, longest, _LEVELS), *taken}))
     if not candidates and context.moves:
         candidates = _cramped(incumbent, ladder, context.moves // _QUICK)
     survivors: list[Candidate] = []
-    free, bound = IntervalSearch(incumbent, floor), IntervalSearch(incumbent, floor)
-    least = None
+    unbound, by_protocol = IntervalSearch(incumbent, floor), IntervalSearch(incumbent, floor)
+    bound = None
     for number, moves in enumerate(passes(context.moves)):
-        if number == 1 and incumbent.found.placement is not None:
+        if number == 1 and incumbent.best.placement is not None:
             bounds = CostBound(context.problem, table)
-            least = bounds.total(floor, incumbent.found.total, context.stop, least_share=_HOPEFUL)
-        if proven_status(incumbent.found.total, least) == "optimal":
+            bound = bounds.total(floor, incumbent.best.total, context.stop, min_share=_HOPEFUL)
+        if proven_status(incumbent.best.total, bound) == "optimal":
             return
         for_trees = int(moves * _TREES)
         survivors += _lenses(incumbent, floor, ladder, candidates, survivors, number, moves - for_trees)
@@ -123,9 +123,9 @@ def _phases(incumbent: Incumbent, floor: int) -> None:
         phase = _TREE_PHASE + 2 * number
         if context.problem.weights.adapter > 0 and best:
             for_trees //= 2
-            bound.protocols = np.unique(np.concatenate([each.layout.used for each in best]))
-            bound.improve(orders, for_trees, phase + 1)
-        free.improve(orders, for_trees, phase)
+            by_protocol.protocols = np.unique(np.concatenate([each.layout.used for each in best]))
+            by_protocol.improve(orders, for_trees, phase + 1)
+        unbound.improve(orders, for_trees, phase)
 
 
 def _lenses(
@@ -158,7 +158,7 @@ def _finely(incumbent: Incumbent, floor: int, candidates: Sequence[Candidate], p
         limits = rungs(max(floor, best.ticks * 24 // 25), best.ticks * 51 // 50, _LEVELS)
         fine = ladder_of(context.problem, table, sorted({*limits, best.ticks}))
         name = f"annealing, from {best.cost:,.10g}"
-        tasks = _tasks(context, [best] * len(_WARMTHS), phase, moves // _FINE)
+        tasks = _tasks(context, [best] * len(_TEMPERATURES), phase, moves // _FINE)
         _compact(incumbent, distinct(_anneal(incumbent, name, fine, fine, tasks)))
 
 
@@ -179,7 +179,7 @@ def _halved(
         name = f"annealing {phase + number + 1} of {2 * (len(_LENSES) + 1) * _ROUNDS}"
         count = len(candidates)
         annealed = distinct(_anneal(incumbent, name, lens, ladder, tasks))
-        candidates = kept(annealed, max(1, count // _KEPT))
+        candidates = selection(annealed, max(1, count // _REDUCTION))
         if lens is ladder:
             _compact(incumbent, candidates)
         survivors += annealed if number >= _ROUNDS - 2 else []
@@ -193,17 +193,17 @@ def _cramped(incumbent: Incumbent, ladder: Ladder, moves: int) -> list[Candidate
     layouts = even_layouts(ladder, depth_first_order(context.problem))
     starts = [Candidate(layout, limit, limit, np.inf) for layout in layouts]
     tasks = _tasks(context, starts, _FIRST_PHASE, moves)
-    found = _anneal(incumbent, "annealing for a first placement", ladder, ladder, tasks)
-    return [each for each in found if np.isfinite(each.cost)]
+    annealed = _anneal(incumbent, "annealing for a first placement", ladder, ladder, tasks)
+    return [each for each in annealed if np.isfinite(each.cost)]
 
 
 def _tasks(context: SearchContext, candidates: Sequence[Candidate], phase: int, moves: int) -> list[AnnealTask]:
     """Runs from all candidates of so many moves in all; several from each where one would be long."""
-    repeats = max(1, -(-moves // (len(candidates) * _MOST_MOVES)))
+    repeats = max(1, -(-moves // (len(candidates) * _MAX_MOVES)))
     starts = list(candidates) * repeats
     steps = max(1, moves // len(starts))
     return [
-        AnnealTask(start, context.seed_of(phase, place), steps, _WARMTHS[place % len(_WARMTHS)])
+        AnnealTask(start, context.seed_of(phase, place), steps, _TEMPERATURES[place % len(_TEMPERATURES)])
         for place, start in enumerate(starts)
     ]
 
@@ -211,7 +211,7 @@ def _tasks(context: SearchContext, candidates: Sequence[Candidate], phase: int, 
 def _rows(incumbent: Incumbent, phase: str, ladder: Ladder) -> list[Candidate]:
     """Legal layouts of rows for all time limits, with protocols where adapters count; the cheapest first."""
     context = incumbent.context
-    order, found = depth_first_order(context.problem), list[Candidate]()
+    order, candidates = depth_first_order(context.problem), list[Candidate]()
     for level in range(len(ladder.limits)):
         columns = column_layouts(ladder, level, order) if COLUMNS in context.steps else ()
         rows = [*row_layouts(ladder, level, order), *strip_layouts(ladder, level, order), *columns]
@@ -220,12 +220,12 @@ def _rows(incumbent: Incumbent, phase: str, ladder: Ladder) -> list[Candidate]:
             rows += [as_columns(each, high) for each in row_layouts(turned(ladder), level, order)]
         legal = [each for each in (candidate_of(ladder, layout, level) for layout in rows) if each is not None]
         incumbent.offer_cheapest(legal, len(rows))
-        found += legal
+        candidates += legal
         context.progress(phase, level + 1, len(ladder.limits))
         ask(context.stop)
     if context.problem.weights.adapter > 0 and PROTOCOLS in context.steps:
-        found += _protocols(incumbent, f"protocols of {phase}", ladder, found)
-    return sorted(found, key=cost_of)
+        candidates += _protocols(incumbent, f"protocols of {phase}", ladder, candidates)
+    return sorted(candidates, key=cost_of)
 
 
 def _protocols(incumbent: Incumbent, phase: str, ladder: Ladder, plain: Sequence[Candidate]) -> list[Candidate]:
@@ -240,19 +240,19 @@ def _protocols(incumbent: Incumbent, phase: str, ladder: Ladder, plain: Sequence
     ranked = sorted(
         ((measure(blind, each.layout, level_of[each.limit])[0], place) for place, each in enumerate(plain))
     )[:_WITH_PROTOCOLS]
-    found: list[Candidate] = []
-    for number, (least, place) in enumerate(ranked):
-        if least >= incumbent.found.total:
+    candidates: list[Candidate] = []
+    for number, (plain_cost, place) in enumerate(ranked):
+        if plain_cost >= incumbent.best.total:
             break
         level = level_of[plain[place].limit]
         layout = _with_protocols(ladder, level, plain[place].layout, classes)
         candidate = None if layout is None else candidate_of(ladder, layout, level)
         if candidate is not None:
-            found.append(candidate)
+            candidates.append(candidate)
             incumbent.offer_cheapest([candidate], 1)
         context.progress(phase, number + 1, len(ranked))
         ask(context.stop)
-    return found
+    return candidates
 
 
 def _anneal(
@@ -283,16 +283,16 @@ def _with_protocols(ladder: Ladder, level: int, layout: Layout, classes: Ints) -
     """The layout with the cheapest protocols found; stacks in a single row are rows of the turned wafer."""
     if (layout.mark == NEW_ROW).sum() > 1 or not (layout.mark == STACKED).any():
         return with_protocols(ladder, level, layout, classes)
-    found = with_protocols(turned(ladder), level, as_rows(layout), classes)
-    return None if found is None else as_columns(found, int(ladder.size[1]))
+    chosen = with_protocols(turned(ladder), level, as_rows(layout), classes)
+    return None if chosen is None else as_columns(chosen, int(ladder.size[1]))
 
 
 def passes(moves: int) -> list[int]:
     """The moves of each pass: few, then seven times as many, then always twice as many as all before; at least half."""
-    found, left = list[int](), moves
+    sizes, left = list[int](), moves
     while left > 0:
-        size = (7, 2)[len(found) > 1] * sum(found) or min(max(1, moves // _QUICK), _FIRST_PASS)
+        size = (7, 2)[len(sizes) > 1] * sum(sizes) or min(max(1, moves // _QUICK), _FIRST_PASS)
         # What would be left for a short pass goes to this one.
-        found.append(left if found and left < 2 * size else min(size, left))
-        left -= found[-1]
-    return found
+        sizes.append(left if sizes and left < 2 * size else min(size, left))
+        left -= sizes[-1]
+    return sizes

@@ -28,13 +28,13 @@ def compacted(problem: WaferProblem, placement: WaferPlacement) -> WaferPlacemen
     """A legal placement of the same rectangles with no more distance."""
     total = cost(problem, placement).total
     for _ in range(_ROUNDS):
-        found = _solved(problem, placement)
-        if found is None or violations(problem, found):
+        moved = _solved(problem, placement)
+        if moved is None or violations(problem, moved):
             break
-        better = cost(problem, found).total
+        better = cost(problem, moved).total
         if better >= total:
             break
-        placement, total = found, better
+        placement, total = moved, better
     return placement
 
 

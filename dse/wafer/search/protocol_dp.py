@@ -40,18 +40,18 @@ def with_protocols(ladder: Ladder, level: int, layout: Layout, classes: Ints) ->
     coefficients, crossing = _along(ladder, layout, row)
     price = np.zeros(row[-1] + 1)
     step = np.full(len(price), ladder.weights[1] + 1e-3 * ladder.weights[2] + 1e-9)
-    best, least = None, np.inf
+    best, lowest = None, np.inf
     for _ in range(_ROUNDS):
         chosen, widths = _pass(
             ladder, level, layout.order, layout.height[row], coefficients, price[row], crossing, classes
         )
         if chosen[0] < 0:
             return best
-        found = copied(layout)
-        found.protocol[layout.order] = chosen
-        cost, _ = measure(ladder, found, level)
-        if cost < least:
-            best, least = found, cost
+        changed = copied(layout)
+        changed.protocol[layout.order] = chosen
+        cost, _ = measure(ladder, changed, level)
+        if cost < lowest:
+            best, lowest = changed, cost
         lengths = np.bincount(row, weights=widths)
         over = lengths > ladder.size[0]
         if not over.any() and not price.any():
@@ -79,12 +79,10 @@ def _along(ladder: Ladder, layout: Layout, row: Ints) -> tuple[npt.NDArray[np.fl
 def _width_in_row(ladder, level, number, state, height):
     """The width of a kernel with a state in a row, turned where that is narrower; NEVER where it does not fit."""
     group = ladder.group[number]
-    wide = width_of(
-        ladder.ticks[group, state], ladder.least_k[group, state], ladder.outputs[group], ladder.limits[level]
-    )
+    wide = width_of(ladder.ticks[group, state], ladder.min_k[group, state], ladder.outputs[group], ladder.limits[level])
     tall = ladder.tall[state]
-    found = wide if tall <= height else NEVER
-    return tall if wide <= height and tall < found else found
+    width = wide if tall <= height else NEVER
+    return tall if wide <= height and tall < width else width
 
 
 @kernel

@@ -22,10 +22,10 @@ from dse.wafer.search.layout import Layout, layout_of
 from dse.wafer.shapes import NEVER, Ints, ShapeTable, staircases
 from hardware.compiled import compiled
 
-MOST_STRIPS = 40
+MAX_STRIPS = 40
 """Strips at one end of the sequence at most."""
 
-MOST_ROWS = 24
+MAX_ROWS = 24
 """Rows that layouts are tried with; more have never been better (the paper names one or two)."""
 
 
@@ -38,15 +38,15 @@ def depth_first_order(problem: WaferProblem) -> tuple[int, ...]:
         waiting[source] += 1
     rank = {number: place for place, number in enumerate(problem.order)}
     ready = sorted((number for number, count in enumerate(waiting) if count == 0), key=rank.__getitem__)
-    found = []
+    consumers_first = []
     while ready:
         number = ready.pop()
-        found.append(number)
+        consumers_first.append(number)
         for producer in sorted(producers[number], key=rank.__getitem__):
             waiting[producer] -= 1
             if waiting[producer] == 0:
                 ready.append(producer)
-    return tuple(found[::-1])
+    return tuple(consumers_first[::-1])
 
 
 def row_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[Layout]:
@@ -54,35 +54,35 @@ def row_layouts(ladder: Ladder, level: int, order: Sequence[int]) -> Iterator[La
 
     Rows can be too long where a kernel cannot use what it is given; a search mends that, the checker sees it.
     """
-    most = min(MOST_ROWS, len(order))
+    max_rows = min(MAX_ROWS, len(order))
     least = ladder.least[level][ladder.group[list(order)]].astype(np.int64)
     heights = row_heights(least, int(ladder.size[0]), int(ladder.size[1]))
-    for begins, found in cuts_of(heights, int(ladder.size[1]), most):
-        yield layout_of(order, begins, found)
+    for begins, sizes in cuts_of(heights, int(ladder.size[1]), max_rows):
+        yield layout_of(order, begins, sizes)
 
 
-def cuts_of(heights: Ints, high: int, most: int) -> Iterator[tuple[list[int], list[int]]]:
-    """(where rows begin, their heights, ``high`` together) for every number of rows up to ``most`` that fits.
+def cuts_of(heights: Ints, high: int, max_rows: int) -> Iterator[tuple[list[int], list[int]]]:
+    """(where rows begin, their heights, ``high`` together) for every number of rows up to ``max_rows`` that fits.
 
     ``heights``: [N, N + 1] the least height of a row from one kernel to before another.
     """
-    totals, cuts = _row_dp(heights, most)
-    for rows in range(1, most + 1):
+    totals, cuts = _row_dp(heights, max_rows)
+    for rows in range(1, max_rows + 1):
         if totals[rows, -1] > high:
             continue
-        begins, found, end = [], [], len(heights)
+        begins, row_heights, end = [], [], len(heights)
         for row in range(rows, 0, -1):
             begin = int(cuts[row, end])
             begins.append(begin)
-            found.append(int(totals[row, end] - totals[row - 1, begin]))
+            row_heights.append(int(totals[row, end] - totals[row - 1, begin]))
             end = begin
-        yield begins[::-1], _stretched(found[::-1], high)
+        yield begins[::-1], _stretched(row_heights[::-1], high)
 
 
 def even_layouts(ladder: Ladder, order: Sequence[int]) -> Iterator[Layout]:
     """As many kernels and the same height in every row, for every number of rows, whether they fit or not."""
     count, high = len(order), int(ladder.size[1])
-    for rows in range(1, min(MOST_ROWS, count, high) + 1):
+    for rows in range(1, min(MAX_ROWS, count, high) + 1):
         begins = [count * row // rows for row in range(rows)]
         yield layout_of(order, begins, [high * (row + 1) // rows - high * row // rows for row in range(rows)])
 
@@ -105,8 +105,8 @@ def head_and_tail(flat: Ints, heights: Ints, high: int) -> Iterator[tuple[list[i
     another.
     """
     count = fewest_tail = len(flat)
-    for head in range(min(count, MOST_STRIPS) + 1):
-        for tail in range(min(count - head, fewest_tail, MOST_STRIPS + 1)):
+    for head in range(min(count, MAX_STRIPS) + 1):
+        for tail in range(min(count - head, fewest_tail, MAX_STRIPS + 1)):
             left = high - int(flat[:head].sum() + flat[count - tail :].sum())
             if left < 1 or head + tail == 0:
                 continue
@@ -120,25 +120,25 @@ def head_and_tail(flat: Ints, heights: Ints, high: int) -> Iterator[tuple[list[i
 def _stretched(heights: Sequence[int], available: int) -> list[int]:
     """Heights in about the same proportions that come to ``available``, none lower than before."""
     left, total = available - sum(heights), sum(heights)
-    found = [height + left * height // total for height in heights]
-    found[0] += available - sum(found)
-    return found
+    stretched = [height + left * height // total for height in heights]
+    stretched[0] += available - sum(stretched)
+    return stretched
 
 
-def least_row_ticks(
-    problem: WaferProblem, table: ShapeTable, order: Sequence[int], floor: int, most: int
+def min_row_ticks(
+    problem: WaferProblem, table: ShapeTable, order: Sequence[int], floor: int, longest: int
 ) -> int | None:
-    """The least time limit at which rows in this order fit, by bisection (paper section 3.1); None above ``most``."""
-    wafer, rows = problem.wafer, min(MOST_ROWS, len(order))
+    """The least time limit at which rows in this order fit, by bisection (paper 3.1); None above ``longest``."""
+    wafer, rows = problem.wafer, min(MAX_ROWS, len(order))
 
     def fits(limit: int) -> bool:
         least = staircases(problem, table, limit).least[table.group[list(order)]]
         totals, _ = _row_dp(row_heights(least, wafer.width_tiles, wafer.height_tiles), rows)
         return bool(totals[1:, len(order)].min() <= wafer.height_tiles)
 
-    if not fits(most):
+    if not fits(longest):
         return None
-    low, high = floor, most
+    low, high = floor, longest
     while low < high:
         middle = (low + high) // 2
         if fits(middle):
@@ -173,16 +173,16 @@ def row_heights(least, wide, high):
 
 
 @compiled()
-def _row_dp(rows, most):
+def _row_dp(rows, max_rows):
     """(f(r, i), where its last row begins), [most + 1, N + 1] each; :data:`NEVER` where nothing fits.
 
     ``rows``: [N, N + 1] of :func:`row_heights`.
     """
     count = len(rows)
-    totals = np.full((most + 1, count + 1), NEVER, dtype=np.int64)
-    cuts = np.zeros((most + 1, count + 1), dtype=np.int64)
+    totals = np.full((max_rows + 1, count + 1), NEVER, dtype=np.int64)
+    cuts = np.zeros((max_rows + 1, count + 1), dtype=np.int64)
     totals[0, 0] = 0
-    for row in range(1, most + 1):
+    for row in range(1, max_rows + 1):
         for end in range(1, count + 1):
             for begin in range(end):
                 total = totals[row - 1, begin] + rows[begin, end]

@@ -75,7 +75,7 @@ def tree_of(ladder: Ladder, expression: Sequence[int] | Ints, protocol: Ints | N
 class SlicingCandidate:
     """An expression with protocols, the limit in ticks for which its kernels are sized, and what it costs there.
 
-    ``moves`` are those that the run made that found it.
+    ``moves``: of the run that produced it.
     """
 
     expression: Ints
@@ -105,14 +105,14 @@ class SlicingTask:
     start: SlicingCandidate
     seed: int
     steps: int
-    warmth: float
+    temperature: float
 
 
 @dataclass(frozen=True, eq=False)
 class SlicingAnnealing:
     """One run of annealing with one ladder, as a function of the task alone, for executors.
 
-    ``stop`` is asked in this process alone, as by :class:`~dse.wafer.search.annealing.Annealing`.
+    ``stop`` is consulted in this process only, as by :class:`~dse.wafer.search.annealing.Annealing`.
     """
 
     ladder: Ladder
@@ -135,18 +135,19 @@ class SlicingAnnealing:
             return replace(start, moves=0)
         legal_cost = cost if excess == 0 else np.inf
         begin = SlicingCandidate(start.expression, start.protocol, int(ladder.limits[level]), legal_cost)
-        hot, seed, found, made = max(task.warmth * cost, 1e-9), np.array([task.seed], dtype=np.uint64), begin, 0
+        hot, seed = max(task.temperature * cost, 1e-9), np.array([task.seed], dtype=np.uint64)
+        candidate, made = begin, 0
         for first in range(0, task.steps, _SLICE):
             end = min(task.steps, first + _SLICE)
             warm, cold = (hot * _COOLED ** (step / task.steps) for step in (first, end))
-            least, at, cost, level = anneal(ladder, now, tried, best, level, cost, seed, end - first, warm, cold)
-            if least < found.cost:
+            best_cost, at, cost, level = anneal(ladder, now, tried, best, level, cost, seed, end - first, warm, cold)
+            if best_cost < candidate.cost:
                 limit = int(ladder.limits[at])
-                found = SlicingCandidate(best.expression.copy(), best.protocol.copy(), limit, float(least))
+                candidate = SlicingCandidate(best.expression.copy(), best.protocol.copy(), limit, float(best_cost))
             made = end
             if self.stop() is not None:
                 break
-        return replace(found, moves=made)
+        return replace(candidate, moves=made)
 
 
 def placement_of(problem: WaferProblem, table: ShapeTable, candidate: SlicingCandidate) -> WaferPlacement:
@@ -154,5 +155,5 @@ def placement_of(problem: WaferProblem, table: ShapeTable, candidate: SlicingCan
     ladder = ladder_of(problem, table, [candidate.limit])
     tree = tree_of(ladder, candidate.expression, candidate.protocol)
     measured(ladder, tree, 0)
-    found = Measured(tree.x, tree.y, tree.wide, tree.high, tree.used)
-    return placed_kernels(problem, table, found, int(ladder.limits[0]))
+    places = Measured(tree.x, tree.y, tree.wide, tree.high, tree.used)
+    return placed_kernels(problem, table, places, int(ladder.limits[0]))

@@ -17,7 +17,7 @@ import numpy as np
 from dse.run.progress import StoppedError
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.problem import WaferProblem
-from dse.wafer.search.context import MAX_FACTOR, Found, Incumbent, SearchContext
+from dse.wafer.search.context import MAX_FACTOR, Incumbent, SearchContext, SearchResult
 from dse.wafer.search.ladder import Ladder, ladder_of, rungs
 from dse.wafer.search.row_dp import depth_first_order
 from dse.wafer.search.slicing_annealing import (
@@ -33,10 +33,10 @@ from dse.wafer.shapes import shape_table
 _RUNS = 6
 """Runs with each ladder."""
 
-_WARMTHS = ((1e-1, 3e-2, 1e-2), (1e-2, 3e-3, 1e-3), (3e-3, 1e-3, 3e-4))
+_TEMPERATURES = ((1e-1, 3e-2, 1e-2), (1e-2, 3e-3, 1e-3), (3e-3, 1e-3, 3e-4))
 """First temperatures with each ladder, in shares of the cost."""
 
-_KEPT = 3
+_SURVIVORS = 3
 """Trees that go on with the next ladder."""
 
 
@@ -45,28 +45,28 @@ def one_row(order: Sequence[int]) -> list[int]:
     return [order[0], *(symbol for number in order[1:] for symbol in (number, BESIDE))]
 
 
-def slicing_tree(context: SearchContext) -> Found:
+def slicing_tree(context: SearchContext) -> SearchResult:
     """The method: the best placement of slicing trees; none where the search ends before it finds one."""
     incumbent = Incumbent(context, shape_table(context.problem))
     floor = area_bound_ticks(context.problem, incumbent.table)
     if floor is not None and context.moves:
         with suppress(StoppedError):
             _phases(incumbent, floor)
-    return incumbent.found
+    return incumbent.best
 
 
 def _phases(incumbent: Incumbent, floor: int) -> None:
-    problem, table, most = incumbent.context.problem, incumbent.table, floor * MAX_FACTOR
+    problem, table, longest = incumbent.context.problem, incumbent.table, floor * MAX_FACTOR
     best = list[SlicingCandidate]()
-    for phase, warmths in enumerate(_WARMTHS):
-        limits = rungs(floor, most, 64 if phase else 24)
-        if phase == len(_WARMTHS) - 1:
+    for phase, temperatures in enumerate(_TEMPERATURES):
+        limits = rungs(floor, longest, 64 if phase else 24)
+        if phase == len(_TEMPERATURES) - 1:
             limits = rungs(max(floor, best[0].limit * 24 // 25), best[0].limit * 51 // 50, 64)
         ladder = ladder_of(problem, table, sorted({*limits, *(each.limit for each in best)}))
-        best = _annealed(incumbent, ladder, best or [_first(problem, ladder)], phase, warmths)
+        best = _annealed(incumbent, ladder, best or [_first(problem, ladder)], phase, temperatures)
         if not best:
             return
-        most = incumbent.max_ticks(floor)
+        longest = incumbent.max_ticks(floor)
 
 
 def _first(problem: WaferProblem, ladder: Ladder) -> SlicingCandidate:
@@ -82,21 +82,23 @@ def _annealed(
     ladder: Ladder,
     starts: Sequence[SlicingCandidate],
     phase: int,
-    warmths: Sequence[float],
+    temperatures: Sequence[float],
 ) -> list[SlicingCandidate]:
     """The best of all runs with a ladder, the cheapest first; only such as are legal."""
     context = incumbent.context
-    steps = max(1, context.moves // (len(_WARMTHS) * _RUNS))
+    steps = max(1, context.moves // (len(_TEMPERATURES) * _RUNS))
     tasks = [
-        SlicingTask(starts[run % len(starts)], context.seed_of(phase, run), steps, warmths[run % len(warmths)])
+        SlicingTask(
+            starts[run % len(starts)], context.seed_of(phase, run), steps, temperatures[run % len(temperatures)]
+        )
         for run in range(_RUNS)
     ]
-    found: list[SlicingCandidate] = []
+    candidates: list[SlicingCandidate] = []
     runs = context.executor.map(SlicingAnnealing(ladder, context.stop), tasks, context.stop)
     for number, candidate in enumerate(runs, 1):
         incumbent.count(candidate.moves)
         if np.isfinite(candidate.cost):
-            found.append(candidate)
+            candidates.append(candidate)
             incumbent.offer(placement_of(context.problem, incumbent.table, candidate))
-        context.progress(f"slicing trees {phase + 1} of {len(_WARMTHS)}", number, len(tasks))
-    return sorted(found, key=lambda each: each.cost)[:_KEPT]
+        context.progress(f"slicing trees {phase + 1} of {len(_TEMPERATURES)}", number, len(tasks))
+    return sorted(candidates, key=lambda each: each.cost)[:_SURVIVORS]

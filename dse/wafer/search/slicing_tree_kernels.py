@@ -267,12 +267,12 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
     where to begin, at ``level``, with its ``cost`` there, measured. ``tried`` is room to work in; ``seed`` is [1]. The
     temperature falls from ``hot`` to ``cold`` geometrically. The tree may be too long for the wafer on the way.
     """
-    least, least_level, last = np.inf, level, len(now.expression) - 1
+    best_cost, best_level, last = np.inf, level, len(now.expression) - 1
     now.changed[:] = True
     _copy(now, tried, now.changed, 0)
-    warmth, falling = hot, (cold / hot) ** (1.0 / max(1, steps))
+    temperature, falling = hot, (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
-        warmth *= falling
+        temperature *= falling
         new_level = level
         if len(ladder.limits) > 1 and draw(seed) < _LEVEL:
             new_level = change_level(ladder, seed, level)
@@ -288,14 +288,14 @@ def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
         if end < first:
             continue
         _curves(ladder, tried, new_level, first, end)
-        found, excess = _cost(ladder, tried, new_level)
-        if found <= cost or draw(seed) < np.exp((cost - found) / warmth):
+        new_cost, excess = _cost(ladder, tried, new_level)
+        if new_cost <= cost or draw(seed) < np.exp((cost - new_cost) / temperature):
             _copy(tried, now, tried.changed, first)
-            cost, level = found, new_level
-            if cost < least and excess == 0:
-                least, least_level = cost, level
+            cost, level = new_cost, new_level
+            if cost < best_cost and excess == 0:
+                best_cost, best_level = cost, level
                 best.expression[:] = now.expression
                 best.protocol[:] = now.protocol
         else:
             _copy(now, tried, tried.changed, first)
-    return least, least_level, cost, level
+    return best_cost, best_level, cost, level

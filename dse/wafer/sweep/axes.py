@@ -16,7 +16,7 @@ SIDE = "side"
 
 KEYS = (SIDE, *(key for key in HEADER_KEYS if key != TITLE_KEY))
 
-MOST_POINTS = 2_000
+MAX_POINTS = 2_000
 
 _FACTORS = (0.5, math.sqrt(0.5), 1.0, math.sqrt(2), 2.0)
 """Of what the header has, where no values are given."""
@@ -53,8 +53,8 @@ def axes_of(texts: Sequence[str], problem: WaferProblem) -> tuple[Axis, ...]:
             raise fail(_PLACE, _OPTION, item, f"{axis.key} is swept already; give all of its values at once")
         axes.append(axis)
     count = math.prod(len(axis.values) for axis in axes)
-    if count > MOST_POINTS:
-        raise fail(_PLACE, _OPTION, ", ".join(texts), f"at most {MOST_POINTS:,} points, but these are {count:,}")
+    if count > MAX_POINTS:
+        raise fail(_PLACE, _OPTION, ", ".join(texts), f"at most {MAX_POINTS:,} points, but these are {count:,}")
     return tuple(axes)
 
 
@@ -82,14 +82,14 @@ def rounds_of(axes: Sequence[Axis]) -> list[list[Setting]]:
 
 def _depths(count: int) -> list[int]:
     """How often a row of ``count`` values is halved before each of them is an end."""
-    found, spans = [0] * count, [(0, count - 1, 1)]
+    depths, spans = [0] * count, [(0, count - 1, 1)]
     while spans:
         low, high, level = spans.pop()
         if high - low > 1:
             middle = (low + high) // 2
-            found[middle] = level
+            depths[middle] = level
             spans += [(low, middle, level + 1), (middle, high, level + 1)]
-    return found
+    return depths
 
 
 def posed(problem: WaferProblem, setting: Setting) -> WaferProblem:
@@ -110,10 +110,10 @@ def posed(problem: WaferProblem, setting: Setting) -> WaferProblem:
     for key, value in setting:
         header |= dict.fromkeys(("width", "height"), value) if key == SIDE else {key: value}
     faults: list[Fault] = []
-    found_wafer, found_weights = header_of({key: repr(value) for key, value in header.items()}, _PLACE, faults)
+    new_wafer, new_weights = header_of({key: repr(value) for key, value in header.items()}, _PLACE, faults)
     if faults:
         raise InputError(replace(each, key=each.key.replace("header", _OPTION)) for each in faults)
-    return replace(problem, wafer=found_wafer, weights=found_weights)
+    return replace(problem, wafer=new_wafer, weights=new_weights)
 
 
 def name_of(setting: Setting) -> str:
@@ -161,8 +161,8 @@ def _values(item: str, given: str) -> Iterator[float]:
     low, high, step = parts
     # A step that does not quite reach the end in floating point still reaches it.
     count = int((high - low) / step + 1e-9) + 1
-    if count > MOST_POINTS:
-        raise fail(_PLACE, _OPTION, item, f"at most {MOST_POINTS:,} points, but these are {count:,}")
+    if count > MAX_POINTS:
+        raise fail(_PLACE, _OPTION, item, f"at most {MAX_POINTS:,} points, but these are {count:,}")
     yield from (_number(f"{low + number * step:.12g}") for number in range(count))
 
 

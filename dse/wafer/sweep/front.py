@@ -25,8 +25,8 @@ from dse.wafer.sweep.axes import Setting
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the run of one point came to; ``reason`` says why it is not whole, or is None."""
+class PointRun:
+    """The answer of the run of one point; ``reason`` says why it is not complete, or is None."""
 
     setting: Setting
     problem: WaferProblem
@@ -64,10 +64,10 @@ class Point:
     certain: bool = False
 
 
-def settled(found: Sequence[Found]) -> list[Point]:
+def settled(runs: Sequence[PointRun]) -> list[Point]:
     """The points, each with the best that any run says of it, and which are on the front."""
-    offers = [_offer(each) for each in found if each.placement is not None]
-    points = [_point(each, offers, found) for each in found]
+    offers = [_offer(each) for each in runs if each.placement is not None]
+    points = [_point(each, offers, runs) for each in runs]
     fronts = front(points)
     certainties = certain(points, fronts)
     return [
@@ -94,13 +94,13 @@ class _Offer:
         return sum((Fraction(weight) * Fraction(amount) for weight, amount in pairs), Fraction())
 
 
-def _offer(found: Found) -> _Offer:
-    placement, problem = found.placement, found.problem
+def _offer(run: PointRun) -> _Offer:
+    placement, problem = run.placement, run.problem
     assert placement is not None
     reach = [(placed.x + size_tiles(placed)[0], placed.y + size_tiles(placed)[1]) for placed in placement.placed]
     memory = max(memory_words(*pair) for pair in zip(problem.kernels, placement.placed, strict=True))
     width, height = (max(each[axis] for each in reach) for axis in (0, 1))
-    return _Offer(found.setting, placement, width, height, memory, cost(problem, placement))
+    return _Offer(run.setting, placement, width, height, memory, cost(problem, placement))
 
 
 def turned(placement: WaferPlacement) -> WaferPlacement:
@@ -113,9 +113,9 @@ def turned(placement: WaferPlacement) -> WaferPlacement:
     )
 
 
-def _point(found: Found, offers: Sequence[_Offer], others: Sequence[Found]) -> Point:
+def _point(run: PointRun, offers: Sequence[_Offer], runs: Sequence[PointRun]) -> Point:
     """A point with the cheapest placement of all runs that fits it (of equal ones its own, or the first) and bound."""
-    problem, wafer = found.problem, found.problem.wafer
+    problem, wafer = run.problem, run.problem.wafer
     best: tuple[tuple[Fraction, bool], WaferPlacement, Setting] | None = None
     for offer in offers:
         size = offer.width_tiles, offer.height_tiles
@@ -124,24 +124,24 @@ def _point(found: Found, offers: Sequence[_Offer], others: Sequence[Found]) -> P
         if not fits or offer.memory_words > wafer.memory_words:
             continue
         placement = offer.placement if upright else turned(offer.placement)
-        rank = offer.total(problem.weights), offer.setting != found.setting
+        rank = offer.total(problem.weights), offer.setting != run.setting
         # Where adapters count, placements are to be legal by every reading of the rules; the checker knows.
         if (best is None or rank < best[0]) and not violations(problem, placement):
             best = rank, placement, offer.setting
-    reached = None if best is None else cost(problem, best[1])
-    bounds = [each.bound for each in others if each.bound is not None and _is_bound_for(each.problem, problem)]
-    least = max(bounds, default=None)
-    if reached is not None and least is not None:
-        least = min(least, reached.total)
+    priced = None if best is None else cost(problem, best[1])
+    bounds = [each.bound for each in runs if each.bound is not None and _is_bound_for(each.problem, problem)]
+    bound = max(bounds, default=None)
+    if priced is not None and bound is not None:
+        bound = min(bound, priced.total)
     return Point(
-        setting=found.setting,
+        setting=run.setting,
         problem=problem,
         placement=None if best is None else best[1],
-        cost=reached,
-        bound=None if found.infeasibility else least,
-        infeasibility=found.infeasibility,
+        cost=priced,
+        bound=None if run.infeasibility else bound,
+        infeasibility=run.infeasibility,
         # What is proven needs no run of its own.
-        reason=None if proven_status(None if reached is None else reached.total, least) == "optimal" else found.reason,
+        reason=None if proven_status(None if priced is None else priced.total, bound) == "optimal" else run.reason,
         found_at=None if best is None else best[2],
     )
 
@@ -158,7 +158,7 @@ def _is_bound_for(larger: WaferProblem, smaller: WaferProblem) -> bool:
 
 def front(points: Sequence[Point]) -> list[bool]:
     """Which points no other one of the same weights dominates, of those with a placement."""
-    found = [False] * len(points)
+    on_front = [False] * len(points)
     for weights in {each.problem.weights for each in points}:
         places = [
             place for place, each in enumerate(points) if each.problem.weights == weights and each.cost is not None
@@ -166,8 +166,8 @@ def front(points: Sequence[Point]) -> list[bool]:
         if places:
             figures = np.array([_figures(points[place]) for place in places])
             for place, on in zip(places, non_dominated(*figures.T).tolist(), strict=True):
-                found[place] = on
-    return found
+                on_front[place] = on
+    return on_front
 
 
 def _figures(point: Point) -> tuple[float, float, float]:
@@ -186,21 +186,21 @@ def certain(points: Sequence[Point], on_front: Sequence[bool]) -> list[bool]:
 def _rivals(point: Point, points: Sequence[Point]) -> list[tuple[Point, bool]]:
     """(another point of no more tiles and memory that may have a placement, whether it has less of one of them)."""
     _, tiles, memory = _figures(point)
-    found = []
+    rivals = []
     for other in points:
         _, other_tiles, other_memory = _figures(other)
         same = other.problem.weights == point.problem.weights and other.infeasibility is None
         if same and other is not point and other_tiles <= tiles and other_memory <= memory:
-            found.append((other, other_tiles < tiles or other_memory < memory))
-    return found
+            rivals.append((other, other_tiles < tiles or other_memory < memory))
+    return rivals
 
 
 def _unbeatable(point: Point, points: Sequence[Point]) -> bool:
     """Whether no rival can dominate the point: none can be as cheap, or, where it is as large, cheaper."""
-    reached = _figures(point)[0]
+    total = _figures(point)[0]
     for other, smaller in _rivals(point, points):
         least = -np.inf if other.bound is None else other.bound
-        if least < reached or (smaller and least == reached):
+        if least < total or (smaller and least == total):
             return False
     return True
 
@@ -210,7 +210,7 @@ def _beaten(point: Point, points: Sequence[Point]) -> bool:
     if point.bound is None:
         return False
     for other, smaller in _rivals(point, points):
-        reached = _figures(other)[0]
-        if reached < point.bound or (smaller and reached == point.bound):
+        total = _figures(other)[0]
+        if total < point.bound or (smaller and total == point.bound):
             return True
     return False

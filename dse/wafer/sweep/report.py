@@ -8,14 +8,14 @@ import plotly.graph_objects as go
 
 from dse.report.charts import chart as chart_of
 from dse.report.palette import LINE, category
-from dse.report.view import Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
-from dse.wafer.files.kept import paint_text
+from dse.wafer.files.saved import paint_text
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import ARRANGEMENT
-from dse.wafer.problem import WaferPlacement, WaferProblem
-from dse.wafer.report import nothing_found
+from dse.wafer.problem import WaferPlacement, WaferProblem, Weights
+from dse.wafer.report import cost_breakdown, nothing_found, nothing_found_cards
 from dse.wafer.sweep.axes import SIDE, Setting, axes_of, name_of, posed, settings_of
 
 POINTS_FOLDER = "points"
@@ -36,14 +36,14 @@ _DETAILS = ("at least", "time", "distance", "adapter")
 
 def verdict(result: Result) -> str:
     """How many points are on the front, and how sure that is."""
-    points, found = _points(result), result.metrics
+    points, metrics = _points(result), result.metrics
     front = [each for each in points.values() if each.front]
     certain = sum(each.certain for each in front)
-    words = [f"{len(front)} of {found['points']} points on the front of cost, tiles and memory, {certain} for sure"]
-    if found["infeasible"]:
-        words.append(f"{found['infeasible']} proven infeasible")
-    if found["unfinished"]:
-        words.append(f"{len(found['unfinished'])} not finished")
+    words = [f"{len(front)} of {metrics['points']} points on the front of cost, tiles and memory, {certain} for sure"]
+    if metrics["infeasible"]:
+        words.append(f"{metrics['infeasible']} proven infeasible")
+    if metrics["unfinished"]:
+        words.append(f"{len(metrics['unfinished'])} not finished")
     return "; ".join(words)
 
 
@@ -183,7 +183,7 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
     """The points, the front among them, and the layouts of the front; ``files``: what else the run directory holds."""
     title = f"{result.problem.name}: which wafer"
     if not result.solution:
-        return View(title, nothing_found(result))
+        return View(title, nothing_found(result), cards=lambda: nothing_found_cards(result))
     every = Table(headers(problem, options), rows(problem, options, result))
     few = result.metrics["points"] <= MAX_ROWS
     shown = every if few else Table(every.headers, rows(problem, options, result, only_front=True))
@@ -195,7 +195,27 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
         tables=[replace(shown, narrow=narrow)],
         page=lambda: _page(problem, options, result, every),
         files=lambda: {**files, **_paints(problem, options, result)},
+        cards=lambda: [_card(result)],
     )
+
+
+def _card(result: Result) -> Card:
+    """The cheapest point and what its cost is made of; the smallest wafer; how many points are on the front."""
+    points, metrics = _points(result), result.metrics
+    placed = {name: each for name, each in points.items() if each.cost is not None}
+    cheapest = min(placed, key=lambda name: (placed[name].cost, placed[name].tiles, placed[name].memlimit))
+    best, smallest = placed[cheapest], min(placed, key=lambda name: placed[name].tiles)
+    figures = [
+        (_number(result.objective.value or 0.0), f"lowest total cost, at {cheapest} ({best.status})"),
+        (f"{placed[smallest].tiles:,} tiles", f"the smallest wafer with a placement, {smallest}"),
+        (f"{len(metrics['front'])} of {metrics['points']}", "points on the front of cost, tiles and memory"),
+    ]
+    figures += [(f"{sum(points[name].certain for name in metrics['front'])}", "of them proven")]
+    if metrics["infeasible"]:
+        figures.append((f"{metrics['infeasible']}", "points proven infeasible"))
+    weights = Weights(best.wdeltat, best.wlength, best.wadapter)
+    breakdown = cost_breakdown(weights, best.time or 0.0, best.distance or 0.0, best.adapter or 0)
+    return Card(figures, breakdowns=[replace(breakdown, title=f"Cost at {cheapest}")])
 
 
 def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: Table) -> list[Part]:

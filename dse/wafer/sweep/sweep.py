@@ -31,14 +31,14 @@ from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
 from dse.wafer.sweep.axes import Setting, axes_of, name_of, posed, rounds_of, settings_of
-from dse.wafer.sweep.front import Found, Point, settled
+from dse.wafer.sweep.front import Point, PointRun, settled
 
 UNFINISHED = "stopped before its end"
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What one run came to, as the journal has it.
+    """The answer of one run, as it stands in the journal.
 
     Attributes:
         ended: whether it was stopped by nothing but its moves.
@@ -61,7 +61,7 @@ class Solved:
 class PointSolver:
     """:func:`~dse.wafer.answer.solve` for a point of one problem, for executors.
 
-    ``stop`` is asked in this process alone: workers elsewhere are ended by their executor.
+    ``stop`` is consulted in this process only: workers elsewhere are ended by their executor.
     """
 
     problem: WaferProblem
@@ -77,20 +77,20 @@ class PointSolver:
         return name_of(setting)
 
     def __call__(self, setting: Setting) -> Solved:
-        """What the run of a point comes to."""
+        """The answer for a point."""
         problem = posed(self.problem, setting)
         outcome = solve(problem, self.options, Run(stop=self.stop, seed=self.seed))
-        placement = outcome.found.placement
+        placement = outcome.best.placement
         return Solved(
             ended=self.stop() is None,
             kernels=None if placement is None else placement_document(problem, placement)["kernels"],
             bound=outcome.bound,
             infeasibility=outcome.proof,
-            evaluations=outcome.found.evaluations,
+            evaluations=outcome.best.evaluations,
         )
 
 
-def sweep(asked: Posed[WaferOptions, Any], problem: WaferProblem, run: Run) -> Result:
+def sweep(posed_sweep: Posed[WaferOptions, Any], problem: WaferProblem, run: Run) -> Result:
     """The points of ``options.sweep``, each with the best placement that any of them found for it.
 
     The objective of the result is the least cost of all points. Points are solved by the executor of ``run``; those
@@ -100,27 +100,31 @@ def sweep(asked: Posed[WaferOptions, Any], problem: WaferProblem, run: Run) -> R
         InputError: the options name what cannot be, or a damaged journal.
     """
     started = time.perf_counter()
-    options, journal, stop = asked.options, run.journal, run.stop
+    options, journal, stop = posed_sweep.options, run.journal, run.stop
     points = point_problems(options, problem)
     solver = PointSolver(problem, options, run.seed, stop)
     first = dict[str, Setting]()
     runs = {setting: first.setdefault(_key(there), setting) for setting, there in points.items()}
-    found: dict[Setting, Solved | Failed] = {} if journal is None else {**_kept(journal, first)}
+    outcomes: dict[Setting, Solved | Failed] = {} if journal is None else {**_journalled(journal, first)}
 
     def answers() -> list[Point]:
-        return settled([_found(each, there, runs[each], found.get(runs[each])) for each, there in points.items()])
+        return settled(
+            [_point_run(each, there, runs[each], outcomes.get(runs[each])) for each, there in points.items()]
+        )
 
     with LateExecutor(run.executor) as workers, suppress(StoppedError):
         for settings in rounds_of(axes_of(options.sweep, problem)):
             open_ = {runs[each.setting] for each in answers() if _is_open(each)} & {runs[each] for each in settings}
-            missing = [each for each in first.values() if each in open_ and each not in found]
-            _solve(solver, missing, found, workers, lambda: run.progress("wafers", len(found), len(first)), journal)
+            missing = [each for each in first.values() if each in open_ and each not in outcomes]
+            _solve(
+                solver, missing, outcomes, workers, lambda: run.progress("wafers", len(outcomes), len(first)), journal
+            )
     answered = answers()
-    result = _result(asked, answered, run.seed)
+    result = _result(posed_sweep, answered, run.seed)
     if result.solution:
         run.tables.put("points", points_table(result))
     status = "interrupted" if stop() == "interrupted" and _missing(answered) else result.status
-    evaluations = sum(each.evaluations for each in found.values() if isinstance(each, Solved))
+    evaluations = sum(each.evaluations for each in outcomes.values() if isinstance(each, Solved))
     taken = {"seconds": time.perf_counter() - started, "status": status, "evaluations": evaluations}
     return result.model_copy(update=taken)
 
@@ -142,20 +146,20 @@ def _key(problem: WaferProblem) -> str:
     return digest(document_of(lying))
 
 
-def _kept(journal: Journal, settings: dict[str, Setting]) -> dict[Setting, Solved]:
-    """The points that the journal has.
+def _journalled(journal: Journal, settings: dict[str, Setting]) -> dict[Setting, Solved]:
+    """The points in the journal.
 
     Raises:
         InputError: an entry that is no finished point.
     """
-    found = {}
+    solved = {}
     for key, setting in settings.items():
         if key in journal:
             try:
-                found[setting] = TypeAdapter(Solved).validate_json(json.dumps(journal[key]))
+                solved[setting] = TypeAdapter(Solved).validate_json(json.dumps(journal[key]))
             except ValidationError as error:
                 raise journal.damaged(key, error) from error
-    return found
+    return solved
 
 
 def _is_open(point: Point) -> bool:
@@ -166,20 +170,20 @@ def _is_open(point: Point) -> bool:
 def _solve(
     solver: PointSolver,
     missing: Sequence[Setting],
-    found: dict[Setting, Solved | Failed],
+    outcomes: dict[Setting, Solved | Failed],
     executor: Executor,
-    told: Callable[[], None],
+    progress: Callable[[], None],
     journal: Journal | None,
 ) -> None:
-    """Run the missing points: each is in ``found`` the moment it arrives, and in the journal if it has ended.
+    """Run the missing points: each is in ``outcomes`` the moment it arrives, and in the journal if it has ended.
 
     Raises:
-        StoppedError: told to stop.
+        StoppedError: the run was stopped.
     """
 
     def arrived(pairs: Sequence[tuple[Setting, Solved | Failed]]) -> None:
-        found.update(pairs)
-        told()
+        outcomes.update(pairs)
+        progress()
         ended = {setting: each for setting, each in pairs if isinstance(each, Solved) and each.ended}
         if journal is not None:
             journal.append_all({_key(posed(solver.problem, setting)): asdict(each) for setting, each in ended.items()})
@@ -188,16 +192,16 @@ def _solve(
         deque(executor.outcomes(solver, missing, solver.stop, arrived), maxlen=0)
 
 
-def _found(setting: Setting, problem: WaferProblem, run: Setting, outcome: Solved | Failed | None) -> Found:
-    """A point with what came of its run, which may be that of the turned wafer: its placement is offered anyway."""
+def _point_run(setting: Setting, problem: WaferProblem, run: Setting, outcome: Solved | Failed | None) -> PointRun:
+    """The answer of the run of a point, which may be that of the turned wafer: its placement is offered there."""
     if not isinstance(outcome, Solved):
-        return Found(setting, problem, reason=UNFINISHED if outcome is None else outcome.reason)
+        return PointRun(setting, problem, reason=UNFINISHED if outcome is None else outcome.reason)
     placement, proof = None, outcome.infeasibility
     if run != setting:
         proof = None if proof is None else proof_like(proof, problem)
     elif outcome.kernels is not None:
         placement = placement_from_document(problem, {"kernels": outcome.kernels}, name_of(setting))
-    return Found(setting, problem, placement, outcome.bound, proof, None if outcome.ended else UNFINISHED)
+    return PointRun(setting, problem, placement, outcome.bound, proof, None if outcome.ended else UNFINISHED)
 
 
 def point_document(point: Point) -> PointDocument:
@@ -239,13 +243,13 @@ def _missing(points: Sequence[Point]) -> list[str]:
     return [name_of(each.setting) for each in points if each.reason is not None and each.infeasibility is None]
 
 
-def _result(asked: Posed[WaferOptions, Any], points: Sequence[Point], seed: int) -> Result:
+def _result(posed_sweep: Posed[WaferOptions, Any], points: Sequence[Point], seed: int) -> Result:
     costs = [each.cost.total for each in points if each.cost is not None]
     bounds = [each.bound for each in points if each.infeasibility is None]
     known = [each for each in bounds if each is not None]
     return result_of(
         "wafer",
-        asked,
+        posed_sweep,
         value=min(costs, default=None),
         bound=min(known) if known and len(known) == len(bounds) else None,
         solution={"points": {name_of(each.setting): point_document(each).model_dump() for each in points}}
@@ -259,7 +263,7 @@ def _result(asked: Posed[WaferOptions, Any], points: Sequence[Point], seed: int)
         },
         infeasibility=None if bounds else Infeasibility.of(infeasibility(points)),
         seed=seed,
-        method=asked.options.method,
+        method=posed_sweep.options.method,
     )
 
 

@@ -26,7 +26,7 @@ def learned_scalars(results: Mapping[str, Any], called: Mapping[str, str]) -> di
 class AlgorithmCurves:
     """RLlib's ``on_train_result`` that writes the curves of an algorithm; steps are samples.
 
-    Rewards and shares are RLlib's means over the last groups of rollouts. An algorithm that goes on from a checkpoint
+    Rewards and shares are RLlib's means over the last groups of rollouts. An algorithm that continues from a checkpoint
     supersedes what was written behind it.
 
     Args:

@@ -84,7 +84,7 @@ class GroupRunner(EnvRunner, Checkpointable):
             num_episodes: of the group; None: as many as a rule.
             explore: draw, or take the likeliest actions.
             random_actions: other actions than the policy's.
-            force_reset: not used: episodes do not go on from each other.
+            force_reset: not used: episodes do not continue each other.
         """
         number, count = self._next_environment(), num_episodes or self._episodes
         with self.metrics.log_time(names.SAMPLE_TIMER):
@@ -93,7 +93,7 @@ class GroupRunner(EnvRunner, Checkpointable):
         return episodes
 
     def take_numbers(self, count: int) -> int:
-        """The first of so many numbers that no other episode of this runner has, for their seeds."""
+        """The first of ``count`` numbers that no other episode of this runner has, for their seeds."""
         first, self._made = self._made, self._made + count
         return first
 

@@ -1,14 +1,13 @@
-"""Named architectures evaluated anew, as deep as their schedules were searched, or as deep as a check can afford.
+"""Named architectures evaluated again, as deep as their schedules were searched, or as deep as a check can afford.
 
-Every architecture is evaluated to the least depth, and to the depth that is stated within an :class:`Allowance` of
+Every architecture is evaluated to the smallest depth, and to the depth that is stated within an :class:`Allowance` of
 states: schedules that resist a proof take minutes for one architecture, and a check should not last as long as a
-search. What the allowance does not cover is only confined: by the score at the least depth from below, by the bound
+search. What the allowance does not cover is only confined: by the score at the smallest depth from below, by the bound
 there from above.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +22,20 @@ from hardware.machines import Machines
 Floats = npt.NDArray[np.float64]
 Depths = tuple[int, ...]
 
-LEAST_DEPTH = NODES[0]
+MIN_DEPTH = NODES[0]
 """States to which everything is evaluated: milliseconds an architecture."""
 
 AFFORDED_STATES = 5_000_000
 """States of an :class:`Allowance`: half a minute for the 297 points of BERT-large; at most one for those of GPT2-XL."""
 
-DEEPEST = 100_000
+MAX_DEPTH = 100_000
 """No evaluation goes deeper."""
 
 _OPEN = 3
 """How much more a state costs where nothing is proven in the end, so that all of them are searched."""
 
 _EXACT = 4
-"""How much less it costs where all is proven at the least depth, so that hardly any of them are."""
+"""How much less it costs where all is proven at the smallest depth, so that hardly any of them are."""
 
 
 class Allowance:
@@ -54,7 +53,7 @@ class Allowance:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """An architecture at one HBM size, and the states to which the schedules of each job were searched.
 
     ``proven``: whether its plans are said to be proven then.
@@ -67,21 +66,21 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class Reevaluation:
     """What an architecture scores.
 
     Attributes:
         evaluations: one for each job.
         scores: for each HBM size, [H]; 0 where nothing fits.
-        most: upper bounds on what it scores, [H].
-        exact: whether the plans at the HBM size that was asked for are proven to be the fastest.
-        complete: whether the evaluation is as deep as was asked for.
+        upper: upper bounds on what it scores, [H].
+        exact: whether the plans at the HBM size of the request are proven to be the fastest.
+        complete: whether the evaluation is as deep as the request.
         rises: whether a deeper evaluation never scores less; a faster plan may need more energy a sample.
     """
 
     evaluations: tuple[Evaluation, ...]
     scores: Floats
-    most: Floats
+    upper: Floats
     exact: bool
     complete: bool
     rises: bool
@@ -92,17 +91,17 @@ class Found:
 
     @property
     def limits(self) -> tuple[Floats, Floats]:
-        """The least and the most that the architecture may score at the depth that was asked for, each [H]."""
+        """Lower and upper limits on what the architecture scores at the depth of the request, each [H]."""
         if self.complete:
             return self.scores, self.scores
-        return self.scores if self.rises else np.zeros_like(self.scores), self.most
+        return self.scores if self.rises else np.zeros_like(self.scores), self.upper
 
     def faults(self, where: str, score: float, row: int) -> list[str]:
         """What is wrong with ``score`` at an HBM size; if not complete, whether it may be right."""
-        least, most = (float(limit[row]) for limit in self.limits)
-        if least * (1 - PROOF_TOLERANCE) <= score <= most * (1 + PROOF_TOLERANCE):
+        lower, upper = (float(limit[row]) for limit in self.limits)
+        if lower * (1 - PROOF_TOLERANCE) <= score <= upper * (1 + PROOF_TOLERANCE):
             return []
-        expected = f"{least}" if self.complete else f"in [{least}, {most}]"
+        expected = f"{lower}" if self.complete else f"in [{lower}, {upper}]"
         return [f"{where} must be {expected}, but got {score}"]
 
 
@@ -120,13 +119,13 @@ class CheckedEvaluators(JobEvaluators):
         )
 
 
-class Anew:
+class Reevaluator:
     """Evaluates architectures of one problem, each once.
 
     Args:
         problem: the jobs and the objective.
-        machines: the architectures, in the order in which :class:`Asked` names them.
-        allowance: for deeper evaluations of what is not proven at the least depth.
+        machines: the architectures, in the order in which :class:`Request` names them.
+        allowance: for deeper evaluations of what is not proven at the smallest depth.
     """
 
     def __init__(self, problem: CodesignProblem, machines: Machines, allowance: Allowance) -> None:
@@ -136,42 +135,43 @@ class Anew:
         self._allowance = allowance
         self._known: dict[tuple[int, int, int], Evaluation] = {}
 
-    def find(self, asked: Sequence[Asked]) -> list[Found]:
-        """What each of ``asked`` scores."""
-        rough = self.shallow(asked)
-        deeper = [each for each, found in zip(asked, rough, strict=True) if self._affords(each, found.exact)]
+    def evaluate(self, requests: Sequence[Request]) -> list[Reevaluation]:
+        """What each of ``requests`` scores."""
+        rough = self.shallow(requests)
+        deeper = [each for each, shallow in zip(requests, rough, strict=True) if self._affords(each, shallow.exact)]
         self._evaluate([(each.place, each.depths) for each in deeper])
         chosen = set(deeper)
         return [
-            self._found(each, each.depths) if each in chosen else found
-            for each, found in zip(asked, rough, strict=True)
+            self._reevaluation(each, each.depths) if each in chosen else shallow
+            for each, shallow in zip(requests, rough, strict=True)
         ]
 
-    def _affords(self, asked: Asked, exact: bool) -> bool:
+    def _affords(self, request: Request, exact: bool) -> bool:
         """Whether there is a deeper evaluation to make, and the allowance has it."""
-        if not LEAST_DEPTH < max(asked.depths) <= DEEPEST:
+        if not MIN_DEPTH < max(request.depths) <= MAX_DEPTH:
             return False
-        if all((job, asked.place, nodes) in self._known for job, nodes in zip(self._jobs, asked.depths, strict=True)):
+        depths = zip(self._jobs, request.depths, strict=True)
+        if all((job, request.place, nodes) in self._known for job, nodes in depths):
             return True
-        states = sum(asked.depths)
-        return self._allowance.grants(states // _EXACT if exact else states if asked.proven else _OPEN * states)
+        states = sum(request.depths)
+        return self._allowance.grants(states // _EXACT if exact else states if request.proven else _OPEN * states)
 
-    def shallow(self, asked: Sequence[Asked]) -> list[Found]:
-        """What each of ``asked`` scores at the least depth."""
-        depths = [tuple(min(LEAST_DEPTH, nodes) for nodes in each.depths) for each in asked]
-        self._evaluate([(each.place, limited) for each, limited in zip(asked, depths, strict=True)])
-        return [self._found(each, limited) for each, limited in zip(asked, depths, strict=True)]
+    def shallow(self, requests: Sequence[Request]) -> list[Reevaluation]:
+        """What each of ``requests`` scores at the smallest depth."""
+        depths = [tuple(min(MIN_DEPTH, nodes) for nodes in each.depths) for each in requests]
+        self._evaluate([(each.place, limited) for each, limited in zip(requests, depths, strict=True)])
+        return [self._reevaluation(each, limited) for each, limited in zip(requests, depths, strict=True)]
 
-    def needless(self, asked: Asked, depths: Sequence[int]) -> bool:
+    def is_too_deep(self, request: Request, depths: Sequence[int]) -> bool:
         """Whether some job was proven, at every HBM size, before it was searched as deep as it is said to be.
 
         ``depths`` are those to which the search goes, one after the other, while an evaluation is not proven.
         """
-        before = [depths[depths.index(nodes) - 1] if nodes in depths[1:] else nodes for nodes in asked.depths]
-        (found,) = self.find([Asked(asked.place, asked.row, tuple(before), proven=False)])
+        before = [depths[depths.index(nodes) - 1] if nodes in depths[1:] else nodes for nodes in request.depths]
+        (reevaluation,) = self.evaluate([Request(request.place, request.row, tuple(before), proven=False)])
         return any(
-            less < nodes and evaluation.proven
-            for less, nodes, evaluation in zip(before, asked.depths, found.evaluations, strict=True)
+            shallower < nodes and evaluation.proven
+            for shallower, nodes, evaluation in zip(before, request.depths, reevaluation.evaluations, strict=True)
         )
 
     def _evaluate(self, wanted: Iterable[tuple[int, Depths]]) -> None:
@@ -185,26 +185,19 @@ class Anew:
             for evaluation in self.evaluators.evaluators[job].evaluate_many(list(places), nodes):
                 self._known[job, evaluation.architecture, nodes] = evaluation
 
-    def _found(self, asked: Asked, depths: Depths) -> Found:
+    def _reevaluation(self, request: Request, depths: Depths) -> Reevaluation:
         pairs = zip(self._jobs, depths, strict=True)
-        evaluations = tuple(self._known[job, asked.place, nodes] for job, nodes in pairs)
+        evaluations = tuple(self._known[job, request.place, nodes] for job, nodes in pairs)
         values = [self.evaluators.values(job, evaluation) for job, evaluation in enumerate(evaluations)]
         score = self.problem.objective.score
-        return Found(
+        return Reevaluation(
             evaluations=evaluations,
             scores=score(np.array([value for value, _ in values])),
-            most=score(np.array([most for _, most in values])),
-            exact=all(_exact(evaluation, asked.row) for evaluation in evaluations),
-            complete=depths == asked.depths,
+            upper=score(np.array([upper for _, upper in values])),
+            exact=all(_exact(evaluation, request.row) for evaluation in evaluations),
+            complete=depths == request.depths,
             rises=self.problem.objective.per != "per-watt",
         )
-
-
-def position(machines: Machines, sizes: Mapping[str, Any]) -> int | None:
-    """Where the one architecture of these sizes, by name, stands in ``machines``; None where it does not."""
-    names = ("tensor_cores", "vector_cores", "core_width", "core_depth", "vector_lanes", "global_buffer_bytes")
-    same = np.flatnonzero(np.logical_and.reduce([getattr(machines, name) == sizes[name] for name in names]))
-    return int(same[0]) if len(same) == 1 else None
 
 
 def _exact(evaluation: Evaluation, row: int) -> bool:

@@ -11,7 +11,7 @@ from dse.codesign.sensitivity.analysis import ProbeStore, analyse
 from dse.codesign.sensitivity.table import sensitivity_document
 
 
-def further(
+def extras(
     options: CodesignOptions,
     outcome: SearchOutcome,
     context: SearchContext,

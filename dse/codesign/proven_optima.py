@@ -1,4 +1,4 @@
-"""How far an answer is from the proven optimum: proofs are remembered, and made afresh where that is cheap.
+"""How far an answer is from the proven optimum: proofs are remembered, and made where that is cheap.
 
 The proven optimum of a problem is one score for each HBM size, found by a finished exhaustive search. An answer is
 measured against the optimum at its own HBM size, which is therefore an upper bound on it: the distance
@@ -66,7 +66,7 @@ class ProvenOptima:
             return
 
     def _place(self, problem: CodesignProblem) -> tuple[Path, dict[str, str]]:
-        """The file of a problem, and what stands in it besides the optima."""
+        """The file of a problem, and what stands in it beside the optima."""
         stamp = {
             "schema": SCHEMA,
             "problem": digest(problem_document(problem)),
@@ -76,7 +76,7 @@ class ProvenOptima:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """An outcome with the bound that is known, and the proven optimum at its HBM size (None where unknown)."""
 
     outcome: SearchOutcome
@@ -89,7 +89,7 @@ class Judged:
         return max(0.0, 1 - score / self.optimum)
 
 
-def judged(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima | None) -> Judged:
+def judge(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima | None) -> Judgement:
     """``outcome`` of any search beside what is proven of the problem.
 
     A proof that ``outcome`` brings is remembered in ``optima``. Otherwise the bound comes from the optimum that is
@@ -97,24 +97,24 @@ def judged(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima 
     from level-1 bounds over the whole space. A search that was stopped is not followed by more work.
     """
     if outcome.best is None or not outcome.plans:
-        return Judged(outcome, None)
+        return Judgement(outcome, None)
     problem, machines = context.problem, context.machines
     size = outcome.plans[0].hbm_bytes
     if outcome.proven:
         if optima is not None:
             optima.remember(problem, outcome)
-        return Judged(outcome, outcome.optimum_by_hbm[size])
+        return Judgement(outcome, outcome.optimum_by_hbm[size])
     known = None if optima is None else optima.recall(problem)
     if known is not None and size in known:
         return _against(outcome, problem, known)
     if outcome.stopped is not None or math.isfinite(outcome.bound):
-        return Judged(outcome, None)
+        return Judgement(outcome, None)
     if predicted_seconds(problem, machines) >= _AFFORDABLE_S:
         upper = exhaustive.upper_bounds(context)[problem.hbm_bytes.index(size)]
-        return Judged(replace(outcome, bound=float(upper.max()), upper=tuple(upper.tolist())), None)
+        return Judgement(replace(outcome, bound=float(upper.max()), upper=tuple(upper.tolist())), None)
     proof = exhaustive.search(context)
     if not proof.proven:
-        return Judged(outcome, None)
+        return Judgement(outcome, None)
     if optima is not None:
         optima.remember(problem, proof)
     judgement = _against(outcome, problem, proof.optimum_by_hbm)
@@ -122,9 +122,9 @@ def judged(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima 
     return replace(judgement, outcome=replace(judgement.outcome, upper=proof.upper if same_size else ()))
 
 
-def _against(outcome: SearchOutcome, problem: CodesignProblem, optima: Optima) -> Judged:
+def _against(outcome: SearchOutcome, problem: CodesignProblem, optima: Optima) -> Judgement:
     """``outcome`` with the proven optimum at its HBM size as its bound."""
     (size,) = {plan.hbm_bytes for plan in outcome.plans}
     proven_size = problem.hbm_bytes[chosen_size([optima.get(each, 0.0) for each in problem.hbm_bytes])]
-    reached = outcome.optimum_by_hbm[size] >= optima[size] * (1 - PROOF_TOLERANCE)
-    return Judged(replace(outcome, bound=optima[size], proven=reached and size == proven_size), optima[size])
+    is_optimal = outcome.optimum_by_hbm[size] >= optima[size] * (1 - PROOF_TOLERANCE)
+    return Judgement(replace(outcome, bound=optima[size], proven=is_optimal and size == proven_size), optima[size])

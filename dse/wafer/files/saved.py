@@ -1,4 +1,4 @@
-"""The placement that a run directory keeps while the search goes on."""
+"""The best placement of a run, saved in its directory while the search goes on."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from dse.wafer.problem import WaferPlacement, WaferProblem
 from hardware.inputs import Fault, InputError
 
 _NOT_OVERWRITTEN = (
-    "is not overwritten, as it may have been edited: put it right, or move it away and --resume makes it anew"
+    "is not overwritten, as it may have been edited: correct it, or move it away and --resume writes it again"
 )
 
 
-def keep_paint(run: Run, name: str, problem: WaferProblem, placement: WaferPlacement) -> None:
+def save_placement(run: Run, name: str, problem: WaferProblem, placement: WaferPlacement) -> None:
     """A placement in the contest's format, as ``NAME.paint`` of the run directory."""
     run.write(f"{name}.paint", paint_text(problem, placement))
 
@@ -23,8 +23,8 @@ def paint_text(problem: WaferProblem, placement: WaferPlacement) -> str:
     return write_paint(paint_of(problem, placement))
 
 
-def kept_placement(directory: Path, problem: WaferProblem) -> WaferPlacement | None:
-    """The legal placement that an earlier part of a run has kept; None where there is none.
+def saved_placement(directory: Path, problem: WaferProblem) -> WaferPlacement | None:
+    """The legal placement that an earlier part of a run saved; None where there is none.
 
     Raises:
         InputError: the file cannot be read or is no legal placement of the problem: one fault for each thing that is

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from dse.codesign.context import SearchContext
+from dse.codesign.extras import extras
 from dse.codesign.formats import JournalledEvaluations
-from dse.codesign.further import further
 from dse.codesign.problem import SearchOutcome
 from dse.codesign.sensitivity.analysis import analyse
 from dse.run.journal import Journal
@@ -36,7 +36,7 @@ def run(options, journal, stopper):
 
 @pytest.fixture(autouse=True)
 def one_knob(monkeypatch):
-    monkeypatch.setattr("dse.codesign.further.analyse", partial(analyse, knobs=("hbm_bandwidth",)))
+    monkeypatch.setattr("dse.codesign.extras.analyse", partial(analyse, knobs=("hbm_bandwidth",)))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ class Hungry:
 def test_front_and_sensitivity_share_what_is_left(monkeypatch, need_s, given, unfinished):
     part = Hungry(dict(need_s))
     monkeypatch.setattr("dse.codesign.context.time.monotonic", lambda: part.now_s)
-    monkeypatch.setattr("dse.codesign.further._part", part)
+    monkeypatch.setattr("dse.codesign.extras._part", part)
     outcome = SearchOutcome(0, (), 1.0, (), {0: 1.0}, 1, proven=True)
 
     def stop():
@@ -96,7 +96,7 @@ def test_front_and_sensitivity_share_what_is_left(monkeypatch, need_s, given, un
 
     context = SearchContext(None, None, None, {}, stop=stop, deadline_s=100.0)
     asked = SimpleNamespace(pareto=True, sensitivity=True)
-    made = further(asked, outcome, context, None)
+    made = extras(asked, outcome, context, None)
     assert part.given == given
     assert len(made["unfinished"]) == unfinished
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dse.run.executor import InProcessExecutor, LateExecutor
+from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.run import Run
 from dse.wafer import answer as module
@@ -188,7 +188,7 @@ def test_workers_are_started_where_there_is_time_for_them(monkeypatch, limit_s, 
     clock, workers = [100.0], Workers()
     monkeypatch.setattr("dse.run.run.time.monotonic", lambda: clock[0])
     run = Run(executor=workers, time_limit_s=limit_s, item_timeout_s=item_timeout_s, began_s=100.0)
-    with LateExecutor(module._late(run)) as executor:
+    with module._workers(run) as executor:
         clock[0] += seconds
         assert list(executor.map(abs, [-1])) == [1]
     assert workers.begun == begun
