@@ -18,7 +18,8 @@ from dse.importer.hlo.module import (
     Shape,
     end_of_value,
 )
-from hardware.inputs import InputError, fail, text_of
+from hardware.documents import text_of
+from hardware.inputs import InputError, fail
 
 _MODULE = re.compile(r"HloModule\s+%?([^\s,]+)")
 _HEADER = re.compile(r"(ENTRY\s+)?%?([^\s(){}=]+)\s*(?:\(.*\)\s*->.*)?\{\s*$")
