@@ -80,8 +80,9 @@ def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop
     """As :func:`policies.learning.sweep.sweep`, by Tune on the Ray that ``executor`` has joined.
 
     Raises:
-        StoppedError: ``stop`` gave a reason; what was finished is kept.
-        InputError: the cluster is reached through Ray Client, where Tune would move the driver away from the directory.
+        StoppedError: ``stop`` gave a reason; finished work is in the directory.
+        InputError: the cluster is accessed through Ray Client, where Tune would move the driver away from the
+            directory.
     """
     if executor.through_client:
         raise fail("dse pretrain", "--address", "ray://…", "a sweep needs a driver in the cluster: `ray job submit`")

@@ -26,7 +26,7 @@ def pretrain(run: PretrainingRun, executor: RayExecutor, progress: ProgressCallb
     process: both depend on the plan alone.
 
     Raises:
-        StoppedError: ``stop`` gave a reason; what was finished is kept.
+        StoppedError: ``stop`` gave a reason; finished work is in the directory.
     """
     _Pipeline(run, executor, progress).work(stop)
 

@@ -75,8 +75,8 @@ class RayExecutor(Executor):
         address: an existing cluster (``auto``, ``ray://…``); None starts a private one on this machine, which never
             attaches to a cluster that happens to be running.
         limits: when an item is given up.
-        notice: told, for people, of waits for room and of workers that died; items are named by the function's own
-            ``describe(item)``, where it has one.
+        notice: receives messages for people about waits for room and workers that died; items are named by the
+            function's own ``describe(item)``, where it has one.
         watched: figures of the run that belong to its metrics.
 
     Raises:
@@ -142,7 +142,7 @@ class RayExecutor(Executor):
             raise self.broken(error) from error
 
     def broken(self, error: WorkersBrokenError) -> InputError:
-        """What people are told where no worker can do the work."""
+        """The message for people where no worker can do the work."""
         return fail("dse", "--address", self._address or "local", str(error))
 
     def _map_of(self, function: Callable[[Any], Any]) -> WindowedMap:
@@ -189,7 +189,7 @@ class RayExecutor(Executor):
 
     @property
     def through_client(self) -> bool:
-        """Whether the cluster is reached through Ray Client, so that this process is no driver in it."""
+        """Whether the cluster is accessed through Ray Client, so that this process is no driver in it."""
         return self._address is not None and self._address.startswith("ray://")
 
     def release(self) -> None:
@@ -237,8 +237,8 @@ def _connect(address: str) -> None:
             "dse", "--address", address, f"refuses this process ({shown(error.message)}): {_NEEDS_TOKEN}"
         ) from error
     except (OSError, OverflowError, ValueError, RuntimeError) as error:
-        found = "it must run this version" if "ersion mismatch" in str(error) else "no Ray cluster answers there"
-        raise fail("dse", "--address", address, f"{found}: {shown(str(error))}") from error
+        reason = "it must run this version" if "ersion mismatch" in str(error) else "no Ray cluster answers there"
+        raise fail("dse", "--address", address, f"{reason}: {shown(str(error))}") from error
 
 
 def _show_token(target: str, question: str) -> None:

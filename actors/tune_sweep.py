@@ -74,10 +74,10 @@ class SweepSearcher(Searcher):
 
     Args:
         sweep: what proposes and keeps.
-        workers: trials that run at the same time; one more is kept waiting, so that no actor idles.
-        stop: asked before each trial.
-        metrics: told what comes of the architectures.
-        notice: told, for people, of workers that died.
+        workers: trials that run at the same time; one more waits, so that no actor idles.
+        stop: called before each trial.
+        metrics: counts what becomes of the architectures.
+        notice: receives messages for people about workers that died.
 
     Attributes:
         fault: what went wrong in the driver, as a full disk; Tune would swallow it, so it ends the sweep and is raised
@@ -132,8 +132,8 @@ class SweepSearcher(Searcher):
         tasks = self._sweep.ask(self._architectures(self._trial_s))
         if not tasks:
             return Searcher.FINISHED if self._sweep.proposer.finished else None
-        most = self._architectures(_PART_S)
-        parts = [part for task in tasks for part in _parts(task, most)]
+        max_architectures = self._architectures(_PART_S)
+        parts = [part for task in tasks for part in _parts(task, max_architectures)]
         self._running[trial_id] = dict(enumerate(parts))
         return {"parts": parts}
 
@@ -149,11 +149,11 @@ class SweepSearcher(Searcher):
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         """Keep the evaluations of a part."""
-        with self._kept_fault():
+        with self._noting_fault():
             self._take(trial_id, result)
 
     @contextmanager
-    def _kept_fault(self) -> Iterator[None]:
+    def _noting_fault(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -180,12 +180,12 @@ class SweepSearcher(Searcher):
             self._metrics.report(self._queued)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        """Keep the last part of a trial. What is left of one whose worker has died is asked for again.
+        """Keep the last part of a trial. What is left of one whose worker has died is requested again.
 
         The part that ran then is to blame: its architectures are evaluated one by one, and one that has cost too many
         workers by itself has failed.
         """
-        with self._kept_fault():
+        with self._noting_fault():
             self._complete(trial_id, result, error)
 
     def _complete(self, trial_id: str, result: Mapping[str, Any] | None, error: bool) -> None:
@@ -235,32 +235,32 @@ class SweepSearcher(Searcher):
         }
 
 
-def _named(asked: JobTask) -> str:
+def _named(job_task: JobTask) -> str:
     """The architectures of a task for people."""
-    first, *more = architectures_of(asked)
+    first, *more = architectures_of(job_task)
     return f"architecture {first}" + (f" and {len(more)} more" if more else "")
 
 
-def _parts(asked: JobTask, most: int) -> list[JobTask]:
-    """The architectures of a task in tasks of at most ``most``."""
-    task = asked.task
+def _parts(job_task: JobTask, max_architectures: int) -> list[JobTask]:
+    """The architectures of a task in tasks of at most ``max_architectures``."""
+    task = job_task.task
     assert isinstance(task, EvaluateMany)
     return [
-        JobTask(asked.job, EvaluateMany(task.indices[start : start + most], task.nodes))
-        for start in range(0, len(task.indices), most)
+        JobTask(job_task.job, EvaluateMany(task.indices[start : start + max_architectures], task.nodes))
+        for start in range(0, len(task.indices), max_architectures)
     ]
 
 
 class _Ended(tune.Stopper):
     """Ends running trials as soon as the searcher needs no more: what they do lies beyond the stopping point.
 
-    It is asked all the time, so it also tells of a wait in which no worker is at work.
+    It is called all the time, so it also reports a wait in which no worker is at work.
     """
 
     def __init__(self, searcher: SweepSearcher, notice_wait: Callable[[], None]) -> None:
         self._searcher: SweepSearcher | None = searcher
         self._notice_wait: Callable[[], None] | None = notice_wait
-        self._told_s = time.monotonic()
+        self._noticed_s = time.monotonic()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -272,14 +272,14 @@ class _Ended(tune.Stopper):
             return False
         now = time.monotonic()
         if not searcher.is_waiting:
-            self._told_s = now
-        elif self._notice_wait and now - self._told_s > PATIENCE_S:
-            self._told_s = now
+            self._noticed_s = now
+        elif self._notice_wait and now - self._noticed_s > PATIENCE_S:
+            self._noticed_s = now
             self._notice_wait()
         return searcher.ended
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_searcher": None, "_notice_wait": None, "_told_s": 0.0}
+        return {"_searcher": None, "_notice_wait": None, "_noticed_s": 0.0}
 
 
 def search(context: SearchContext, *, proposer: Proposer, logs: Path | None = None) -> SearchOutcome:

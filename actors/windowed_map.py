@@ -13,9 +13,9 @@ keep up (``benchmarks/scale.py``): its dispatch stays below :data:`DRIVER_SHARE`
 there is some. While no actor runs, at the start or after the last one was lost, the wait is explained every
 :data:`PATIENCE_S`.
 
-*Deaths.* When a process or its node dies, Ray starts the actor anew, elsewhere if need be; its calls are made again.
-The items of the call that ran are made again one by one, so that a poison item is found: an item alone in its call is
-charged with the death, and becomes :class:`~dse.run.executor.Failed` after as many as its
+*Deaths.* When a process or its node dies, Ray restarts the actor, elsewhere if need be; its calls are made again.
+The items of the call that ran are made again one by one, so that a poison item is identified: an item alone in its call
+is charged with the death, and becomes :class:`~dse.run.executor.Failed` after as many as its
 :class:`~actors.limits.Limits` say. Calls that only waited are not charged; but a process that dies can take the last
 answer along that it has not sent yet, so that what was charged once has an actor to itself from then on. An item that
 runs for longer than they allow fails; its process is ended.
@@ -47,7 +47,7 @@ CALL_S = 0.02
 
 DISPATCH_S = 0.0003
 """What a call costs the driver: to send it, to wait for it and to take its answer. ``benchmarks/scale.py`` measures
-0.15 to 0.2 ms besides what grows with the workers and the items."""
+0.15 to 0.2 ms plus what grows with the workers and the items."""
 
 DRIVER_SHARE = 0.5
 """Share of the driver's time that dispatch may take. In the simulation of ``benchmarks/scale.py`` 8,000 workers with
@@ -60,7 +60,7 @@ _POLL_S = 0.5
 """How long a wait for workers lasts before the caller is asked whether to stop."""
 
 _AGAIN_S = 0.05
-"""Pause before an actor that is being started anew is asked again whether it has."""
+"""Pause before an actor that is being restarted is polled again."""
 
 PATIENCE_S = 10.0
 """Time without any worker after which the wait is explained, and between two explanations."""
@@ -107,9 +107,9 @@ class WindowedMap:
         actors: handles of remote :class:`~actors.worker.Worker` s.
         reference: the function in the object store.
         limits: when an item is given up.
-        notice: told, for people, of waits and deaths.
+        notice: receives messages for people about waits and deaths.
         describe: an item for people.
-        metrics: told what comes of the items.
+        metrics: counts what becomes of the items.
         notice_wait: tells what the actors need, while none runs (none has started yet, or the last one was lost).
     """
 
@@ -220,9 +220,9 @@ class WindowedMap:
                 return [entry]
         return self._taken(remaining, self._items_of_a_call())
 
-    def _taken(self, remaining: Iterator[Any], most: int) -> list[_Entry]:
+    def _taken(self, remaining: Iterator[Any], max_items: int) -> list[_Entry]:
         """The next items, at most so many. Items may depend on earlier outcomes, so no more are taken than are sent."""
-        entries = [_Entry(item) for item in islice(remaining, most)]
+        entries = [_Entry(item) for item in islice(remaining, max_items)]
         self._order.extend(entries)
         return entries
 
@@ -262,7 +262,7 @@ class WindowedMap:
         try:
             version = ray.get(reference)
         except ActorUnavailableError:
-            # Its process or node has died and it is being started anew: asked again a little later.
+            # Its process or node has died and it is being restarted: polled again a little later.
             time.sleep(_AGAIN_S)
             self._unavailable.append(seat)
             return

@@ -74,16 +74,16 @@ def drivers():
             )
         code, faults = run.finish("--workers", 2)
         assert code == 0, faults
-        found = difference(run, undisturbed, kills)
+        losses = difference(run, undisturbed, kills)
         left = sum(len(kill.left) for kill in kills)
         gone_s = [kill.gone_s for kill in kills]
         print(f"{'kills':>6} {'lost':>6} {'repeated':>9} {'changed':>8} {'unasked':>8} {'same result':>12}", end="")
         print(f" {'ahead':>6} {'its Ray gone: median':>21} {'worst':>8} {'left over':>10}")
-        print(f"{len(kills):>6} {found.lost:>6} {found.repeated:>9} {found.changed:>8} {found.unasked:>8}", end="")
-        print(f" {shown(found.same_result):>12} {found.ahead:>6}", end="")
+        print(f"{len(kills):>6} {losses.lost:>6} {losses.repeated:>9} {losses.changed:>8} {losses.unasked:>8}", end="")
+        print(f" {shown(losses.same_result):>12} {losses.ahead:>6}", end="")
         print(f" {statistics.median(gone_s):>19.1f} s {max(gone_s):>6.1f} s {left:>10}", flush=True)
-        faultless = not (found.lost or found.repeated or found.changed or found.unasked or left)
-        return faultless and found.same_result and len(kills) == KILLS
+        faultless = not (losses.lost or losses.repeated or losses.changed or losses.unasked or left)
+        return faultless and losses.same_result and len(kills) == KILLS
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -92,10 +92,10 @@ def shown(right):
     return "yes" if right else "NO"
 
 
-def complete(found):
-    """Whether a map of ``-item`` over 0, 1, … gave all outcomes, in order, and told of each once."""
-    count = len(found["arrived"])
-    return found["outcomes"] == [-item for item in range(count)] and sorted(found["arrived"]) == list(range(count))
+def complete(report):
+    """Whether a map of ``-item`` over 0, 1, … gave all outcomes, in order, and reported each once."""
+    count = len(report["arrived"])
+    return report["outcomes"] == [-item for item in range(count)] and sorted(report["arrived"]) == list(range(count))
 
 
 def nodes():
@@ -103,11 +103,11 @@ def nodes():
     print(f"\nnode: {'run':>3} {'items':>6} {'all, in order':>14} {'work on the new node after':>27}")
     times, all_complete = [], True
     for number in range(1, NODES + 1):
-        found = in_own_process("node_killed", items=NODE_ITEMS, item_s=NODE_ITEM_S, system={})
-        times.append(found["recovered_s"])
-        all_complete = all_complete and complete(found)
-        items = len(found["outcomes"])
-        print(f"{number:>9} {items:>6} {shown(complete(found)):>14} {times[-1]:>25.1f} s", flush=True)
+        report = in_own_process("node_killed", items=NODE_ITEMS, item_s=NODE_ITEM_S, system={})
+        times.append(report["recovered_s"])
+        all_complete = all_complete and complete(report)
+        items = len(report["outcomes"])
+        print(f"{number:>9} {items:>6} {shown(complete(report)):>14} {times[-1]:>25.1f} s", flush=True)
     print(f"{'':>31} median {statistics.median(times):.1f} s, worst {max(times):.1f} s", end="")
     print(f" (target: {RECOVERY_LIMIT_S:.0f} s)", flush=True)
     return all_complete and max(times) <= RECOVERY_LIMIT_S
@@ -116,23 +116,23 @@ def nodes():
 def workers():
     """Worker processes that are killed one after the other; whether the target is met."""
     print(f"\n{'workers':<14} {'kills':>6} {'seconds':>8} {'done':>6} {'right':>6} {'failed':>7}")
-    found = in_own_process("actors_killed", items=ACTOR_ITEMS, item_s=ACTOR_ITEM_S, period_s=PERIOD_S, seed=SEED)
-    failed = sum(isinstance(outcome, str) for outcome in found["outcomes"])
-    actors_right = complete(found) and len(found["outcomes"]) == ACTOR_ITEMS
+    report = in_own_process("actors_killed", items=ACTOR_ITEMS, item_s=ACTOR_ITEM_S, period_s=PERIOD_S, seed=SEED)
+    failed = sum(isinstance(outcome, str) for outcome in report["outcomes"])
+    actors_right = complete(report) and len(report["outcomes"]) == ACTOR_ITEMS
     print(
-        f"{'plain actors':<14} {found['kills']:>6} {found['seconds']:>8.1f} {len(found['outcomes']):>6} "
+        f"{'plain actors':<14} {report['kills']:>6} {report['seconds']:>8.1f} {len(report['outcomes']):>6} "
         f"{shown(actors_right):>6} "
         f"{failed:>7}",
         flush=True,
     )
-    found = in_own_process("trials_killed", **TRIALS, period_s=TRIAL_PERIOD_S, seed=SEED)
-    trials_right = found["same_answer"] and not found["missing"]
+    report = in_own_process("trials_killed", **TRIALS, period_s=TRIAL_PERIOD_S, seed=SEED)
+    trials_right = report["same_answer"] and not report["missing"]
     print(
-        f"{'Tune':<14} {found['kills']:>6} {found['seconds']:>8.1f} {found['evaluated']:>6} {shown(trials_right):>6} "
-        f"{len(found['failed']):>7}",
+        f"{'Tune':<14} {report['kills']:>6} {report['seconds']:>8.1f} {report['evaluated']:>6} "
+        f"{shown(trials_right):>6} {len(report['failed']):>7}",
         flush=True,
     )
-    return actors_right and trials_right and not failed and not found["failed"]
+    return actors_right and trials_right and not failed and not report["failed"]
 
 
 class Numbered:

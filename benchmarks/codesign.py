@@ -94,7 +94,7 @@ def paper_architectures(problem, machines) -> dict:
     from dse.codesign.evaluation.evaluator import Evaluator
 
     evaluator = Evaluator(problem.jobs[0], machines)
-    found = {}
+    throughputs = {}
     for tensor_cores, vector_cores, width, depth, buffer_mb in sorted(set(PAPER_TABLE_2.values())):
         chosen = np.flatnonzero(
             (machines.tensor_cores == tensor_cores)
@@ -105,8 +105,9 @@ def paper_architectures(problem, machines) -> dict:
         )
         plans = evaluator.evaluate(int(chosen[0])).plans
         name = f"{{{tensor_cores}, {vector_cores}, {width}, {depth}}} {buffer_mb} MB"
-        found[name] = max((plan.throughput_per_s(problem.jobs[0].global_batch) for plan in plans if plan), default=0.0)
-    return found
+        batch = problem.jobs[0].global_batch
+        throughputs[name] = max((plan.throughput_per_s(batch) for plan in plans if plan), default=0.0)
+    return throughputs
 
 
 def in_own_process(model: str, cost_model: str, baseline: bool) -> dict:

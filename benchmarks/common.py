@@ -34,11 +34,11 @@ def paper_throughputs(problem, machines, hbm_bytes) -> dict[str, float]:
     chosen = np.logical_and.reduce([getattr(machines, name) == size for name, size in PAPER.items()])
     (index,) = np.flatnonzero(chosen)
     row = problem.hbm_bytes.index(hbm_bytes)
-    found = {}
+    throughputs = {}
     for job in problem.jobs:
         plan = Evaluator(job, machines).evaluate(int(index)).plans[row]
-        found[job.name] = 0.0 if plan is None else plan.throughput_per_s(job.global_batch)
-    return found
+        throughputs[job.name] = 0.0 if plan is None else plan.throughput_per_s(job.global_batch)
+    return throughputs
 
 
 def geometric_mean(values) -> float:
@@ -62,10 +62,11 @@ def measure(cost_model: str, mean: str) -> None:
     problem, models = options.problem(), result.solution["models"]
     size_gb = next(iter(models.values()))["hbm_gb"]
     paper = paper_throughputs(problem, problem.machines(), bytes_from_gib(size_gb))
-    found = result.solution["architecture"]
-    sizes = ", ".join(str(found[name]) for name in list(PAPER)[:4])
+    architecture = result.solution["architecture"]
+    sizes = ", ".join(str(architecture[name]) for name in list(PAPER)[:4])
     print(
-        f"{cost_model}, {mean} mean: {{{sizes}}} {found['global_buffer_bytes'] >> 20} MB, {found['area_mm2']:.1f} mm², "
+        f"{cost_model}, {mean} mean: {{{sizes}}} {architecture['global_buffer_bytes'] >> 20} MB, "
+        f"{architecture['area_mm2']:.1f} mm², "
         f"{size_gb:g} GB HBM; {result.status}, gap {100 * (result.gap or 0):.2g} %, {outcome.evaluations} evaluations, "
         f"{wall_s:.0f} s wall, {cpu_s:.0f} s CPU"
     )

@@ -38,8 +38,8 @@ def training() -> None:
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
 
-    least, mean, most = TPUV4_W
-    print(f"TPUv4 in training, W an accelerator (published: {least} / {mean} / {most} W, 90 W idle)")
+    lowest, mean, highest = TPUV4_W
+    print(f"TPUv4 in training, W an accelerator (published: {lowest} / {mean} / {highest} W, 90 W idle)")
     levels = ("compute", "vector", "core", "buffer", "hbm", "network", "static")
     print(
         f"  {'model':<12} {'energy model':<32} {'W':>6} {'of mean':>8} {'J/sample':>9}  "
@@ -124,15 +124,15 @@ def speed() -> None:
             "time": lambda evaluator=evaluator, every=every: evaluator.bound(every),
             "energy": lambda evaluator=evaluator, every=every: least_energy_j(evaluator, every, energy_model()),
         }
-        found = []
+        timings = []
         for label, bound in bounds.items():
             seconds = []
             for _ in range(REPEATS):
                 begun = time.perf_counter()
                 bound()
                 seconds.append(time.perf_counter() - begun)
-            found.append(f"{label} {min(seconds):.1f}")
-        print(f"  {name:<12} {len(every):,} architectures × {len(evaluator.graphs)} graphs: {', '.join(found)}")
+            timings.append(f"{label} {min(seconds):.1f}")
+        print(f"  {name:<12} {len(every):,} architectures × {len(evaluator.graphs)} graphs: {', '.join(timings)}")
 
 
 def main() -> None:

@@ -31,12 +31,12 @@ def operators(cost_model_name: str) -> list:
     from hardware.cost_model import cost_model
 
     recipe = recipe_for(cost_model(cost_model_name))
-    found = {}
+    operations = {}
     for microbatch in MICROBATCHES:
         for layer in build(model(MODEL), microbatch, 1, recipe).distinct_layers:
             for graph in (layer.forward, layer.backward, layer.update):
-                found.update(dict.fromkeys(operator.operation for operator in graph))
-    return list(found)
+                operations.update(dict.fromkeys(operator.operation for operator in graph))
+    return list(operations)
 
 
 def baseline(cost_model_name: str) -> None:

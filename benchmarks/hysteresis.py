@@ -113,8 +113,8 @@ class Fixed:
         self._total = len(self._left)
         self.counted = []
 
-    def ask(self, most):
-        return tuple(self._left.popleft() for _ in range(min(most, len(self._left))))
+    def ask(self, max_tasks):
+        return tuple(self._left.popleft() for _ in range(min(max_tasks, len(self._left))))
 
     def tell(self, architecture, score):
         self.counted.append(architecture)
@@ -145,9 +145,9 @@ def black_boxes(cost_models):
             ),
         }
         for name, proposer in searches.items():
-            found = [search_of(problem, machines, proposer(seed)) for seed in SEEDS]
-            shares = sorted(100 * distance(outcome, optima) for outcome, _ in found)
-            seconds = statistics.median(took for _, took in found)
+            searches = [search_of(problem, machines, proposer(seed)) for seed in SEEDS]
+            shares = sorted(100 * distance(outcome, optima) for outcome, _ in searches)
+            seconds = statistics.median(took for _, took in searches)
             print(
                 f"{name:<18} {statistics.median(shares):>24.2f} % {shares[-1]:>7.2f} % {shares[0]:>7.2f} % "
                 f"{seconds:>9.1f}",
@@ -171,9 +171,9 @@ def on_executor(state, executor):
     waiting, busy_s = deque(), 0.0
 
     def tasks() -> Iterator:
-        while asked := state.ask(16):
-            waiting.extend(asked)
-            yield from asked
+        while tasks := state.ask(16):
+            waiting.extend(tasks)
+            yield from tasks
 
     for answers, seconds in executor.map(Timed(state.evaluators), tasks()):
         busy_s += seconds
@@ -214,7 +214,7 @@ def overhead(cost_models):
             begun = time.perf_counter()
             busy_s, outcome = drive(state, executor)
             wall_s = time.perf_counter() - begun
-            evaluated = sum(asked.task.nodes == sweep.SWEEP_NODES for asked in store)
+            evaluated = sum(job_task.task.nodes == sweep.SWEEP_NODES for job_task in store)
             counted = len(outcome.evaluated)
             print(
                 f"{name:<14} {executor.workers:>7} {evaluated:>9,} {wall_s:>8.1f} {busy_s:>13.1f} "

@@ -42,8 +42,8 @@ class Process:
 
 
 def processes():
-    """All that run, by number; not those that have ended and that nobody has asked after."""
-    found = {}
+    """All that run, by number; not those that have ended and that nobody has waited for."""
+    running = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -51,16 +51,16 @@ def processes():
             state, parent, *fields = (entry / "stat").read_text().rpartition(")")[2].split()
             title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             if state not in "ZX":
-                found[int(entry.name)] = Process(int(entry.name), int(parent), fields[17], title)
-    return found
+                running[int(entry.name)] = Process(int(entry.name), int(parent), fields[17], title)
+    return running
 
 
 def descendants(ancestor):
     """What process ``ancestor`` has started, directly or not."""
-    table, found = processes(), {ancestor}
-    while more := {pid for pid, process in table.items() if process.parent in found} - found:
-        found |= more
-    return {table[pid] for pid in found - {ancestor} if pid in table}
+    table, descendants = processes(), {ancestor}
+    while more := {pid for pid, process in table.items() if process.parent in descendants} - descendants:
+        descendants |= more
+    return {table[pid] for pid in descendants - {ancestor} if pid in table}
 
 
 def alive(started):
@@ -168,7 +168,7 @@ class Run:
         started = descendants(process.pid)
         process.kill()
         process.wait()
-        folders = {found for each in started for found in re.findall(r"/tmp/dse-[a-z0-9_]+", each.title)}
+        folders = {folder for each in started for folder in re.findall(r"/tmp/dse-[a-z0-9_]+", each.title)}
         started |= {each for each in processes().values() if any(folder in each.title for folder in folders)}
         left, gone_s = left_after_a_while(started)
         for folder in folders:
@@ -214,15 +214,15 @@ def difference(disturbed, undisturbed, kills):
     """The :class:`Difference` between two runs of one command, the first of which has seen ``kills``."""
     walked = counted_architectures(undisturbed.result())
     keys = [key for key, _ in disturbed.journal()]
-    found, wanted = dict(disturbed.journal()), dict(undisturbed.journal())
-    ahead = {key for key, value in (found | wanted).items() if is_ahead(value, walked)}
+    entries, wanted = dict(disturbed.journal()), dict(undisturbed.journal())
+    ahead = {key for key, value in (entries | wanted).items() if is_ahead(value, walked)}
     forgotten = {key for kill in kills for place, key in enumerate(kill.keys) if keys[place : place + 1] != [key]}
     return Difference(
-        lost=len((wanted.keys() - ahead - found.keys()) | forgotten),
-        repeated=len(keys) - len(found),
-        changed=sum(found[key] != wanted[key] for key in found.keys() & wanted.keys()),
-        unasked=len(found.keys() - wanted.keys() - ahead),
-        ahead=len(found.keys() & ahead),
+        lost=len((wanted.keys() - ahead - entries.keys()) | forgotten),
+        repeated=len(keys) - len(entries),
+        changed=sum(entries[key] != wanted[key] for key in entries.keys() & wanted.keys()),
+        unasked=len(entries.keys() - wanted.keys() - ahead),
+        ahead=len(entries.keys() & ahead),
         same_result=disturbed.result() == undisturbed.result(),
     )
 
@@ -257,7 +257,7 @@ class Slow:
         return -item, ray.get_runtime_context().get_node_id()
 
 
-def told(outcome):
+def described(outcome):
     """An outcome of :class:`Slow` as JSON types: the value, or the reason why there is none."""
     from dse.run.executor import Failed
 
@@ -304,7 +304,7 @@ def node_killed(items, item_s, system):
 
     try:
         with RayExecutor(2, address=cluster.address, notice=heard.append) as executor:
-            outcomes = [told(each) for each in executor.outcomes(Slow(item_s), more(), arrived=keep)]
+            outcomes = [described(each) for each in executor.outcomes(Slow(item_s), more(), arrived=keep)]
     finally:
         cluster.shutdown()
     recovered_s = moment["recovered"] - moment["killed"]
@@ -344,7 +344,7 @@ def actors_killed(items, item_s, period_s, seed):
     arrived = []
     with RayExecutor(2) as executor, Killer("ray::Worker", period_s, seed) as killer:
         begun = time.monotonic()
-        outcomes = [told(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
+        outcomes = [described(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
         seconds = time.monotonic() - begun
     return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], "kills": killer.kills, "seconds": seconds}
 
@@ -355,9 +355,9 @@ class Slowed:
     def __init__(self, evaluators, each_s):
         self._evaluators, self._each_s = evaluators, each_s
 
-    def __call__(self, asked):
-        time.sleep(self._each_s * len(asked.task.indices))
-        return self._evaluators(asked)
+    def __call__(self, job_task):
+        time.sleep(self._each_s * len(job_task.task.indices))
+        return self._evaluators(job_task)
 
 
 def trials_killed(options, level, each_s, period_s, seed):
@@ -382,12 +382,12 @@ def trials_killed(options, level, each_s, period_s, seed):
             begun = time.monotonic()
             tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
             seconds = time.monotonic() - begun
-        found = sweep.outcome(None)
-    counted = [asked for asked in known if asked.task.index in wanted.evaluated]
+        outcome = sweep.outcome(None)
+    counted = [job_task for job_task in known if job_task.task.index in wanted.evaluated]
     return {
         "evaluated": len(wanted.evaluated),
-        "same_answer": found == wanted,
-        "missing": sum(store.get(asked) != known[asked] for asked in counted),
+        "same_answer": outcome == wanted,
+        "missing": sum(store.get(job_task) != known[job_task] for job_task in counted),
         "failed": list(context.failures.values()),
         "kills": killer.kills,
         "seconds": seconds,

@@ -28,7 +28,7 @@ from dse.reproduce.mcm.study import SAMPLED, Study, StudyBudget
 from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, all_shares, at
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
-from dse.run.progress import never_stop
+from dse.run.run import Run
 from policies.partition.contenders import ablations, contenders
 from policies.partition.methods import ask_for_extra
 
@@ -42,11 +42,11 @@ Curves = Mapping[Trial, Curve]
 
 def per_graph(curves: Curves, method: str, samples: int) -> dict[str, float]:
     """log throughput on every graph, the mean over the seeds."""
-    found: dict[str, list[float]] = {}
+    log_shares: dict[str, list[float]] = {}
     for trial, curve in curves.items():
         if trial.method == method:
-            found.setdefault(trial.graph, []).append(-np.log(at(curve, samples)))
-    return {graph: statistics.mean(logs) for graph, logs in found.items()}
+            log_shares.setdefault(trial.graph, []).append(-np.log(at(curve, samples)))
+    return {graph: statistics.mean(logs) for graph, logs in log_shares.items()}
 
 
 def learning_works(curves: Curves, samples: int) -> None:
@@ -72,21 +72,19 @@ def transfer(curves: Curves, samples: int) -> None:
     shares = all_shares(curves, graphs, (SCRATCH, TUNED, "random"), samples)
     # The levels of the best known, and those that learning from scratch itself gets to.
     last = statistics.mean(run[-1] for run in shares[SCRATCH].of_best)
-    reached = ", ".join(
-        f"{name} {statistics.mean(run[-1] for run in each.of_best):.3f}" for name, each in shares.items()
-    )
-    print(f"  after {samples} samples, share of the best known: {reached}")
+    text = ", ".join(f"{name} {statistics.mean(run[-1] for run in each.of_best):.3f}" for name, each in shares.items())
+    print(f"  after {samples} samples, share of the best known: {text}")
     for level in (0.8, 0.9, last, 0.9 * last):
-        counts = {name: shares[name].reached(level) for name in (SCRATCH, TUNED)}
-        print(f"  samples to {level:.3f}: " + "; ".join(f"{name} {_counts(found)}" for name, found in counts.items()))
+        counts = {name: shares[name].samples_to(level) for name in (SCRATCH, TUNED)}
+        print(f"  samples to {level:.3f}: " + "; ".join(f"{name} {_counts(each)}" for name, each in counts.items()))
 
 
-def _counts(found: list[int | None]) -> str:
-    known = [count for count in found if count is not None]
+def _counts(counts: list[int | None]) -> str:
+    known = [count for count in counts if count is not None]
     if not known:
         return "never"
     return f"{statistics.mean(known):.0f}" + (
-        "" if len(known) == len(found) else f" ({len(known)} of {len(found)} seeds)"
+        "" if len(known) == len(counts) else f" ({len(known)} of {len(counts)} seeds)"
     )
 
 
@@ -99,14 +97,14 @@ def against(curves: Curves, methods: Mapping[str, object], counts: tuple[int, ..
     print(f"  {len(runs)} of {len(graphs)} graphs can run; over greedy after {', '.join(map(str, counts))} samples")
     best = [max(_over(shares[name], count) for name in shares if name in SAMPLED) for count in counts]
     print(f"  {'best that does not learn':<26}" + "".join(f" {value:>7.3f}" for value in best))
-    for name, found in shares.items():
+    for name, share in shares.items():
         if name != GREEDY:
-            values = [_over(found, count) for count in counts]
+            values = [_over(share, count) for count in counts]
             print(f"  {name:<26}" + "".join(f" {value:>7.3f}" for value in values))
 
 
-def _over(found, count: int) -> float:
-    return statistics.mean(run[count - 1] for run in found.over_greedy)
+def _over(share, count: int) -> float:
+    return statistics.mean(run[count - 1] for run in share.over_greedy)
 
 
 def paper(curves: Curves, samples: int) -> None:
@@ -151,7 +149,7 @@ def main() -> None:
     ):
         for part in given.parts.split(","):
             budget = budgets.get(part, StudyBudget(given.samples, given.seeds))
-            study = Study(contenders(), ablations(), executor, journal, _told, never_stop, budget)
+            study = Study(contenders(), ablations(), Run(executor, _report, journal=journal), budget)
             curves, failed = study.curves(part)
             print(
                 f"\n{part}: {budget.samples} samples, {budget.seeds} seeds" + "".join(f"\n  {each}" for each in failed)
@@ -165,7 +163,7 @@ def main() -> None:
                 against(curves, {**SAMPLED, **contenders()}, (FIRST, 100, budget.samples))
 
 
-def _told(phase: str, done: int, total: int) -> None:
+def _report(phase: str, done: int, total: int) -> None:
     print(f"{phase}: {done} of {total}", flush=True) if done % 50 == 0 else None
 
 

@@ -9,13 +9,13 @@ minibatches of an iteration; Adam; one process and one thread, without Ray's act
 
 What differs is the form. *Ours*: an observation is the number of a graph, so that a graph is encoded once for all its
 rollouts; the chips of all operators are one batched distribution; solver and evaluator are called once for a graph's
-rollouts. There is no critic, and what is learned besides the ratio (elite imitation) is part of its time. *Stock*: a
-Gymnasium environment of one step, whose observation holds features and edges, padded to the largest graph
-of the set (209 operators; once also to 720, the largest of the training graphs, as one policy for all of them
-needs); a MultiDiscrete action with RLlib's distribution for it; SingleAgentEnvRunner with as many environments as
-an iteration has rollouts, so that the network draws for all at once; PPO's own learner with its connectors (one
-adds a step to each episode: twice the rows), critic, divergence term and generalised advantages. Its rows are
-joined to one graph for the network, without a loop over rows.
+rollouts. There is no critic, and what is learned in addition to the ratio (elite imitation) is part of its time.
+*Stock*: a Gymnasium environment of one step, whose observation holds features and edges, padded to the largest graph of
+the set (209 operators; once also to 720, the largest of the training graphs, as one policy for all of them needs); a
+MultiDiscrete action with RLlib's distribution for it; SingleAgentEnvRunner with as many environments as an iteration
+has rollouts, so that the network draws for all at once; PPO's own learner with its connectors (one adds a step to each
+episode: twice the rows), critic, divergence term and generalised advantages. Its rows are joined to one graph for the
+network, without a loop over rows.
 
 A sample is one candidate drawn, repaired, priced and learned from.
 """
@@ -71,14 +71,14 @@ def main() -> None:
     for settings, paddings in ((ours, (of_set, LARGEST_OF_TRAINING)), (papers, (of_set,))):
         own = rates(*our_form(store, settings), repeats)
         show(settings, "ours", own, own)
-        for most in paddings:
-            stock = rates(*stock_form(store, settings, *most), repeats)
-            show(settings, f"stock, padded to {most[0]}", stock, own)
+        for padding in paddings:
+            stock = rates(*stock_form(store, settings, *padding), repeats)
+            show(settings, f"stock, padded to {padding[0]}", stock, own)
 
 
 def rates(roll_out: Callable[[], list], learn: Callable[[list], None], repeats: int) -> Rates:
     """Medians over ``repeats`` iterations."""
-    found = []
+    samples = []
     for turn in range(WARM + repeats):
         begun = time.perf_counter()
         episodes = roll_out()
@@ -87,25 +87,25 @@ def rates(roll_out: Callable[[], list], learn: Callable[[list], None], repeats: 
         ended = time.perf_counter()
         count = len(episodes)
         if turn >= WARM:
-            found.append((count / (rolled - begun), count / (ended - rolled), count / (ended - begun)))
-    return Rates(*(statistics.median(column) for column in zip(*found, strict=True)))
+            samples.append((count / (rolled - begun), count / (ended - rolled), count / (ended - begun)))
+    return Rates(*(statistics.median(column) for column in zip(*samples, strict=True)))
 
 
-def show(settings, form: str, found: Rates, own: Rates) -> None:
+def show(settings, form: str, measured: Rates, own: Rates) -> None:
     """One row; of the stock form, with how much faster ours is at each."""
     pairs: Iterable[tuple[float, float]] = (
-        (own.rollout, found.rollout),
-        (own.learning, found.learning),
-        (own.together, found.together),
+        (own.rollout, measured.rollout),
+        (own.learning, measured.learning),
+        (own.together, measured.together),
     )
     faster = [ours / theirs for ours, theirs in pairs]
-    told = ""
-    if found is not own:
+    comparison = ""
+    if measured is not own:
         verdict = "reached" if faster[2] >= TARGET else "missed"
-        told = f"{faster[0]:.1f}, {faster[1]:.1f}, {faster[2]:.1f} times (target {TARGET:g}: {verdict})"
-    cells = [f"{rate:,.1f}" for rate in (found.rollout, found.learning, found.together)]
-    asked = (settings.rollouts, settings.minibatches, settings.epochs)
-    print(ROW.format(*asked, form, *cells, told), flush=True)
+        comparison = f"{faster[0]:.1f}, {faster[1]:.1f}, {faster[2]:.1f} times (target {TARGET:g}: {verdict})"
+    cells = [f"{rate:,.1f}" for rate in (measured.rollout, measured.learning, measured.together)]
+    sizes = (settings.rollouts, settings.minibatches, settings.epochs)
+    print(ROW.format(*sizes, form, *cells, comparison), flush=True)
 
 
 def our_form(store, settings):
@@ -124,7 +124,7 @@ def our_form(store, settings):
     return roll_out, learn
 
 
-def stock_form(store, settings, most: int, most_edges: int):
+def stock_form(store, settings, max_operators: int, max_edges: int):
     """The same with RLlib's own runner, distribution and learner; graphs are padded to so many operators and edges."""
     import torch
     from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -134,7 +134,7 @@ def stock_form(store, settings, most: int, most_edges: int):
 
     torch.set_num_threads(1)
     rows = settings.rollouts * settings.graphs
-    config = stock_config(store, settings, most, most_edges)
+    config = stock_config(store, settings, max_operators, max_edges)
     runner = SingleAgentEnvRunner(config=config)
     learner = config.build_learner(spaces=runner.get_spaces())
 

@@ -35,22 +35,22 @@ def measure(model: str, limit_s: float) -> None:
         return "time limit" if time.perf_counter() - begun > limit_s else None
 
     with RayExecutor(2) as executor:
-        found = pareto_front(SearchContext(problem, machines, executor, {}, stop=stop))
+        front = pareto_front(SearchContext(problem, machines, executor, {}, stop=stop))
         wall_s = time.perf_counter() - begun
     cpu_s = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    exact = sum(point.proven for point in found.points)
+    exact = sum(point.proven for point in front.points)
     evaluator = Evaluator(problem.jobs[0], machines)
     sample = np.random.default_rng(0).choice(len(machines), SAMPLE, replace=False).tolist()
     start = time.process_time()
     evaluator.evaluate_many(sample, NODES[0])
     each_s = (time.process_time() - start) / SAMPLE
     print(
-        f"{model}: {len(found.points)} points, {exact} exact, {len(found.undecided)} architectures undecided, "
-        f"{'proven' if found.proven else found.stopped or 'not proven'}; {len(found.evaluated):,} of "
-        f"{found.architectures:,} evaluated; {wall_s:.0f} s wall, {cpu_s:.0f} s CPU (unpruned, first effort: "
+        f"{model}: {len(front.points)} points, {exact} exact, {len(front.undecided)} architectures undecided, "
+        f"{'proven' if front.proven else front.stopped or 'not proven'}; {len(front.evaluated):,} of "
+        f"{front.architectures:,} evaluated; {wall_s:.0f} s wall, {cpu_s:.0f} s CPU (unpruned, first effort: "
         f"{1e3 * each_s:.1f} ms an architecture, {each_s * len(machines):.0f} s CPU)"
     )
-    print_table(*front_rows(front_document(problem, machines, found)))
+    print_table(*front_rows(front_document(problem, machines, front)))
     console().print()
 
 

@@ -105,7 +105,7 @@ def quality():
     known = json.loads((GRAPHS / "best_known.json").read_text())
     print(f"{'graph':<10} {'chips':>5} {'simple bound':>13} | times the simple bound: {'best known':>10}", end="")
     print("".join(f" {name:>10}" for name in BASELINES), f"{'default':>9} {'bound':>8} {'gap':>8} {'seconds':>8}")
-    gaps, reached = [], []
+    gaps, within = [], []
     for name, entries in known.items():
         graph = read_graph(GRAPHS / f"{name}.json")
         for entry in entries:
@@ -115,24 +115,22 @@ def quality():
             best_s = entry["best_known_s"] or float("nan")
             base = [METHODS[method](context).cost_s / simple_s for method in BASELINES]
             begun = time.perf_counter()
-            found = METHODS["portfolio"](context)
+            answer = METHODS["portfolio"](context)
             seconds = time.perf_counter() - begun
-            assert not violations(problem, found.chip)
-            gaps.append(1 - min(1.0, found.bound_s / found.cost_s))
-            impossible = best_s < found.bound_s * (1 - PROVEN)
-            reached.append(not found.cost_s > best_s * (1 + PROVEN) or impossible)
+            assert not violations(problem, answer.chip)
+            gaps.append(1 - min(1.0, answer.bound_s / answer.cost_s))
+            impossible = best_s < answer.bound_s * (1 - PROVEN)
+            within.append(not answer.cost_s > best_s * (1 + PROVEN) or impossible)
             print(
                 f"{name:<10} {entry['chips']:>5} {1e6 * simple_s:>10.2f} µs | {'':>23} {best_s / simple_s:>10.4f}"
                 + "".join(f" {value:>10.4f}" for value in base)
-                + f" {found.cost_s / simple_s:>9.4f} {found.bound_s / simple_s:>8.4f} {100 * gaps[-1]:>6.2f} %"
+                + f" {answer.cost_s / simple_s:>9.4f} {answer.bound_s / simple_s:>8.4f} {100 * gaps[-1]:>6.2f} %"
                 + f" {seconds:>8.1f}"
                 + ("  best known lies below the proven bound" if impossible else ""),
                 flush=True,
             )
-    print(
-        f"mean gap {100 * statistics.mean(gaps):.2f} % (target: 8 %); {sum(reached)} of {len(reached)} entries reached"
-    )
-    return all(reached) and statistics.mean(gaps) <= 0.08
+    print(f"mean gap {100 * statistics.mean(gaps):.2f} % (target: 8 %); {sum(within)} of {len(within)} entries reached")
+    return all(within) and statistics.mean(gaps) <= 0.08
 
 
 PARTS = {"samples": samples, "evaluators": evaluators, "quality": quality}

@@ -17,11 +17,11 @@ REPEATS = 3
 TARGETS = {"analytical": 50_000, "simulator": 1_000}
 
 
-def draw(context, found, path) -> None:
+def draw(context, calibration, path) -> None:
     """Figure 7: run times over their minima, as points."""
     from matplotlib.figure import Figure
 
-    predicted, simulated = found.normalised
+    predicted, simulated = calibration.normalised
     figure = Figure(figsize=(6, 5), layout="constrained")
     axes = figure.add_subplot()
     axes.scatter(predicted, simulated, s=6, alpha=0.5, linewidths=0)
@@ -30,8 +30,8 @@ def draw(context, found, path) -> None:
     axes.set_xlabel("predicted run time, over its minimum (reference evaluator)")
     axes.set_ylabel("simulated run time, over its minimum")
     axes.set_title(
-        f"{context.graph.name} on {context.package.name}: R = {found.correlation:.3f}, "
-        f"{found.invalid_percent:.1f} % of {len(found.predicted_s):,} cannot run",
+        f"{context.graph.name} on {context.package.name}: R = {calibration.correlation:.3f}, "
+        f"{calibration.invalid_percent:.1f} % of {len(calibration.predicted_s):,} cannot run",
         fontsize=10,
     )
     axes.legend(frameon=False, loc="lower right")

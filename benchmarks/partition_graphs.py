@@ -29,16 +29,16 @@ def faults(entry, trace, prepared) -> list[str]:
     joined = rustworkx.PyGraph()
     joined.add_nodes_from(range(len(graph)))
     joined.add_edges_from_no_data([tuple(edge) for edge in graph.edges.tolist()])
-    found = differences(prepared)
+    faults = differences(prepared)
     if len(graph.topological_order) != len(graph):
-        found.append("has a cycle")
+        faults.append("has a cycle")
     if rustworkx.number_connected_components(joined) != 1:
-        found.append("is in several parts")
+        faults.append("is in several parts")
     if entry.split and catalogue.attends(trace):
-        found.append("has attention")
+        faults.append("has attention")
     if entry.split and not 10 <= len(graph) < 1000:
-        found.append("has not tens to hundreds of operators")
-    return found
+        faults.append("has not tens to hundreds of operators")
+    return faults
 
 
 def main(names) -> int:

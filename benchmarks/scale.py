@@ -160,7 +160,7 @@ def crowd_s(workers: int, folder: Path, items_s) -> tuple[float, list[float]]:
 
 @dataclass(frozen=True)
 class Row:
-    """A real run beside the model's: medians of :data:`REPEATS` runs, and the least and most of them."""
+    """A real run beside the model's: medians of :data:`REPEATS` runs, and their minimum and maximum."""
 
     where: str
     workers: int
@@ -192,7 +192,7 @@ def compared(where, workers, item_s, count, costs, run) -> Row:
     return Row(where, workers, item_s, count, predicted, measured_s)
 
 
-def started_anew(workers, item_s, count, costs, folder) -> Row:
+def restarted(workers, item_s, count, costs, folder) -> Row:
     """One row of whole runs of the executor; between two of them, workers start with nothing to do."""
     items_s = times_of(count, item_s)
     starts_s, measured_s = [], []
@@ -201,7 +201,7 @@ def started_anew(workers, item_s, count, costs, folder) -> Row:
         measured_s.append(executor_s(workers, folder, items_s))
     usual_s = np.median(starts_s, axis=0).tolist()
     predicted_s = SimulatedMap(items_s + nap_overrun(), usual_s, costs).run().wall_s
-    return Row("started anew", workers, item_s, count, predicted_s, measured_s)
+    return Row("restarted", workers, item_s, count, predicted_s, measured_s)
 
 
 def pretended(workers, item_s, count, costs, folder) -> Row:
@@ -209,7 +209,7 @@ def pretended(workers, item_s, count, costs, folder) -> Row:
     items_s = times_of(count, item_s)
     with patch.object(windowed_map, "MOST_ITEMS", 1):
         measured_s, starts_s = zip(*(crowd_s(workers, folder, items_s) for _ in range(REPEATS)), strict=True)
-    model = SimulatedMap(items_s, np.median(starts_s, axis=0).tolist(), costs, Policy(most_items=1))
+    model = SimulatedMap(items_s, np.median(starts_s, axis=0).tolist(), costs, Policy(max_items=1))
     return Row("pretended", workers, item_s, count, model.run().wall_s, list(measured_s))
 
 
@@ -226,7 +226,7 @@ def rows_on_one_machine(costs: Costs, folder: Path) -> Iterator[Row]:
             yield compared("one machine", workers, item_s, count * workers, costs, run)
         for actor in actors:
             ray.kill(actor)
-        yield started_anew(workers, 0.2, 16 * workers, costs, folder)
+        yield restarted(workers, 0.2, 16 * workers, costs, folder)
     yield pretended(400, 1.0, 4 * 400, costs, folder)
 
 
@@ -283,7 +283,7 @@ class Case:
 
 
 CASES = (
-    Case("one item a call", replace(Policy(), most_items=1)),
+    Case("one item a call", replace(Policy(), max_items=1)),
     Case("as the map is", Policy()),
     Case("1 ms a call, a quarter of the driver", replace(Policy(), dispatch_s=0.001, driver_share=0.25)),
     Case("as the map is, calls at most doubled", replace(Policy(), growth=2.0)),
@@ -318,7 +318,7 @@ def prediction_table(costs: Costs, start_s: float) -> tuple[Table, list[float]]:
     )
     for name in names:
         table.add_column(name, justify="left" if name in ("calls", "first") else "right")
-    asked = []
+    efficiencies = []
     for case in CASES:
         for nodes in (10, 100, 1000):
             for on_each in (1, 8):
@@ -327,14 +327,14 @@ def prediction_table(costs: Costs, start_s: float) -> tuple[Table, list[float]]:
                 efficiency = usage.efficiency(workers)
                 busy = (*shares.values(), usage.driver_share())
                 if nodes == 1000 and case.policy == Policy() and case.answer_bytes == len(DOCUMENT):
-                    asked.append(efficiency)
+                    efficiencies.append(efficiency)
                 table.add_row(
                     case.name, str(nodes), str(workers), f"{workers * RUN_S / usage.calls:.1f}",
                     f"{100 * efficiency:.1f} %", *(f"{100 * share:.1f} %" for share in busy),
                     max(shares, key=shares.get),
                 )  # fmt: skip
         table.add_section()
-    return table, asked
+    return table, efficiencies
 
 
 def main() -> int:
@@ -352,7 +352,7 @@ def main() -> int:
             rows = list(rows_on_one_machine(costs, folder))
         rows += rows_on_nodes(costs, folder)
     table = Table(title=f"Model beside real runs, median of {REPEATS}")
-    for column in ("where", "workers", "item", "items", "model s", "real s", "least–most", "error"):
+    for column in ("where", "workers", "item", "items", "model s", "real s", "min–max", "error"):
         table.add_column(column, justify="left" if column == "where" else "right")
     for row in rows:
         table.add_row(*row.cells())
@@ -363,7 +363,7 @@ def main() -> int:
     worst = max(abs(row.error) for row in rows)
     good = worst <= ERROR_LIMIT and min(efficiencies) >= EFFICIENCY_LIMIT
     print(
-        f"largest error {100 * worst:.1f} % (≤ {100 * ERROR_LIMIT:.0f} %), least efficiency at 1,000 nodes "
+        f"largest error {100 * worst:.1f} % (≤ {100 * ERROR_LIMIT:.0f} %), lowest efficiency at 1,000 nodes "
         f"{100 * min(efficiencies):.1f} % (≥ {100 * EFFICIENCY_LIMIT:.0f} %); {time.perf_counter() - begun:.0f} s"
     )
     print("targets met" if good else "TARGET MISSED")

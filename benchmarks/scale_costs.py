@@ -165,13 +165,13 @@ def measured_costs(folder: Path) -> Costs:
     reference = ray.put(Nap())
     ray.get(worker.ready.remote([reference]))
     sleeper = ray.remote(num_cpus=0)(Sleeper).remote()
-    found = {"fill_seat_s": fill_cost()} | journal_costs(folder) | call_costs(worker, reference)
+    measured = {"fill_seat_s": fill_cost()} | journal_costs(folder) | call_costs(worker, reference)
     stored = store_costs(sleeper)
-    found |= stored | {"stored_s": max(0.0, stored["stored_s"] - found["take_s"])}
+    measured |= stored | {"stored_s": max(0.0, stored["stored_s"] - measured["take_s"])}
     sent, pending = send_costs(sleeper, reference)
     done = worker.apply.remote([reference], [(0, 0.0)])
     ray.get(done)
-    costs = Costs(**found, **sent, **wait_costs(pending, done))
+    costs = Costs(**measured, **sent, **wait_costs(pending, done))
     costs = replace(costs, latency_s=latency(worker, reference, costs))
     for actor in (worker, sleeper):
         ray.kill(actor)

@@ -68,7 +68,7 @@ class Policy:
     call_s: float = windowed_map.CALL_S
     dispatch_s: float = windowed_map.DISPATCH_S
     driver_share: float = windowed_map.DRIVER_SHARE
-    most_items: int = windowed_map.MOST_ITEMS
+    max_items: int = windowed_map.MOST_ITEMS
     growth: float = math.inf
     parts: int = 0
 
@@ -77,9 +77,9 @@ class Policy:
         if not done:
             return 1
         call_s = max(self.call_s, workers * self.dispatch_s / self.driver_share)
-        return max(1, min(self.most_items, round(call_s * done / max(work_s, 1e-9))))
+        return max(1, min(self.max_items, round(call_s * done / max(work_s, 1e-9))))
 
-    def most_of_a_call(self, workers: int, last: int, left: int) -> float:
+    def max_call_items(self, workers: int, last: int, left: int) -> float:
         """Items that a call may have after one of ``last`` items, with so many left."""
         share = left / (workers * self.parts) if self.parts else math.inf
         return max(1.0, min(self.growth * max(last, 1), share))
@@ -201,7 +201,7 @@ class SimulatedMap:
         costs = self._costs
         items = self._policy.items_of_a_call(self._workers, self._done, self._measured_s)
         left = self._count - self._sent
-        items = int(min(items, left, self._policy.most_of_a_call(self._workers, self._last[seat], left)))
+        items = int(min(items, left, self._policy.max_call_items(self._workers, self._last[seat], left)))
         self._last[seat] = items
         self._dispatch_s += self._pass(costs.send_s + items * costs.send_item_s)
         seconds = float(self._sums[self._sent + items] - self._sums[self._sent]) + items * costs.item_s

@@ -4,7 +4,7 @@ Claim: up to :data:`actors.tune_sweep.MOST_WORKERS` workers Tune is asked for at
 hand out; beyond, the map of :mod:`actors.windowed_map` hands out the work, which costs next to nothing for each worker.
 
 Method, all in one run. (1) Trials with next to no work go through Tune on four workers: what it hands out a second,
-once all have started, is the most that one driver was seen to do (that it does no more with more workers is assumed,
+once all have started, is the maximum seen of one driver (that it does no more with more workers is assumed,
 which is the careful side). (2) The driver's own part of an evaluation of BERT-large, to propose, journal and tell it,
 is timed in-process. (3) From these: the workers that one driver can feed, for evaluations of 4 ms to 1 s.
 """
@@ -44,9 +44,9 @@ DRIVER_SHARE = 0.5
 class Napping:
     """Evaluators that sleep for every architecture."""
 
-    def __call__(self, asked):
-        time.sleep(EACH_S * len(asked.task.indices))
-        return [0] * len(asked.task.indices)
+    def __call__(self, job_task):
+        time.sleep(EACH_S * len(job_task.task.indices))
+        return [0] * len(job_task.task.indices)
 
 
 class Naps:
@@ -55,26 +55,26 @@ class Naps:
     jobs = 1
 
     def __init__(self, count):
-        self._left, self._told, self._count = count, 0, count
+        self._left, self._done, self._count = count, 0, count
         self.proposer = self
 
     @property
     def finished(self):
-        return self._told >= self._count
+        return self._done >= self._count
 
-    def ask(self, most):
-        taken = min(most, self._left)
+    def ask(self, max_tasks):
+        taken = min(max_tasks, self._left)
         self._left -= taken
         return [JobTask(0, EvaluateMany(tuple(range(taken)), 1))] if taken else []
 
-    def take(self, asked, _answer):
-        self._told += len(asked.task.indices)
+    def take(self, job_task, _answer):
+        self._done += len(job_task.task.indices)
 
     def keep(self, _arrived):
         return
 
     def state(self):
-        return self._told
+        return self._done
 
     def predicted_s(self, architectures):
         return EACH_S * architectures
@@ -114,7 +114,7 @@ def evaluation_cost() -> tuple[float, float]:
         while not sweep.proposer.finished:
             begun = time.perf_counter()
             tasks = sweep.ask(64)
-            asked_s = time.perf_counter() - begun
+            ask_s = time.perf_counter() - begun
             for task in tasks:
                 begun = time.perf_counter()
                 answer = applied(sweep.evaluators, task)
@@ -122,7 +122,7 @@ def evaluation_cost() -> tuple[float, float]:
                 sweep.keep([(task, answer)])
                 sweep.take(task, answer)
                 each = len(task.task.indices)
-                driver_s.append((time.perf_counter() - evaluated + asked_s / len(tasks)) / each)
+                driver_s.append((time.perf_counter() - evaluated + ask_s / len(tasks)) / each)
                 work_s.append((evaluated - begun) / each)
                 count += each
     return statistics.median(driver_s), statistics.median(work_s)

@@ -32,7 +32,7 @@ from dse.schedule.search.layer import solve_many
 from dse.schedule.search.scip import solve_scip
 from dse.schedule.solve import solve
 from hardware.inputs import InputError
-from tests.schedule.layers import backward_layer, heads_layer
+from tests.schedule.layers import backward_layer, columns_of, heads_layer
 from tests.shared_data import shared_data
 
 ROOT = Path(__file__).parents[1]
@@ -73,17 +73,17 @@ def main() -> None:
 
 def _row(problem: ScheduleProblem, deterministic_time: float, nodes: int) -> tuple[str, ...]:
     solve(problem)
-    found, times = [], []
+    solutions, times = [], []
     for _ in range(REPEATS):
         solution, seconds = _timed(solve, problem)
-        found.append(solution)
+        solutions.append(solution)
         times.append(seconds)
         if sum(times) > 8.0:
             break
     known = CASES.get(problem.name)
-    if known is not None and abs(1e3 * found[0].schedule.makespan_s - known) > 1e-8:
-        raise SystemExit(f"{problem.name}: expected {known} ms, found {1e3 * found[0].schedule.makespan_s} ms")
-    ours = _value_and_gap(found[0])
+    if known is not None and abs(1e3 * solutions[0].schedule.makespan_s - known) > 1e-8:
+        raise SystemExit(f"{problem.name}: expected {known} ms, found {1e3 * solutions[0].schedule.makespan_s} ms")
+    ours = _value_and_gap(solutions[0])
     warm, cold = f"{1e3 * statistics.median(times):.1f}", f"{1e3 * _cold_s(problem.name, {}):.0f}"
     baselines: list[str] = []
     for method in (
@@ -132,7 +132,7 @@ def _layers() -> None:
     times, gaps = [], []
     for seed in range(5):
         for cores in LAYER_CORES:
-            kinds, edges, *arrays = _columns([backward_layer(seed, *cores)])
+            kinds, edges, *arrays = columns_of([backward_layer(seed, *cores)])
             begun = time.perf_counter()
             makespan, bound = solve_many(kinds, edges, *arrays)
             times.append(time.perf_counter() - begun)
@@ -144,7 +144,7 @@ def _layers() -> None:
         f"proven {100 * np.mean(np.array(gaps) == 0):.1f} %, widest gap {100 * max(gaps):.2f} %"
     )
     problems = [backward_layer(0, *cores) for cores in LAYER_CORES]
-    kinds, edges, single_s, all_cores_s, tensor, vector = _columns(problems)
+    kinds, edges, single_s, all_cores_s, tensor, vector = columns_of(problems)
     makespan, _ = solve_many(kinds, edges, single_s, all_cores_s, tensor, vector)
     repeats = -(-SPACE // len(problems))
     space = [np.tile(values, repeats) for values in (single_s, all_cores_s, tensor, vector)]
@@ -155,18 +155,7 @@ def _layers() -> None:
     share = bound[: len(problems)] / makespan
     print(
         f"  lower bound of {len(bound)} machines: {1e3 * seconds:.0f} ms; bound / makespan: "
-        f"mean {share.mean():.4f}, least {share.min():.3f}"
-    )
-
-
-def _columns(problems: list[ScheduleProblem]) -> tuple:
-    return (
-        [operator.kind for operator in problems[0].operators],
-        problems[0].edges,
-        np.array([[operator.single_s for operator in problem.operators] for problem in problems]).T,
-        np.array([[operator.all_cores_s for operator in problem.operators] for problem in problems]).T,
-        np.array([problem.tensor_cores for problem in problems]),
-        np.array([problem.vector_cores for problem in problems]),
+        f"mean {share.mean():.4f}, min {share.min():.3f}"
     )
 
 

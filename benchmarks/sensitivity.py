@@ -29,16 +29,16 @@ def measure(model: str, cost_model: str, workers: int) -> None:
     search_s = time.perf_counter() - begun
     begun = time.perf_counter()
     with RayExecutor(workers) if workers else InProcessExecutor() as executor:
-        found = analyse(SearchContext(problem, machines, executor, {}), outcome)
+        analysis = analyse(SearchContext(problem, machines, executor, {}), outcome)
     analysis_s = time.perf_counter() - begun
-    print_table(*sensitivity_rows(found, problem.objective.unit), title=f"{model}, {cost_model}")
-    print_table(*takeover_rows(found))
-    print("\n".join(summary(found)))
-    searches = len(found.points) + sum(takeover.searches for takeover in found.takeovers)
-    proven = sum(point.status in ("optimal", "infeasible") for point in found.points)
+    print_table(*sensitivity_rows(analysis, problem.objective.unit), title=f"{model}, {cost_model}")
+    print_table(*takeover_rows(analysis))
+    print("\n".join(summary(analysis)))
+    searches = len(analysis.points) + sum(takeover.searches for takeover in analysis.takeovers)
+    proven = sum(point.status in ("optimal", "infeasible") for point in analysis.points)
     print(
-        f"{len(found.points)} settings ({proven} proven), {len(found.takeovers)} takeovers, {searches} searches in "
-        f"{analysis_s:.1f} s; the plain way: {searches} × {search_s:.1f} s = {searches * search_s:.0f} s on one core"
+        f"{len(analysis.points)} settings ({proven} proven), {len(analysis.takeovers)} takeovers, {searches} searches "
+        f"in {analysis_s:.1f} s; the plain way: {searches} × {search_s:.1f} s = {searches * search_s:.0f} s on one core"
     )
 
 

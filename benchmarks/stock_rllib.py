@@ -26,19 +26,19 @@ NOWHERE = -1
 class PartitionEnv(gymnasium.Env):
     """A graph of the store, each reset the next one; one step partitions it.
 
-    ``config``: ``store``, ``most`` operators and ``most_edges`` that observations are padded to.
+    ``config``: ``store``, ``max_operators`` and ``max_edges`` that observations are padded to.
     """
 
     def __init__(self, config):
-        self.store, most, most_edges = config["store"], config["most"], config["most_edges"]
+        self.store, max_operators, max_edges = config["store"], config["max_operators"], config["max_edges"]
         self.chips = self.store[0].problem.chips
         self.observation_space = Dict(
             {
-                "features": Box(-np.inf, np.inf, (most, len(FEATURES)), np.float32),
-                "edges": Box(NOWHERE, most, (2, most_edges), np.int64),
+                "features": Box(-np.inf, np.inf, (max_operators, len(FEATURES)), np.float32),
+                "edges": Box(NOWHERE, max_operators, (2, max_edges), np.int64),
             }
         )
-        self.action_space = MultiDiscrete(np.full(most, self.chips))
+        self.action_space = MultiDiscrete(np.full(max_operators, self.chips))
         # Made once a graph, as a careful user would.
         self._padded = [self._observation(graph) for graph in self.store.graphs]
         self._visits = config.get("first", 0)
@@ -83,8 +83,8 @@ class PaddedModule(TorchRLModule, ValueFunctionAPI):
     def _union(self, observations):
         """All rows as one graph of B × N operators, which the rows' edges do not leave."""
         features, edges = observations["features"], observations["edges"]
-        rows, most, _ = features.shape
-        moved = edges + most * torch.arange(rows, device=edges.device)[:, None, None]
+        rows, max_operators, _ = features.shape
+        moved = edges + max_operators * torch.arange(rows, device=edges.device)[:, None, None]
         ends = moved.transpose(0, 1)[:, edges[:, 0] != NOWHERE]
         empty = features.new_empty(0)
         return GraphTensors(features.flatten(0, 1), ends, empty, empty, empty, None, self.model_config["chips"])
@@ -113,9 +113,9 @@ class PaddedModule(TorchRLModule, ValueFunctionAPI):
         return self.value(embeddings.mean(1)).squeeze(-1)
 
 
-def stock_config(store, settings, most: int, most_edges: int):
+def stock_config(store, settings, max_operators: int, max_edges: int):
     """RLlib's PPO with its defaults, but for what is the same in both forms."""
-    env_config = {"store": store, "most": most, "most_edges": most_edges}
+    env_config = {"store": store, "max_operators": max_operators, "max_edges": max_edges}
     rows = settings.rollouts * settings.graphs
     return (
         PPOConfig()

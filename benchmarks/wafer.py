@@ -43,21 +43,21 @@ def measure(case, moves, seed):
         moves,
         improved=lambda each: rows_s.append((time.perf_counter() - begun, each.total)),
     )
-    found = search(context)
+    answer = search(context)
     search_s = time.perf_counter() - begun
-    bound = cost_bound(problem, found)
+    bound = cost_bound(problem, answer)
     seconds = time.perf_counter() - begun
-    assert not violations(problem, found.placement)
-    near_s = next(when for when, total in rows_s if total <= 1.01 * found.total)
+    assert not violations(problem, answer.placement)
+    near_s = next(when for when, total in rows_s if total <= 1.01 * answer.total)
     winner, giga = PUBLISHED[case]
-    gap, met = 1 - bound / found.total, found.total <= min(winner, giga) and seconds <= LIMIT_S
+    gap, met = 1 - bound / answer.total, answer.total <= min(winner, giga) and seconds <= LIMIT_S
     print(
-        f"{case:<5} {len(problem.kernels):>4} {found.cost.time:>12,.6g} {found.cost.distance:>9,.1f} "
-        f"{found.cost.adapter:>5} {found.total:>13,.1f} {winner:>13,.1f} {giga:>13,.1f} {found.total / giga:>8.4f} "
+        f"{case:<5} {len(problem.kernels):>4} {answer.cost.time:>12,.6g} {answer.cost.distance:>9,.1f} "
+        f"{answer.cost.adapter:>5} {answer.total:>13,.1f} {winner:>13,.1f} {giga:>13,.1f} {answer.total / giga:>8.4f} "
         f"{bound:>13,.1f} {100 * gap:>6.2f} % {near_s:>6.1f} {search_s:>6.1f} {seconds:>6.1f}{'' if met else ' no'}",
         flush=True,
     )
-    return found.total / giga, gap, problem.weights.adapter > 0, met
+    return answer.total / giga, gap, problem.weights.adapter > 0, met
 
 
 def table(cases, moves, seed):

@@ -26,13 +26,13 @@ from dse.wafer.shapes import classes_of, shape_table, staircases
 
 def times(table, high, first, last):
     """All ticks from ``first`` to ``last`` at which some kernel no taller than ``high`` gets a smaller k."""
-    found = {first}
+    starts = {first}
     for group, place in np.argwhere(table.outputs > 0):
         outputs = table.outputs[group, place]
         rounds = np.unique(-(-outputs // np.arange(1, outputs + 1)))
         each = np.unique(table.ticks[group, table.protocols.tall <= high, place])[:, None] * rounds
-        found.update(each[(each >= first) & (each <= last)].tolist())
-    return sorted(found)
+        starts.update(each[(each >= first) & (each <= last)].tolist())
+    return sorted(starts)
 
 
 def cheapest_row(problem, order, known):
@@ -64,12 +64,12 @@ if __name__ == "__main__":
     above = 0
     for case in arguments.cases:
         problem = read_problem(kgraph(case))
-        found = search(SearchContext(problem, InProcessExecutor(), moves=arguments.moves))
-        order = sorted(range(len(problem.kernels)), key=lambda number: found.placement.placed[number].x)
-        cost, time, tried = cheapest_row(problem, order, found.total)
+        answer = search(SearchContext(problem, InProcessExecutor(), moves=arguments.moves))
+        order = sorted(range(len(problem.kernels)), key=lambda number: answer.placement.placed[number].x)
+        cost, time, tried = cheapest_row(problem, order, answer.total)
         print(
-            f"{case}: search {found.total:,.1f}; best of {tried} single rows {cost:,.1f}, at time {time:,.6g}",
+            f"{case}: search {answer.total:,.1f}; best of {tried} single rows {cost:,.1f}, at time {time:,.6g}",
             flush=True,
         )
-        above += cost < found.total
+        above += cost < answer.total
     sys.exit(above > 0)

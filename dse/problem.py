@@ -79,6 +79,14 @@ class Posed(Generic[OptionsT, ProblemT]):
         return self.digest if self.run_document is None else digest([self.document, self.run_document])
 
 
+def posed_of(options: OptionsT, problem: ProblemT, name: str, objective: str, unit: str) -> Posed[OptionsT, ProblemT]:
+    """A problem of dataclasses, whose ``objective`` is minimised."""
+    from dse.results.result import Objective, document_of
+
+    goal = Objective(name=objective, value=None, unit=unit, sense="min")
+    return Posed(options, problem, name, document_of(problem), goal)
+
+
 class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     """What a problem package offers to the rest of the house.
 

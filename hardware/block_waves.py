@@ -75,9 +75,9 @@ def _best_tiles(
         moving_s = (words + sums) / words_per_s
         cycles = waves * _ceil_divide(k, parts) * np.maximum(products, loads)
         working_s = cycles / machines.clock_hz + sums / words_per_s
-        total_s, least_s = np.maximum(working_s, moving_s), np.maximum(on_chip_s, hbm_s)
+        total_s, best_s = np.maximum(working_s, moving_s), np.maximum(on_chip_s, hbm_s)
         # where memory binds several tiles alike, the one that leaves the cores most time for fused work
-        better = (total_s < least_s) | ((total_s == least_s) & (working_s < on_chip_s))
+        better = (total_s < best_s) | ((total_s == best_s) & (working_s < on_chip_s))
         on_chip_s = np.where(better, working_s, on_chip_s)
         hbm_s = np.where(better, moving_s, hbm_s)
         loaded_words = np.where(better, tiles * _ceil_divide(k, parts) * (tile_m + tile_n), loaded_words)

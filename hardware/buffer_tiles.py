@@ -29,10 +29,10 @@ def tile_size(size: int, position: int) -> int:
 
 
 @njit(error_model="numpy")
-def tile_position(size: int, least: int) -> int:
-    """Position of the smallest tile that is at least ``least``, or the whole of ``size``."""
+def tile_position(size: int, min_tile: int) -> int:
+    """Position of the smallest tile that is at least ``min_tile``, or the whole of ``size``."""
     position = 0
-    while (1 << position) < min(size, least):
+    while (1 << position) < min(size, min_tile):
         position += 1
     return position
 
@@ -41,8 +41,8 @@ def tile_position(size: int, least: int) -> int:
 def bus_words(sizes: tuple[int, int, int], operand_words: Floats, extra_words: Floats, shared_bus: bool) -> Floats:
     """Least words that occupy the HBM bus, over the innermost loop, for every tile: [tiles of m, of n, of k].
 
-    ``operand_words`` [3] by lacking dimension; ``extra_words`` [2] are read and written besides. A shared bus carries
-    reads and writes in turn; otherwise the larger of the two counts.
+    ``operand_words`` [3] by lacking dimension; ``extra_words`` [2] are read and written in addition. A shared bus
+    carries reads and writes in turn; otherwise the larger of the two counts.
     """
     m, n, k = sizes
     words = np.empty((tile_position(m, m) + 1, tile_position(n, n) + 1, tile_position(k, k) + 1))
@@ -53,10 +53,10 @@ def bus_words(sizes: tuple[int, int, int], operand_words: Floats, extra_words: F
             steps[1] = -(-n // tile_size(n, j))
             for h in range(words.shape[2]):
                 steps[2] = -(-k // tile_size(k, h))
-                least = np.inf
+                min_words = np.inf
                 for innermost in range(3):
-                    least = min(least, _traffic_words(operand_words, steps, extra_words, innermost, shared_bus))
-                words[i, j, h] = least
+                    min_words = min(min_words, _traffic_words(operand_words, steps, extra_words, innermost, shared_bus))
+                words[i, j, h] = min_words
     return words
 
 
@@ -78,12 +78,12 @@ def _traffic_words(
 
 
 @njit(error_model="numpy")
-def least_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -> Floats:
+def min_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -> Floats:
     """Least bus words by bounds on the tile, [4, tiles of m, of n, of k]; inf where none fits.
 
     Entry [x, i, j, h]: over tiles of at most ``capacity`` words whose size along x is exactly the one of that position,
     and along the two other dimensions at least; x = 3 (``ANY``) has at least along all three. (The exact size along x
-    tells how often cores see what they keep.)
+    tells how often the operand resident in the cores changes.)
     """
     table = np.empty((4, words.shape[0], words.shape[1], words.shape[2]))
     for i in range(words.shape[0] - 1, -1, -1):
@@ -98,12 +98,12 @@ def least_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -
                 beyond_n = j + 1 < words.shape[1]
                 beyond_k = h + 1 < words.shape[2]
                 for exact in range(4):
-                    least = own
+                    min_words = own
                     if exact != 0 and beyond_m:
-                        least = min(least, table[exact, i + 1, j, h])
+                        min_words = min(min_words, table[exact, i + 1, j, h])
                     if exact != 1 and beyond_n:
-                        least = min(least, table[exact, i, j + 1, h])
+                        min_words = min(min_words, table[exact, i, j + 1, h])
                     if exact != 2 and beyond_k:
-                        least = min(least, table[exact, i, j, h + 1])
-                    table[exact, i, j, h] = least
+                        min_words = min(min_words, table[exact, i, j, h + 1])
+                    table[exact, i, j, h] = min_words
     return table

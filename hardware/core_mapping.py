@@ -34,7 +34,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hardware.buffer_tiles import ANY, OUTPUT, tile_position, tile_size
+from hardware.buffer_tiles import ANY, tile_position, tile_size
 from hardware.core_splits import (
     NOTHING,
     Cores,
@@ -43,9 +43,10 @@ from hardware.core_splits import (
     Split,
     Triple,
     ceil_divide,
-    least_on_chip_cycles,
-    least_split_cycles,
-    least_traffic_cycles,
+    min_on_chip_cycles,
+    min_split_cycles,
+    min_traffic_cycles,
+    moved,
     moved_cycles,
     next_level_down,
     next_level_up,
@@ -58,14 +59,14 @@ Floats = NDArray[np.float64]
 
 
 ON_CHIP_CYCLES, BUS_WORDS, BUFFER_WORDS, CORE_WORDS = range(4)
-"""Rows of :attr:`Best.found`."""
+"""Rows of :attr:`Best.counts`."""
 
 
 class Best(NamedTuple):
-    """The best mapping so far for each global buffer size: its ``cycles`` [G], and what was ``found`` of it [4, G].
+    """The best mapping so far for each global buffer size: its ``cycles`` [G], and its ``counts`` [4, G].
 
-    Rows of ``found``: on-chip cycles, HBM bus words, and the words read and written together of the global buffer by
-    the cores and of the L2 of all cores (:func:`_count_words`). No mapping needs fewer cycles than ``least_cycles``
+    Rows of ``counts``: on-chip cycles, HBM bus words, and the words read and written together of the global buffer by
+    the cores and of the L2 of all cores (:func:`_count_words`). No mapping needs fewer cycles than ``min_cycles``
     [G], the least HBM traffic that fits the whole buffer. Of equally fast mappings, one with fewer bus words is better,
     down to ``enough_words`` [G]: infinite where any will do. A better mapping stays below ``limit_cycles`` [G], which
     is 0 once the best one is proven.
@@ -73,9 +74,9 @@ class Best(NamedTuple):
 
     cycles: Floats
     limit_cycles: Floats
-    least_cycles: Floats
+    min_cycles: Floats
     enough_words: Floats
-    found: Floats
+    counts: Floats
 
 
 @njit(error_model="numpy")
@@ -88,9 +89,9 @@ def search(product: Product, cores: Cores, best: Best) -> None:
     work = float(product.batch) * product.sizes[0] * product.sizes[1] * product.sizes[2]
     for g in range(len(best.cycles)):
         best.cycles[g] = np.inf
-        best.found[BUS_WORDS, g] = np.inf
+        best.counts[BUS_WORDS, g] = np.inf
         best.limit_cycles[g] = np.inf
-        best.least_cycles[g] = product.least_words[product.capacity_of[g, 0]] / cores.hbm_words_per_cycle
+        best.min_cycles[g] = product.min_words[product.capacity_of[g, 0]] / cores.hbm_words_per_cycle
     if cores.chip_wide:
         level = 1
         while level >= 1:
@@ -120,16 +121,16 @@ def _search_level(product: Product, cores: Cores, best: Best, level: int) -> flo
     """
     parts = splits_over(product, level)
     bounds = np.empty(len(parts))
-    least_traffic = np.inf
+    min_traffic = np.inf
     for index in range(len(parts)):
         split = split_over(product, cores, parts[index, 0], parts[index, 1], parts[index, 2])
-        bounds[index] = least_split_cycles(cores, split)
+        bounds[index] = min_split_cycles(cores, split)
         if cores.chip_wide:
-            least_traffic = min(least_traffic, least_traffic_cycles(product, cores, split))
+            min_traffic = min(min_traffic, min_traffic_cycles(product, cores, split))
     while True:
         index = int(np.argmin(bounds))
         if bounds[index] >= to_beat(best):
-            return least_traffic
+            return min_traffic
         split = split_over(product, cores, parts[index, 0], parts[index, 1], parts[index, 2])
         _search_split(product, cores, best, split)
         bounds[index] = np.inf
@@ -147,7 +148,7 @@ def _search_split(product: Product, cores: Cores, best: Best, split: Split) -> N
             compute = float(split.rounds) * passes * local[s]
             if compute >= to_beat(best):
                 continue
-            if least_on_chip_cycles(cores, split, s, p, q, cores.most, cores.most) >= to_beat(best):
+            if min_on_chip_cycles(cores, split, s, p, q, cores.max_block_side, cores.max_block_side) >= to_beat(best):
                 continue
             for index in range(len(cores.blocks)):
                 r_p = cores.blocks[index, 0]
@@ -155,7 +156,7 @@ def _search_split(product: Product, cores: Cores, best: Best, split: Split) -> N
                 same = (r_p > 1 and cores.width * r_p >= 2 * local[p]) or (
                     r_q > 1 and cores.depth * r_q >= 2 * local[q]
                 )
-                if not same and least_on_chip_cycles(cores, split, s, p, q, r_p, r_q) < to_beat(best):
+                if not same and min_on_chip_cycles(cores, split, s, p, q, r_p, r_q) < to_beat(best):
                     wide = min(local[p], cores.width * r_p)
                     deep = min(local[q], cores.depth * r_q)
                     _search_loops(product, cores, best, split, s, p, q, wide, deep, compute)
@@ -220,14 +221,14 @@ def _place(
         if best.limit_cycles[g] == 0:
             continue
         capacity = product.capacity_of[g, bits]
-        least = _entry(product, capacity, ANY, 0, positions)
-        if least < best.cycles[g] * cores.hbm_words_per_cycle:
-            _place_buffer(product, cores, best, split, steps, positions, g, capacity, least, s, x, compute)
+        min_bus = _entry(product, capacity, ANY, 0, positions)
+        if min_bus < best.cycles[g] * cores.hbm_words_per_cycle:
+            _place_buffer(product, cores, best, split, steps, positions, g, capacity, min_bus, s, x, compute)
         if block[s] > 1:
             freed = _entry(product, capacity, ANY, 0, free)
             if done and freed < best.cycles[g] * cores.hbm_words_per_cycle:
-                done = freed == least and not _shorter_may_be_better(
-                    product, cores, best, split, block[s], steps, positions, g, capacity, least, s, x, compute
+                done = freed == min_bus and not _shorter_may_be_better(
+                    product, cores, best, split, block[s], steps, positions, g, capacity, min_bus, s, x, compute
                 )
     return done
 
@@ -242,31 +243,31 @@ def _place_buffer(
     positions: Triple,
     g: int,
     capacity: int,
-    least: float,
+    min_bus: float,
     s: int,
     x: int,
     compute: float,
 ) -> None:
-    """Tries one core mapping with every tile size along x of the buffer g; ``least`` bus words fit its other bounds."""
+    """Tries one core mapping with every tile size along x of the buffer g; ``min_bus`` words fit its other bounds."""
     for index in range(product.tables.shape[x + 2] - 1, positions[x] - 1, -1):
-        kept = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
-        on_chip = _on_chip(split, steps, s, x, kept, compute)
+        x_steps = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
+        on_chip = _on_chip(split, steps, s, x, x_steps, compute)
         if on_chip >= best.limit_cycles[g]:
             return
         bus = _entry(product, capacity, x, index, positions)
         hbm = bus / cores.hbm_words_per_cycle
         cycles = max(on_chip, hbm)
-        if cycles < best.cycles[g] or (cycles < best.limit_cycles[g] and bus < best.found[BUS_WORDS, g]):
+        if cycles < best.cycles[g] or (cycles < best.limit_cycles[g] and bus < best.counts[BUS_WORDS, g]):
             best.cycles[g] = cycles
-            best.found[ON_CHIP_CYCLES, g] = on_chip
-            best.found[BUS_WORDS, g] = bus
-            _count_words(product, best, split, steps, g, s, x, kept)
+            best.counts[ON_CHIP_CYCLES, g] = on_chip
+            best.counts[BUS_WORDS, g] = bus
+            _count_words(product, best, split, steps, g, s, x, x_steps)
             best.limit_cycles[g] = cycles
-            if cycles <= best.least_cycles[g]:
+            if cycles <= best.min_cycles[g]:
                 best.limit_cycles[g] = 0.0
             elif bus > best.enough_words[g]:
                 best.limit_cycles[g] = np.nextafter(cycles, np.inf)
-        if bus == least or (hbm <= on_chip and bus <= best.enough_words[g]):
+        if bus == min_bus or (hbm <= on_chip and bus <= best.enough_words[g]):
             return
 
 
@@ -281,18 +282,18 @@ def _shorter_may_be_better(
     positions: Triple,
     g: int,
     capacity: int,
-    least: float,
+    min_bus: float,
     s: int,
     x: int,
     compute: float,
 ) -> bool:
     """Whether the next smaller chunk of the stream, or one below, may do better on buffer g without fewer bus words.
 
-    It can where a tile that is larger along x, so that what the cores keep moves less often, needs fewer bus words if
-    it may be smaller along s. ``least`` bus words are the fewest of this chunk and of any below.
+    It can where a tile that is larger along x, so that the resident operand moves less often, needs fewer bus words if
+    it may be smaller along s. ``min_bus`` bus words are the fewest of this chunk and of any below.
     """
     last = product.tables.shape[x + 2] - 1
-    if _entry(product, capacity, x, last, positions) == least:
+    if _entry(product, capacity, x, last, positions) == min_bus:
         return False
     limit = best.limit_cycles[g]
     below = 1 << (tile_position(chunk, chunk) - 1)
@@ -301,24 +302,24 @@ def _shorter_may_be_better(
     free = (0 if s == 0 else positions[0], 0 if s == 1 else positions[1], 0 if s == 2 else positions[2])
     for index in range(last, positions[x] - 1, -1):
         bus = _entry(product, capacity, x, index, positions)
-        if bus == least:
+        if bus == min_bus:
             return False
-        kept = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
-        on_chip = _on_chip(split, shorter, s, x, kept, compute)
+        x_steps = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
+        on_chip = _on_chip(split, shorter, s, x, x_steps, compute)
         if on_chip >= limit:
             return False
         freed = _entry(product, capacity, x, index, free)
         cycles = max(on_chip, freed / cores.hbm_words_per_cycle)
-        if freed < bus and (cycles < best.cycles[g] or (cycles < limit and freed < best.found[BUS_WORDS, g])):
+        if freed < bus and (cycles < best.cycles[g] or (cycles < limit and freed < best.counts[BUS_WORDS, g])):
             return True
     return False
 
 
 @njit(error_model="numpy")
 def _count_words(
-    product: Product, best: Best, split: Split, steps: Cycles, g: int, s: int, x: int, kept: float
+    product: Product, best: Best, split: Split, steps: Cycles, g: int, s: int, x: int, x_steps: float
 ) -> None:
-    """Notes the words of one core mapping whose buffer tile makes ``kept`` steps along x.
+    """Notes the words of one core mapping whose buffer tile makes ``x_steps`` steps along x.
 
     Buffer words are read or written by cores, those that several cores need counted once. Core words pass between the
     L2 of all cores and their arrays, and once more between these L2 and the buffer, those for several cores counted in
@@ -327,25 +328,23 @@ def _count_words(
     m, n, k = product.sizes
     once = (float(product.batch) * n * k, float(product.batch) * m * k, float(product.batch) * m * n)
     copies = (once[0] * split.parts[0], once[1] * split.parts[1], once[2] * split.parts[2])
-    best.found[BUFFER_WORDS, g] = _moved_words(once, steps, x, kept)
-    streamed = _moved_words(copies, steps, s if x == s else NOTHING, kept)
-    best.found[CORE_WORDS, g] = streamed + _moved_words(copies, steps, x, kept)
+    best.counts[BUFFER_WORDS, g] = _moved_words(once, steps, x, x_steps)
+    streamed = _moved_words(copies, steps, s if x == s else NOTHING, x_steps)
+    best.counts[CORE_WORDS, g] = streamed + _moved_words(copies, steps, x, x_steps)
 
 
 @njit(error_model="numpy")
-def _moved_words(once: Cycles, steps: Cycles, kept_operand: int, kept: float) -> float:
-    """Words read and written, each operand moved as in :func:`hardware.core_splits.moved_cycles`."""
-    first = once[0] * (kept if kept_operand == 0 else steps[0])
-    second = once[1] * (kept if kept_operand == 1 else steps[1])
-    output = once[OUTPUT] * (kept if kept_operand == OUTPUT else steps[OUTPUT])
-    return first + second + 2 * output - once[OUTPUT]
+def _moved_words(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> float:
+    """Words read and written, from the words of each operand."""
+    reads, writes = moved(once, steps, resident, resident_moves)
+    return reads + writes
 
 
 @njit(error_model="numpy")
-def _on_chip(split: Split, steps: Cycles, s: int, x: int, kept: float, compute: float) -> float:
-    """Cycles on chip when the buffer tile makes ``kept`` steps along x."""
-    core = moved_cycles(split.core_cycles, steps, s if x == s else NOTHING, kept)
-    return max(compute, core, moved_cycles(split.buffer_cycles, steps, x, kept))
+def _on_chip(split: Split, steps: Cycles, s: int, x: int, x_steps: float, compute: float) -> float:
+    """Cycles on chip when the buffer tile makes ``x_steps`` steps along x."""
+    core = moved_cycles(split.core_cycles, steps, s if x == s else NOTHING, x_steps)
+    return max(compute, core, moved_cycles(split.buffer_cycles, steps, x, x_steps))
 
 
 @njit(error_model="numpy")

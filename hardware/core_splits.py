@@ -20,13 +20,13 @@ Cycles = tuple[float, float, float]
 """Cycles to move B, A and C once (by the dimension they lack)."""
 
 NOTHING = -1
-"""No operand is kept."""
+"""No operand is resident."""
 
 
 class Product(NamedTuple):
     """One product: its sizes m, n, k, its batch, and its global-buffer tiles.
 
-    ``tables`` holds :func:`least_bus_words` for each capacity, [capacities, 3, …], ``least_words`` the least of each.
+    ``tables`` holds :func:`min_bus_words` for each capacity, [capacities, 3, …], ``min_words`` the least of each.
     ``capacity_of`` [G, bits] is the capacity (its position) that each of 2^bits parts of the batch finds in the
     buffers whose best mappings are sought.
     """
@@ -34,14 +34,14 @@ class Product(NamedTuple):
     sizes: Triple
     batch: int
     tables: Floats
-    least_words: Floats
+    min_words: Floats
     capacity_of: Integers
 
 
 class Cores(NamedTuple):
     """Equal cores: ``l2_words`` usable of each, ``core_words_per_cycle`` of each or, if ``chip_wide``, of all.
 
-    ``blocks`` [R, 2]: the register blocks of :func:`register_blocks`, ``most`` their largest side.
+    ``blocks`` [R, 2]: the register blocks of :func:`register_blocks`, ``max_block_side`` their largest side.
     """
 
     cores: int
@@ -53,7 +53,7 @@ class Cores(NamedTuple):
     buffer_words_per_cycle: float
     hbm_words_per_cycle: float
     blocks: Integers
-    most: int
+    max_block_side: int
 
 
 class Split(NamedTuple):
@@ -143,13 +143,13 @@ def split_over(product: Product, cores: Cores, batch_parts: int, parts_m: int, p
 
 
 @njit(error_model="numpy")
-def least_traffic_cycles(product: Product, cores: Cores, split: Split) -> float:
+def min_traffic_cycles(product: Product, cores: Cores, split: Split) -> float:
     """Core cycles, for a chip-wide bandwidth, that this split and any finer one need at least.
 
     An operand is moved once for every part along the dimension it lacks, and once for every block along it, unless it
     is the stationary one.
     """
-    largest = max(cores.width, cores.depth) * cores.most
+    largest = max(cores.width, cores.depth) * cores.max_block_side
     total = 0.0
     greatest = 0.0
     for lacking in range(2):
@@ -162,23 +162,23 @@ def least_traffic_cycles(product: Product, cores: Cores, split: Split) -> float:
 
 
 @njit(error_model="numpy")
-def least_split_cycles(cores: Cores, split: Split) -> float:
+def min_split_cycles(cores: Cores, split: Split) -> float:
     """A lower bound on the on-chip cycles of any mapping of this split."""
-    least = np.inf
+    min_cycles = np.inf
     for s in range(3):
         for turned in range(2):
             p = (s + 1 + turned) % 3
             q = (s + 2 - turned) % 3
             passes = ceil_divide(split.local[p], cores.width) * ceil_divide(split.local[q], cores.depth)
             compute = float(split.rounds) * passes * split.local[s]
-            if compute < least:
-                traffic = least_on_chip_cycles(cores, split, s, p, q, cores.most, cores.most)
-                least = min(least, max(compute, traffic))
-    return least
+            if compute < min_cycles:
+                traffic = min_on_chip_cycles(cores, split, s, p, q, cores.max_block_side, cores.max_block_side)
+                min_cycles = min(min_cycles, max(compute, traffic))
+    return min_cycles
 
 
 @njit(error_model="numpy")
-def least_on_chip_cycles(cores: Cores, split: Split, s: int, p: int, q: int, r_p: int, r_q: int) -> float:
+def min_on_chip_cycles(cores: Cores, split: Split, s: int, p: int, q: int, r_p: int, r_q: int) -> float:
     """Cycles of core and buffer traffic, at least, with a register block r_p × r_q: s makes a single step."""
     steps_p = float(ceil_divide(split.local[p], cores.width * r_p))
     steps_q = float(ceil_divide(split.local[q], cores.depth * r_q))
@@ -194,15 +194,23 @@ def least_on_chip_cycles(cores: Cores, split: Split, s: int, p: int, q: int, r_p
 
 
 @njit(error_model="numpy")
-def moved_cycles(once: Cycles, steps: Cycles, kept_operand: int, kept: float) -> float:
-    """Cycles to move each operand as often as the dimension it lacks has steps, the kept one ``kept`` times.
+def moved(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> tuple[float, float]:
+    """(reads, writes) of all operands, each moved as often as the dimension it lacks has steps.
 
-    The output is written every time and read every time but the first; reads and writes have a port each.
+    The resident operand moves ``resident_moves`` times. The output is written every time and read every time but the
+    first.
     """
-    first = once[0] * (kept if kept_operand == 0 else steps[0])
-    second = once[1] * (kept if kept_operand == 1 else steps[1])
-    output = once[OUTPUT] * (kept if kept_operand == OUTPUT else steps[OUTPUT])
-    return max(first + second + output - once[OUTPUT], output)
+    first = once[0] * (resident_moves if resident == 0 else steps[0])
+    second = once[1] * (resident_moves if resident == 1 else steps[1])
+    output = once[OUTPUT] * (resident_moves if resident == OUTPUT else steps[OUTPUT])
+    return first + second + output - once[OUTPUT], output
+
+
+@njit(error_model="numpy")
+def moved_cycles(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> float:
+    """Cycles of :func:`moved`, from the cycles to move each operand once: reads and writes have a port each."""
+    reads, writes = moved(once, steps, resident, resident_moves)
+    return max(reads, writes)
 
 
 @njit(error_model="numpy")

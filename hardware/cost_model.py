@@ -62,8 +62,8 @@ class RecomputationChoice(StrictModel):
 class OptimizerChoice(StrictModel):
     """The optimizer of the training job and the bytes of its state for each parameter, all of them 32-bit numbers.
 
-    ``state_bytes`` counts what is held besides the weight in compute and its gradient. ``master_weight_bytes`` of it
-    are a copy of the weight, which nothing needs whose weights have as many bytes anyway.
+    ``state_bytes`` counts what is held in addition to the weight in compute and its gradient. ``master_weight_bytes``
+    of it are a copy of the weight, which nothing needs whose weights have as many bytes anyway.
     """
 
     name: Literal["adam", "sgd"]

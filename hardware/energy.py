@@ -197,10 +197,10 @@ def _fused(operations: Sequence[Fused], machines: Machines, model: EnergyModel) 
     lane_pj, passed_words = np.zeros(len(work)), np.zeros(len(work))
     np.add.at(lane_pj, owner, batch.elements * batch.cycles * model.lane_cycle_pj)
     np.add.at(passed_words, owner, batch.read_elements + batch.write_elements)
-    besides_words = np.array([item.extra_read_words + item.extra_write_words for item in work])
+    extra_words = np.array([item.extra_read_words + item.extra_write_words for item in work])
     levels[_VECTOR] += lane_pj[:, None]
     levels[_CORE] += 2 * passed_words[:, None] * word_bytes * model.sram_pj_per_byte(machines.vector_l2_bytes)
-    levels[_BUFFER] += besides_words[:, None] * word_bytes * model.sram_pj_per_byte(machines.global_buffer_bytes)
+    levels[_BUFFER] += extra_words[:, None] * word_bytes * model.sram_pj_per_byte(machines.global_buffer_bytes)
     return levels
 
 

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hardware import buffer_tiles, core_mapping, core_splits
-from hardware.buffer_tiles import ANY, bus_words, least_bus_words, tile_position
+from hardware.buffer_tiles import ANY, bus_words, min_bus_words, tile_position
 from hardware.compiled import compiled
 from hardware.core_mapping import Best, search
 from hardware.core_splits import Cores, Product, register_blocks
@@ -85,7 +85,7 @@ def tensor_times(
     configurations = tensor_configurations(machines, cores, bandwidth_share)
     problems, problem_of = np.unique(_problems(work), axis=0, return_inverse=True)
     shared_bus = machines.rules.hbm_shares_reads_and_writes.value
-    on_chip_cycles, bus_words, _, _ = _found(problems, configurations, machines, shared_bus, spares_hbm=False)
+    on_chip_cycles, bus_words, _, _ = _best_mappings(problems, configurations, machines, shared_bus, spares_hbm=False)
     hbm_cycles = bus_words / configurations.cores[:, 6]
     chosen = np.ix_(problem_of.ravel(), configurations.row_of)
     return TensorTimes((on_chip_cycles / machines.clock_hz)[chosen], (hbm_cycles / machines.clock_hz)[chosen])
@@ -98,17 +98,17 @@ def tensor_traffic(work: Sequence[TensorWork], machines: Machines) -> TensorTraf
     """
     configurations = tensor_configurations(machines, machines.tensor_cores, np.ones(len(machines)))
     problems, problem_of = np.unique(_problems(work), axis=0, return_inverse=True)
-    _, *words = _found(problems, configurations, machines, shared_bus=True, spares_hbm=True)
+    _, *words = _best_mappings(problems, configurations, machines, shared_bus=True, spares_hbm=True)
     chosen = np.ix_(problem_of.ravel(), configurations.row_of)
     return TensorTraffic(*(moved[chosen] for moved in words))
 
 
-def _found(
+def _best_mappings(
     problems: Floats, configurations: TensorConfigurations, machines: Machines, shared_bus: bool, spares_hbm: bool
 ) -> Floats:
     """On-chip cycles, HBM bus words, buffer words and core words of each problem's best mapping, [4, O, C]."""
     rules = machines.rules
-    found: Floats = _search_all(
+    best: Floats = _search_all(
         problems,
         configurations.cores,
         configurations.group_starts,
@@ -117,7 +117,7 @@ def _found(
         shared_bus,
         spares_hbm,
     )
-    return found
+    return best
 
 
 def tensor_configurations(machines: Machines, cores: Integers, bandwidth_share: Floats) -> TensorConfigurations:
@@ -186,18 +186,18 @@ def _search_all(
 
     ``spares_hbm``: of equally fast mappings the one with the least bus words is sought, rather than any.
     """
-    found = np.empty((4, len(problems), len(configurations)))
+    counts = np.empty((4, len(problems), len(configurations)))
     for row in range(len(problems)):
         problem = problems[row]
         whole = (int(problem[0]), int(problem[1]), int(problem[2]))
         batch = int(problem[3])
-        tables, least_words, position = _tables(
+        tables, min_words, position = _tables(
             whole, batch, problem[4:7], problem[7:9], configurations[:, 7], shared_bus
         )
         for group in range(len(group_starts) - 1):
             start = group_starts[group]
             stop = group_starts[group + 1]
-            product = Product(whole, batch, tables, least_words, position[start:stop])
+            product = Product(whole, batch, tables, min_words, position[start:stop])
             first = configurations[start]
             cores = Cores(
                 int(first[0]),
@@ -213,18 +213,18 @@ def _search_all(
             )
             entries = np.full((4, stop - start), np.inf)
             if spares_hbm:
-                entries[3] = least_words[position[start:stop, 0]]
+                entries[3] = min_words[position[start:stop, 0]]
             best = Best(entries[0], entries[1], entries[2], entries[3], np.empty((4, stop - start)))
             search(product, cores, best)
-            found[:, row, start:stop] = best.found
-    return found
+            counts[:, row, start:stop] = best.counts
+    return counts
 
 
 @njit(error_model="numpy")
 def _tables(
     whole: tuple[int, int, int], batch: int, words: Floats, extras: Floats, buffer_words: Floats, shared_bus: bool
 ) -> tuple[Floats, Floats, Integers]:
-    """``least_bus_words`` for each capacity, its least entry, and the capacity of each configuration [C, bits]."""
+    """``min_bus_words`` for each capacity, its least entry, and the capacity of each configuration [C, bits]."""
     bits = tile_position(batch, batch)
     capacities = np.empty((len(buffer_words), bits + 1), np.int64)
     for part_bits in range(bits + 1):
@@ -234,8 +234,8 @@ def _tables(
     position = np.searchsorted(distinct, capacities.ravel()).reshape(capacities.shape)
     every = bus_words(whole, words, extras, shared_bus)
     tables = np.empty((len(distinct), 4, every.shape[0], every.shape[1], every.shape[2]))
-    least_words = np.empty(len(distinct))
+    min_words = np.empty(len(distinct))
     for index in range(len(distinct)):
-        tables[index] = least_bus_words(whole, every, distinct[index])
-        least_words[index] = tables[index, ANY, 0, 0, 0]
-    return tables, least_words, position
+        tables[index] = min_bus_words(whole, every, distinct[index])
+        min_words[index] = tables[index, ANY, 0, 0, 0]
+    return tables, min_words, position

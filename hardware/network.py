@@ -22,9 +22,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from hardware.input_files import read_once
 from hardware.inputs import fail
@@ -37,7 +37,7 @@ from hardware.spec_fields import (
     Source,
     StrictModel,
     beside,
-    read_spec,
+    read_spec_with,
     spec_names,
 )
 
@@ -253,22 +253,16 @@ class LevelledNetworkSpec(StrictModel):
 
     def network(self, flat: Sequence[Network]) -> Network:
         """The network of these levels, given each level's own."""
-        found = flat[0]
+        joined = flat[0]
         for level, outer in zip(self.levels, flat[1:], strict=False):
             assert level.accelerators is not None, "all but the last have it"
-            found = replace(
+            joined = replace(
                 outer,
-                additions_included=found.additions_included,
-                inner=found,
+                additions_included=joined.additions_included,
+                inner=joined,
                 inner_accelerators=level.accelerators.value,
             )
-        return replace(found, name=self.name)
-
-
-class _AnySpec(BaseModel):
-    """What tells the two kinds of specs apart."""
-
-    levels: Any = None
+        return replace(joined, name=self.name)
 
 
 def list_networks() -> list[str]:
@@ -291,9 +285,7 @@ def network(name_or_path: str | Path) -> Network:
 @read_once
 def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
     """The spec behind :func:`network`, with the source of each constant; raises as that does."""
-    if read_spec(_FOLDER, name_or_path, _AnySpec, "network").levels is not None:
-        return read_spec(_FOLDER, name_or_path, LevelledNetworkSpec, "network")
-    return read_spec(_FOLDER, name_or_path, NetworkSpec, "network")
+    return read_spec_with("levels", _FOLDER, name_or_path, LevelledNetworkSpec, NetworkSpec, "network")
 
 
 def _flat(name: str, index: int, levelled: str | Path) -> Network:

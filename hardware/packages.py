@@ -6,14 +6,14 @@ A package is described by ``specs/packages/*.yaml``: in full, or as another pack
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from hardware.inputs import fail
-from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, beside, read_spec, spec_names
+from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, beside, read_spec_with, spec_names
 
 _FOLDER = "packages"
 
@@ -183,12 +183,6 @@ class ResizedPackageSpec(StrictModel):
     like: Annotated[str, Field(min_length=1)]
 
 
-class _AnySpec(BaseModel):
-    """What tells the two kinds of specs apart."""
-
-    like: Any = None
-
-
 def list_packages() -> list[str]:
     """Names of the packages that come with the program, sorted."""
     return spec_names(_FOLDER)
@@ -211,9 +205,4 @@ def package(name_or_path: str | Path) -> Package:
 
 def package_spec(name_or_path: str | Path) -> PackageSpec | ResizedPackageSpec:
     """The spec behind :func:`package`, with the source of each constant; raises as that does."""
-    if read_spec(_FOLDER, name_or_path, _AnySpec, _WHAT).like is not None:
-        return read_spec(_FOLDER, name_or_path, ResizedPackageSpec, _WHAT)
-    return read_spec(_FOLDER, name_or_path, PackageSpec, _WHAT)
-
-
-_WHAT = "package"
+    return read_spec_with("like", _FOLDER, name_or_path, ResizedPackageSpec, PackageSpec, "package")

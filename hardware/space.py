@@ -31,7 +31,7 @@ def architecture_space(
     running fastest; a budget only removes rows.
 
     Raises:
-        InputError: the budget is no positive number, or below the smallest machine (its area is told).
+        InputError: the budget is no positive number, or below the smallest machine (its area is given).
     """
     area = area or area_model()
     budget_um2 = area.reference_um2 if area_budget_mm2 is None else area_budget_mm2 * UM2_PER_MM2
@@ -43,12 +43,18 @@ def architecture_space(
         smallest_mm2 = area_um2.min() / UM2_PER_MM2
         rule = f"the area budget must hold the smallest architecture, which has {smallest_mm2:.6g} mm²"
         raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
-    kept = area_um2 <= budget_um2 * (1 + _ROUNDING)
+    included = area_um2 <= budget_um2 * (1 + _ROUNDING)
     if (model or cost_model()).hardware.space_has_area_floor.value:
         fraction = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, area.minimum_fraction.value)
-        kept &= area_um2 >= fraction * (budget_um2 if least_of_mm2 is None else least_of_mm2 * UM2_PER_MM2)
+        included &= area_um2 >= fraction * (budget_um2 if least_of_mm2 is None else least_of_mm2 * UM2_PER_MM2)
     return template_machines(
-        tensor_cores[kept], vector_cores[kept], width[kept], depth[kept], buffer_mib[kept], model=model, area=area
+        tensor_cores[included],
+        vector_cores[included],
+        width[included],
+        depth[included],
+        buffer_mib[included],
+        model=model,
+        area=area,
     )
 
 

@@ -1,4 +1,4 @@
-"""Building blocks of every specification file: numbers that carry their source, and how a spec is found and read."""
+"""Building blocks of every specification file: numbers that carry their source, and how a spec is located and read."""
 
 from importlib import resources
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import SMALLEST, choose, read_document, validate
+from hardware.inputs import SMALLEST, choose, validate
 
 _LARGEST = 1e30
 _LARGEST_COUNT = 2**40
@@ -20,6 +21,7 @@ NonNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
 Source = Annotated[str, Field(min_length=3)]
 
 Spec = TypeVar("Spec", bound=BaseModel)
+OtherSpec = TypeVar("OtherSpec", bound=BaseModel)
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -65,6 +67,21 @@ def is_path(name_or_path: str | Path) -> bool:
 def beside(file: str | Path, name_or_path: str) -> str:
     """What a spec file names: a built-in name as it is, a path as seen from the folder of ``file``."""
     return str(Path(file).parent / name_or_path) if is_path(name_or_path) else name_or_path
+
+
+class _AnySpec(BaseModel):
+    """A spec of either of two kinds, before it is known which."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def read_spec_with(
+    key: str, folder: str, name_or_path: str | Path, having: type[Spec], lacking: type[OtherSpec], what: str
+) -> Spec | OtherSpec:
+    """As :func:`read_spec` for a spec that is a ``having`` where it has ``key``, else a ``lacking``."""
+    known = read_spec(folder, name_or_path, _AnySpec, what).model_extra or {}
+    model: type[Spec | OtherSpec] = lacking if known.get(key) is None else having
+    return read_spec(folder, name_or_path, model, what)
 
 
 def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: str) -> Spec:

@@ -266,7 +266,7 @@ def _require_buffers(sizes: MachineSizes, model: CostModel, file: str) -> None:
         "tensor_l2_bytes": ((width + depth) * word_bytes, "feed the edges of a tensor core"),
         "global_buffer_bytes": ((width * depth + width + depth) * word_bytes, "hold the operands of a tensor core"),
     }
-    for key, (least_bytes, purpose) in rules.items():
+    for key, (min_bytes, purpose) in rules.items():
         value = getattr(sizes, key).value
-        if value < least_bytes:
-            raise fail(file, f"machine.{key}", value, f"must be at least {least_bytes:g} bytes, to {purpose}")
+        if value < min_bytes:
+            raise fail(file, f"machine.{key}", value, f"must be at least {min_bytes:g} bytes, to {purpose}")

@@ -41,9 +41,9 @@ def test_a_node_must_be_replaced_in_time(monkeypatch, recovered_s, met):
 
 
 def test_a_node_must_cost_no_item(monkeypatch):
-    found = mapped(200, recovered_s=1.0)
-    found["outcomes"][7] = "lost"
-    monkeypatch.setattr(chaos, "in_own_process", answers(node_killed=found))
+    report = mapped(200, recovered_s=1.0)
+    report["outcomes"][7] = "lost"
+    monkeypatch.setattr(chaos, "in_own_process", answers(node_killed=report))
     assert chaos.main(["--part", "nodes"]) == 1
 
 

@@ -10,7 +10,7 @@ COSTS = Costs(
     send_s=2e-4, send_item_s=1e-6, take_s=2e-4, take_item_s=1e-5, loop_s=1e-4, loop_call_s=1e-6, fill_seat_s=1e-7,
     journal_s=1e-3, journal_item_s=2e-5, latency_s=3e-4, call_s=2e-4, item_s=1e-4, link_byte_s=1e-9,
 )  # fmt: skip
-ONE = Policy(most_items=1)
+ONE = Policy(max_items=1)
 
 
 def items(count, mean_s=0.05):
@@ -46,15 +46,15 @@ def test_one_worker_takes_its_items_and_what_is_around_them_and_hides_the_driver
     start_s = COSTS.loop_s + COSTS.loop_call_s + COSTS.take_s + 2 * COSTS.fill_seat_s
     first_s = COSTS.send_s + COSTS.send_item_s + COSTS.latency_s
     last_s = COSTS.latency_s + COSTS.take_s + COSTS.take_item_s + COSTS.journal_s + COSTS.journal_item_s
-    found_s = SimulatedMap(items_s, [0.0], COSTS, ONE).run().wall_s
+    modelled_s = SimulatedMap(items_s, [0.0], COSTS, ONE).run().wall_s
     expected_s = items_s.sum() + around_s + start_s + first_s + last_s
-    assert found_s == pytest.approx(expected_s, abs=2 * COSTS.loop_s)
-    assert found_s > items_s.sum() + around_s
+    assert modelled_s == pytest.approx(expected_s, abs=2 * COSTS.loop_s)
+    assert modelled_s > items_s.sum() + around_s
 
 
 def test_a_window_of_one_waits_for_the_driver_between_two_items():
     items_s = items(100)
-    two, one = (SimulatedMap(items_s, [0.0], COSTS, Policy(window=w, most_items=1)).run().wall_s for w in (2, 1))
+    two, one = (SimulatedMap(items_s, [0.0], COSTS, Policy(window=w, max_items=1)).run().wall_s for w in (2, 1))
     turn_s = 2 * COSTS.latency_s + COSTS.loop_s + COSTS.take_s + COSTS.journal_s + COSTS.send_s
     assert one - two == pytest.approx(99 * turn_s, rel=0.15)
 
@@ -105,9 +105,9 @@ def test_calls_that_at_most_double_are_not_misled_by_the_first_items_being_the_s
 
 
 @pytest.mark.parametrize(("last", "left", "most"), [(0, 100, 2.0), (8, 10_000, 16.0), (8, 100, 2.5), (8, 3, 1.0)])
-def test_limits_of_a_call(last, left, most):
-    assert Policy(growth=2.0, parts=4).most_of_a_call(workers=10, last=last, left=left) == most
-    assert Policy().most_of_a_call(workers=10, last=last, left=left) == float("inf")
+def test_a_call_has_no_more_items_than_its_policy_allows(last, left, max_items):
+    assert Policy(growth=2.0, parts=4).max_call_items(workers=10, last=last, left=left) == max_items
+    assert Policy().max_call_items(workers=10, last=last, left=left) == float("inf")
 
 
 @pytest.mark.parametrize("workers", [1, 10, 8000])

@@ -15,13 +15,13 @@ _ASKED_EVERY_S = 0.05
 def solved(
     model: cp_model.CpModel, deterministic_time: float, seed: int = 0, stop: StopSignal = never_stop
 ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
-    """(the solver with what it found, its status).
+    """(the solver with its solution, its status).
 
     Args:
         model: what is to be solved.
         deterministic_time: when to end, in CP-SAT's deterministic seconds, of the order of real ones.
         seed: of CP-SAT.
-        stop: asked meanwhile; a reason ends the search with the best so far.
+        stop: called meanwhile; a reason ends the search with the best so far.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

@@ -23,26 +23,26 @@ def non_dominated(first: Floats, second: Floats, third: Floats) -> Bools:
     """
     points, where = np.unique(np.stack([first, second, third], axis=1), axis=0, return_inverse=True)
     _, rank = np.unique(points[:, 1], return_inverse=True)
-    kept = _sweep(rank.astype(np.int64).ravel(), np.ascontiguousarray(points[:, 2]))
-    return np.asarray(kept[where.ravel()], dtype=np.bool_)
+    front = _sweep(rank.astype(np.int64).ravel(), np.ascontiguousarray(points[:, 2]))
+    return np.asarray(front[where.ravel()], dtype=np.bool_)
 
 
 @compiled()
 def _sweep(rank: Ints, third: Floats) -> Bools:
     """The points, in the order of :func:`non_dominated`, that none before dominates; rank 0 is the least second."""
     count = len(rank)
-    least = np.full(count + 1, np.inf)
-    kept = np.ones(count, np.bool_)
+    lowest = np.full(count + 1, np.inf)
+    front = np.ones(count, np.bool_)
     for point in range(count):
         best, node = np.inf, rank[point] + 1
         while node > 0:
-            best = min(best, least[node])
+            best = min(best, lowest[node])
             node -= node & -node
         if best <= third[point]:
-            kept[point] = False
+            front[point] = False
             continue
         node = rank[point] + 1
         while node <= count:
-            least[node] = min(least[node], third[point])
+            lowest[node] = min(lowest[node], third[point])
             node += node & -node
-    return kept
+    return front

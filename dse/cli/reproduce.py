@@ -15,11 +15,12 @@ from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop
 from dse.cli.terminal import console, print_table
 from dse.reproduce.driver import Job, job_of, journal_of, reproduce
 from dse.reproduce.output import to_json, write
-from dse.reproduce.paper import Paper, Run
+from dse.reproduce.paper import Paper
 from dse.reproduce.papers import PAPERS, paper_named, summary_of
 from dse.reproduce.section import Reproduction
 from dse.run.directory import REPORT_FILE
 from dse.run.options import option_fields
+from dse.run.run import Run
 from hardware.inputs import choose, fail
 
 
@@ -123,7 +124,7 @@ def _run(job: Job, settings: RunSettings) -> Reproduction:
         stop_signal(settings) as stop,
         executor_for(settings, job.predicted_s) as executor,
     ):
-        return reproduce(job, Run(executor, journal, report, stop, settings.seed))
+        return reproduce(job, Run(executor, report, stop, settings.seed, journal))
 
 
 def _finish(done: Reproduction, settings: RunSettings) -> None:

@@ -151,12 +151,12 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        found = [workload(name, self.sequence) for name in self.models]
-        names = [each.name for each in found]
+        workloads = [workload(name, self.sequence) for name in self.models]
+        names = [each.name for each in workloads]
         for name in names:
             if names.count(name) > 1:
                 raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
-        return found
+        return workloads
 
     def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:
         """One model's training job."""
@@ -165,8 +165,8 @@ class CodesignOptions(Options):
             if self.global_batch % microbatch:
                 rule = f"must divide the batch, but --global-batch is {self.global_batch}; state sizes that do"
                 raise fail("dse codesign", "--microbatch", str(microbatch), rule)
-        asked = _whole_numbers("--tensor-parallel", self.tensor_parallel)
-        offered = tuple(width for width in asked if width in chosen.tensor_parallel)
+        stated = _whole_numbers("--tensor-parallel", self.tensor_parallel)
+        offered = tuple(width for width in stated if width in chosen.tensor_parallel)
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
             raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
@@ -206,17 +206,17 @@ class CodesignOptions(Options):
 
     def _area_budget_mm2(self) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
-        asked = _AREA_BUDGET if self.area_budget is None else self.area_budget
+        stated = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
-            budget = float(asked)
+            budget = float(stated)
         except ValueError:
-            return self._area_of_mm2(asked)
+            return self._area_of_mm2(stated)
         if not (math.isfinite(budget) and budget > 0):
-            raise fail("dse codesign", "--area-budget", asked, "must be a positive number of mm² or a spec")
-        least_mm2 = smallest_area_mm2()
-        if budget < least_mm2:
-            rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
-            raise fail("dse codesign", "--area-budget", asked, rule)
+            raise fail("dse codesign", "--area-budget", stated, "must be a positive number of mm² or a spec")
+        min_mm2 = smallest_area_mm2()
+        if budget < min_mm2:
+            rule = f"must hold the smallest architecture, which has {min_mm2:.6g} mm²"
+            raise fail("dse codesign", "--area-budget", stated, rule)
         return budget
 
     def _area_of_mm2(self, name_or_path: str) -> float:

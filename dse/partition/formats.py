@@ -9,7 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.graph.named_edges import FaultFields, graph_faults
 from dse.partition.problem import Copy, Floats, PartitionGraph, PartitionProblem
-from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, nearest, shown, validate
 
 GRAPH_SCHEMA = "dse.graph/1"
 

@@ -162,7 +162,7 @@ def _stages_bound(
     cut_s = np.inf  # what any cut behind the first stage costs its two sides at least
     for cut in range(2, count):
         cut_s = min(cut_s, entering_s[cut] + (0.0 if recompute else leaving_s[cut]))
-    least = np.inf
+    min_load = np.inf
     for end in range(count if stages == 1 else 1, min(first_end, count - stages + 1) + 1):
         if model[stages - 1, end] == np.inf:
             continue
@@ -180,7 +180,7 @@ def _stages_bound(
                 best,
                 load * (rounds[choice] + stages - 1) + sync_s_per_byte[choice] * prefix_bytes[end] + update[end],
             )
-        least = min(least, load)
-        if work[end] >= least:
+        min_load = min(min_load, load)
+        if work[end] >= min_load:
             break  # a longer first stage only costs more
     return best

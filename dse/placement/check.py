@@ -219,9 +219,9 @@ def _accelerator_violations(problem: PlacementProblem, graph: LayerGraph, placem
     if not 1 <= placement.data <= data_limit:
         return [f"the number of pipelines must lie between 1 and {data_limit}, but is {placement.data}"]
     broken = []
-    most_groups = max(len(_groups(stage)) for stage in placement.stages)
-    if most_groups > 1 and most_groups > (width := _width(graph)):
-        broken.append(f"a stage must use at most {width} groups, the width of the layer graph, but uses {most_groups}")
+    max_groups = max(len(_groups(stage)) for stage in placement.stages)
+    if max_groups > 1 and max_groups > (width := _width(graph)):
+        broken.append(f"a stage must use at most {width} groups, the width of the layer graph, but uses {max_groups}")
     for number, stage in enumerate(placement.stages, start=1):
         sliced = any(graph.layers[layer].sliced for layer in stage.layers)
         needed = len(_groups(stage)) * (placement.tensor if sliced else 1)
@@ -236,7 +236,7 @@ def _accelerator_violations(problem: PlacementProblem, graph: LayerGraph, placem
 
 
 def _width(graph: LayerGraph) -> int:
-    """Most layers without order among them: layers less the largest matching of ordered pairs (Dilworth, Kőnig)."""
+    """Size of the largest antichain: layers less the largest matching of ordered pairs (Dilworth, Kőnig)."""
     count = len(graph.layers)
     behind: list[set[int]] = [set() for _ in range(count)]
     for layer in reversed(range(count)):

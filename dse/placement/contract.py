@@ -3,23 +3,30 @@
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dse.placement.breakdown import memory_breakdown, plan, span, time_breakdown
 from dse.placement.check import violations
-from dse.placement.formats import SolutionDocument, placement_document, placement_from_document, read_problem
+from dse.placement.formats import (
+    MetricsDocument,
+    SolutionDocument,
+    placement_document,
+    placement_from_document,
+    read_problem,
+)
+from dse.placement.levers import levers
 from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
-from dse.problem import Posed, ProblemType
+from dse.problem import Posed, ProblemType, posed_of
 from dse.report.units import time_text
 from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
@@ -50,13 +57,13 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     help = "Find the proven optimal placement of the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md)."
     Options = PlaceOptions
     Solution = SolutionDocument
+    Metrics = MetricsDocument
     parallel = False
 
     def pose(self, options: PlaceOptions) -> PlacePosed:
         """The layer graph in the file that the options name."""
         problem = read_problem(options.layers)
-        objective = Objective(name="batch_s", value=None, unit="s", sense="min")
-        return Posed(options, problem, problem.name, document_of(problem), objective)
+        return posed_of(options, problem, problem.name, "batch_s", "s")
 
     def answered_by(self, options: PlaceOptions) -> tuple[str, ...]:
         """The dynamic program alone."""
@@ -67,7 +74,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         started = time.perf_counter()
         solution = solve(posed.problem)
         seconds = time.perf_counter() - started
-        placement = solution.placement
+        placement, shortfall = solution.placement, solution.shortfall
         if placement is not None:
             faults = violations(posed.problem, placement)
             if faults:
@@ -80,7 +87,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             bound=value if solution.bound_s is None else solution.bound_s,
             solution=None if placement is None else placement_document(posed.problem, placement),
             metrics=None if placement is None else metrics(posed.problem, placement),
-            infeasibility=None if solution.shortfall is None else infeasibility(solution.shortfall),
+            infeasibility=None if shortfall is None else infeasibility(shortfall, levers(posed.problem)),
             evaluations=1,
             seconds=seconds,
             seed=run.seed,
@@ -94,7 +101,8 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             if again.shortfall is None:
                 return ["status infeasible: but a placement fits"]
             stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-            return differences("infeasibility", stated, infeasibility(again.shortfall).model_dump()) + [
+            proof = infeasibility(again.shortfall, levers(posed.problem))
+            return differences("infeasibility", stated, proof.model_dump()) + [
                 f"metrics.{key} must not be given without a placement" for key in result.metrics
             ]
         value = result.objective.value
@@ -137,8 +145,9 @@ def metrics(problem: PlacementProblem, placement: Placement) -> dict[str, Any]:
     return {"simulated_pipeline_s": times.pipeline_s, "simulated_batch_s": times.batch_s}
 
 
-def infeasibility(shortfall: MemoryShortfall) -> Infeasibility:
-    """A memory shortfall, with one sentence for people."""
+def infeasibility(shortfall: MemoryShortfall, changes: Sequence[str] = ()) -> Infeasibility:
+    """A memory shortfall, in one sentence for people, and what would make it fit (:mod:`dse.placement.levers`)."""
+    remedy = f" It would fit with {', or with '.join(changes)}." if changes else ""
     layers = list(shortfall.stage_layers)
     span = layers[0] if len(layers) == 1 else f"{layers[0]} … {layers[-1]} ({len(layers)} layers)"
     return Infeasibility(
@@ -146,18 +155,18 @@ def infeasibility(shortfall: MemoryShortfall) -> Infeasibility:
         demand=shortfall.needed_bytes,
         limit=shortfall.hbm_bytes,
         unit="bytes",
-        levers=[shortfall.remedy],
+        levers=list(changes),
         explanation=(
             f"At tensor width {shortfall.tensor}, the stage {span} needs "
             f"{gib_from_bytes(shortfall.needed_bytes):.2f} GB of {gib_from_bytes(shortfall.hbm_bytes):g} GB: "
-            f"{shortfall.excess_bytes:,.0f} bytes too many. {shortfall.remedy}"
+            f"{shortfall.excess_bytes:,.0f} bytes too many.{remedy}"
         ),
         where={"tensor": shortfall.tensor, "stage": layers},
     )
 
 
 def _placement(problem: PlacementProblem, result: Result) -> Placement:
-    assert result.objective.value is not None, "only answers are kept"
+    assert result.objective.value is not None, "only called for feasible results"
     return placement_from_document(problem, result.solution, "result", result.objective.value)
 
 

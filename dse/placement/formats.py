@@ -16,7 +16,8 @@ from dse.placement.problem import (
     RecomputeGranularity,
     Stage,
 )
-from hardware.inputs import Fault, InputError, nearest, read_document, shown, validate
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, nearest, shown, validate
 
 _LARGEST = 1e30
 _MOST_ACCELERATORS = 10**7
@@ -85,6 +86,13 @@ class SolutionDocument(_Document):
     tensor: Annotated[int, Field(ge=1)]
     data: Annotated[int, Field(ge=1)]
     stages: Annotated[list[_StageDocument], Field(min_length=1)]
+
+
+class MetricsDocument(_Document):
+    """``metrics`` of a result: when passes and optimizer steps end in time; left out where passes are too many."""
+
+    simulated_pipeline_s: _Amount | None = None
+    simulated_batch_s: _Amount | None = None
 
 
 def read_problem(path: str | Path) -> PlacementProblem:

@@ -146,13 +146,12 @@ class Placement:
 
 @dataclass(frozen=True)
 class MemoryShortfall:
-    """Why nothing fits: the best attempt's worst stage, what it needs, and what would make it fit."""
+    """Why nothing fits: the best attempt's worst stage, and what it needs."""
 
     tensor: int
     stage_layers: tuple[str, ...]
     needed_bytes: float
     hbm_bytes: float
-    remedy: str
 
     @property
     def excess_bytes(self) -> float:

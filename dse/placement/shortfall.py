@@ -1,4 +1,4 @@
-"""Why no placement fits memory, and what would make one fit: computed exactly, not guessed.
+"""Why no placement fits memory: how much the least demanding one needs, computed exactly.
 
 The least memory with which some placement exists is a bottleneck problem: split the layers into s stages so that the
 largest need of any stage is least. The need of a stage grows with its depth, so every depth has its own needs.
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from dse.placement.check import stage_memory_bytes
 from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem
-from dse.placement.search.chain_structure import edge_tables, plain_ends, stash_table
+from dse.placement.search.chain_structure import edge_tables, is_totally_ordered, plain_ends, stash_table
 from dse.placement.search.downset_dp import downset_placement
 from dse.placement.search.pipelines import PipelineRange, pipeline_ranges
 from hardware.compiled import compiled
-from hardware.units import gib_from_bytes
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ def chain_memory_needs(problem: PlacementProblem, tensor: int) -> list[MemoryNee
 
     The layers are totally ordered (or taken so). The needs go beyond the accelerators that the problem has.
     """
-    found = [
+    splits = [
         split
         for pipelines in pipeline_ranges(problem, problem.microbatches)
         for split in _splits(problem, tensor, pipelines)
     ]
     needs: list[MemoryNeed] = []
-    for split in sorted(found, key=lambda split: split[:4]):
+    for split in sorted(splits, key=lambda split: split[:4]):
         accelerators, needed_bytes, stages, plain, need, cut = split
         if not needs or needed_bytes < needs[-1].needed_bytes:
             layers = _neediest_stage(need, cut, stages, plain)
@@ -65,7 +64,7 @@ def _splits(problem: PlacementProblem, tensor: int, pipelines: PipelineRange) ->
     slots = tensor if any(sliced) else 1
     mixed = slots > 1 and not all(sliced)
     count = len(sliced)
-    need, cut = _least_needs(
+    need, cut = _min_needs(
         np.array([layer.weight_bytes for layer in graph.layers]),
         np.array([layer.activation_bytes for layer in graph.layers]),
         stash_table(problem, graph, edge_tables(graph, problem.network_bytes_per_s)[2]),
@@ -77,7 +76,14 @@ def _splits(problem: PlacementProblem, tensor: int, pipelines: PipelineRange) ->
         sliced.count(False) if mixed else 0,
     )
     return [
-        (pipelines.fewest * (slots * (stages - plain) + plain), float(need[stages, plain, 0]), stages, plain, need, cut)
+        (
+            pipelines.min_data * (slots * (stages - plain) + plain),
+            float(need[stages, plain, 0]),
+            stages,
+            plain,
+            need,
+            cut,
+        )
         for stages in range(1, count + 1)
         for plain in range(min(need.shape[1] - 1, stages) + 1)
         if math.isfinite(need[stages, plain, 0])
@@ -110,15 +116,15 @@ def branching_memory_needs(problem: PlacementProblem, tensor: int) -> list[Memor
             too_little = middle
         else:
             enough = middle
-    found = placement(enough)
-    assert found is not None, "the contiguous placement fits"
-    depth = len(found.stages)
+    fitting = placement(enough)
+    assert fitting is not None, "the contiguous placement fits"
+    depth = len(fitting.stages)
     needs = [
-        stage_memory_bytes(still, still.tensor_parallel[tensor], stage, depth - place, found.data)
-        for place, stage in enumerate(found.stages)
+        stage_memory_bytes(still, still.tensor_parallel[tensor], stage, depth - place, fitting.data)
+        for place, stage in enumerate(fitting.stages)
     ]
-    stage = found.stages[needs.index(max(needs))]
-    own = MemoryNeed(tensor, sum(stage.accelerators for stage in found.stages), float(enough), stage.layers)
+    stage = fitting.stages[needs.index(max(needs))]
+    own = MemoryNeed(tensor, sum(stage.accelerators for stage in fitting.stages), float(enough), stage.layers)
     return [own, *(need for need in contiguous if need.accelerators > problem.accelerators)]
 
 
@@ -133,72 +139,36 @@ def _neediest_stage(need: NDArray[np.float64], cut: NDArray[np.int64], stages: i
     return tuple(range(begin, int(cut[stages, plain, begin, 0])))
 
 
-def explain(
-    problem: PlacementProblem,
-    needs: dict[int, list[MemoryNeed]],
-    recompute_needs: dict[int, list[MemoryNeed]],
-    one_forward_needs: dict[int, list[MemoryNeed]],
-) -> MemoryShortfall:
-    """The shortfall of a problem that fits no placement.
+def memory_needs(problem: PlacementProblem) -> dict[int, list[MemoryNeed]]:
+    """For each width its needs by ascending number of accelerators."""
+    return {
+        tensor: (chain_memory_needs if is_totally_ordered(graph) else branching_memory_needs)(problem, tensor)
+        for tensor, graph in problem.tensor_parallel.items()
+    }
 
-    Args:
-        problem: the problem.
-        needs: for each width its needs by ascending number of accelerators, as from :func:`chain_memory_needs`.
-        recompute_needs: the same with recomputation (empty where the problem recomputes already).
-        one_forward_needs: the same under 1F1B (empty where the problem has it already).
-    """
-    nearest = _least(needs, problem.accelerators)
+
+def least_demanding(needs: dict[int, list[MemoryNeed]], accelerators: int) -> MemoryNeed | None:
+    """The smallest need of any width that ``accelerators`` allow (ties: the smaller width)."""
+    allowed = [need for width in sorted(needs) for need in needs[width] if need.accelerators <= accelerators]
+    return min(allowed, key=lambda need: need.needed_bytes, default=None)
+
+
+def explain(problem: PlacementProblem) -> MemoryShortfall:
+    """The shortfall of a problem that fits no placement."""
+    nearest = least_demanding(memory_needs(problem), problem.accelerators)
     assert nearest is not None, "some width can be placed at all, or there is no question of memory"
-    remedies = [f"hbm_bytes of at least {_bytes(nearest.needed_bytes)}"]
-    recomputing = _least(recompute_needs, problem.accelerators)
-    if recomputing is not None and recomputing.needed_bytes <= problem.hbm_bytes:
-        remedies.append("recompute")
-    elif recomputing is not None and recomputing.needed_bytes < nearest.needed_bytes:
-        remedies.append(f"recompute and hbm_bytes of at least {_bytes(recomputing.needed_bytes)}")
-    one_forward = _least(one_forward_needs, problem.accelerators)
-    if one_forward is not None and one_forward.needed_bytes <= problem.hbm_bytes:
-        remedies.append("pipeline_schedule 1f1b")
-    enough = [
-        need.accelerators
-        for all_needs in needs.values()
-        for need in all_needs
-        if need.needed_bytes <= problem.hbm_bytes
-    ]
-    if enough:
-        remedies.append(f"{min(enough)} accelerators instead of {problem.accelerators}")
     names = [layer.name for layer in problem.tensor_parallel[nearest.tensor].layers]
     return MemoryShortfall(
         tensor=nearest.tensor,
         stage_layers=tuple(names[layer] for layer in nearest.stage_layers),
         needed_bytes=nearest.needed_bytes,
         hbm_bytes=problem.hbm_bytes,
-        remedy=f"It would fit with {', or with '.join(remedies)}.",
     )
-
-
-def with_recompute(problem: PlacementProblem) -> PlacementProblem | None:
-    """The problem with recomputation, or None where it recomputes already."""
-    return None if problem.recompute else replace(problem, recompute=True)
-
-
-def with_one_forward_one_backward(problem: PlacementProblem) -> PlacementProblem | None:
-    """The problem under 1F1B, or None where it has that already."""
-    return None if problem.pipeline_schedule == "1f1b" else replace(problem, pipeline_schedule="1f1b")
-
-
-def _least(needs: dict[int, list[MemoryNeed]], accelerators: int) -> MemoryNeed | None:
-    """The least need of any width that ``accelerators`` allow (ties: the smaller width)."""
-    allowed = [need for width in sorted(needs) for need in needs[width] if need.accelerators <= accelerators]
-    return min(allowed, key=lambda need: need.needed_bytes, default=None)
-
-
-def _bytes(size_bytes: float) -> str:
-    return f"{math.ceil(size_bytes)} ({gib_from_bytes(size_bytes):.1f} GB)"
 
 
 # No annotations: numba infers the types.
 @compiled()
-def _least_needs(  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _min_needs(  # type: ignore[no-untyped-def]  # noqa: ANN202
     weight_bytes, activation_bytes, stash_bytes, one_by_one, state_factor, stashes, growth, plain_end, plain_stages  # noqa: ANN001
 ):  # fmt: skip
     """need[s, q, i]: least largest need of splitting the layers from i on into s stages, q of them plain."""

@@ -5,18 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from dse.placement.problem import LayerGraph, MemoryShortfall, Placement, PlacementProblem, PlacementSolution, Stage
+from dse.placement.problem import LayerGraph, Placement, PlacementProblem, PlacementSolution, Stage
 from dse.placement.search.chain_dp import ChainLatencies, optimum
 from dse.placement.search.chain_structure import chain_structures, is_totally_ordered
 from dse.placement.search.downset_dp import DownsetAnswer, downset_placement
-from dse.placement.shortfall import (
-    MemoryNeed,
-    branching_memory_needs,
-    chain_memory_needs,
-    explain,
-    with_one_forward_one_backward,
-    with_recompute,
-)
+from dse.placement.shortfall import explain
 from hardware.inputs import fail
 
 _PROVEN = 1e-9
@@ -34,22 +27,22 @@ def solve(problem: PlacementProblem, cutoff_s: float = math.inf) -> PlacementSol
         InputError: no width can be placed on so few accelerators, or a graph branches beyond the limits of
             :mod:`dse.placement.search.downset_dp`.
     """
-    least_accelerators = min(map(_group_size, problem.tensor_parallel.items()))
-    if least_accelerators > problem.accelerators:
-        rule = f"the smallest tensor-parallel width needs at least {least_accelerators} accelerators"
+    min_accelerators = min(map(_group_size, problem.tensor_parallel.items()))
+    if min_accelerators > problem.accelerators:
+        rule = f"the smallest tensor-parallel width needs at least {min_accelerators} accelerators"
         raise fail(problem.name, "accelerators", problem.accelerators, rule)
     best: Placement | None = None
-    bound_s = least_s = cutoff_s
+    bound_s = best_s = cutoff_s
     for tensor in sorted(problem.tensor_parallel):
-        found = _width_answer(problem, tensor, least_s)
-        bound_s = min(bound_s, found.bound_s)
-        if found.placement is not None:
-            best, least_s = found.placement, found.placement.batch_s
-    proven = bound_s >= least_s * (1.0 - _PROVEN)
+        answer = _width_answer(problem, tensor, best_s)
+        bound_s = min(bound_s, answer.bound_s)
+        if answer.placement is not None:
+            best, best_s = answer.placement, answer.placement.batch_s
+    proven = bound_s >= best_s * (1.0 - _PROVEN)
     if best is None and not proven:
         rule = "whether a placement exists was not decided within the limits on branching layer graphs"
         raise fail(problem.name, "tensor_parallel", "", rule)
-    shortfall = _shortfall(problem) if best is None and cutoff_s == math.inf else None
+    shortfall = explain(problem) if best is None and cutoff_s == math.inf else None
     return PlacementSolution(best, shortfall, None if proven else bound_s)
 
 
@@ -97,29 +90,14 @@ class ChainSolver:
 
     def __call__(self, latencies: ChainLatencies, cutoff_s: float = math.inf) -> Placement | None:
         """The best placement with layers of ``latencies``; None where none is faster than ``cutoff_s``."""
-        found = optimum([(structure, latencies) for structure in self._structures], cutoff_s)
-        if found is None:
+        chain = optimum([(structure, latencies) for structure in self._structures], cutoff_s)
+        if chain is None:
             return None
-        bounds = (0, *found.cuts, len(self._graph.layers))
+        bounds = (0, *chain.cuts, len(self._graph.layers))
         stages = tuple(_chain_stage(self._graph, self._tensor, begin, end) for begin, end in pairwise(bounds))
-        return Placement(self._tensor, found.data, stages, found.batch_s)
+        return Placement(self._tensor, chain.data, stages, chain.batch_s)
 
 
 def _chain_stage(graph: LayerGraph, tensor: int, begin: int, end: int) -> Stage:
     layers = tuple(range(begin, end))
     return Stage(layers, tensor if any(graph.layers[layer].sliced for layer in layers) else 1)
-
-
-def _shortfall(problem: PlacementProblem) -> MemoryShortfall:
-    others = (with_recompute(problem), with_one_forward_one_backward(problem))
-    return explain(problem, _memory_needs(problem), *map(_memory_needs, others))
-
-
-def _memory_needs(problem: PlacementProblem | None) -> dict[int, list[MemoryNeed]]:
-    needs: dict[int, list[MemoryNeed]] = {}
-    if problem is None:
-        return needs
-    for tensor, graph in problem.tensor_parallel.items():
-        of_width = chain_memory_needs if is_totally_ordered(graph) else branching_memory_needs
-        needs[tensor] = of_width(problem, tensor)
-    return needs

@@ -37,7 +37,7 @@ from hardware.compiled import compiled
 Times = NDArray[np.float64]
 
 PASS_LIMIT = 2**22
-"""Most (stage, microbatch) pairs of a timeline: 200 MB of arrays."""
+"""Maximum number of (stage, microbatch) pairs of a timeline: 200 MB of arrays."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _closes(c, needed, last_capacity, low, high, middle, last, held):
 def _rest_load(needed, rest, held):
     """Least load with which the run's stages after its first hold ``needed`` layers: ``between`` ones and the last.
 
-    G(c) is ``held[high, c] − held[low, c]``, and ``largest`` the most layers of any stage between.
+    G(c) is ``held[high, c] − held[low, c]``, and ``largest`` the maximum number of layers of any stage between.
     """
     between, last_capacity, low, high, largest, middle, last = rest
     if between == 0:
@@ -134,7 +134,7 @@ def _share_load(plan, ends_pipeline, forward, backward, recompute):
 
 
 @compiled()
-def _least_arranged(floor, kinds, length, run_stages, own_prefix, weights, stages, plan, choices):
+def _arranged_bound(floor, kinds, length, run_stages, own_prefix, weights, stages, plan, choices):
     """Bound of a plan whose run fills several stages, by equal shares of work and transfers.
 
     With a layers in front the rest reaches ``((length − a) · once + behind) / rest_stages`` at least: load and first
@@ -160,12 +160,12 @@ def _least_arranged(floor, kinds, length, run_stages, own_prefix, weights, stage
     if own_prefix:
         return _batch_s(floor, end_bytes, stages, plan, choices) + end_update
     fewest = max(floor, ((length - 1) * once + behind) / rest_stages)
-    least_s = _batch_s(fewest, end_bytes + layer_bytes, stages, plan, choices) + layer_update
+    bound_s = _batch_s(fewest, end_bytes + layer_bytes, stages, plan, choices) + layer_update
     if fewest > floor and once > 0.0:
         split = max(1.0, length - (floor * rest_stages - behind) / once)
         balanced_s = _batch_s(floor, end_bytes + split * layer_bytes, stages, plan, choices) + split * layer_update
-        least_s = min(least_s, balanced_s)
-    return least_s + end_update
+        bound_s = min(bound_s, balanced_s)
+    return bound_s + end_update
 
 
 @compiled()
@@ -208,7 +208,7 @@ def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, r
     share = _share_load(plan, suffix == 0, forward, backward, recompute)
     share = max(floor, share if others_recompute else share + inside)
     kinds = (first, middle, last)
-    if _least_arranged(share, kinds, length, run_stages, prefix == 1, weights, stages, plan, choices) >= best_s:
+    if _arranged_bound(share, kinds, length, run_stages, prefix == 1, weights, stages, plan, choices) >= best_s:
         return best_s
     rest = (run_stages - 2, plan[1], 1 + suffix, stages - prefix - 1, plan[6], middle, last)
     return _best_first(length, floor, first, rest, prefix == 1, weights, stages, best_s, plan, choices, held)
@@ -217,11 +217,11 @@ def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, r
 @compiled()
 def _best_first(length, floor, first, rest, own_prefix, weights, stages, best_s, plan, choices, held):
     """Least batch_s over the number of layers in the run's first stage, or ``best_s`` if that is less."""
-    between, most_first = rest[0], plan[0]
+    between, max_first = rest[0], plan[0]
     end_bytes, end_update, layer_bytes, layer_update, _, _ = weights
-    a = min(max((length + between + 1) // (between + 2), 1), most_first)
+    a = min(max((length + between + 1) // (between + 2), 1), max_first)
     load = max(floor, _rest_load(length - a, rest, held))
-    while a < most_first and _run_load(a, first) < load:
+    while a < max_first and _run_load(a, first) < load:
         a += 1
         load = max(floor, _rest_load(length - a, rest, held))
     shared = 0.0 if own_prefix else 1.0
@@ -231,8 +231,8 @@ def _best_first(length, floor, first, rest, own_prefix, weights, stages, best_s,
         batch_s = _batch_s(whole, end_bytes + shared * a * layer_bytes, stages, plan, choices) + update
         best_s = min(best_s, batch_s)
         # fewer layers in front leave no less load behind, and save at most the weights of all but one of them
-        least_s = _batch_s(load, end_bytes + shared * layer_bytes, stages, plan, choices) + end_update
-        if _run_load(a, first) <= load and (own_prefix or least_s >= best_s):
+        shorter_s = _batch_s(load, end_bytes + shared * layer_bytes, stages, plan, choices) + end_update
+        if _run_load(a, first) <= load and (own_prefix or shorter_s >= best_s):
             break
         a -= 1
         load = max(floor, _rest_load(length - a, rest, held))
@@ -245,7 +245,7 @@ def _uniform_optima(
 ):
     """One optimum for each column of the latencies."""
     optima = np.empty(forward_s.shape[1])
-    least_s = np.empty(plans.shape[1])
+    bounds_s = np.empty(plans.shape[1])
     for column in range(forward_s.shape[1]):
         head, layer, tail = forward_s[0, column], forward_s[1, column], forward_s[2, column]
         head_back, layer_back, tail_back = backward_s[0, column], backward_s[1, column], backward_s[2, column]
@@ -257,10 +257,10 @@ def _uniform_optima(
         head_own = _load(head, head_back, 0.0, transfers[0], recompute[0])
         tail_own = _load(tail, tail_back, transfers[2], 0.0, recompute[1])
         best = limit_s[column]
-        promising = _least_by_stages(times, weights, length, transfers, recompute, best, plans, choices, least_s)
-        for turn in range(len(least_s)):
+        promising = _bounds_by_stages(times, weights, length, transfers, recompute, best, plans, choices, bounds_s)
+        for turn in range(len(bounds_s)):
             stages = promising if turn == 0 else turn
-            if stages == 0 or least_s[stages] >= best or (turn == promising and turn > 0):
+            if stages == 0 or bounds_s[stages] >= best or (turn == promising and turn > 0):
                 continue
             for prefix in range(2):
                 for suffix in range(2):
@@ -276,7 +276,7 @@ def _uniform_optima(
 
 
 @compiled()
-def _least_by_stages(times, weights, length, transfers, recompute, limit_s, plans, choices, least_s):
+def _bounds_by_stages(times, weights, length, transfers, recompute, limit_s, plans, choices, bounds_s):
     """Fills least_s[s], a quick lower bound for s stages; returns the s of the least (0: none is below the limit)."""
     layer, layer_back, head, head_back, tail, tail_back = times
     total = head + head_back + tail + tail_back + length * (layer + layer_back)
@@ -290,16 +290,16 @@ def _least_by_stages(times, weights, length, transfers, recompute, limit_s, plan
         for pair in ((layer, layer_back), (head, head_back), (tail, tail_back)):
             if pair[0] + pair[1] > 0.0:
                 saved = max(saved, pair[0] / (pair[0] + pair[1]))
-    promising, least = 0, limit_s
-    for stages in range(1, len(least_s)):
+    promising, min_s = 0, limit_s
+    for stages in range(1, len(bounds_s)):
         plan = _plan(plans, 4, stages)
-        least_s[stages] = np.inf
+        bounds_s[stages] = np.inf
         if plan[0] > 0 and plan[2] < plan[3]:
             share = _share_load(plan, True, layer, layer_back, recompute)
             load = max(longest, share, (total + (stages - 1) * cut) / (stages + saved))
-            least_s[stages] = load * (choices[plan[3] - 1, 0] + (stages - 1))
-            if least_s[stages] < least:
-                least_s[stages] = _batch_s(load, weights[0], stages, plan, choices) + weights[1]
-                if least_s[stages] < least:
-                    promising, least = stages, least_s[stages]
+            bounds_s[stages] = load * (choices[plan[3] - 1, 0] + (stages - 1))
+            if bounds_s[stages] < min_s:
+                bounds_s[stages] = _batch_s(load, weights[0], stages, plan, choices) + weights[1]
+                if bounds_s[stages] < min_s:
+                    promising, min_s = stages, bounds_s[stages]
     return promising

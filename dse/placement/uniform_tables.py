@@ -21,7 +21,7 @@ PLAN_COLUMNS = ("first", "last", "begin", "end", "share", "last_share", "between
 
 @dataclass(frozen=True)
 class UniformTables:
-    """What the closed form needs besides latencies.
+    """What the closed form needs in addition to latencies.
 
     ``run`` is (first layer, end) of the equal layers. ``plans[arrangement, stages]`` (arrangement: 2 · prefix + suffix,
     each shares 0 or own 1) holds the columns of :data:`PLAN_COLUMNS`: the most layers of the run in its first stage (0
@@ -81,8 +81,8 @@ def uniform_tables(problem: PlacementProblem, structure: ChainStructure, run: tu
     stage_limit = fits.shape[0] - 1
     inner = min(first + 1, end - 1)  # a layer that is entered by an edge of the run
     capacity = np.maximum(np.minimum(fits[:, inner], end) - inner, 0)
-    most = np.max([np.minimum(fits[:, begin], end) - max(begin, first) for begin in (0, first, inner)], axis=0)
-    shares = _least_shares(most, length)
+    max_layers = np.max([np.minimum(fits[:, begin], end) - max(begin, first) for begin in (0, first, inner)], axis=0)
+    shares = _min_shares(max_layers, length)
     plans = np.zeros((5, stage_limit + 1, len(PLAN_COLUMNS)), dtype=np.int64)
     limits = np.zeros((5, stage_limit + 1), dtype=np.int64)
     for arrangement in range(4):
@@ -129,7 +129,7 @@ def _capacities(
     suffix: int,
     stages: int,
 ) -> tuple[int, int, int]:
-    """Most layers of the run in its first stage, its last, and one between (0 in the first: does not fit memory)."""
+    """Maximum layers of the run in its first stage, its last, and one between (first 0: does not fit memory)."""
     first, end = run
     count, length = fits.shape[1], end - first
     if (prefix == _OWN and fits[stages, 0] < 1) or (suffix == _OWN and fits[1, count - 1] < count):
@@ -139,16 +139,16 @@ def _capacities(
     begin = first if prefix == _OWN else 0
     if run_stages == 1:
         return (length if fits[depth, begin] >= (end if suffix == _OWN else count) else 0), 0, 0
-    most_first = min(fits[depth, begin], end) - first
+    max_first = min(fits[depth, begin], end) - first
     if suffix == _OWN:
-        most_last = capacity[2]
+        max_last = capacity[2]
     else:
         closing = np.flatnonzero(fits[1, first + 1 :] == count)  # the run's first stage has a layer at least
-        most_last = end - first - 1 - closing[0] if closing.size else 0
-    most_between = capacity[2 + suffix] if run_stages > 2 else 0
-    if most_last <= 0 or (run_stages > 2 and capacity[depth - 1] == 0):
+        max_last = end - first - 1 - closing[0] if closing.size else 0
+    max_between = capacity[2 + suffix] if run_stages > 2 else 0
+    if max_last <= 0 or (run_stages > 2 and capacity[depth - 1] == 0):
         return 0, 0, 0
-    return max(0, min(int(most_first), length - run_stages + 1)), int(most_last), int(most_between)
+    return max(0, min(int(max_first), length - run_stages + 1)), int(max_last), int(max_between)
 
 
 def _accelerators(
@@ -170,20 +170,20 @@ def _accelerators(
     return own + group(*before, first) + (run_stages - 2) * group(first) + group(first, *behind)
 
 
-def _least_shares(most: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``least_share`` and ``least_last`` of :class:`UniformTables`; ``most[depth]`` bounds the layers of a stage."""
+def _min_shares(max_layers: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """``min_share`` and ``min_last`` of :class:`UniformTables`; ``max_layers[depth]`` bounds the layers of a stage."""
     layers = np.arange(length + 1)
-    held = np.cumsum(np.minimum(most[1:, None], layers[None, :]), axis=0)  # by s − 1, at most c layers a stage
-    least_share = np.full(len(most), length + 1, dtype=np.int64)
-    least_last = np.full(len(most), length + 1, dtype=np.int64)
-    for stages in range(1, len(most)):
+    held = np.cumsum(np.minimum(max_layers[1:, None], layers[None, :]), axis=0)  # by s − 1, at most c layers a stage
+    min_share = np.full(len(max_layers), length + 1, dtype=np.int64)
+    min_last = np.full(len(max_layers), length + 1, dtype=np.int64)
+    for stages in range(1, len(max_layers)):
         enough = np.flatnonzero(held[stages - 1] >= length)
         if enough.size:
             share = int(enough[0])
-            least_share[stages] = share
-            before = held[stages - 1, share - 1] - min(int(most[1]), share - 1)
-            least_last[stages] = length - before
-    return least_share, least_last
+            min_share[stages] = share
+            before = held[stages - 1, share - 1] - min(int(max_layers[1]), share - 1)
+            min_last[stages] = length - before
+    return min_share, min_last
 
 
 def _transfers(

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse.reproduce.paper import Context, OptionsT, Paper, Part, Posed, Run
+from dse.reproduce.paper import Context, OptionsT, Paper, Part, Posed
 from dse.reproduce.section import Reproduction, Section
 from dse.results.result import digest
 from dse.run.directory import JOURNAL_FILE, RunDirectory
 from dse.run.journal import Journal
 from dse.run.owned_folder import OwnedFolder
 from dse.run.progress import StoppedError, StopSignal
+from dse.run.run import Run
 from hardware.inputs import choose, fail
 
 

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from dse.report import charts
 from dse.report.page import document, figure, table
+from dse.report.palette import CATEGORIES, category
 from dse.reproduce.section import Chart, Reproduction, Section
 from dse.run.directory import REPORT_FILE, write_text
 from dse.run.versions import versions
 
 DOCUMENT_FILE = "reproduction.json"
 COMPARISONS_TABLE = "tables/comparisons"
-
-_COLOURS = ("#1f6f8b", "#d1495b", "#edae49", "#66a182", "#3d3d3d", "#a9bccb", "#8d5b9f", "#b07d48")
 
 _STROKES = (("solid", "circle"), ("dash", "diamond"), ("dot", "x"))
 """Dash and marker of the first lines of all colours, of the next ones, and of those after."""
@@ -91,41 +91,31 @@ def _section(section: Section) -> list[str]:
         # As an image: its style must not reach the rest of the page.
         data, title = base64.b64encode(picture.svg.encode()).decode(), html.escape(picture.title, quote=True)
         parts.append(f"<h3>{title}</h3><img alt='{title}' src='data:image/svg+xml;base64,{data}' style='width: 100%'>")
-    return parts + [figure(_drawn(chart)) for chart in section.charts]
+    for chart in section.charts:
+        parts += [f"<h3>{html.escape(chart.title)}</h3>", figure(_drawn(chart))]
+    return parts
 
 
 def _drawn(chart: Chart) -> go.Figure:
     """The chart in plotly."""
-    drawing = go.Figure()
+    drawing = charts.chart(chart.x_title, chart.y_title, 460)
     for position, series in enumerate(chart.series):
-        colour = _COLOURS[position % len(_COLOURS)]
+        colour = category(position)
         x, y, labels = list(series.x), list(series.y), list(series.labels) or None
         match chart.kind:
             case "bars" | "stacked bars":
                 drawing.add_trace(go.Bar(name=series.name, x=x, y=y, marker_color=colour))
             case "lines":
-                dash, symbol = _STROKES[position // len(_COLOURS) % len(_STROKES)]
+                dash, symbol = _STROKES[position // len(CATEGORIES) % len(_STROKES)]
                 line, marker = {"color": colour, "dash": dash}, {"symbol": symbol, "size": 7}
                 drawing.add_trace(
                     go.Scatter(name=series.name, x=x, y=y, mode="lines+markers", line=line, marker=marker)
                 )
             case "dots":
-                marker = {
-                    "color": colour,
-                    "size": 5 if position == 0 else 12,
-                    "symbol": "circle" if position == 0 else "star",
-                }
+                size, symbol = (5, "circle") if position == 0 else (12, "star")
+                marker = {"color": colour, "size": size, "symbol": symbol}
                 drawing.add_trace(go.Scatter(name=series.name, x=x, y=y, text=labels, mode="markers", marker=marker))
-    drawing.update_layout(
-        template="plotly_white",
-        title={"text": chart.title, "font": {"size": 15}},
-        height=460,
-        barmode="stack" if chart.kind == "stacked bars" else "group",
-        margin={"l": 60, "r": 20, "t": 50, "b": 50},
-        xaxis_title=chart.x_title,
-        yaxis_title=chart.y_title,
-        legend={"orientation": "h", "y": -0.2},
-    )
+    drawing.update_layout(barmode="stack" if chart.kind == "stacked bars" else "group")
     if chart.logarithmic:
         drawing.update_yaxes(type="log")
     return drawing

@@ -10,32 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from dse.reproduce.section import Section
-from dse.run.executor import Executor
-from dse.run.journal import Journal
 from dse.run.options import Options
-from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.run import Run
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 Context = TypeVar("Context")
-
-
-@dataclass(frozen=True)
-class Run:
-    """The means of one run.
-
-    Attributes:
-        executor: where the work runs; entered and left by the caller.
-        journal: finished searches; what is there is not searched again.
-        progress: receives how far each phase is.
-        stop: asked between pieces of work.
-        seed: of everything that is drawn.
-    """
-
-    executor: Executor
-    journal: Journal
-    progress: ProgressCallback = silent
-    stop: StopSignal = never_stop
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,10 +39,10 @@ class Posed(Generic[Context]):
     Attributes:
         settings: what is compared, as JSON types, for the result.
         budget: the same for people, in one sentence.
-        identity: what the answers in the journal depend on besides options and seed, as JSON types.
+        identity: what the answers in the journal depend on, other than options and seed, as JSON types.
         predicted_s: seconds of each part on one core; a part of 0 s is made even after the run was stopped. Parts may
             share searches.
-        context: what the parts are made from.
+        context: what the parts are made from; the run has a journal.
     """
 
     settings: Mapping[str, Any]

@@ -61,7 +61,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing (SVG), kept in the file ``name``."""
+    """A drawing (SVG), stored in the file ``name``."""
 
     title: str
     name: str

@@ -19,8 +19,9 @@ from dse.results.differences import differences
 from dse.results.result import Result, read_result, seal_of
 from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import Options, option_fields
+from hardware.documents import read_document
 from hardware.input_files import InputFile, carried
-from hardware.inputs import InputError, choose, read_document, validate
+from hardware.inputs import InputError, choose, validate
 
 
 def check_result(path: Path, given: str | None = None) -> list[str]:

@@ -17,8 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.results.infeasibility import Infeasibility
 from dse.run.versions import versions
+from hardware.documents import read_document
 from hardware.input_files import InputFile
-from hardware.inputs import fail, read_document, validate
+from hardware.inputs import fail, validate
 
 if TYPE_CHECKING:
     from dse.problem import Posed

@@ -15,7 +15,8 @@ import yaml
 import dse
 from dse.run.journal import Journal
 from dse.run.versions import versions
-from hardware.inputs import fail, read_document
+from hardware.documents import read_document
+from hardware.inputs import fail
 
 RUN_FILE = "run.yaml"
 RESULT_FILE = "result.json"

@@ -131,10 +131,10 @@ def _bound_columns(
 @njit(cache=False)
 def _distinct(line: Ints) -> int:
     """How many different chains are in ``line``."""
-    found = 0
+    count = 0
     for i in range(len(line)):
         new = line[i] >= 0
         for j in range(i):
             new &= line[j] != line[i]
-        found += new
-    return found
+        count += new
+    return count

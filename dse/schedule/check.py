@@ -26,9 +26,9 @@ def violations(problem: ScheduleProblem, schedule: Schedule) -> list[str]:
         lengths = f"{len(schedule.start_s)} starts, {len(schedule.finish_s)} finishes, {len(schedule.cores)} cores"
         return [f"the schedule must hold every operator once: {count} operators, but {lengths}"]
     tolerance_s = _RELATIVE_TOLERANCE * max((abs(finish) for finish in schedule.finish_s), default=0.0)
-    found = [text for position in range(count) for text in _operator_faults(problem, schedule, position)]
-    if found:
-        return found
+    faults = [text for position in range(count) for text in _operator_faults(problem, schedule, position)]
+    if faults:
+        return faults
     return [
         *_precedence_faults(problem, schedule, tolerance_s),
         *_core_faults(problem, schedule, tolerance_s),
@@ -41,17 +41,17 @@ def _operator_faults(problem: ScheduleProblem, schedule: Schedule, position: int
     start_s, finish_s, cores = (schedule.start_s[position], schedule.finish_s[position], schedule.cores[position])
     if not (math.isfinite(start_s) and math.isfinite(finish_s)):
         return [f"{operator.name}: times must be finite, but start {start_s} s and finish {finish_s} s"]
-    found = []
+    faults = []
     if start_s < 0:
-        found.append(f"{operator.name}: must not start before 0, but starts at {start_s} s")
+        faults.append(f"{operator.name}: must not start before 0, but starts at {start_s} s")
     expected_s = operator.all_cores_s if cores == ALL_CORES else operator.single_s
     slack_s = _RELATIVE_TOLERANCE * max(abs(expected_s), abs(finish_s))
     if not abs(finish_s - start_s - expected_s) <= slack_s:
         where = "all cores" if cores == ALL_CORES else "one core"
-        found.append(f"{operator.name}: takes {expected_s} s on {where}, but runs for {finish_s - start_s} s")
+        faults.append(f"{operator.name}: takes {expected_s} s on {where}, but runs for {finish_s - start_s} s")
     if cores != ALL_CORES:
-        found += _missing_core(problem, operator, cores)
-    return found
+        faults += _missing_core(problem, operator, cores)
+    return faults
 
 
 def _missing_core(problem: ScheduleProblem, operator: ScheduleOperator, cores: tuple[int, ...]) -> list[str]:
@@ -88,21 +88,21 @@ def _core_faults(problem: ScheduleProblem, schedule: Schedule, tolerance_s: floa
         for kind in ("tensor", "vector"):
             if operator.kind in (kind, "fused"):
                 runs[kind, cores[0]].append(position)
-    found = []
+    faults = []
     for (kind, core), positions in sorted(runs.items()):
         positions.sort(key=lambda position: (schedule.start_s[position], schedule.finish_s[position]))
         for first, second in pairwise(positions):
             if schedule.start_s[second] < schedule.finish_s[first] - tolerance_s:
                 first_name, second_name = problem.operators[first].name, problem.operators[second].name
-                found.append(
+                faults.append(
                     f"{kind} core {core}: runs one operator at a time, but {second_name} starts at "
                     f"{schedule.start_s[second]} s and {first_name} finishes at {schedule.finish_s[first]} s"
                 )
-    return found
+    return faults
 
 
 def _all_cores_faults(problem: ScheduleProblem, schedule: Schedule, tolerance_s: float) -> list[str]:
-    found = []
+    faults = []
     for position, operator in enumerate(problem.operators):
         if schedule.cores[position] != ALL_CORES:
             continue
@@ -111,5 +111,5 @@ def _all_cores_faults(problem: ScheduleProblem, schedule: Schedule, tolerance_s:
             if other == position or (schedule.cores[other] == ALL_CORES and other < position):
                 continue
             if schedule.start_s[other] < finish_s - tolerance_s and start_s < schedule.finish_s[other] - tolerance_s:
-                found.append(f"{neighbour.name}: must not run while {operator.name} holds all cores")
-    return found
+                faults.append(f"{neighbour.name}: must not run while {operator.name} holds all cores")
+    return faults

@@ -5,16 +5,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dse.problem import Posed, ProblemType
+from dse.problem import Posed, ProblemType, posed_of
 from dse.report.units import time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Table, View
-from dse.results.result import PROOF_TOLERANCE, Objective, Result, document_of, result_of
+from dse.results.result import PROOF_TOLERANCE, Result, result_of
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.schedule.busy_classes import Interval, busy_s, shares
 from dse.schedule.check import violations
-from dse.schedule.formats import SolutionDocument, read_problem, schedule_document, schedule_from_document
+from dse.schedule.formats import (
+    MetricsDocument,
+    SolutionDocument,
+    read_problem,
+    schedule_document,
+    schedule_from_document,
+)
 from dse.schedule.problem import ScheduleProblem
 from dse.schedule.solve import FOUND_BY, solve
 
@@ -41,20 +47,20 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     help = "Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) for the shortest makespan."
     Options = ScheduleOptions
     Solution = SolutionDocument
+    Metrics = MetricsDocument
     parallel = False
 
     def pose(self, options: ScheduleOptions) -> SchedulePosed:
         """The layer in the file that the options name."""
         problem = read_problem(options.layer)
-        objective = Objective(name="makespan_s", value=None, unit="s", sense="min")
-        return Posed(options, problem, problem.name, document_of(problem), objective)
+        return posed_of(options, problem, problem.name, "makespan_s", "s")
 
     def answered_by(self, options: ScheduleOptions) -> tuple[str, ...]:
-        """Who can have found the schedule."""
+        """What can have produced the schedule."""
         return FOUND_BY[options.method]
 
     def answer(self, posed: SchedulePosed, run: Run) -> Result:
-        """The schedule by the asked method, with its proof or its gap. It has limits of its own, counted in steps."""
+        """The schedule by the chosen method, with its proof or its gap. It has limits of its own, counted in steps."""
         started = time.perf_counter()
         solution = solve(posed.problem, posed.options.method)
         value = solution.schedule.makespan_s
@@ -82,7 +88,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
             faults.append(f"objective.value must be makespan_s = {makespan_s}, but got {stated}")
         if result.bound is not None and not _is_proven(posed, result.bound):
             faults.append(f"bound {result.bound} is more than can be proven")
-        return [*faults, *(f"metrics.{key}: schedules have no metrics" for key in result.metrics)]
+        return faults
 
     def view(self, result: Result, posed: SchedulePosed, tables: Tables) -> View:
         """The makespan, and the operators by their start."""
@@ -102,7 +108,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
 
 
 def _is_proven(posed: SchedulePosed, bound_s: float) -> bool:
-    """Whether the search, or the method that was asked, proves as much again."""
+    """Whether the search, or the chosen method, proves as much again."""
     methods = dict.fromkeys(("auto", posed.options.method))
     return any(bound_s <= solve(posed.problem, method).bound_s * (1 + PROOF_TOLERANCE) for method in methods)
 

@@ -145,8 +145,8 @@ def chain_shares(
 def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
     """Covers the operators of ``member`` by the fewest chains, numbered in ``line``; returns how many.
 
-    By Dilworth's theorem that is the most members that could ever run at once. A chain cover is a matching of
-    operators with later ones, grown here by augmenting paths.
+    By Dilworth's theorem that is the largest number of members that could ever run at once. A chain cover is a matching
+    of operators with later ones, grown here by augmenting paths.
     """
     count = len(member)
     follower, leader = np.full(count, -1), np.full(count, -1)
@@ -168,7 +168,7 @@ def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
 def _augment(ancestor: Bools, member: Bools, root: int, follower: Ints, leader: Ints) -> None:
     """Gives ``root`` a follower if an augmenting path exists (breadth first)."""
     count = len(member)
-    reached_from = np.full(count, -1)
+    reachable_from = np.full(count, -1)
     queue = np.empty(count, np.int64)
     queue[0] = root
     head, tail = 0, 1
@@ -176,15 +176,15 @@ def _augment(ancestor: Bools, member: Bools, root: int, follower: Ints, leader: 
         i = queue[head]
         head += 1
         for j in range(count):
-            if not member[j] or not ancestor[j, i] or reached_from[j] >= 0:
+            if not member[j] or not ancestor[j, i] or reachable_from[j] >= 0:
                 continue
-            reached_from[j] = i
+            reachable_from[j] = i
             if leader[j] >= 0:
                 queue[tail] = leader[j]
                 tail += 1
                 continue
             while True:
-                i = reached_from[j]
+                i = reachable_from[j]
                 follower[i], leader[j], j = j, i, follower[i]
                 if i == root:
                     return

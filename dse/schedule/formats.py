@@ -8,7 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.graph.named_edges import graph_faults
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem
-from hardware.inputs import Fault, InputError, nearest, read_document, validate
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, nearest, validate
 from hardware.operations import CoreKind
 
 _LONGEST_S = 1e12
@@ -66,6 +67,10 @@ class SolutionDocument(_Document):
     """``solution`` of a result: when each operator runs, and on which cores."""
 
     operators: dict[str, _OperatorRun]
+
+
+class MetricsDocument(_Document):
+    """``metrics`` of a result: a schedule has none."""
 
 
 def read_problem(path: str | Path) -> ScheduleProblem:

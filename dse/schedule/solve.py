@@ -48,10 +48,10 @@ def solve_search(problem: ScheduleProblem, limits: SearchLimits = THOROUGH) -> S
     single_s = np.array([operator.single_s for operator in problem.operators], dtype=np.float64)
     all_cores_s = np.array([operator.all_cores_s for operator in problem.operators], dtype=np.float64)
     layer = Layer([operator.kind for operator in problem.operators], problem.edges)
-    found = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, limits)
-    makespan_s = found.schedule.makespan_s
-    bound_s = min(makespan_s, max(found.bound_s, lower_bound(problem) if problem.operators else 0.0))
-    return ScheduleSolution(found.schedule, bound_s, EVENT_SEARCH)
+    best = layer.schedule(single_s, all_cores_s, problem.tensor_cores, problem.vector_cores, limits)
+    makespan_s = best.schedule.makespan_s
+    bound_s = min(makespan_s, max(best.bound_s, lower_bound(problem) if problem.operators else 0.0))
+    return ScheduleSolution(best.schedule, bound_s, EVENT_SEARCH)
 
 
 def _cp_sat(problem: ScheduleProblem) -> ScheduleSolution:

@@ -28,7 +28,8 @@ from dse.sources.zoo import (
     transformers,
     transformers_classes,
 )
-from hardware.inputs import choose, parse_document
+from hardware.documents import parse_document
+from hardware.inputs import choose
 
 SIZES: Mapping[str, int] = {"training": 66, "validation": 5, "test": 16}
 """Graphs of each part of the split."""

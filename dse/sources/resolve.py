@@ -27,8 +27,9 @@ from dse.sources.kinds import (
     TorchModule,
     TransformersConfig,
 )
+from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import InputError, fail, nearest, read_document, validate
+from hardware.inputs import InputError, fail, nearest, validate
 
 if TYPE_CHECKING:
     import torch

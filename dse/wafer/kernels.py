@@ -18,8 +18,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dse.wafer.problem import Convolution
+from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import choose, fail, read_document, shown, validate
+from hardware.inputs import choose, fail, shown, validate
 
 RESERVED = ("input", "output")
 """Nodes of a graph that are no kernels."""

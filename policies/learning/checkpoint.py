@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from dse.run.directory import write_bytes, write_text
-from hardware.inputs import fail, read_document, shown
+from hardware.documents import read_document
+from hardware.inputs import fail, shown
 
 WEIGHTS_FILE, CARD_FILE = "weights.safetensors", "card.json"
 

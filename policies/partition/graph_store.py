@@ -21,7 +21,8 @@ from dse.partition.formats import graph_from_document
 from dse.partition.problem import Floats, PartitionProblem
 from dse.partition.search.context import Evaluator
 from dse.partition.search.proposals import Float32s, field_basis
-from hardware.inputs import fail, read_document
+from hardware.documents import read_document
+from hardware.inputs import fail
 from hardware.packages import package
 from policies.partition.features import Sequence, node_features, sequence_of
 

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from dse.importer.libraries import install
 from dse.partition.methods import Method
 from dse.partition.search.context import SearchContext, SearchResult
-from hardware.inputs import fail, read_document
+from hardware.documents import read_document
+from hardware.inputs import fail
 
 REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine", "plain"))
 """The checkpoints that come along: of the policy that refines, and without a prior.

@@ -1,4 +1,4 @@
-"""CP-SAT by the house's rules: answers by seed and deterministic limit, and an end when it is told to."""
+"""CP-SAT by the house's rules: answers by seed and deterministic limit, and an end when it is stopped."""
 
 import signal
 import threading
@@ -24,9 +24,9 @@ def model_of(items, bins):
 
 
 def test_small_models_are_proven_and_the_same_each_time():
-    found = [solved(model_of(7, 3), 10.0, seed=3) for _ in range(2)]
-    assert [status for _, status in found] == [cp_model.OPTIMAL] * 2
-    assert found[0][0].objective_value == found[1][0].objective_value
+    answers = [solved(model_of(7, 3), 10.0, seed=3) for _ in range(2)]
+    assert [status for _, status in answers] == [cp_model.OPTIMAL] * 2
+    assert answers[0][0].objective_value == answers[1][0].objective_value
 
 
 def test_the_deterministic_limit_gives_the_same_answer_each_time():
@@ -35,19 +35,19 @@ def test_the_deterministic_limit_gives_the_same_answer_each_time():
     assert first.best_objective_bound == second.best_objective_bound
 
 
-def test_it_ends_with_what_it_has_when_it_is_told_to():
-    asked = []
+def test_a_stop_signal_ends_the_search_with_the_best_so_far():
+    calls = []
 
     def stop():
-        asked.append(None)
-        return "time limit" if len(asked) > 10 else None
+        calls.append(None)
+        return "time limit" if len(calls) > 10 else None
 
     solver, status = solved(model_of(60, 7), 1e9, stop=stop)
     assert status == cp_model.FEASIBLE
     assert solver.best_objective_bound < solver.objective_value
 
 
-def test_a_signal_is_heard_meanwhile():
+def test_signals_are_handled_while_the_solver_runs():
     heard = []
     before = signal.signal(signal.SIGUSR1, lambda *_: heard.append("interrupted"))
     try:
@@ -59,7 +59,7 @@ def test_a_signal_is_heard_meanwhile():
     assert heard == ["interrupted"]
 
 
-def test_an_exception_meanwhile_is_not_held_up():
+def test_an_exception_of_the_stop_signal_ends_the_search():
     """Without an end of the search this would take forever."""
 
     def fault():

@@ -22,7 +22,7 @@ def tiles(size):
 
 def splits(cores, batch, m, n):
     """(batch, m, n) parts: two powers of two, the third what is left of a number of cores."""
-    found = set()
+    splits = set()
     for level in {*powers(cores), cores}:
         for left in range(3):
             for one, two in itertools.product(powers(level), repeat=2):
@@ -33,8 +33,8 @@ def splits(cores, batch, m, n):
                     if all(
                         part <= limit for i, (part, limit) in enumerate(zip(parts, limits, strict=True)) if i != left
                     ):
-                        found.add(tuple(min(part, limit) for part, limit in zip(parts, limits, strict=True)))
-    return sorted(found)
+                        splits.add(tuple(min(part, limit) for part, limit in zip(parts, limits, strict=True)))
+    return sorted(splits)
 
 
 def traffic(words, moves):
@@ -85,9 +85,9 @@ def slowest_but_sure(gemm, machine):
         fitting = {tile: words for tile, words in every_tile.items() if shares * footprint(tile) <= buffer_words}
         for mapping in core_mappings(gemm, machine, parts, l2_words):
             for tile, words in fitting.items():
-                if all(side >= least for side, least in zip(tile, mapping["least_tile"], strict=True)):
-                    kept = math.ceil(sizes[mapping["x"]] / tile[mapping["x"]])
-                    best = min(best, max(on_chip(gemm, machine, parts, mapping, kept), words / hbm_rate))
+                if all(side >= smallest for side, smallest in zip(tile, mapping["min_tile"], strict=True)):
+                    x_steps = math.ceil(sizes[mapping["x"]] / tile[mapping["x"]])
+                    best = min(best, max(on_chip(gemm, machine, parts, mapping, x_steps), words / hbm_rate))
     return best
 
 
@@ -114,20 +114,20 @@ def core_mappings(gemm, machine, parts, l2_words):
                             * local[s],
                             "steps": [math.ceil(a / b) for a, b in zip(local, block, strict=True)],
                             "local": local,
-                            "least_tile": [
+                            "min_tile": [
                                 min(size, part * side) for size, part, side in zip(sizes, spread, block, strict=True)
                             ],
                         }
 
 
-def on_chip(gemm, machine, parts, mapping, kept):
+def on_chip(gemm, machine, parts, mapping, x_steps):
     """Cycles on chip: computing, core traffic, buffer traffic."""
     rule = machine.rules.core_bandwidth
     rounds = math.ceil(gemm.batch / parts[0])
     together = math.prod(parts) if rule.rule == "chip" else 1
     edges = int(machine.core_width[0] + machine.core_depth[0]) if rule.rule == "edges" else 1
     moves = list(mapping["steps"])
-    moves[mapping["x"]] = kept
+    moves[mapping["x"]] = x_steps
     core_moves = list(mapping["steps"])
     core_moves[mapping["s"]] = moves[mapping["s"]]
     local = mapping["local"]

@@ -1,10 +1,13 @@
 """Machines for tests: any sizes, tiny buffers included, under the rules of a named cost model."""
 
 import numpy as np
-from hypothesis import example
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from hardware.cost_model import cost_model
 from hardware.machines import Machines
+from hardware.operations import Gemm
+from hardware.spec_fields import Count
 
 _ONE_CORE = {"batch": 1, "cores": 1, "sides": (1, 1), "l2_bytes": 48, "buffer_bytes": 96, "buffer_rate": 0.5}
 _SLOW_MEMORY = {"hbm": 1e9, "model": "consistent"}
@@ -35,17 +38,43 @@ LESS_OF_THE_STREAM = (
     },
 )
 """Products and machines whose fastest mapping has a chunk of the stream that is not the longest that fits, though the
-longest needs no more HBM traffic: a buffer tile with less of the stream holds more along what the cores keep.
+longest needs no more HBM traffic: a buffer tile with less of the stream holds more of the resident operand.
 """
 
 
-def with_examples(cases):
-    """Decorates a property: hypothesis tries ``cases`` (arguments by name) besides those that it draws."""
+def on_random_machines(max_size, max_examples):
+    """Decorates a law of (product, machine): it is tried on drawn ones and on those of LESS_OF_THE_STREAM."""
 
     def decorate(law):
-        for case in cases:
-            law = example(**case)(law)
-        return law
+        def test(sizes, batch, cores, sides, l2_bytes, buffer_bytes, buffer_rate, hbm, model):
+            machine = small_machine(
+                cores=cores,
+                width=sides[0],
+                depth=sides[1],
+                l2_bytes=l2_bytes,
+                buffer_bytes=buffer_bytes,
+                buffer_words_per_cycle=buffer_rate,
+                hbm_bytes_per_s=hbm,
+                model=model,
+                register_words=Count(value=5, source="test"),
+            )
+            law(Gemm(*sizes, batch=batch), machine)
+
+        test.__name__ = test.__qualname__ = law.__name__
+        for case in LESS_OF_THE_STREAM:
+            test = example(**case)(test)
+        drawn = given(
+            sizes=st.tuples(*[st.integers(1, max_size)] * 3),
+            batch=st.integers(1, 3),
+            cores=st.integers(1, 5),
+            sides=st.sampled_from([(1, 1), (2, 1), (2, 2), (4, 2)]),
+            l2_bytes=st.integers(24, 80),
+            buffer_bytes=st.integers(80, 400),
+            buffer_rate=st.sampled_from([0.5, 2.0, 16.0]),
+            hbm=st.sampled_from([1e9, 8e9, 64e9]),
+            model=st.sampled_from(["consistent", "phaze-2024"]),
+        )
+        return settings(max_examples=max_examples, deadline=None)(drawn(test))
 
     return decorate
 

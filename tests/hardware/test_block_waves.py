@@ -24,7 +24,7 @@ def definition_s(gemm: Gemm, cores: int) -> float:
     """The least, over tiles and parts of k, of the larger of on-chip and HBM time; plain loops over the definition."""
     words_per_s = A100.hbm_bytes_per_s / 2
     rate = A100.kernel("gemm").buffer_efficiency * A100.global_buffer_words_per_cycle / 108
-    least = math.inf
+    best_s = math.inf
     for tile_m, tile_n in A100.block_tiles:
         for parts in (1, 2, 4, 8):
             tiles = math.ceil(gemm.m / tile_m) * math.ceil(gemm.n / tile_n) * gemm.batch * parts
@@ -32,8 +32,8 @@ def definition_s(gemm: Gemm, cores: int) -> float:
             sums = 0 if parts == 1 else 2 * 2 * gemm.output_elements * parts
             on_chip_s = math.ceil(tiles / cores) * tile_cycles / A100.clock_hz + sums / words_per_s
             hbm_s = (gemm.input_elements + gemm.output_elements + sums) / words_per_s
-            least = min(least, max(on_chip_s, hbm_s))
-    return least
+            best_s = min(best_s, max(on_chip_s, hbm_s))
+    return best_s
 
 
 def waves_s(operation: Gemm | Convolution, cores: int = 108, share: float = 1.0) -> float:
@@ -73,10 +73,10 @@ def test_a_convolution_is_its_product_with_a_smaller_input():
     assert times.hbm_s[0, 0] < times.hbm_s[1, 0]
 
 
-def test_a_kept_result_is_not_written():
+def test_a_result_that_stays_on_chip_is_not_written():
     gemm = Gemm(4096, 4096, 64)
-    kept = TensorWork(gemm, extra_write_words=-gemm.output_elements)
-    times = wave_times([TensorWork(gemm), kept], A100, np.array([108]), WHOLE)
+    on_chip = TensorWork(gemm, extra_write_words=-gemm.output_elements)
+    times = wave_times([TensorWork(gemm), on_chip], A100, np.array([108]), WHOLE)
     ratio = (gemm.input_elements + gemm.output_elements) / gemm.input_elements
     assert times.hbm_s[0, 0] / times.hbm_s[1, 0] == pytest.approx(ratio, rel=1e-12)
 

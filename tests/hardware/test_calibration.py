@@ -77,8 +77,8 @@ def test_the_spec_holds_what_the_fit_finds(a100, kernels):
     refit = fit_kernels(a100, rows)
     for kind in ("layer_norm", "gelu"):
         for name in FITTED_CONSTANTS[kind]:
-            written, found = getattr(a100.kernel(kind), name), getattr(refit.kernel(kind), name)
-            assert found == pytest.approx(written, rel=0.01), (kind, name)
+            written, fitted = getattr(a100.kernel(kind), name), getattr(refit.kernel(kind), name)
+            assert fitted == pytest.approx(written, rel=0.01), (kind, name)
 
 
 def test_the_network_spec_holds_what_the_fit_finds(all_reduces):

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hardware.cost_model import Count, cost_model
+from hardware.cost_model import cost_model
 from hardware.energy import LEVELS, energy_by_level, operation_energy, peak_w, static_w
 from hardware.energy_model import EnergyModel, energy_model, energy_model_of
 from hardware.estimator import estimate
@@ -23,13 +23,12 @@ from hardware.spec_fields import spec_names
 from hardware.specs import accelerator
 from hardware.units import GIB
 from tests.hardware import slow_tiler
-from tests.hardware.small_machines import LESS_OF_THE_STREAM, small_machine, with_examples
+from tests.hardware.small_machines import on_random_machines, small_machine
 from tests.hardware.test_estimator_laws import NETWORK, gemms, machines, operations, vectors
 from tests.hardware.test_specs import numbers_without_source, text_of
 
 MODEL = energy_model()
 ROUNDING = 1 + 1e-9
-FEW_REGISTERS = {"register_words": Count(value=5, source="test")}
 
 COLUMNS = {  # pJ at 45 nm (Horowitz 2014) and at 7 nm (Jouppi et al. 2021)
     "multiply": (1.1, 0.34),
@@ -55,11 +54,11 @@ def test_every_constant_has_a_source(name):
 
 def test_22_nm_lies_between_the_published_columns():
     share = math.log(45 / 22) / math.log(45 / 7)
-    found = {"multiply": MODEL.multiply_pj.value, "accumulate": MODEL.accumulate_pj.value, **MODEL.sram.access_pj}
+    energies = {"multiply": MODEL.multiply_pj.value, "accumulate": MODEL.accumulate_pj.value, **MODEL.sram.access_pj}
     seven = energy_model("jouppi-7nm")
     last = {"multiply": seven.multiply_pj.value, "accumulate": seven.accumulate_pj.value, **seven.sram.access_pj}
     for key, (first_pj, last_pj) in COLUMNS.items():
-        assert found[key] == pytest.approx(first_pj ** (1 - share) * last_pj**share, rel=1e-3)
+        assert energies[key] == pytest.approx(first_pj ** (1 - share) * last_pj**share, rel=1e-3)
         assert last[key] == last_pj
 
 
@@ -116,13 +115,13 @@ def test_idle_power_is_that_of_the_published_chips():
 
 def test_sram_energy_is_a_power_of_the_size_between_and_beyond_the_figures():
     sizes = np.array([2048, 8192, 16384, 32768, 1 << 20, 128 << 20])
-    found = MODEL.sram_pj_per_byte(sizes) * MODEL.sram.access_bits / 8
+    sizes_pj = MODEL.sram_pj_per_byte(sizes) * MODEL.sram.access_bits / 8
     points = MODEL.sram.access_pj
-    assert found[[1, 3, 4]] == pytest.approx([points[8192], points[32768], points[1 << 20]])
-    assert found[2] == pytest.approx(math.sqrt(points[8192] * points[32768]))
-    assert found[0] == pytest.approx(points[8192] ** 2 / points[32768])
+    assert sizes_pj[[1, 3, 4]] == pytest.approx([points[8192], points[32768], points[1 << 20]])
+    assert sizes_pj[2] == pytest.approx(math.sqrt(points[8192] * points[32768]))
+    assert sizes_pj[0] == pytest.approx(points[8192] ** 2 / points[32768])
     growth = math.log(points[1 << 20] / points[32768]) / math.log(32)
-    assert found[5] == pytest.approx(points[1 << 20] * 128**growth)
+    assert sizes_pj[5] == pytest.approx(points[1 << 20] * 128**growth)
 
 
 def broken(change):
@@ -171,30 +170,30 @@ def best_mappings(gemm, machine):
         tile: slow_tiler.hbm_words(sizes, gemm.batch, tile, shared=True)
         for tile in itertools.product(*(slow_tiler.tiles(size) for size in sizes))
     }
-    found = []
+    mappings = []
     for parts in slow_tiler.splits(int(machine.tensor_cores[0]), gemm.batch, gemm.m, gemm.n):
         shares = 1 << (parts[0] - 1).bit_length()
         for mapping in slow_tiler.core_mappings(gemm, machine, parts, l2_words):
             for tile, words in tiles.items():
                 if shares * slow_tiler.footprint(tile) > buffer_words:
                     continue
-                if all(side >= least for side, least in zip(tile, mapping["least_tile"], strict=True)):
-                    kept = math.ceil(sizes[mapping["x"]] / tile[mapping["x"]])
-                    cycles = max(slow_tiler.on_chip(gemm, machine, parts, mapping, kept), words / rate)
-                    found.append((cycles, words, on_chip_words(gemm, parts, mapping, kept)))
-    least = min(cycles for cycles, _, _ in found)
-    fastest = [(words, others) for cycles, words, others in found if cycles <= least * ROUNDING]
+                if all(side >= smallest for side, smallest in zip(tile, mapping["min_tile"], strict=True)):
+                    x_steps = math.ceil(sizes[mapping["x"]] / tile[mapping["x"]])
+                    cycles = max(slow_tiler.on_chip(gemm, machine, parts, mapping, x_steps), words / rate)
+                    mappings.append((cycles, words, on_chip_words(gemm, parts, mapping, x_steps)))
+    fastest_cycles = min(cycles for cycles, _, _ in mappings)
+    fastest = [(words, others) for cycles, words, others in mappings if cycles <= fastest_cycles * ROUNDING]
     fewest = min(words for words, _ in fastest)
     return fewest, {others for words, others in fastest if words == fewest}
 
 
-def on_chip_words(gemm, parts, mapping, kept):
+def on_chip_words(gemm, parts, mapping, x_steps):
     """(buffer words, core words): what buffer and cores exchange, and what all L2 exchange with arrays and buffer."""
     moves = list(mapping["steps"])
-    moves[mapping["x"]] = kept
+    moves[mapping["x"]] = x_steps
     streamed = list(mapping["steps"])
     if mapping["x"] == mapping["s"]:
-        streamed[mapping["s"]] = kept
+        streamed[mapping["s"]] = x_steps
     sizes, cores_along = (gemm.m, gemm.n, gemm.k), (parts[1], parts[2], 1)
     once = [gemm.batch * sizes[a] * sizes[b] for a, b in slow_tiler.OPERANDS.values()]
     each = [words * cores_along[lacking] for lacking, words in enumerate(once)]
@@ -202,34 +201,8 @@ def on_chip_words(gemm, parts, mapping, kept):
     return between, sum(slow_tiler.traffic(each, streamed)) + sum(slow_tiler.traffic(each, moves))
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    sizes=st.tuples(*[st.integers(1, 7)] * 3),
-    batch=st.integers(1, 3),
-    cores=st.integers(1, 5),
-    sides=st.sampled_from([(1, 1), (2, 1), (2, 2), (4, 2)]),
-    l2_bytes=st.integers(24, 80),
-    buffer_bytes=st.integers(80, 400),
-    buffer_rate=st.sampled_from([0.5, 2.0, 16.0]),
-    hbm=st.sampled_from([1e9, 8e9, 64e9]),
-    model=st.sampled_from(["consistent", "phaze-2024"]),
-)
-@with_examples(LESS_OF_THE_STREAM)
-def test_traffic_is_that_of_a_fastest_mapping_with_the_least_hbm_traffic(
-    sizes, batch, cores, sides, l2_bytes, buffer_bytes, buffer_rate, hbm, model
-):
-    machine = small_machine(
-        cores=cores,
-        width=sides[0],
-        depth=sides[1],
-        l2_bytes=l2_bytes,
-        buffer_bytes=buffer_bytes,
-        buffer_words_per_cycle=buffer_rate,
-        hbm_bytes_per_s=hbm,
-        model=model,
-        **FEW_REGISTERS,
-    )
-    gemm = Gemm(*sizes, batch=batch)
+@on_random_machines(max_size=7, max_examples=40)
+def test_traffic_is_that_of_a_fastest_mapping_with_the_least_hbm_traffic(gemm, machine):
     moved = tensor_traffic([TensorWork(gemm)], machine)
     fewest, others = best_mappings(gemm, machine)
     assert moved.hbm_words[0, 0] == fewest
@@ -268,7 +241,7 @@ def test_a_convolution_reads_its_input_once_from_hbm():
 # --- other operations
 
 
-def test_vector_work_by_hand():
+def test_vector_work_needs_the_energy_computed_by_hand():
     machine = small_machine(l2_bytes=8192, buffer_bytes=1 << 20)
     level = energy_by_level([Vector("gelu", 100, 100, 100)], machine, MODEL)
     unit_pj = MODEL.multiply_pj.value + MODEL.accumulate_pj.value + 3 * MODEL.register_pj.value

@@ -145,11 +145,11 @@ def test_more_products_take_no_less_and_at_most_in_proportion(gemm, machine, fac
 @given(operation=fused, machine=machines)
 def test_fused_work_is_between_its_parts_and_their_sum(operation, machine):
     together = np.array(seconds(operation, machine))
-    kept = dataclasses.replace(operation.epilogue[0], read_elements=0, write_elements=0)
+    unmoved = dataclasses.replace(operation.epilogue[0], read_elements=0, write_elements=0)
     apart = np.array(seconds(operation.tensor, machine)) + np.array(seconds(operation.epilogue[0], machine))
     assert (together <= apart * ROUNDING).all()
     if not machine.rules.fused_vector_work_is_free.value:
-        elementwise = dataclasses.replace(kept, kind="relu", row=1)
+        elementwise = dataclasses.replace(unmoved, kind="relu", row=1)
         assert (together * ROUNDING >= np.array(seconds(elementwise, machine))).all()
 
 

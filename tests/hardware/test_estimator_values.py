@@ -49,13 +49,13 @@ def test_published_bandwidths_make_eight_cores_no_faster_than_one():
     assert eight == pytest.approx(one / 8, rel=0.02)
 
 
-def test_compute_bound_product_by_hand():
+def test_a_compute_bound_product_takes_the_time_computed_by_hand():
     """4096³ on 8 cores of 128 × 128: 2²² cycles, all processing elements busy."""
     machine = template(8, 128, "consistent")
     assert seconds(Gemm(4096, 4096, 4096), machine)[1] == pytest.approx(2**36 / (8 * 128 * 128) / 1.05e9)
 
 
-def test_memory_bound_product_by_hand():
+def test_a_memory_bound_product_takes_the_time_computed_by_hand():
     """A matrix times a vector: its words once through 1.2 TB/s."""
     words = 8192 * 8192 + 8192 + 8192
     assert seconds(Gemm(1, 8192, 8192), template(8, 128, "consistent"))[1] == pytest.approx(words * 2 / 1.2e12)
@@ -86,7 +86,7 @@ def test_a_convolution_reads_its_input_once():
     assert seconds(convolution.gemm, machine)[1] > 4 * seconds(convolution, machine)[1]
 
 
-def test_elementwise_work_by_hand():
+def test_elementwise_work_takes_the_time_computed_by_hand():
     machine = small_machine(cores=4, vector_cores=4, lanes=8, hbm_bytes_per_s=1e12, buffer_words_per_cycle=1e6)
     work = Vector("tanh", 1000, 1000, 1000)
     assert seconds(work, machine)[1] == pytest.approx(32 * 27 / 1e9)
@@ -161,7 +161,7 @@ def test_one_output_tile_cannot_overlap():
     assert seconds(fused, machine)[1] == pytest.approx(product_s + vector_s, rel=0.01)
 
 
-def test_collectives_by_hand():
+def test_collectives_take_the_time_computed_by_hand():
     machine = small_machine(lanes=16, vector_cores=4, buffer_words_per_cycle=1e6)
     elements, peers = 1 << 20, 4
     moved_s = 2 * 3 / 4 * elements * 2 / 1e10

@@ -5,18 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from hardware.inputs import (
-    MAX_FAULTS,
-    Fault,
-    InputError,
-    bytes_of,
-    choose,
-    parse_document,
-    read_document,
-    shown,
-    text_of,
-    validate,
-)
+from hardware.documents import bytes_of, parse_document, read_document, text_of
+from hardware.inputs import MAX_FAULTS, Fault, InputError, choose, shown, validate
 
 
 class Inner(BaseModel):
@@ -68,7 +58,7 @@ def test_malformed_text_is_one_line(name, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         read_document(tmp_path / "none.json")
     with pytest.raises(InputError, match="directory"):

@@ -23,18 +23,18 @@ def levelled(draw, latency=True):
     """Two or three levels, of any speeds."""
     sizes = draw(st.sampled_from([(2,), (4,), (8,), (2, 8), (4, 12)]))
     seconds = st.sampled_from([0.0, 1e-6]) if latency else st.just(0.0)
-    found = None
+    joined = None
     for size in (0, *sizes):
-        found = Network(
+        joined = Network(
             "level",
             draw(st.sampled_from([1e9, 5e9, 2e10])),
             draw(seconds),
             draw(seconds),
             draw(st.sampled_from([1, 4])),
-            inner=found,
+            inner=joined,
             inner_accelerators=size,
         )
-    return found
+    return joined
 
 
 def rates(net):
@@ -174,20 +174,20 @@ def by_hand_s(net, size_bytes, participants, stride):
 @given(SIZES, st.integers(1, 100), st.integers(1, 16), st.sampled_from([2, 4, 8]))
 def test_an_all_reduce_across_nodes_has_three_parts(size_bytes, participants, stride, size):
     net = Network("two", 2e9, inner=Network("in", 3e10), inner_accelerators=size)
-    found_s = net.collective_s("all_reduce", size_bytes, participants, stride)
-    assert found_s == pytest.approx(by_hand_s(net, size_bytes, participants, stride), rel=1e-12)
+    actual_s = net.collective_s("all_reduce", size_bytes, participants, stride)
+    assert actual_s == pytest.approx(by_hand_s(net, size_bytes, participants, stride), rel=1e-12)
     halves = [net.collective_s(kind, size_bytes, participants, stride) for kind in ("reduce_scatter", "all_gather")]
-    assert found_s == pytest.approx(sum(halves), rel=1e-12)
+    assert actual_s == pytest.approx(sum(halves), rel=1e-12)
 
 
 @given(levelled(latency=False), st.sampled_from(KINDS), SIZES, st.integers(1, 100), st.integers(1, 16))
 def test_levels_are_never_faster_than_their_fastest_or_slower_than_an_all_slow_ring(net, kind, size, members, stride):
-    found_s = net.collective_s(kind, size, members, stride)
+    actual_s = net.collective_s(kind, size, members, stride)
     fastest = Network("flat", max(rates(net))).collective_s(kind, size, members)
-    assert found_s >= fastest * (1 - 1e-12)
+    assert actual_s >= fastest * (1 - 1e-12)
     # every level's part is at most a whole ring over its links
     slowest = sum(Network("flat", rate).collective_s(kind, size, 10**9) for rate in rates(net))
-    assert found_s <= slowest * (1 + 1e-12)
+    assert actual_s <= slowest * (1 + 1e-12)
 
 
 @given(levelled(), st.sampled_from(KINDS), SIZES, st.integers(1, 100), st.integers(1, 16), st.floats(1.0, 10.0))
@@ -260,10 +260,10 @@ LEVELS = [{"network": "mine.yaml", "accelerators": EIGHT}, {"network": "infiniba
 def test_levels_are_read_from_a_users_file(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(GOOD))
     (tmp_path / "two.yaml").write_text(yaml.safe_dump({"name": "two", "levels": LEVELS}))
-    found = network(tmp_path / "two.yaml")
-    assert (found.name, found.node_accelerators, found.node_bytes_per_s) == ("two", 8, 1.8e9)
+    two = network(tmp_path / "two.yaml")
+    assert (two.name, two.node_accelerators, two.node_bytes_per_s) == ("two", 8, 1.8e9)
     monkeypatch.chdir(tmp_path.parent)  # the path of a level is taken from its file's folder
-    assert network(f"{tmp_path.name}/two.yaml") == found
+    assert network(f"{tmp_path.name}/two.yaml") == two
 
 
 BROKEN_LEVELS = [

@@ -53,17 +53,17 @@ def test_there_are_rings_of_4_8_16_and_36_chips_of_one_kind():
 def test_the_roofline_prices_arrays_of_operators():
     flops = np.array([[2e12, 0.0], [1e12, np.nan]])
     moved_bytes = np.array([[0.0, 4e11], [4e11, 1.0]])
-    found = RING.latency_s(flops, moved_bytes)
-    assert found[~np.isnan(found)] == pytest.approx([1.0000002, 2.0000002, 2.0000002])
-    assert np.isnan(found).tolist() == [[False, False], [False, True]]
+    latency_s = RING.latency_s(flops, moved_bytes)
+    assert latency_s[~np.isnan(latency_s)] == pytest.approx([1.0000002, 2.0000002, 2.0000002])
+    assert np.isnan(latency_s).tolist() == [[False, False], [False, True]]
 
 
 def test_a_users_own_file_is_read_and_may_be_like_another(tmp_path):
     written(tmp_path, "own.yaml", name="own", chip__sram_bytes={"value": 1e6, "source": "a guess"})
     (tmp_path / "two.yaml").write_text("name: two\nchips: {value: 2, source: a pair}\nlike: own.yaml\n")
-    found = package(tmp_path / "two.yaml")
-    assert (found.name, found.chips, found.sram_bytes) == ("two", 2, 1e6)
-    assert found.link_bytes_per_s == RING.link_bytes_per_s
+    two = package(tmp_path / "two.yaml")
+    assert (two.name, two.chips, two.sram_bytes) == ("two", 2, 1e6)
+    assert two.link_bytes_per_s == RING.link_bytes_per_s
 
 
 def fault_of(path):

@@ -20,7 +20,7 @@ def test_reference_area_is_the_published_budget():
     assert area_model().reference_um2 == pytest.approx(278_826_676.3064, rel=1e-12)
 
 
-def test_area_of_one_machine_by_hand():
+def test_the_area_of_a_machine_is_the_one_computed_by_hand():
     # 2 tensor cores 4x2 (L2 1 KiB), 4 vector cores of 4 (L2 1 KiB), 16 MiB
     by_hand = 2 * (8 * 760.0414 + 6133.98) + 4 * (4 * 759.82385 + 6133.98) + 23745200
     one = template_machines(*(np.array([size]) for size in (2, 4, 4, 2, 16)))

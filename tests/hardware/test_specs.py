@@ -35,16 +35,16 @@ def test_every_constant_has_a_source(folder, name):
     assert numbers_without_source(yaml.safe_load(text_of(folder, name))) == []
 
 
-def test_the_built_in_accelerators():
+def test_built_in_accelerators_have_the_published_peaks_and_memories():
     assert list_specs() == ["a100-80gb", "tpuv4", "tpuv4-phaze", "v100"]
     published_tflops = {"a100-80gb": 312, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
     published_gib = {"a100-80gb": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
     for name in list_specs():
-        found = accelerator(name)
-        assert len(found.machines) == 1
-        assert found.machines.peak_flops[0] / 1e12 == pytest.approx(published_tflops[name], rel=3e-3)
-        assert found.hbm_bytes == published_gib[name] * 2**30
-        assert network(found.network).bytes_per_s > 0
+        built_in = accelerator(name)
+        assert len(built_in.machines) == 1
+        assert built_in.machines.peak_flops[0] / 1e12 == pytest.approx(published_tflops[name], rel=3e-3)
+        assert built_in.hbm_bytes == published_gib[name] * 2**30
+        assert network(built_in.network).bytes_per_s > 0
 
 
 def test_the_papers_tpuv4_is_the_reference_machine_of_the_area_budget():
@@ -111,7 +111,7 @@ def test_cost_models_differ_as_the_published_tool_differs():
         assert vector_cycles(model.hardware.vector_cycles).cycles["softmax"].value == 11
 
 
-def test_a_users_own_file_works(tmp_path):
+def test_a_users_own_file_is_read(tmp_path):
     path = tmp_path / "mine.yaml"
     document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
     document["name"] = "mine"

@@ -3,16 +3,11 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from hardware.cost_model import Count
 from hardware.estimator import estimate
 from hardware.operations import Gemm
 from tests.hardware.slow_tiler import OPERANDS, slowest_but_sure, walked_loads
-from tests.hardware.small_machines import LESS_OF_THE_STREAM, small_machine, with_examples
-
-FEW_REGISTERS = {"register_words": Count(value=5, source="test")}
+from tests.hardware.small_machines import on_random_machines, small_machine
 
 
 def cycles(gemm, machine):
@@ -37,34 +32,8 @@ def test_search_finds_the_best_mapping(gemm, machine):
     assert cycles(gemm, machine) == pytest.approx(slowest_but_sure(gemm, machine), rel=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    sizes=st.tuples(*[st.integers(1, 6)] * 3),
-    batch=st.integers(1, 3),
-    cores=st.integers(1, 5),
-    sides=st.sampled_from([(1, 1), (2, 1), (2, 2), (4, 2)]),
-    l2_bytes=st.integers(24, 80),
-    buffer_bytes=st.integers(80, 400),
-    buffer_rate=st.sampled_from([0.5, 2.0, 16.0]),
-    hbm=st.sampled_from([1e9, 8e9, 64e9]),
-    model=st.sampled_from(["consistent", "phaze-2024"]),
-)
-@with_examples(LESS_OF_THE_STREAM)
-def test_search_finds_the_best_mapping_on_random_machines(
-    sizes, batch, cores, sides, l2_bytes, buffer_bytes, buffer_rate, hbm, model
-):
-    machine = small_machine(
-        cores=cores,
-        width=sides[0],
-        depth=sides[1],
-        l2_bytes=l2_bytes,
-        buffer_bytes=buffer_bytes,
-        buffer_words_per_cycle=buffer_rate,
-        hbm_bytes_per_s=hbm,
-        model=model,
-        **FEW_REGISTERS,
-    )
-    gemm = Gemm(*sizes, batch=batch)
+@on_random_machines(max_size=6, max_examples=25)
+def test_search_finds_the_best_mapping_on_random_machines(gemm, machine):
     assert cycles(gemm, machine) == pytest.approx(slowest_but_sure(gemm, machine), rel=1e-12)
 
 

@@ -8,7 +8,7 @@ from dse.placement.check import batch_s, violations
 from dse.placement.problem import LayerGraph, Placement, PlacementProblem, Stage
 
 
-def least_batch_s(problem: PlacementProblem, groups: bool = False) -> float:
+def min_batch_s(problem: PlacementProblem, groups: bool = False) -> float:
     """The optimum over all placements (with ``groups`` over all assignments to groups too); infinite if none fits."""
     return min((placement.batch_s for placement in placements(problem, groups)), default=math.inf)
 
@@ -65,12 +65,12 @@ def _set_partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], .
             yield (*partition[:place], (items[0], *group), *partition[place + 1 :])
 
 
-def least_memory_bytes(problem: PlacementProblem, groups: bool = False) -> float:
+def min_memory_bytes(problem: PlacementProblem, groups: bool = False) -> float:
     """The smallest ``hbm_bytes`` at which some placement exists: bisection on the brute force, to one byte."""
     low, high = 0, 2**40
     while high - low > 1:
         middle = (low + high) // 2
-        if math.isfinite(least_batch_s(replace(problem, hbm_bytes=float(middle)), groups)):
+        if math.isfinite(min_batch_s(replace(problem, hbm_bytes=float(middle)), groups)):
             high = middle
         else:
             low = middle

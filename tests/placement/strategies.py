@@ -57,8 +57,8 @@ def branching_graphs(draw, count, width):
 
 
 @st.composite
-def problems(draw, graphs=chain_graphs, most_layers=6, widths=((1,), (1, 2), (2,), (1, 2, 4))):
-    count = draw(st.integers(1, most_layers))
+def problems(draw, graphs=chain_graphs, max_layers=6, widths=((1,), (1, 2), (2,), (1, 2, 4))):
+    count = draw(st.integers(1, max_layers))
     chosen = draw(st.sampled_from(widths))
     return PlacementProblem(
         name="random",

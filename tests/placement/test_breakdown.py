@@ -28,7 +28,9 @@ def placed(stages, **changes):
     st.sampled_from(["layer", "stage"]),
     st.floats(1.0, 1e12),
 )
-def test_the_parts_add_up(stages, microbatches, recompute, schedule, granularity, bytes_per_s):
+def test_the_parts_of_time_and_memory_add_up_to_the_whole(
+    stages, microbatches, recompute, schedule, granularity, bytes_per_s
+):
     problem, placement = placed(
         stages,
         microbatches=microbatches,

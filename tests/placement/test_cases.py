@@ -25,12 +25,12 @@ NAMES = (
 
 
 def test_every_case_is_listed():
-    found = {path.name.removesuffix(".expected.json") for path in shared_data("placement").glob("*.expected.json")}
-    assert found == set(NAMES)
+    cases = {path.name.removesuffix(".expected.json") for path in shared_data("placement").glob("*.expected.json")}
+    assert cases == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_optimum_of_case(name):
+def test_every_case_has_its_known_optimum(name):
     problem = read_problem(shared_data("placement", f"{name}.json"))
     expected = json.loads(shared_data("placement", f"{name}.expected.json").read_text())
     solution = solve(problem)

@@ -11,20 +11,20 @@ from dse.placement.problem import LayerGraph, Placement, Stage
 from dse.placement.search.chain_dp import ChainOptimum, optimum, width_optimum
 from dse.placement.search.chain_structure import chain_structure, is_totally_ordered
 from dse.placement.solve import layer_latencies, solve
-from tests.placement.brute_force import least_batch_s
+from tests.placement.brute_force import min_batch_s
 from tests.placement.strategies import chain_of, problems
 
 
 @settings(max_examples=250, deadline=None)
 @given(problems())
-def test_equals_brute_force(problem):
+def test_the_chain_program_finds_the_optimum_of_brute_force(problem):
     solution = solve(problem)
     if solution.placement is None:
-        assert least_batch_s(problem) == math.inf
+        assert min_batch_s(problem) == math.inf
         assert solution.shortfall is not None
         return
     assert violations(problem, solution.placement) == []
-    assert math.isclose(solution.placement.batch_s, least_batch_s(problem), rel_tol=1e-9, abs_tol=1e-12)
+    assert math.isclose(solution.placement.batch_s, min_batch_s(problem), rel_tol=1e-9, abs_tol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -34,9 +34,9 @@ def test_cutoff_gives_the_same_optimum_or_nothing(problem, share):
     if best is None or best.batch_s == 0.0:
         return
     cutoff_s = share * best.batch_s
-    found = solve(problem, cutoff_s)
-    assert found.shortfall is None
-    assert found.placement == (best if best.batch_s < cutoff_s else None)
+    solution = solve(problem, cutoff_s)
+    assert solution.shortfall is None
+    assert solution.placement == (best if best.batch_s < cutoff_s else None)
 
 
 def test_widths_are_compared_and_the_smaller_one_wins_a_tie():
@@ -55,8 +55,8 @@ def test_ties_go_to_fewer_stages_and_earlier_cuts():
         [(0.5, 0.5)] * 5, accelerators=2, microbatches=8, network_bytes_per_s=1e15, gradient_sync_factor=1e18
     )
     structure = chain_structure(problem, 1)
-    found = width_optimum(structure, layer_latencies(problem.tensor_parallel[1]))
-    assert found == ChainOptimum(batch_s=pytest.approx(27.0), tensor=1, data=1, cuts=(2,))
+    optimum = width_optimum(structure, layer_latencies(problem.tensor_parallel[1]))
+    assert optimum == ChainOptimum(batch_s=pytest.approx(27.0), tensor=1, data=1, cuts=(2,))
 
 
 def test_latency_arrays_may_change_between_calls():

@@ -15,10 +15,10 @@ def problem():
 
 @pytest.fixture
 def placement(problem):
-    found = solve(problem).placement
-    assert violations(problem, found) == []
-    assert len(found.stages) >= 2
-    return found
+    placement = solve(problem).placement
+    assert violations(problem, placement) == []
+    assert len(placement.stages) >= 2
+    return placement
 
 
 def restaged(problem, placement, stages, **changes):
@@ -112,8 +112,8 @@ def test_groups_run_side_by_side_and_hold_their_own_layers():
 def test_groups_must_hold_the_layers_of_the_stage():
     problem = two_branches()
     for groups in (((0,),), ((0, 1), (1,)), ((0, 1), ())):
-        found = violations(problem, Placement(2, 1, (Stage((0, 1), 4, groups),), 16.0))
-        assert any("the groups of stage 1" in line for line in found)
+        faults = violations(problem, Placement(2, 1, (Stage((0, 1), 4, groups),), 16.0))
+        assert any("the groups of stage 1" in line for line in faults)
     assert any(
         "must use 4" in line for line in violations(problem, Placement(2, 1, (Stage((0, 1), 2, ((0,), (1,))),), 16.0))
     )
@@ -121,8 +121,8 @@ def test_groups_must_hold_the_layers_of_the_stage():
 
 def test_a_chain_has_no_use_for_groups(problem):
     stages = (Stage((0, 1), 2, ((0,), (1,))), Stage((2, 3), 1))
-    found = violations(problem, Placement(1, 1, stages, 1.0))
-    assert found == ["a stage must use at most 1 groups, the width of the layer graph, but uses 2"]
+    faults = violations(problem, Placement(1, 1, stages, 1.0))
+    assert faults == ["a stage must use at most 1 groups, the width of the layer graph, but uses 2"]
 
 
 def test_recomputation_follows_the_definition():
@@ -138,8 +138,8 @@ def test_first_stage_synchronises_and_updates():
     problem = chain_of([(1.0, 1.0)], accelerators=2, network_bytes_per_s=4.0, gradient_sync_factor=2.0)
     graph = problem.tensor_parallel[1]
     updating = LayerGraph((replace(graph.layers[0], update_s=0.25),), ())
-    found = batch_s(replace(problem, tensor_parallel={1: updating}), 1, 2, (Stage((0,), 1),))
-    assert found == 2.0 * 4 + 2.0 * (1 / 2) * 1.0 / 4.0 + 0.25
+    time_s = batch_s(replace(problem, tensor_parallel={1: updating}), 1, 2, (Stage((0,), 1),))
+    assert time_s == 2.0 * 4 + 2.0 * (1 / 2) * 1.0 / 4.0 + 0.25
 
 
 def test_gpipe_stashes_every_microbatch_of_a_pipeline():

@@ -1,4 +1,4 @@
-"""``dse place --out``: what is kept beside the result."""
+"""``dse place --out``: the files beside the result."""
 
 import json
 
@@ -7,11 +7,12 @@ import pytest
 from dse.placement.formats import problem_from_document
 from dse.placement.solve import solve
 from dse.placement.timeline import timeline
+from dse.results.result import seal_of
 from tests.placement.test_formats import document
 from tests.report.test_trace_events import assert_valid
 
 
-def test_the_pipeline_is_kept_as_a_trace_and_its_times_as_metrics(dse, tmp_path):
+def test_the_pipeline_is_written_as_a_trace_and_its_times_are_metrics(dse, tmp_path):
     posed = document() | {"hbm_bytes": 90, "pipeline_schedule": "gpipe"}
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(posed))
@@ -45,3 +46,16 @@ def test_where_nothing_fits_nothing_is_drawn(dse, tmp_path):
     answer = dse("place", path, "--out", tmp_path / "run")
     assert answer.code == 1
     assert not (tmp_path / "run" / "pipeline.trace.json").exists()
+
+
+@pytest.mark.parametrize("metrics", [{"simulated_pipeline_s": "1"}, {"luck": 1.0}])
+def test_metrics_of_another_name_or_type_are_refused(dse, tmp_path, metrics):
+    path, run = tmp_path / "layers.json", tmp_path / "run"
+    path.write_text(json.dumps(document()))
+    assert dse("place", path, "--out", run).code == 0
+    result = json.loads((run / "result.json").read_text())
+    result["metrics"] |= metrics
+    (run / "result.json").write_text(json.dumps(result | {"seal": seal_of(result)}))
+    refused = dse("check", run / "result.json")
+    assert refused.code == 2
+    assert next(iter(metrics)) in refused.err

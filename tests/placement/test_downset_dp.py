@@ -9,7 +9,7 @@ from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.search.downset_dp import downset_placement, downsets
 from dse.placement.solve import solve
 from hardware.inputs import InputError
-from tests.placement.brute_force import least_batch_s
+from tests.placement.brute_force import min_batch_s
 from tests.placement.strategies import branching_graphs, problems
 
 
@@ -37,25 +37,25 @@ def towers(count, length, hbm_bytes=100.0, **changes):
 
 
 @settings(max_examples=150, deadline=None)
-@given(problems(graphs=branching_graphs, most_layers=4, widths=((1,), (2,), (1, 2))))
-def test_equals_brute_force(problem):
+@given(problems(graphs=branching_graphs, max_layers=4, widths=((1,), (2,), (1, 2))))
+def test_the_downset_program_finds_the_optimum_of_brute_force(problem):
     solution = solve(problem)
     assert solution.bound_s is None
     if solution.placement is None:
-        assert least_batch_s(problem, groups=True) == math.inf
+        assert min_batch_s(problem, groups=True) == math.inf
         return
     assert violations(problem, solution.placement) == []
-    assert math.isclose(solution.placement.batch_s, least_batch_s(problem, groups=True), rel_tol=1e-9, abs_tol=1e-12)
+    assert math.isclose(solution.placement.batch_s, min_batch_s(problem, groups=True), rel_tol=1e-9, abs_tol=1e-12)
 
 
 @settings(max_examples=100, deadline=None)
 @given(problems())
 def test_on_a_chain_equals_the_chain_program(problem):
     chain = solve(problem).placement
-    found = [downset_placement(problem, tensor) for tensor in problem.tensor_parallel]
-    best_s = min((answer.placement.batch_s for answer in found if answer.placement), default=math.inf)
+    answers = [downset_placement(problem, tensor) for tensor in problem.tensor_parallel]
+    best_s = min((answer.placement.batch_s for answer in answers if answer.placement), default=math.inf)
     assert math.isclose(best_s, chain.batch_s if chain else math.inf, rel_tol=1e-9, abs_tol=1e-12)
-    assert all(answer.bound_s == pytest.approx(answer.placement.batch_s) for answer in found if answer.placement)
+    assert all(answer.bound_s == pytest.approx(answer.placement.batch_s) for answer in answers if answer.placement)
 
 
 def test_branches_run_side_by_side_where_pipelines_cannot_help():
@@ -86,11 +86,11 @@ def test_wide_branching_is_refused_with_the_limit():
 
 
 def test_downsets_of_two_chains_form_a_grid():
-    found = downsets(towers(2, 5).tensor_parallel[1])
-    assert len(found.member) == 6 * 6 + 1
-    assert found.width == 2
-    assert not found.member[0].any()
-    assert found.member[-1].all()
+    sets = downsets(towers(2, 5).tensor_parallel[1])
+    assert len(sets.member) == 6 * 6 + 1
+    assert sets.width == 2
+    assert not sets.member[0].any()
+    assert sets.member[-1].all()
 
 
 def test_where_the_search_meets_its_limit_a_bound_is_given(monkeypatch):
@@ -98,6 +98,6 @@ def test_where_the_search_meets_its_limit_a_bound_is_given(monkeypatch):
     exact = solve(problem)
     assert exact.bound_s is None
     monkeypatch.setattr("dse.placement.search.downset_dp.SEARCH_LIMIT", 0)
-    found = solve(problem)
-    assert violations(problem, found.placement) == []
-    assert found.bound_s < exact.placement.batch_s < found.placement.batch_s
+    solution = solve(problem)
+    assert violations(problem, solution.placement) == []
+    assert solution.bound_s < exact.placement.batch_s < solution.placement.batch_s

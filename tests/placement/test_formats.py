@@ -124,7 +124,7 @@ def test_broken_input_gives_one_line_that_names_it(fault):
         change(changed)
     with pytest.raises(InputError) as caught:
         problem_from_document(changed, "small.json")
-    lines = [str(found) for found in caught.value.faults]
+    lines = [str(fault) for fault in caught.value.faults]
     assert any(all(part in line for part in parts) for line in lines), lines
     assert all(line.startswith("small.json: ") and "\n" not in line for line in lines)
 
@@ -188,7 +188,7 @@ def test_edge_without_bytes_is_a_dependency():
         ({"tensor": 1, "data": 1}, "stages: the key is missing"),
     ],
 )
-def test_broken_solution(solution, message):
+def test_a_broken_solution_is_refused_with_its_key(solution, message):
     problem = problem_from_document(document(), "small.json")
     with pytest.raises(InputError) as caught:
         placement_from_document(problem, solution, "result.json", 1.0)

@@ -11,12 +11,12 @@ from dse.placement.problem import LayerGraph
 from dse.placement.solve import solve
 from tests.placement.strategies import branching_graphs, chain_of, problems
 
-ANY_PROBLEM = problems() | problems(graphs=branching_graphs, most_layers=4, widths=((1,), (1, 2)))
+ANY_PROBLEM = problems() | problems(graphs=branching_graphs, max_layers=4, widths=((1,), (1, 2)))
 
 
 def optimum_s(problem):
-    found = solve(problem).placement
-    return found.batch_s if found else math.inf
+    placement = solve(problem).placement
+    return placement.batch_s if placement else math.inf
 
 
 def no_slower(faster, slower):
@@ -54,8 +54,8 @@ def test_gpipe_with_nothing_to_stash_is_1f1b(problem):
         for width, graph in problem.tensor_parallel.items()
     }
     empty = replace(problem, tensor_parallel=graphs, recompute=False)
-    found = [optimum_s(replace(empty, pipeline_schedule=schedule)) for schedule in ("1f1b", "gpipe")]
-    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    optima_s = [optimum_s(replace(empty, pipeline_schedule=schedule)) for schedule in ("1f1b", "gpipe")]
+    assert optima_s[0] == pytest.approx(optima_s[1], rel=1e-12)
 
 
 @settings(max_examples=80, deadline=None)
@@ -72,7 +72,7 @@ def test_more_accelerators_are_never_slower(problem, more):
 
 @settings(max_examples=80, deadline=None)
 @given(ANY_PROBLEM, st.sampled_from([0.5, 2.0, 8.0]))
-def test_time_scales(problem, factor):
+def test_scaling_all_latencies_and_transfers_scales_the_batch_time(problem, factor):
     graphs = {
         width: replace(
             graph,
@@ -99,7 +99,7 @@ def test_time_scales(problem, factor):
 
 @settings(max_examples=80, deadline=None)
 @given(ANY_PROBLEM)
-def test_names_change_nothing(problem):
+def test_renaming_layers_changes_nothing(problem):
     graphs = {
         width: replace(
             graph,
@@ -132,7 +132,7 @@ CHAIN = chain_of(
         {"node_accelerators": 2, "node_bytes_per_s": 1e9},
     ],
 )
-def test_every_constraint_matters(freedom):
+def test_without_any_one_constraint_some_optimum_changes(freedom):
     assert optimum_s(replace(CHAIN, **freedom)) < optimum_s(CHAIN) * (1 - 1e-6)
 
 

@@ -37,7 +37,7 @@ def test_some_choice_is_as_good_as_any_number_of_pipelines(microbatches, limit, 
     )
 
 
-def test_choices_are_few():
+def test_few_numbers_of_pipelines_are_worth_trying():
     assert len(pipeline_choices(4096, GradientSync(1.0), [1023]).data) < 12
 
 
@@ -48,7 +48,7 @@ def test_ranges_of_gpipe_are_the_smallest_d_of_each_round(microbatches, limit):
     for data in range(1, min(limit, microbatches) + 1):
         smallest.setdefault(math.ceil(microbatches / data), data)
     ranges = pipeline_ranges(problem, limit)
-    assert [(each.stashes, each.fewest, each.most) for each in ranges] == [
+    assert [(each.stashes, each.min_data, each.max_data) for each in ranges] == [
         (rounds, data, data) for rounds, data in sorted(smallest.items())
     ]
     assert {each.growth for each in ranges} == {0}

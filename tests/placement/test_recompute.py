@@ -18,7 +18,7 @@ from tests.placement.recompute_oracle import oracle_batch_s, oracle_memory_bytes
 from tests.placement.strategies import branching_graphs, chain_of, lower_bounds, problems
 from tests.placement.timeline_oracle import timeline_violations
 
-BRANCHING = problems(graphs=branching_graphs, most_layers=4, widths=((1,), (2,), (1, 2)))
+BRANCHING = problems(graphs=branching_graphs, max_layers=4, widths=((1,), (2,), (1, 2)))
 SCHEDULES = st.sampled_from(["gpipe", "1f1b"])
 SYNCHRONISATION = st.sampled_from([0.0, 1e303])
 """Factors at which, on a network of 1e300 bytes/s, more pipelines cost nothing, or so much that stages are the way."""
@@ -35,7 +35,7 @@ def one_stage_each(problem, data=1):
 
 def oracle_optimum_s(problem, groups):
     """The least time by the oracle over all placements, and a check that the checker agrees on each."""
-    least_s = math.inf
+    best_s = math.inf
     for placement in placements(problem, groups):
         oracle_s = oracle_batch_s(problem, placement)
         assert placement.batch_s == pytest.approx(oracle_s, rel=1e-12, abs=1e-12)
@@ -45,13 +45,13 @@ def oracle_optimum_s(problem, groups):
                 needed = group_memory_bytes(problem, graph, stage, group, count - place, placement.data)
                 assert needed == oracle_memory_bytes(problem, placement, place, group)
                 assert needed <= problem.hbm_bytes
-        least_s = min(least_s, oracle_s)
-    return least_s
+        best_s = min(best_s, oracle_s)
+    return best_s
 
 
 def optimum_s(problem):
-    found = solve(problem).placement
-    return found.batch_s if found else math.inf
+    placement = solve(problem).placement
+    return placement.batch_s if placement else math.inf
 
 
 @settings(max_examples=150, deadline=None)
@@ -92,8 +92,8 @@ def test_under_gpipe_recomputing_is_a_longer_backward_pass(values, accelerators,
         for more in (1, 0)
     )
     assert optimum_s(repeated) == pytest.approx(optimum_s(plain), rel=1e-12)
-    found = [downset_placement(problem, 1).placement.batch_s for problem in (repeated, plain)]
-    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    times_s = [downset_placement(problem, 1).placement.batch_s for problem in (repeated, plain)]
+    assert times_s[0] == pytest.approx(times_s[1], rel=1e-12)
     kinds = sorted(set(values))
     index = [kinds.index(pair) for pair in values]
     bounds = []
@@ -186,12 +186,12 @@ def test_gpipe_draws_the_repeated_passes_of_the_last_stage():
     # two microbatches over two stages: F0 F1 – R1 B1 R0 B0 behind, and in front after each of these
     problem = recomputing(chain_of([(1.0, 2.0)] * 2, microbatches=2, network_bytes_per_s=1e300, accelerators=2))
     placement = one_stage_each(problem)
-    found = timeline(problem, placement)
-    assert found.forward_start_s.tolist() == [[0, 1], [1, 2]]
-    assert found.recompute_start_s.tolist() == [[9, 6], [6, 3]]
-    assert found.backward_start_s.tolist() == [[10, 7], [7, 4]]
-    assert found.pipeline_s == 12.0 == 4.0 * (2 + 2 - 1)
-    assert timeline_violations(problem, placement, found) == []
+    times = timeline(problem, placement)
+    assert times.forward_start_s.tolist() == [[0, 1], [1, 2]]
+    assert times.recompute_start_s.tolist() == [[9, 6], [6, 3]]
+    assert times.backward_start_s.tolist() == [[10, 7], [7, 4]]
+    assert times.pipeline_s == 12.0 == 4.0 * (2 + 2 - 1)
+    assert timeline_violations(problem, placement, times) == []
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])

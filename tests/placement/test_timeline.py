@@ -13,7 +13,7 @@ from dse.placement.timeline import timeline
 from tests.placement.strategies import branching_graphs, chain_of, problems
 from tests.placement.timeline_oracle import timeline_violations
 
-ANY_PROBLEM = problems() | problems(graphs=branching_graphs, most_layers=4, widths=((1,), (1, 2)))
+ANY_PROBLEM = problems() | problems(graphs=branching_graphs, max_layers=4, widths=((1,), (1, 2)))
 
 
 def placed(problem):
@@ -68,16 +68,16 @@ def test_timelines_of_optimal_placements_hold(problem):
 @given(pipelines())
 def test_timelines_hold_and_keep_to_their_bounds(pipeline):
     problem, placement = pipeline
-    found = timeline(problem, placement)
-    assert timeline_violations(problem, placement, found) == []
+    times = timeline(problem, placement)
+    assert timeline_violations(problem, placement, times) == []
     rounds = math.ceil(problem.microbatches / placement.data)
     each = loads(problem, placement)
     # a stage waits for one pass of those before it, and those before it wait for its last backward pass
-    least_s = max(sum(each[:place]) + rounds * load_s for place, load_s in enumerate(each))
-    assert max(each) * rounds <= found.pipeline_s * (1 + 1e-12)
-    assert least_s <= found.pipeline_s * (1 + 1e-12)
+    bound_s = max(sum(each[:place]) + rounds * load_s for place, load_s in enumerate(each))
+    assert max(each) * rounds <= times.pipeline_s * (1 + 1e-12)
+    assert bound_s <= times.pipeline_s * (1 + 1e-12)
     if problem.pipeline_schedule == "1f1b":
-        assert found.pipeline_s <= formula_s(problem, placement) * (1 + 1e-12)
+        assert times.pipeline_s <= formula_s(problem, placement) * (1 + 1e-12)
 
 
 @settings(max_examples=100, deadline=None)
@@ -138,21 +138,21 @@ def test_a_heavy_last_stage_synchronises_longer_than_the_formula_says():
     )
     stages = (Stage((0,), 1), Stage((1,), 1))
     placement = Placement(1, 2, stages, batch_s(problem, 1, 2, stages))
-    found = timeline(problem, placement)
+    times = timeline(problem, placement)
     heavy_s, light_s = (gradient_sync_s(problem, 1, 2, size) for size in (1000.0, 1.0))
-    drain_s = found.drained_s[0] - found.drained_s[1]
-    assert found.batch_s == pytest.approx(found.pipeline_s + heavy_s - drain_s)
-    assert found.batch_s > placement.batch_s
+    drain_s = times.drained_s[0] - times.drained_s[1]
+    assert times.batch_s == pytest.approx(times.pipeline_s + heavy_s - drain_s)
+    assert times.batch_s > placement.batch_s
     assert placement.batch_s == pytest.approx(formula_s(problem, placement) + light_s)
 
 
-def test_1f1b_runs_as_drawn():
+def test_1f1b_alternates_as_in_the_figure_of_pipedream():
     # two stages, three microbatches: F0 F1 B0 F2 B1 B2 over F0 B0 F1 B1 F2 B2 (PipeDream-Flush, figure 4)
     problem = chain_of([(1.0, 2.0)] * 2, microbatches=3, network_bytes_per_s=1e300, accelerators=2)
-    found = timeline(problem, one_stage_each(problem))
-    assert found.forward_start_s.tolist() == [[0, 1, 6], [1, 4, 7]]
-    assert found.backward_start_s.tolist() == [[4, 7, 10], [2, 5, 8]]
-    assert found.pipeline_s == 12.0
+    times = timeline(problem, one_stage_each(problem))
+    assert times.forward_start_s.tolist() == [[0, 1, 6], [1, 4, 7]]
+    assert times.backward_start_s.tolist() == [[4, 7, 10], [2, 5, 8]]
+    assert times.pipeline_s == 12.0
     gpipe = timeline(replace(problem, pipeline_schedule="gpipe"), one_stage_each(problem))
     assert gpipe.forward_start_s.tolist() == [[0, 1, 2], [1, 2, 3]]
     assert gpipe.backward_start_s.tolist() == [[10, 8, 6], [8, 6, 4]]
@@ -175,20 +175,20 @@ CHANGES = {
 def test_the_checker_refuses_a_shifted_time(field):
     problem = chain_of([(1.0, 2.0), (2.0, 1.0), (1.0, 1.0)], recompute=True, accelerators=6)
     placement = one_stage_each(problem, 2)
-    found = timeline(problem, placement)
-    assert timeline_violations(problem, placement, found) == []
-    assert set(CHANGES) == {each.name for each in fields(found)} - {"schedule"}
-    shifted = getattr(found, field).copy()
+    times = timeline(problem, placement)
+    assert timeline_violations(problem, placement, times) == []
+    assert set(CHANGES) == {each.name for each in fields(times)} - {"schedule"}
+    shifted = getattr(times, field).copy()
     shifted[(1, 1) if shifted.ndim == 2 else 1] -= 0.5
-    lines = timeline_violations(problem, placement, replace(found, **{field: shifted}))
+    lines = timeline_violations(problem, placement, replace(times, **{field: shifted}))
     assert all(any(part in line for line in lines) for part in CHANGES[field][-1:])
 
 
 def test_the_checker_counts_stashes():
     problem = chain_of([(1.0, 1.0)] * 3, accelerators=3, pipeline_schedule="gpipe")
     placement = one_stage_each(problem)
-    found = timeline(problem, placement)
-    lines = timeline_violations(replace(problem, pipeline_schedule="1f1b"), placement, found)
+    times = timeline(problem, placement)
+    lines = timeline_violations(replace(problem, pipeline_schedule="1f1b"), placement, times)
     assert "stage 3 must hold at most 1 microbatches, but holds 8" in lines
 
 
@@ -200,6 +200,6 @@ def test_too_many_passes_are_refused():
 
 def test_arrays_are_by_stage_and_microbatch():
     problem = chain_of([(1.0, 1.0)] * 3, accelerators=6, microbatches=9)
-    found = timeline(problem, one_stage_each(problem, 2))
-    assert found.forward_start_s.shape == found.backward_end_s.shape == (3, 5)
-    assert np.all(np.diff(found.forward_start_s, axis=1) > 0)
+    times = timeline(problem, one_stage_each(problem, 2))
+    assert times.forward_start_s.shape == times.backward_end_s.shape == (3, 5)
+    assert np.all(np.diff(times.forward_start_s, axis=1) > 0)

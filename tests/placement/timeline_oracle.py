@@ -37,14 +37,14 @@ def timeline_violations(problem: PlacementProblem, placement: Placement, timelin
 
 def _passes(timeline: Timeline, stage: int) -> list[_Pass]:
     """All passes of one stage by start."""
-    found = []
+    passes = []
     for microbatch in range(timeline.forward_start_s.shape[1]):
         at = (stage, microbatch)
         forward = (float(timeline.forward_start_s[at]), float(timeline.forward_end_s[at]), f"F{microbatch}")
         repeat = (float(timeline.recompute_start_s[at]), float(timeline.backward_start_s[at]), f"R{microbatch}")
         backward = (float(timeline.backward_start_s[at]), float(timeline.backward_end_s[at]), f"B{microbatch}")
-        found += [forward, repeat, backward]
-    return sorted(found, key=lambda each: (each[0], each[1]))
+        passes += [forward, repeat, backward]
+    return sorted(passes, key=lambda each: (each[0], each[1]))
 
 
 def _overlaps(passes: list[_Pass], stage: int, slack_s: float) -> list[str]:
@@ -84,14 +84,14 @@ def _duration_violations(
     graph = problem.tensor_parallel[placement.tensor]
     last = stage == len(placement.stages) - 1
     expected = stage_passes(problem, graph, placement.stages[stage], last)
-    found = (
+    ends = (
         ("forward", timeline.forward_end_s[stage] - timeline.forward_start_s[stage], expected.forward_s),
         ("recompute", timeline.backward_start_s[stage] - timeline.recompute_start_s[stage], expected.recompute_s),
         ("backward", timeline.backward_end_s[stage] - timeline.backward_start_s[stage], expected.backward_s),
     )
     return [
         f"every {name} pass of stage {stage + 1} must take {seconds} s"
-        for name, taken_s, seconds in found
+        for name, taken_s, seconds in ends
         if np.abs(taken_s - seconds).max() > slack_s
     ]
 

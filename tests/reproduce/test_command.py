@@ -23,7 +23,7 @@ def test_table_4_needs_no_search(dse):
     assert ours["opt-350m", "layers"] == 24
 
 
-def test_it_prints_and_keeps(dse, tmp_path):
+def test_the_command_prints_its_sections_and_writes_all_files(dse, tmp_path):
     out = tmp_path / "run"
     arguments = ("reproduce", "phaze", "table4", "--models", "bert-large", "--out", out)
     done = dse(*arguments)
@@ -98,8 +98,8 @@ def test_parts_without_the_learned_methods_say_so(dse, tmp_path, monkeypatch):
     assert skipped["fig7"] is None
     assert reason in skipped["table2"]
     assert "is not installed" in (tmp_path / "run" / "report.html").read_text()
-    told = dse("reproduce", "mcm", "fig7", "table2", "--models", path, "--json")
-    assert any("table2: skipped" in line and reason in line for line in told.err.splitlines())
+    printed = dse("reproduce", "mcm", "fig7", "table2", "--models", path, "--json")
+    assert any("table2: skipped" in line and reason in line for line in printed.err.splitlines())
     refused = dse("reproduce", "mcm", "table2", "ablation")
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert reason in refused.err

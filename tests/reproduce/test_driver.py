@@ -10,13 +10,14 @@ import pytest
 
 from dse.reproduce.driver import chosen_parts, job_of, journal_of, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, write
-from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed
 from dse.reproduce.papers import PAPERS, paper_named, summary_of
 from dse.reproduce.section import Comparison, Section, Table
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.options import Option, Options
 from dse.run.progress import StoppedError
+from dse.run.run import Run
 from hardware.inputs import InputError
 
 
@@ -77,7 +78,7 @@ def paper(searched, missing=None, **parts):
 
 
 def run_with(journal, stop=lambda: None, progress=lambda *_: None):
-    return Run(InProcessExecutor(), journal, progress, stop, 5)
+    return Run(InProcessExecutor(), progress, stop, 5, journal)
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from dse.partition.search.context import SearchResult
 from dse.reproduce.mcm import study as mcm_study
 from dse.reproduce.mcm.study import Study, StudyBudget, Trials
 from dse.reproduce.mcm.tables import Trial, at, running, samples_to, section_of
-from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
-from dse.run.progress import never_stop, silent
+from dse.run.run import Run
 from tests.partition.small import random_graph
 from tests.solving import answer
 
@@ -35,16 +34,16 @@ def test_a_curve_is_the_best_so_far():
 
 def test_trials_count_every_evaluation_and_no_more(graph):
     def scripted(context):
-        found = SearchResult()
+        best = SearchResult()
         for chip in ([0] * 12, [0] * 11 + [0], [0] * 12):
             candidates = np.array([chip], dtype=np.int8)
-            found = found.with_candidates(candidates, context.evaluator.costs(candidates))
-        return found
+            best = best.with_candidates(candidates, context.evaluator.costs(candidates))
+        return best
 
     curve = Trials({"scripted": scripted})(Trial(graph, "analytical", "scripted", 0, 10))
-    assert [asked for asked, _ in curve] == [1]
+    assert [count for count, _ in curve] == [1]
     random = Trials(mcm_study.SAMPLED)(Trial(graph, "analytical", "random", 0, 30))
-    assert all(1 <= asked <= 30 for asked, _ in random)
+    assert all(1 <= count <= 30 for count, _ in random)
     costs = [cost for _, cost in random]
     assert costs == sorted(costs, reverse=True)
     shorter = Trials(mcm_study.SAMPLED)(Trial(graph, "analytical", "hill-climb", 0, 10))
@@ -54,7 +53,7 @@ def test_trials_count_every_evaluation_and_no_more(graph):
 
 def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph, tmp_path, monkeypatch):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        study = Study({}, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(20, 2), graphs=(graph,))
+        study = Study({}, {}, Run(journal=journal), StudyBudget(20, 2), graphs=(graph,))
         section = study.section("table2")
         (table,) = section.tables
         assert [row[0] for row in table.rows] == list(mcm_study.SAMPLED)
@@ -68,14 +67,12 @@ def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph
         assert study.section("table2") == section
 
 
-def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
+def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path):
     def broken(context):
         raise RuntimeError("no idea")
 
     with Journal(tmp_path / "journal.jsonl") as journal:
-        study = Study(
-            {"broken": broken}, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 1), graphs=(graph,)
-        )
+        study = Study({"broken": broken}, {}, Run(journal=journal), StudyBudget(5, 1), graphs=(graph,))
         section = study.section("table2")
     assert "broken" not in [row[0] for row in section.tables[0].rows]
     assert any("no idea" in note for note in section.notes)
@@ -84,9 +81,7 @@ def test_a_method_that_fails_is_told_and_left_out(graph, tmp_path):
 def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
     with Journal(tmp_path / "journal") as journal:
         learned = {"none": lambda context: SearchResult(evaluations=context.samples)}
-        study = Study(
-            learned, {}, InProcessExecutor(), journal, silent, never_stop, StudyBudget(5, 2), 0, (graph,), graph
-        )
+        study = Study(learned, {}, Run(journal=journal), StudyBudget(5, 2), (graph,), graph)
         (table,) = study.section("table2").tables
     rows = {row[0]: row for row in table.rows}
     assert rows["none"][1:4] == ("–", "–", "–")
@@ -120,7 +115,7 @@ def test_where_a_method_finds_nothing_a_second_table_has_the_other_graphs():
 def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, tmp_path, monkeypatch):
     variants = {"whole": mcm_study.SAMPLED["refine"], "half": mcm_study.SAMPLED["random"]}
     with Journal(tmp_path / "journal") as journal:
-        study = Study({}, variants, InProcessExecutor(), journal, silent, never_stop, StudyBudget(12, 2), 0, (graph,))
+        study = Study({}, variants, Run(journal=journal), StudyBudget(12, 2), (graph,))
         section = study.section("ablation")
         (table,) = section.tables
         assert [row[0] for row in table.rows] == ["greedy", "whole", "half"]
@@ -133,8 +128,8 @@ def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, 
 
 
 def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
-    asked = ("reproduce", "mcm", "fig5", "--models", graph, "--samples", 12, "--seeds", 1, "--workers", 0)
-    done = dse(*asked, "--out", tmp_path / "run", "--json")
+    command = ("reproduce", "mcm", "fig5", "--models", graph, "--samples", 12, "--seeds", 1, "--workers", 0)
+    done = dse(*command, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     (section,) = json.loads(done.out)["sections"]
     methods = {each["model"] for each in section["comparisons"]}
@@ -145,7 +140,7 @@ def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
     theirs = compared["rl", "samples to 1.6 times the paper's greedy"]
     assert (theirs["ours"], theirs["paper"]) == (None, 330)
     assert "share of the best" in theirs["reason"]
-    again = dse(*asked, "--out", tmp_path / "run", "--json", "--resume")
+    again = dse(*command, "--out", tmp_path / "run", "--json", "--resume")
     assert json.loads(again.out)["sections"] == [section]
     assert (tmp_path / "run" / "report.html").exists()
 
@@ -156,7 +151,7 @@ def test_the_study_searches_as_dse_partition_does(graph, name, evaluator):
     options = PartitionOptions(graph, package=mcm_study.PACKAGE, evaluator=evaluator, method=name, samples=40)
     result = answer(options, seed=3)
     made = Trials(mcm_study.SAMPLED).made(Trial(graph, evaluator, name, 3, 40))
-    assert made.found.chip == tuple(result.solution["chip"].values())
-    assert made.found.evaluations == result.evaluations
-    assert 1 / made.found.cost_s == result.objective.value
-    assert min(cost for _, cost in made.curve) >= made.found.cost_s
+    assert made.answer.chip == tuple(result.solution["chip"].values())
+    assert made.answer.evaluations == result.evaluations
+    assert 1 / made.answer.cost_s == result.objective.value
+    assert min(cost for _, cost in made.curve) >= made.answer.cost_s

@@ -17,7 +17,7 @@ def document():
     return PAPER.model_dump(mode="json", by_alias=True)
 
 
-def test_its_models_are_built_in():
+def test_models_of_the_paper_are_built_in():
     assert set(PAPER.models) <= set(list_models())
     assert len(PAPER.models) == 8
 
@@ -25,13 +25,13 @@ def test_its_models_are_built_in():
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_are_consistent(name):
     row = PAPER.models[name]
-    found = row.table_2
-    used = found.placement.pipeline * found.placement.data * found.placement.tensor
+    published = row.table_2
+    used = published.placement.pipeline * published.placement.data * published.placement.tensor
     assert used <= PAPER.setup.accelerators
-    assert str(found.microbatch) in PAPER.setup.microbatch.split(",")
-    assert str(found.hbm_gb) in PAPER.setup.hbm_gb.split(",")
-    assert found.placement.tensor in model(name).tensor_parallel
-    assert found.accelerator.lanes == found.accelerator.width
+    assert str(published.microbatch) in PAPER.setup.microbatch.split(",")
+    assert str(published.hbm_gb) in PAPER.setup.hbm_gb.split(",")
+    assert published.placement.tensor in model(name).tensor_parallel
+    assert published.accelerator.lanes == published.accelerator.width
     assert (row.table_4 is None) == (row.table_5 is None) == (name == "llama2-7b")
     if row.table_5 is not None:
         assert row.table_5.tpuv4_expert <= row.table_5.tpuv4_solver <= row.table_5.common

@@ -7,13 +7,13 @@ import pytest
 
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
-from dse.reproduce.paper import Run
 from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, strategies
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
 from dse.reproduce.phaze.parts import PAPER, PARTS, PhazeOptions, posed
 from dse.reproduce.phaze.published import read_published
-from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.run import Run
+from tests.reproduce.sections import assert_whole
 
 
 @pytest.fixture(scope="module")
@@ -29,36 +29,25 @@ def paper():
 def job_of(context, parts=tuple(PARTS)):
     """The job of ``parts`` whose context is ``context``, whatever the run."""
     job = posed(context.paper, context.models, context.cost_models, context.budget)
-    made = lambda run: replace(context, progress=run.progress, stop=run.stop)  # noqa: E731
-    return Job(PAPER, PhazeOptions("bert-large", "phaze-2024"), parts, replace(job, context=made))
-
-
-def run_of(context):
-    return Run(context.executor, context.journal, context.progress, context.stop, context.seed)
+    job = replace(job, context=lambda run: replace(context, run=run))
+    return Job(PAPER, PhazeOptions("bert-large", "phaze-2024"), parts, job)
 
 
 @pytest.fixture(scope="module")
 def context(paper, tmp_path_factory):
     budget = Budget(*(1e6,) * 4, samples=5)
     with Journal(tmp_path_factory.mktemp("run") / "journal.jsonl") as journal:
-        yield Context(paper, ("bert-large",), ("phaze-2024",), InProcessExecutor(), journal, budget)
+        yield Context(paper, ("bert-large",), ("phaze-2024",), Run(journal=journal), budget)
 
 
 @pytest.fixture(scope="module")
 def done(context):
     job = job_of(context)
-    return reproduce(replace(job, posed=replace(job.posed, context=lambda _run: context)), run_of(context))
+    return reproduce(replace(job, posed=replace(job.posed, context=lambda _run: context)), context.run)
 
 
 def test_every_part_prints_whole_rows(done):
-    assert [section.part for section in done.sections] == list(PARTS)
-    for section in done.sections:
-        assert section.tables
-        for table in section.tables:
-            assert table.rows
-            assert all(len(row) == len(table.headers) for row in table.rows), section.part
-        for chart in section.charts:
-            assert all(len(series.x) == len(series.y) for series in chart.series)
+    assert_whole(done, PARTS)
 
 
 def numbers(done, part):
@@ -68,8 +57,8 @@ def numbers(done, part):
 
 
 def test_the_proven_optimum_is_no_worse_than_the_papers_machine(done, context):
-    found = numbers(done, "table2")
-    ours, reference = (found["bert-large", name][0] for name in ("throughput", "throughput of the paper's accelerator"))
+    table = numbers(done, "table2")
+    ours, reference = (table["bert-large", name][0] for name in ("throughput", "throughput of the paper's accelerator"))
     assert context.model_search("bert-large", "phaze-2024").proof == "proven"
     assert ours >= reference * (1 - 1e-9) > 0
 
@@ -80,12 +69,12 @@ def test_a_common_architecture_of_one_model_is_that_models(done):
 
 
 def test_utilisation_and_throughput_agree(done, context):
-    found = strategies(context, "bert-large", "phaze-2024")
-    expert, solver = found[EXPERT], found[SOLVER]
+    by_strategy = strategies(context, "bert-large", "phaze-2024")
+    expert, solver = by_strategy[EXPERT], by_strategy[SOLVER]
     # The same machine and model: utilisations relate as throughputs, and our placement is no worse than the expert's.
     assert solver[1] / expert[1] == pytest.approx(solver[0] / expert[0])
-    assert expert[0] <= solver[0] <= found[OWN][0]
-    assert found[COMMON] == found[OWN]
+    assert expert[0] <= solver[0] <= by_strategy[OWN][0]
+    assert by_strategy[COMMON] == by_strategy[OWN]
     bars = numbers(done, "fig4")
     assert bars["bert-large", f"{SOLVER} / {EXPERT}"][0] == pytest.approx(solver[0] / expert[0])
     assert bars["bert-large", f"{SOLVER} / {EXPERT}"][1] == pytest.approx(47.4 / 15.9)
@@ -105,7 +94,7 @@ def test_a_level_is_never_better_than_the_proven_optimum(done):
     assert all(0 < share <= 100 * (1 + 1e-9) for share in shares)
 
 
-def test_everything_is_written(done, tmp_path):
+def test_every_comparison_and_section_is_in_the_written_files(done, tmp_path):
     write(done, tmp_path)
     document = json.loads((tmp_path / DOCUMENT_FILE).read_text())
     assert document["schema"] == "dse.reproduction/1"
@@ -116,12 +105,11 @@ def test_everything_is_written(done, tmp_path):
     assert all(section.title.split(":")[0] in page for section in done.sections)
 
 
-def test_what_is_not_reached_says_so(paper, tmp_path):
+def test_a_part_that_was_not_made_says_why(paper, tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
-        context = Context(
-            paper, ("bert-large",), ("phaze-2024",), InProcessExecutor(), journal, stop=lambda: "time limit"
-        )
-        stopped = reproduce(job_of(context, ("table2", "table4")), run_of(context))
+        run = Run(journal=journal, stop=lambda: "time limit")
+        context = Context(paper, ("bert-large",), ("phaze-2024",), run)
+        stopped = reproduce(job_of(context, ("table2", "table4")), context.run)
     assert stopped.stopped == "time limit"
     assert [section.skipped for section in stopped.sections] == ["not reached: time limit", None]
     assert stopped.sections[0].notes == ("not reached: time limit",)
@@ -131,15 +119,9 @@ def test_what_is_not_reached_says_so(paper, tmp_path):
 def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path):
     replies = iter([None, None])
     with Journal(tmp_path / "journal.jsonl") as journal:
-        context = Context(
-            paper,
-            ("bert-large",),
-            ("phaze-2024",),
-            InProcessExecutor(),
-            journal,
-            stop=lambda: next(replies, "interrupted"),
-        )
-        stopped = reproduce(job_of(context, tuple(PARTS)[:2]), run_of(context))
+        run = Run(journal=journal, stop=lambda: next(replies, "interrupted"))
+        context = Context(paper, ("bert-large",), ("phaze-2024",), run)
+        stopped = reproduce(job_of(context, tuple(PARTS)[:2]), context.run)
     assert stopped.stopped == "interrupted"
     (table,) = stopped.sections[0].tables
     assert all(len(row) == len(table.headers) for row in table.rows)
@@ -155,5 +137,5 @@ def test_means_over_some_models_have_no_ratio_to_the_papers(done, paper):
             assert each.ratio is None
             assert each.reason
     assert any(each.ratio is not None for each in compared)
-    everything = Context(paper, tuple(paper.models), ("phaze-2024",), InProcessExecutor(), None, DEFAULT_BUDGET)
+    everything = Context(paper, tuple(paper.models), ("phaze-2024",), Run(), DEFAULT_BUDGET)
     assert everything.unlike_all_models == ""

@@ -33,7 +33,7 @@ def test_the_search_is_the_same_with_a_clock(problem):
         assert sum(phases) <= spent.total_s
 
 
-def test_nothing_is_left_behind(problem):
+def test_a_failed_item_leaves_no_clock_behind(problem):
     before = pricing.estimate, pricing.PricedGraph.scheduled
     timed = TimedExecutor(InProcessExecutor(), TimedWorker())
     with pytest.raises(ZeroDivisionError):
@@ -42,18 +42,18 @@ def test_nothing_is_left_behind(problem):
     assert [work.item for work in timed.work] == [1]
 
 
-def test_items_are_taken_as_answers_come():
-    told = []
+def test_items_are_drawn_as_answers_arrive():
+    arrived = []
 
     def items():
         for number in range(4):
-            assert len(told) == number
+            assert len(arrived) == number
             yield number
 
     timed = TimedExecutor(InProcessExecutor(), TimedWorker())
     for answer in timed.map(np.negative, items()):
-        told.append(answer)
-    assert told == [0, -1, -2, -3]
+        arrived.append(answer)
+    assert arrived == [0, -1, -2, -3]
 
 
 def test_one_worker_serves_one_function_after_the_other():

@@ -56,7 +56,7 @@ def optimum_s(problem: ScheduleProblem) -> float:
 
 
 def random_problem(
-    seed: int, operators: int, most_cores: int = 3, density: float = 0.3, kinds: tuple[str, ...] = ()
+    seed: int, operators: int, max_cores: int = 3, density: float = 0.3, kinds: tuple[str, ...] = ()
 ) -> ScheduleProblem:
     """A random instance with whole latencies; every third one has shorter all-core modes, every third one longer."""
     rng = np.random.default_rng(seed)
@@ -68,14 +68,14 @@ def random_problem(
         single_s = float(rng.integers(1, 12))
         all_cores_s = float(max(1, round(single_s * speed_up * rng.uniform(0.5, 1.5))))
         made.append(ScheduleOperator(f"op{i}", str(rng.choice(chosen)), single_s, all_cores_s))  # type: ignore[arg-type]
-    tensor_cores, vector_cores = (int(rng.integers(1, most_cores + 1)) for _ in range(2))
+    tensor_cores, vector_cores = (int(rng.integers(1, max_cores + 1)) for _ in range(2))
     return ScheduleProblem(f"random{seed}", tensor_cores, vector_cores, tuple(made), edges)
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_operators: int = 6, most_cores: int = 3) -> ScheduleProblem:
-    """Any instance of at most ``most_operators`` operators, with whole or broken latencies, zero included."""
-    count = draw(st.integers(1, most_operators))
+def problems(draw: st.DrawFn, max_operators: int = 6, max_cores: int = 3) -> ScheduleProblem:
+    """Any instance of at most ``max_operators`` operators, with whole or broken latencies, zero included."""
+    count = draw(st.integers(1, max_operators))
     latency = draw(st.sampled_from([st.integers(0, 9).map(float), st.floats(1e-3, 10.0)]))
     operators = tuple(
         ScheduleOperator(f"op{i}", draw(st.sampled_from(["tensor", "vector", "fused"])), draw(latency), draw(latency))
@@ -83,9 +83,7 @@ def problems(draw: st.DrawFn, most_operators: int = 6, most_cores: int = 3) -> S
     )
     pairs = [(i, j) for j in range(count) for i in range(j)]
     edges = tuple(pair for pair in pairs if draw(st.integers(0, 2)) == 0)
-    return ScheduleProblem(
-        "drawn", draw(st.integers(1, most_cores)), draw(st.integers(1, most_cores)), operators, edges
-    )
+    return ScheduleProblem("drawn", draw(st.integers(1, max_cores)), draw(st.integers(1, max_cores)), operators, edges)
 
 
 __all__ = ["ALL_CORES", "optimum_s", "problems", "random_problem"]

@@ -107,3 +107,15 @@ def backward_layer(seed: int, tensor_cores: int, vector_cores: int) -> ScheduleP
     add("vector", 24576, joined, *ends)
     name = f"backward {seed} on {tensor_cores}+{vector_cores}"
     return ScheduleProblem(name, tensor_cores, vector_cores, tuple(operators), tuple(edges))
+
+
+def columns_of(problems):
+    """The arguments of ``solve_many`` for problems that differ in latencies and cores only."""
+    return (
+        [operator.kind for operator in problems[0].operators],
+        problems[0].edges,
+        np.array([[operator.single_s for operator in problem.operators] for problem in problems]).T,
+        np.array([[operator.all_cores_s for operator in problem.operators] for problem in problems]).T,
+        np.array([problem.tensor_cores for problem in problems]),
+        np.array([problem.vector_cores for problem in problems]),
+    )

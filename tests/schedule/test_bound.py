@@ -13,14 +13,14 @@ from tests.schedule.brute_force import optimum_s, problems, random_problem
 
 
 @settings(max_examples=150, deadline=None)
-@given(problems(most_operators=5))
+@given(problems(max_operators=5))
 def test_bound_is_below_the_optimum(problem):
     assert lower_bound(problem) <= optimum_s(problem) * (1 + 1e-12) + 1e-15
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_bound_is_below_the_makespan_of_larger_problems(seed):
-    problem = random_problem(seed, 14, most_cores=6, density=0.15)
+    problem = random_problem(seed, 14, max_cores=6, density=0.15)
     assert lower_bound(problem) <= solve(problem).schedule.makespan_s * (1 + 1e-12)
 
 
@@ -51,7 +51,7 @@ def test_idle_cores_beside_a_chain_count():
     assert lower_bound(problem) == pytest.approx(optimum_s(problem)) == pytest.approx(8.0)
 
 
-def test_segments_add_up():
+def test_bounds_of_segments_add_up():
     problem = random_problem(5, 6, density=0.2)
     count = len(problem.operators)
     joint = ScheduleProblem(

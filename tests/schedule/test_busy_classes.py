@@ -12,7 +12,7 @@ KINDS = ("tensor", "vector", "fused", "collective")
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.floats(0, 10), st.floats(0, 10)), max_size=12))
-def test_it_adds_up_to_the_makespan(drawn):
+def test_times_of_classes_add_up_to_the_makespan(drawn):
     operators = [Interval(kind, min(ends), max(ends)) for kind, *ends in drawn]
     makespan_s = max((each.finish_s for each in operators if each.finish_s > each.start_s), default=0.0)
     seconds = busy_s(operators)
@@ -21,7 +21,7 @@ def test_it_adds_up_to_the_makespan(drawn):
     assert math.fsum(seconds.values()) == pytest.approx(makespan_s, rel=1e-6, abs=1e-7)
 
 
-def test_classes_side_by_side_and_gaps():
+def test_classes_that_run_together_share_the_time_and_gaps_are_waiting():
     seconds = busy_s(
         [
             Interval("tensor", 1.0, 4.0),

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from dse.results.result import seal_of
 from dse.schedule.check import violations
 from dse.schedule.formats import problem_from_document, read_problem, schedule_document, schedule_from_document
 from dse.schedule.problem import ScheduleOperator
@@ -24,7 +25,7 @@ GOOD = {
 }
 
 
-def test_problem_is_read(tmp_path):
+def test_a_problem_is_read_with_its_operators_and_edges(tmp_path):
     path = tmp_path / "attention.json"
     path.write_text(json.dumps(GOOD))
     problem = read_problem(path)
@@ -158,3 +159,14 @@ def test_broken_schedules_are_refused(change, expected):
     with pytest.raises(InputError) as caught:
         schedule_from_document(problem, document, "result.json")
     assert expected in str(caught.value)
+
+
+def test_a_schedule_with_metrics_is_refused(dse, tmp_path):
+    path, run = tmp_path / "layer.json", tmp_path / "run"
+    path.write_text(json.dumps(GOOD))
+    assert dse("schedule", path, "--out", run).code == 0
+    result = json.loads((run / "result.json").read_text()) | {"metrics": {"luck": 1.0}}
+    (run / "result.json").write_text(json.dumps(result | {"seal": seal_of(result)}))
+    refused = dse("check", run / "result.json")
+    assert refused.code == 2
+    assert "luck" in refused.err

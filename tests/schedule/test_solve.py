@@ -47,7 +47,7 @@ def test_search_finds_the_brute_force_optimum(seed):
 
 
 @settings(max_examples=120, deadline=None)
-@given(problems(most_operators=5))
+@given(problems(max_operators=5))
 def test_search_finds_the_brute_force_optimum_of_any_small_problem(problem):
     solution = solve(problem)
     optimum = optimum_s(problem)
@@ -76,8 +76,8 @@ def _counting_is_too_short(problem: ScheduleProblem) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_cp_sat_agrees(seed):
-    problem = random_problem(seed + 500, 10, most_cores=4, density=0.15)
+def test_cp_sat_finds_the_optimum_of_the_search(seed):
+    problem = random_problem(seed + 500, 10, max_cores=4, density=0.15)
     other = solve_cp_sat(problem)
     assert other.optimal
     assert violations(problem, other.schedule) == []
@@ -85,7 +85,7 @@ def test_cp_sat_agrees(seed):
 
 
 @pytest.mark.parametrize("seed", range(18))
-def test_scip_agrees(seed):
+def test_scip_finds_the_optimum_of_the_search(seed):
     problem = random_problem(seed + 900, 6, density=0.2)
     other = solve_scip(problem)
     assert violations(problem, other.schedule) == []
@@ -127,7 +127,7 @@ def test_limits_leave_a_feasible_schedule_and_a_valid_bound():
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(most_operators=7), st.floats(1e-6, 1e6))
+@given(problems(max_operators=7), st.floats(1e-6, 1e6))
 def test_scaling_latencies_scales_the_makespan(problem, factor):
     operators = tuple(
         replace(operator, single_s=factor * operator.single_s, all_cores_s=factor * operator.all_cores_s)
@@ -138,7 +138,7 @@ def test_scaling_latencies_scales_the_makespan(problem, factor):
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(most_operators=7), st.randoms(use_true_random=False))
+@given(problems(max_operators=7), st.randoms(use_true_random=False))
 def test_relabelling_operators_changes_nothing(problem, random):
     order = list(range(len(problem.operators)))
     random.shuffle(order)
@@ -152,14 +152,14 @@ def test_relabelling_operators_changes_nothing(problem, random):
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(most_operators=7))
+@given(problems(max_operators=7))
 def test_reversing_all_edges_keeps_the_makespan(problem):
     reverse = replace(problem, edges=tuple((b, a) for a, b in problem.edges))
     assert makespan_s(reverse) == pytest.approx(makespan_s(problem), rel=EXACT, abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(most_operators=7))
+@given(problems(max_operators=7))
 def test_more_cores_of_equal_latencies_are_never_slower(problem):
     more = replace(problem, tensor_cores=problem.tensor_cores + 1, vector_cores=problem.vector_cores + 1)
     assert makespan_s(more) <= makespan_s(problem) * (1 + EXACT)
@@ -201,7 +201,7 @@ def relaxed(problem: ScheduleProblem, rule: str) -> ScheduleProblem:
     ],
 )
 def test_every_rule_decides_some_instance(rule):
-    instances = [random_problem(seed, 6, most_cores=2) for seed in range(60)]
+    instances = [random_problem(seed, 6, max_cores=2) for seed in range(60)]
     assert any(
         makespan_s(relaxed(problem, rule)) != pytest.approx(makespan_s(problem), rel=EXACT) for problem in instances
     )

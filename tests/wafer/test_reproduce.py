@@ -27,15 +27,16 @@ from dse.reproduce.gigaplacer.study import (
 )
 from dse.reproduce.gigaplacer.table1 import TABLES
 from dse.reproduce.output import DOCUMENT_FILE, write
-from dse.reproduce.paper import Posed, Run
+from dse.reproduce.paper import Posed
 from dse.results.result import FailedCheckError
-from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import StoppedError
+from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError, validate
+from tests.reproduce.sections import assert_whole
 from tests.shared_data import shared_data
 from tests.wafer.small import chain, conv_line, graph_text, problem_from
 from tests.wafer.test_search import ReadOnlyExecutor
@@ -58,7 +59,12 @@ def small_text(adapter=0):
 def study(tmp_path):
     problems = {name: replace(problem_from(small_text(adapter)), name=name) for name, adapter in (("a", 0), ("b", 9))}
     with Journal(tmp_path / "journal.jsonl") as journal:
-        yield Study(problems, InProcessExecutor(), journal, moves=5000, seed=2)
+        yield Study(problems, Run(seed=2, journal=journal), moves=5000)
+
+
+def running(study, **means):
+    """The study in another run."""
+    return replace(study, run=replace(study.run, **means))
 
 
 def made(parts, study):
@@ -69,10 +75,9 @@ def made(parts, study):
         budget="",
         identity=None,
         predicted_s=dict.fromkeys(PARTS, 60.0),
-        context=lambda run: replace(study, stop=run.stop),
+        context=lambda run: replace(study, run=run),
     )
-    run = Run(study.executor, study.journal, stop=study.stop, seed=study.seed)
-    return reproduce(Job(GIGAPLACER, GigaplacerOptions(), parts, posed), run)
+    return reproduce(Job(GIGAPLACER, GigaplacerOptions(), parts, posed), study.run)
 
 
 def test_the_rows_are_those_that_the_paper_sums_up():
@@ -160,14 +165,7 @@ def test_rows_are_cut_where_no_kernel_is_passed():
 
 def test_every_part_prints_whole_rows(study, tmp_path):
     done = made((), study)
-    assert [section.part for section in done.sections] == list(PARTS)
-    for section in done.sections:
-        assert section.tables
-        for table in section.tables:
-            assert table.rows
-            assert all(len(row) == len(table.headers) for row in table.rows), section.part
-        for chart in section.charts:
-            assert all(len(series.x) == len(series.y) for series in chart.series)
+    assert_whole(done, PARTS)
     # None of the paper's numbers belongs to these.
     assert all(each.paper is None for section in done.sections for each in section.comparisons)
     write(done, tmp_path)
@@ -203,8 +201,8 @@ def test_searches_are_made_once(study, monkeypatch):
 
 def test_what_the_journal_holds_is_checked(study):
     found = study.searched(ROWS, ["a"])["a"]
-    (key,) = study.journal
-    kept = study.journal[key]
+    (key,) = study.run.journal
+    kept = study.run.journal[key]
     kept["solution"]["kernels"]["k1"] |= {"x": found.placement.placed[1].x, "y": found.placement.placed[1].y}
     with pytest.raises(FailedCheckError, match="overlap"):
         study.searched(ROWS, ["a"])
@@ -229,22 +227,22 @@ def test_table1_fits_a_terminal_of_eighty_columns():
 
 
 def test_it_stops_between_searches(study):
-    stopped = made((), replace(study, stop=lambda: "time limit"))
+    stopped = made((), running(study, stop=lambda: "time limit"))
     assert stopped.stopped == "time limit"
     assert [(section.part, section.notes) for section in stopped.sections] == [
         (part, ("not reached: time limit",)) for part in PARTS
     ]
     asked = iter([None])
     with pytest.raises(StoppedError):
-        replace(study, stop=lambda: next(asked, "time limit")).searched(ROWS)
+        running(study, stop=lambda: next(asked, "time limit")).searched(ROWS)
     # A search that was cut short is not kept for a whole one.
-    assert len(study.journal) == 0
+    assert len(study.run.journal) == 0
 
 
 def test_it_does_not_matter_where_searches_run(study, tmp_path):
     here = study.searched(WITH_ANNEALING)
     with Journal(tmp_path / "other.jsonl") as journal:
-        there = replace(study, executor=ReadOnlyExecutor(), journal=journal).searched(WITH_ANNEALING)
+        there = running(study, executor=ReadOnlyExecutor(), journal=journal).searched(WITH_ANNEALING)
     assert [found.placement for found in there.values()] == [found.placement for found in here.values()]
 
 

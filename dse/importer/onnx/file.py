@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dse.graph.trace import Step, Trace, Value
 from dse.importer.libraries import library
-from hardware.inputs import Fault, InputError, bytes_of, fail
+from hardware.documents import bytes_of
+from hardware.inputs import Fault, InputError, fail
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto

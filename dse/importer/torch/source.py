@@ -17,7 +17,8 @@ from typing import Any
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.inputs import InputError, fail, nearest, text_of
+from hardware.documents import text_of
+from hardware.inputs import InputError, fail, nearest
 
 _OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.inputs import Fault, InputError, fail, nearest, read_document
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, fail, nearest
 
 if TYPE_CHECKING:
     import torch

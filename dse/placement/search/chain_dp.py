@@ -58,9 +58,9 @@ def optimum(widths: Iterable[tuple[ChainStructure, ChainLatencies]], cutoff_s: f
     """
     best: ChainOptimum | None = None
     for structure, latencies in widths:
-        found = width_optimum(structure, latencies, cutoff_s)
-        if found is not None:
-            best, cutoff_s = found, found.batch_s
+        candidate = width_optimum(structure, latencies, cutoff_s)
+        if candidate is not None:
+            best, cutoff_s = candidate, candidate.batch_s
     return best
 
 
@@ -128,15 +128,15 @@ def _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, d
 
 
 @compiled()
-def _best_cut(begin, first_end, last_end, loads, work, rest, rest_least, limit):
+def _best_cut(begin, first_end, last_end, loads, work, rest, rest_min, limit):
     """Earliest end in first_end … last_end of the least max(load of [begin, end), rest[end]) that is below limit.
 
-    ``work`` are prefix sums that bound loads from below; ``rest_least[j]`` is the least of rest[1 … j].
+    ``work`` are prefix sums that bound loads from below; ``rest_min[j]`` is the least of rest[1 … j].
     """
     low, high = first_end, last_end + 1
     while low < high:  # the first end at which the work of the stage reaches the running minimum of the rest
         middle = (low + high) // 2
-        if work[middle] - work[begin] >= rest_least[middle]:
+        if work[middle] - work[begin] >= rest_min[middle]:
             high = middle
         else:
             low = middle + 1
@@ -150,7 +150,7 @@ def _best_cut(begin, first_end, last_end, loads, work, rest, rest_least, limit):
             best = value
             best_end = end
     for end in range(low - 1, first_end - 1, -1):
-        if rest_least[end] > best:
+        if rest_min[end] > best:
             break
         value = max(loads[begin, end], rest[end])
         if value < best or (value == best and best_end > 0):
@@ -160,7 +160,7 @@ def _best_cut(begin, first_end, last_end, loads, work, rest, rest_least, limit):
 
 
 @compiled()
-def _extend(stages, value, cut, rest_least, loads, work, last_end, plain_end, plain_stages, limit):
+def _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, plain_stages, limit):
     """Fills value[stages] and cut[stages] from value[stages − 1]: one more stage in front of every suffix."""
     count = loads.shape[0]
     for plain in range(min(plain_stages, stages) + 1):
@@ -169,14 +169,14 @@ def _extend(stages, value, cut, rest_least, loads, work, last_end, plain_end, pl
             stop = min(last_end[stages, begin], count - stages + 1)
             plain_stop = min(plain_end[begin], stop)
             if plain > 0 and plain_stop > begin:
-                rest, least = value[stages - 1, plain - 1], rest_least[plain - 1]
-                best, best_end = _best_cut(begin, begin + 1, plain_stop, loads, work, rest, least, best)
+                rest, rest_min = value[stages - 1, plain - 1], rest_mins[plain - 1]
+                best, best_end = _best_cut(begin, begin + 1, plain_stop, loads, work, rest, rest_min, best)
             start = max(begin + 1, plain_end[begin] + 1)
             if start <= stop:
-                rest, least = value[stages - 1, plain], rest_least[plain]
-                found, found_end = _best_cut(begin, start, stop, loads, work, rest, least, best)
-                if found_end > 0:
-                    best, best_end = found, found_end
+                rest, rest_min = value[stages - 1, plain], rest_mins[plain]
+                candidate, candidate_end = _best_cut(begin, start, stop, loads, work, rest, rest_min, best)
+                if candidate_end > 0:
+                    best, best_end = candidate, candidate_end
             if best_end > 0:
                 value[stages, plain, begin] = best
                 cut[stages, plain, begin] = best_end
@@ -191,12 +191,12 @@ def _best_first_stage(
     plain_counts = value.shape[1]
     offset, data, rounds, sync_s_per_byte = choices
     row = stages * plain_counts + plain
-    best_data, best_end, least = 0, 0, np.inf
+    best_data, best_end, min_load = 0, 0, np.inf
     if offset[row] == offset[row + 1]:
         return best_s, best_data, best_end
     first_end = count if stages == 1 else 1
     for end in range(first_end, min(last_end[stages, 0], count - stages + 1) + 1):
-        if work[end] >= least:
+        if work[end] >= min_load:
             break
         rest_plain = plain - 1 if end <= plain_end[0] else plain
         if rest_plain < 0:
@@ -206,9 +206,9 @@ def _best_first_stage(
             load = max(load, value[stages - 1, rest_plain, end])
         elif rest_plain > 0:
             continue
-        if load >= least:  # a longer first stage also synchronises and updates more
+        if load >= min_load:  # a longer first stage also synchronises and updates more
             continue
-        least = load
+        min_load = load
         for choice in range(offset[row], offset[row + 1]):
             batch_s = (
                 load * (rounds[choice] + stages - 1)
@@ -229,18 +229,18 @@ def _prefix_sums(values):
 
 
 @compiled()
-def _least_ahead(layer_work, fewest_passes):
+def _bounds_ahead(layer_work, fewest_passes):
     """For every s: no placement of s or more stages takes less than least_s[s], or makes fewer passes than passes[s].
 
     A largest load is at least the longest layer and an equal share of all work.
     """
     total, longest = layer_work.sum(), layer_work.max()
-    least_s = np.full(len(fewest_passes) + 1, np.inf)
+    bounds_s = np.full(len(fewest_passes) + 1, np.inf)
     passes = np.full(len(fewest_passes) + 1, np.inf)
     for stages in range(len(fewest_passes) - 1, 0, -1):
         passes[stages] = min(passes[stages + 1], fewest_passes[stages])
-        least_s[stages] = min(least_s[stages + 1], max(total / stages, longest) * fewest_passes[stages])
-    return least_s, passes
+        bounds_s[stages] = min(bounds_s[stages + 1], max(total / stages, longest) * fewest_passes[stages])
+    return bounds_s, passes
 
 
 @compiled()
@@ -270,10 +270,10 @@ def _solve(
     once = (forward_s + backward_s) * (1.0 - slack)
     repeated = once + forward_s * (1.0 - slack)
     last_layer_work = repeated if last_recomputes else once  # no stage does less for a layer than the last one
-    least_s, passes = _least_ahead(last_layer_work, fewest_passes)
+    bounds_s, passes = _bounds_ahead(last_layer_work, fewest_passes)
     beginnings = np.zeros(stage_limit + 1, dtype=np.int64)
     best_s, best_data, best_stages, best_plain, best_end = cutoff_s, 0, 0, 0, 0
-    if least_s[1] >= best_s:
+    if bounds_s[1] >= best_s:
         return best_s, best_data, best_stages, beginnings
     choices = (choice_offset, choice_data, choice_rounds, choice_sync_s_per_byte)
     loads = _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s)
@@ -281,28 +281,28 @@ def _solve(
     prefix_bytes, prefix_update_s = _prefix_sums(weight_bytes), _prefix_sums(update_s)
     value = np.full((stage_limit + 1, plain_stages + 1, count + 1), np.inf)
     cut = np.zeros((stage_limit + 1, plain_stages + 1, count + 1), dtype=np.int64)
-    rest_least = np.empty((plain_stages + 1, count + 1))
+    rest_mins = np.empty((plain_stages + 1, count + 1))
     for stages in range(1, stage_limit + 1):
-        if least_s[stages] >= best_s:
+        if bounds_s[stages] >= best_s:
             break
         bound = _prefix_sums(last_layer_work) if stages == 1 else work
         for plain in range(min(plain_stages, stages), -1, -1):
-            found_s, found_data, found_end = _best_first_stage(
+            candidate_s, candidate_data, candidate_end = _best_first_stage(
                 stages, plain, value, loads, bound, last_end, plain_end, prefix_bytes, prefix_update_s, choices, best_s
             )
-            if found_end > 0:
-                best_s, best_data, best_end = found_s, found_data, found_end
+            if candidate_end > 0:
+                best_s, best_data, best_end = candidate_s, candidate_data, candidate_end
                 best_stages, best_plain = stages, plain
         limit = best_s / passes[stages + 1] * (1.0 + slack)
         if stages == 1:
             _begin(value, cut, loads, last_end, plain_end, plain_stages, limit)
         else:
-            _extend(stages, value, cut, rest_least, loads, work, last_end, plain_end, plain_stages, limit)
+            _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, plain_stages, limit)
         for plain in range(plain_stages + 1):
-            least = np.inf
+            rest_min = np.inf
             for begin in range(count + 1):
-                least = min(least, value[stages, plain, begin])
-                rest_least[plain, begin] = least
+                rest_min = min(rest_min, value[stages, plain, begin])
+                rest_mins[plain, begin] = rest_min
     _trace(best_stages, best_plain, best_end, cut, plain_end, beginnings)
     return best_s, best_data, best_stages, beginnings
 

@@ -1,4 +1,4 @@
-"""What a chain placement depends on besides latencies: memory, transfers, accelerators, pipelines.
+"""What a chain placement depends on other than latencies: memory, transfers, accelerators, pipelines.
 
 The co-search changes the latencies of layers thousands of times; everything here is computed once for each problem and
 width.
@@ -37,7 +37,7 @@ class ChainStructure:
     ``last_end[s, i]`` is the largest j for which [i, j) fits the memory as s-th stage from the end (i where none does).
     Row ``s · Q + q`` of ``choice_offset`` gives the useful d of s stages with q plain ones.
     ``fewest_passes[s]`` is the least ceil(M/d) + s − 1 of s stages (infinite where so many are impossible).
-    ``pipelines`` are the fewest and the most d that the structure speaks of. With ``recompute`` all stages but the last
+    ``pipelines`` are the smallest and largest d that the structure covers. With ``recompute`` all stages but the last
     repeat their forward pass; with ``last_recomputes``, which implies it, the last one does too.
     """
 
@@ -133,15 +133,15 @@ def _memory_rules(
     problem: PlacementProblem,
     graph: LayerGraph,
     entering_bytes: NDArray[np.float64],
-    most_pipelines: int,
+    max_pipelines: int,
     stage_limit: int,
 ) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
-    """(fewest and most d, ``last_end``) of each memory rule: under GPipe one for all d with which the same stages fit.
+    """((min d, max d), ``last_end``) of each memory rule: under GPipe one for all d with which the same stages fit.
 
     Only rules are given under which some split fits.
     """
     gpipe = problem.pipeline_schedule == "gpipe"
-    ranges = pipeline_ranges(problem, most_pipelines)
+    ranges = pipeline_ranges(problem, max_pipelines)
     stashes = [rule.stashes for rule in ranges] if gpipe else [ranges[0].stashes + s for s in range(stage_limit)]
     ends: NDArray[np.int64] = _last_end(
         np.array([layer.weight_bytes for layer in graph.layers]),
@@ -154,17 +154,17 @@ def _memory_rules(
     )
     nowhere = np.zeros((1, len(graph.layers)), dtype=np.int64)
     if not gpipe:
-        yield (ranges[0].fewest, ranges[0].most), np.concatenate([nowhere, ends])
+        yield (ranges[0].min_data, ranges[0].max_data), np.concatenate([nowhere, ends])
         return
     # some split fits if a stage from each layer, or from one before it, reaches beyond the layer
-    reached = np.maximum.accumulate(ends, axis=1)
-    useful = int(np.sum(np.all(reached > np.arange(len(graph.layers)), axis=1)))
+    furthest_end = np.maximum.accumulate(ends, axis=1)
+    useful = int(np.sum(np.all(furthest_end > np.arange(len(graph.layers)), axis=1)))
     first = 0
     while first < useful:
         end = first + 1
         while end < useful and np.array_equal(ends[end], ends[first]):
             end += 1
-        yield (ranges[end - 1].fewest, ranges[first].most), np.concatenate([nowhere, ends[[first] * stage_limit]])
+        yield (ranges[end - 1].min_data, ranges[first].max_data), np.concatenate([nowhere, ends[[first] * stage_limit]])
         first = end
 
 
@@ -216,12 +216,12 @@ def plain_ends(sliced: list[bool]) -> NDArray[np.int64]:
 def _fewest_passes(
     offset: NDArray[np.int64], rounds: NDArray[np.int64], stage_limit: int, plain_counts: int
 ) -> NDArray[np.float64]:
-    fewest = np.full(stage_limit + 1, np.inf)
+    passes = np.full(stage_limit + 1, np.inf)
     for stages in range(1, stage_limit + 1):
         for row in range(stages * plain_counts, (stages + 1) * plain_counts):
             if offset[row] < offset[row + 1]:  # d ascends in a row, so its last entry has the fewest rounds
-                fewest[stages] = min(fewest[stages], rounds[offset[row + 1] - 1] + stages - 1)
-    return fewest
+                passes[stages] = min(passes[stages], rounds[offset[row + 1] - 1] + stages - 1)
+    return passes
 
 
 # No annotations: numba infers the types.
@@ -230,7 +230,7 @@ def _last_end(weight_bytes, activation_bytes, stash_bytes, one_by_one, state_fac
     """Row r: the largest j for which [i, j) fits memory with ``stashes[r]`` (ascending) microbatches stashed, or i.
 
     The needs grow with j and with the stash, so one sweep per beginning does. ``one_by_one``: only the activations of
-    one layer at a time are held, besides the stash.
+    one layer at a time are held, in addition to the stash.
     """
     count = len(weight_bytes)
     last_end = np.zeros((len(stashes), count), dtype=np.int64)

@@ -11,8 +11,8 @@ table, the problem is refused. The search for the groups of a stage ends after :
 leaves a doubt, a second run in which such stages count with their lower bounds gives a bound on the optimum. The best
 placement with stages contiguous in the problem's order, from :mod:`dse.placement.search.chain_dp`, is the first
 incumbent: it prunes all stages with too high a load. Under GPipe, where memory depends on the number of pipelines, they
-are branched on: many numbers share one run, under the memory rule of the roomiest, and are told apart only where that
-matters.
+are branched on: many numbers share one run, under the memory rule of the roomiest, and are distinguished only where
+that matters.
 
 Of placements of equal ``batch_s`` the first is returned by: smaller width, the contiguous one, fewer stages, smaller
 first stage, fewer groups in it, fewer accelerators, fewer pipelines; then the same, stage by stage.
@@ -35,7 +35,7 @@ from dse.placement.search.pipelines import (
     pipeline_choices,
     pipeline_ranges,
 )
-from dse.placement.search.stage_groups import GraphArrays, graph_arrays, least_load
+from dse.placement.search.stage_groups import GraphArrays, graph_arrays, min_load
 from hardware.inputs import fail
 
 DOWNSET_LIMIT = 4096
@@ -46,7 +46,7 @@ STEP_LIMIT = 2 * 10**7
 best groups found, and the answer carries a bound."""
 
 _SLACK = 1e-12
-_LEAST_NORMAL = 2.0**-1022
+_SMALLEST_NORMAL = 2.0**-1022
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def downsets(graph: LayerGraph, limit: int = DOWNSET_LIMIT) -> Downsets | None:
     before = [0] * len(graph.layers)
     for source, target, _ in graph.edges:
         before[target] |= 1 << source
-    found = {0}
+    seen = {0}
     layer_of_search = [0]
     while layer_of_search:
         larger: set[int] = set()
@@ -70,11 +70,11 @@ def downsets(graph: LayerGraph, limit: int = DOWNSET_LIMIT) -> Downsets | None:
             for layer, needed in enumerate(before):
                 if not downset >> layer & 1 and downset & needed == needed:
                     larger.add(downset | 1 << layer)
-        found |= larger
-        if len(found) > limit:
+        seen |= larger
+        if len(seen) > limit:
             return None
         layer_of_search = sorted(larger)
-    ordered = sorted(found, key=lambda downset: (downset.bit_count(), downset))
+    ordered = sorted(seen, key=lambda downset: (downset.bit_count(), downset))
     count = len(graph.layers)
     member = np.array([[downset >> layer & 1 for layer in range(count)] for downset in ordered], dtype=np.bool_)
     return Downsets(member, max(_maximal_layers(downset, before) for downset in ordered))
@@ -132,13 +132,13 @@ def _best_of(
     placement, or fits memory as it is, it is the answer; otherwise either half is looked at by itself.
     """
     roomiest, last = ranges[0], ranges[-1]
-    together = PipelineRange(last.fewest, roomiest.most, roomiest.stashes, roomiest.growth)
+    together = PipelineRange(last.min_data, roomiest.max_data, roomiest.stashes, roomiest.growth)
     table = _Table(problem, tensor, sets, together)
-    if table.least_s() * (1.0 - _SLACK) >= incumbent_s:
+    if table.bound_s() * (1.0 - _SLACK) >= incumbent_s:
         return DownsetAnswer(None, incumbent_s)
-    found = table.best(incumbent_s)
-    if len(ranges) == 1 or found.placement is None or _fits(problem, found.placement):
-        return found
+    relaxed = table.best(incumbent_s)
+    if len(ranges) == 1 or relaxed.placement is None or _fits(problem, relaxed.placement):
+        return relaxed
     middle = len(ranges) // 2
     front = _best_of(problem, tensor, sets, ranges[:middle], incumbent_s)
     best_s = front.placement.batch_s if front.placement else incumbent_s
@@ -171,7 +171,7 @@ class _Table:
         self._stages = min(len(self._graph.layers), problem.accelerators)
         useful = self._stages * sets.width * int(self._slots.max())
         self._pipelines = pipelines
-        self._accelerators = min(problem.accelerators // (self._unit * pipelines.fewest), useful)
+        self._accelerators = min(problem.accelerators // (self._unit * pipelines.min_data), useful)
         self._rules = (
             problem.recompute,
             problem.last_recomputes,
@@ -187,12 +187,12 @@ class _Table:
         """Size of the table of values."""
         return (self._stages + 1) * len(self._sets.member) * (self._accelerators + 1)
 
-    def least_s(self) -> float:
+    def bound_s(self) -> float:
         """A lower bound on ``batch_s``: longest layer or equal share of the work, times the passes."""
         layers = self._arrays[0]
         work_s = layers[:, 0] + layers[:, 1]
         stages = np.arange(1, self._stages + 1)
-        rounds = -(-self._problem.microbatches // self._pipelines.most)
+        rounds = -(-self._problem.microbatches // self._pipelines.max_data)
         loads_s = np.maximum(work_s.max(), work_s.sum() / (stages * self._sets.width))
         return float((loads_s * (rounds + stages - 1)).min())
 
@@ -279,8 +279,8 @@ class _Table:
         stashed = stashes + growth * (from_end - 1)
         repeats = recompute if from_end > 1 else last_recomputes
         rules = (repeats, recompute, one_by_one, state_factor, hbm_bytes, stashed)
-        limit_s = max(largest_s, _LEAST_NORMAL) * (1.0 + 1e3 * _SLACK)
-        load_s, _, group_of, _ = least_load(stage, local, self._arrays, groups, rules, limit_s, _SLACK, SEARCH_LIMIT)
+        limit_s = max(largest_s, _SMALLEST_NORMAL) * (1.0 + 1e3 * _SLACK)
+        load_s, _, group_of, _ = min_load(stage, local, self._arrays, groups, rules, limit_s, _SLACK, SEARCH_LIMIT)
         held = [tuple(stage[group_of == group].tolist()) for group in sorted(set(group_of.tolist()))]
         size = int(self._slots[stage].max()) * self._unit if self._sliced[stage].any() else 1
         return Stage(tuple(stage.tolist()), size * len(held), tuple(held) if len(held) > 1 else ()), float(load_s)
@@ -301,7 +301,7 @@ class _Table:
         problem = self._problem
         limits = [0] + [problem.accelerators // (self._unit * used) for used in range(1, self._accelerators + 1)]
         sync = gradient_sync(problem, self._tensor)
-        return pipeline_choices(problem.microbatches, sync, limits, self._pipelines.fewest, self._pipelines.most)
+        return pipeline_choices(problem.microbatches, sync, limits, self._pipelines.min_data, self._pipelines.max_data)
 
     def _fewest_passes(self) -> NDArray[np.float64]:
         """For each s the fewest passes of any placement with s or more stages (one more entry, infinite)."""

@@ -1,7 +1,7 @@
 """Numba kernels of :mod:`dse.placement.search.downset_dp`.
 
 A *pair* (D, E) of downsets, D ⊂ E, stands for the stage E − D. The pairs of D are at ``offset[D] : offset[D + 1]``,
-``target`` is E and ``least`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
+``target`` is E and ``bound`` a lower bound of the stage's load on as many groups as are ever useful. ``rules`` is
 (recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth): ``recompute`` says whether the
 stages but the last repeat their forward pass, ``last_recomputes`` whether that one does, and ``one_by_one`` whether
 they do so layer by layer; the s-th stage from the end stashes
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from dse.placement.search import stage_groups
-from dse.placement.search.stage_groups import layer_needs, least_load, load_bounds, may_fit
+from dse.placement.search.stage_groups import layer_needs, load_bounds, may_fit, min_load
 from hardware.compiled import compiled
 
 # Kernels carry no annotations: numba infers the types of every call.
@@ -45,9 +45,9 @@ def stage_pairs(member, graph, rules, width, limit_s):
     downsets = len(member)
     recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, _ = rules
     offset = np.zeros(downsets + 1, dtype=np.int64)
-    target, least = np.empty(1024, dtype=np.int64), np.empty(1024)
+    target, bound = np.empty(1024, dtype=np.int64), np.empty(1024)
     local = np.empty(member.shape[1], dtype=np.int64)
-    found = 0
+    count = 0
     for small in range(downsets):
         for large in range(small + 1, downsets):
             stage = _stage_of(member, small, large, local)
@@ -61,12 +61,12 @@ def stage_pairs(member, graph, rules, width, limit_s):
             forward, behind = load_bounds(stage, local, graph, width, repeats)
             if forward + behind >= limit_s:
                 continue
-            if found == len(target):
-                target, least = np.append(target, target), np.append(least, least)
-            target[found], least[found] = large, forward + behind
-            found += 1
-        offset[small + 1] = found
-    return offset, target[:found], least[:found]
+            if count == len(target):
+                target, bound = np.append(target, target), np.append(bound, bound)
+            target[count], bound[count] = large, forward + behind
+            count += 1
+        offset[small + 1] = count
+    return offset, target[:count], bound[:count]
 
 
 @njit
@@ -100,10 +100,10 @@ def solve_downsets(
 
     The answer is (batch_s, largest load, stages, accelerators, choice, pair, groups), with 0 stages where nothing is
     faster than the incumbent, and whether every stage was searched to its end. With ``optimistic``, a stage that was
-    not counts with its lower bound. ``steps`` is (most of one search, most of all); ``passes[s]`` the fewest passes of
-    s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
+    not counts with its lower bound. ``steps`` is (limit of one search, limit of all together); ``passes[s]`` the fewest
+    passes of s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
     """
-    offset, target, least = pairs
+    offset, target, bound = pairs
     recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth = rules
     stage_limit = value.shape[0] - 1
     known = np.full((len(target), width + 1), np.inf)  # loads found so far, and up to which depth they hold
@@ -120,7 +120,7 @@ def solve_downsets(
             for pair in range(offset[small], offset[small + 1]):
                 rest = value[stages - 1, target[pair]]
                 limit_s = best[0] / passes[stages if small == 0 else stages + 1] * (1.0 + slack)
-                if least[pair] >= limit_s or rest[-1] >= limit_s:
+                if bound[pair] >= limit_s or rest[-1] >= limit_s:
                     continue
                 stage = _stage_of(member, small, target[pair], local)
                 size = slots[stage].max()
@@ -128,7 +128,7 @@ def solve_downsets(
                     if groups * size >= len(rest):
                         break
                     if known_to[pair, groups] < stages:
-                        load, lower, group_of, used = least_load(
+                        load, lower, group_of, used = min_load(
                             stage, local, graph, groups, stage_rules, limit_s, slack, min(steps[0], left)
                         )
                         left -= min(used, left)
@@ -147,7 +147,7 @@ def solve_downsets(
                     else:
                         place = (pair, groups)
                         _relax(load, rest, groups * size, limit_s, place, value[stages, small], cut[stages, small])
-                    if load <= least[pair] * (1.0 + slack):
+                    if load <= bound[pair] * (1.0 + slack):
                         break  # more groups cannot shorten the stage
     return best, complete
 

@@ -24,8 +24,8 @@ from dse.placement.problem import PlacementProblem
 class GradientSync:
     """Gradient synchronisation of one width (:mod:`dse.placement.problem`) as a function of the number of pipelines d.
 
-    ``s_per_byte`` is factor / network bandwidth, ``node_replicas`` the most replicas in a node (1 on a flat network),
-    ``node_ratio`` the network's bandwidth over the node's, exactly.
+    ``s_per_byte`` is factor / network bandwidth, ``node_replicas`` the largest number of replicas in a node (1 on a
+    flat network), ``node_ratio`` the network's bandwidth over the node's, exactly.
     """
 
     s_per_byte: float
@@ -59,14 +59,14 @@ def gradient_sync(problem: PlacementProblem, tensor: int) -> GradientSync:
 
 @dataclass(frozen=True)
 class PipelineRange:
-    """Numbers of pipelines, ``fewest`` to ``most``, for which memory follows one rule.
+    """Numbers of pipelines, ``min_data`` to ``max_data``, for which memory follows one rule.
 
     The s-th stage from the end stashes ``stashes + growth · (s − 1)`` microbatches; layers that are recomputed one by
     one leave their inputs in that of the current microbatch too.
     """
 
-    fewest: int
-    most: int
+    min_data: int
+    max_data: int
     stashes: int
     growth: int
 
@@ -76,12 +76,12 @@ def pipeline_ranges(problem: PlacementProblem, limit: int) -> list[PipelineRange
 
     Of all d with one ceil(M/d) the smallest is enough: it needs the fewest accelerators and synchronises least.
     """
-    most = min(limit, problem.microbatches)
+    max_data = min(limit, problem.microbatches)
     if problem.pipeline_schedule == "1f1b":
-        return [PipelineRange(1, most, 1 if problem.recomputes_layers else 0, 1)]
+        return [PipelineRange(1, max_data, 1 if problem.recomputes_layers else 0, 1)]
     ranges = []
     data = 1
-    while data <= most:
+    while data <= max_data:
         rounds = -(-problem.microbatches // data)
         ranges.append(PipelineRange(data, data, rounds, 0))
         data = _next_data(problem.microbatches, rounds)
@@ -104,14 +104,14 @@ class PipelineChoices:
 
 
 def pipeline_choices(
-    microbatches: int, sync: GradientSync, limits: Iterable[int], fewest: int = 1, most: int | None = None
+    microbatches: int, sync: GradientSync, limits: Iterable[int], min_data: int = 1, max_data: int | None = None
 ) -> PipelineChoices:
-    """The useful d in ``fewest … min(limit, most, microbatches)`` for each of ``limits`` (none where that is empty).
+    """The useful d in ``min_data … min(limit, max_data, microbatches)`` for each of ``limits`` (none if it is empty).
 
-    ``fewest`` must be the smallest d with its ceil(M/d).
+    ``min_data`` must be the smallest d with its ceil(M/d).
     """
-    wanted = [limit if most is None else min(limit, most) for limit in limits]
-    hulls = _hulls(microbatches, sync, fewest, sorted(set(wanted)))
+    wanted = [limit if max_data is None else min(limit, max_data) for limit in limits]
+    hulls = _hulls(microbatches, sync, min_data, sorted(set(wanted)))
     chosen = [hulls[limit] for limit in wanted]
     data = np.array([d for hull in chosen for d in hull], dtype=np.int64)
     return PipelineChoices(
@@ -126,11 +126,11 @@ _Vertex = tuple[int, int, int, int]
 """(d, ceil(M/d), numerator and denominator of the synchronisation's share)."""
 
 
-def _hulls(microbatches: int, sync: GradientSync, fewest: int, limits: list[int]) -> dict[int, tuple[int, ...]]:
+def _hulls(microbatches: int, sync: GradientSync, min_data: int, limits: list[int]) -> dict[int, tuple[int, ...]]:
     """The hull's d for each of the ascending ``limits``, by one monotone chain with a snapshot at every limit."""
     hulls: dict[int, tuple[int, ...]] = {}
     stack: list[_Vertex] = []
-    data = fewest
+    data = min_data
     for limit in limits:
         while data <= min(limit, microbatches):
             rounds = -(-microbatches // data)

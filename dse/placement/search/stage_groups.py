@@ -131,7 +131,7 @@ def may_fit(needs, peaks, groups, hbm_bytes):
 
 
 @compiled()
-def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
+def min_load(stage, local, graph, groups, rules, limit_s, slack, steps):
     """(load, lower, group_of, used): the least load on at most ``groups`` groups, if below ``limit_s``.
 
     The load is infinite where no assignment fits memory or none is below the limit. ``lower`` bounds it from below: it
@@ -153,8 +153,8 @@ def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
                 best = assigned_load(stage, local, listed, graph, repeats)
                 best_of[:] = listed
             if best > lower * (1.0 + slack):
-                least = min(best, limit_s)
-                found, used = _search(
+                below_s = min(best, limit_s)
+                load, used = _search(
                     stage,
                     local,
                     graph,
@@ -165,12 +165,12 @@ def least_load(stage, local, graph, groups, rules, limit_s, slack, steps):
                     repeats,
                     forward,
                     behind,
-                    least,
+                    below_s,
                     slack,
                     best_of,
                     steps,
                 )
-                best = min(best, found)
+                best = min(best, load)
             if used <= steps:
                 lower = best
     if best >= limit_s:
@@ -203,8 +203,8 @@ def _list_schedule(stage, local, graph, groups, needs, peaks, hbm_bytes):
             if filled[group] + needs[place] + max(peak[group], peaks[place]) > hbm_bytes:
                 continue
             if chosen >= 0:
-                start, least = max(free[group], ready), max(free[chosen], ready)
-                if start > least or (start == least and free[group] <= free[chosen]):
+                start, best_start = max(free[group], ready), max(free[chosen], ready)
+                if start > best_start or (start == best_start and free[group] <= free[chosen]):
                     continue
             chosen = group
         if chosen < 0:
@@ -218,9 +218,9 @@ def _list_schedule(stage, local, graph, groups, needs, peaks, hbm_bytes):
 
 @njit
 def _search(
-    stage, local, graph, groups, needs, peaks, hbm_bytes, repeats, forward, behind, least, slack, best_of, steps
+    stage, local, graph, groups, needs, peaks, hbm_bytes, repeats, forward, behind, below_s, slack, best_of, steps
 ):
-    """Depth-first search over assignments for a load below ``least``; writes ``best_of``.
+    """Depth-first search over assignments for a load below ``below_s``; writes ``best_of``.
 
     Returns the load (infinite if none was found) and the steps taken; one more than ``steps`` if they did not suffice.
     """
@@ -236,8 +236,8 @@ def _search(
     while place >= 0:
         if place == count:
             load = assigned_load(stage, local, group_of, graph, repeats)
-            if load < least:
-                best = least = load
+            if load < below_s:
+                best = below_s = load
                 best_of[:] = group_of
                 if best <= (forward + behind) * (1.0 + slack):
                     break
@@ -264,6 +264,6 @@ def _search(
         free[group] = finish[place] = max(free[group], ready) + layers[stage[place], 0]
         longest[place + 1] = max(longest[place], finish[place] + tail[place])
         used[place + 1] = max(used[place], group + 1)
-        if filled[group] + peak[group] <= hbm_bytes and longest[place + 1] + behind < least:
+        if filled[group] + peak[group] <= hbm_bytes and longest[place + 1] + behind < below_s:
             place += 1
     return best, taken

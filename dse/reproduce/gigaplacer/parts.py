@@ -10,7 +10,7 @@ from dse.reproduce.gigaplacer.published import read_published
 from dse.reproduce.gigaplacer.refinement import refinement, slicing_trees
 from dse.reproduce.gigaplacer.study import Study
 from dse.reproduce.gigaplacer.table1 import table1
-from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed
 from dse.results.result import document_of
 from dse.run.options import Option, Options
 from dse.wafer.options import MOVES
@@ -43,9 +43,6 @@ class GigaplacerOptions(Options):
 def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:
     problems = chosen_problems(options.models)
 
-    def context(run: Run) -> Study:
-        return Study(problems, run.executor, run.journal, run.progress, run.stop, options.moves, run.seed)
-
     # Half a minute for a search with the default number of moves.
     seconds = len(problems) * (5 + 30 * options.moves / MOVES)
     return Posed(
@@ -53,7 +50,7 @@ def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:
         budget=f"Cases: {', '.join(problems)}; {options.moves:,} moves in each search.",
         identity=document_of(problems),
         predicted_s=dict.fromkeys(PARTS, seconds),
-        context=context,
+        context=lambda run: Study(problems, run, options.moves),
     )
 
 

@@ -11,7 +11,8 @@ from dse.results.result import PROOF_TOLERANCE, digest, document_of
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from dse.wafer.problem import WaferProblem, Weights
-from hardware.inputs import read_document, validate
+from hardware.documents import read_document
+from hardware.inputs import validate
 from hardware.spec_fields import NonNegative, Positive, PositiveInteger, Source, StrictModel
 
 Percent = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]

@@ -36,7 +36,7 @@ _ALL, _MEAN = "all steps", "geometric mean"
 
 
 def refinement(study: Study) -> Section:
-    """Every case after each step, and the mean change that each step brings to what the step before had found."""
+    """Every case after each step, and the mean change that each step brings to the result of the step before."""
     steps = {step: study.searched(step) for step in _STEPS}
     rows = tuple(_row(name, step, steps[step][name]) for name in study.problems for step in _STEPS)
     compared = {step: _changes(steps, before, step) for before, step in pairwise(_STEPS)}

@@ -1,4 +1,4 @@
-"""The searches of a reproduction of GigaPlacer: each made once, kept in the journal, spread over the executor.
+"""The searches of a reproduction of GigaPlacer: each made once, recorded in the journal, spread over the executor.
 
 A search is one piece of work on one core, so that its seconds can be compared; what it finds depends on its seed and
 its moves alone.
@@ -11,11 +11,12 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Literal
 
+from dse.reproduce.trials import finished
 from dse.results.result import FailedCheckError, digest, document_of, relative_gap
 from dse.run.directory import JOURNAL_FILE
-from dse.run.executor import Executor, Failed, InProcessExecutor
-from dse.run.journal import Journal
-from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import StopSignal, ask, never_stop
+from dse.run.run import Run
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import cost, violations
 from dse.wafer.documents import placement_document, placement_from_document
@@ -37,8 +38,8 @@ class Variant:
     Attributes:
         method: of ``dse wafer``.
         steps: of :data:`dse.wafer.search.context.STEPS`.
-        share: of the moves that are asked for.
-        bounded: whether a bound is asked for too.
+        share: of the moves of a whole search.
+        bounded: whether a bound is computed too.
     """
 
     method: str = "portfolio"
@@ -75,11 +76,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search has found: None for a placement where there is none.
+    """The outcome of a search: None for a placement where there is none.
 
     Attributes:
         placement, cost: the best, passed by the checker.
-        bound: on the cost, where it was asked for.
+        bound: on the cost, where it was computed.
         search_s, proof_s: what the search took on one core, and the bound.
         reason: why there is nothing.
     """
@@ -108,7 +109,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Searching:
-    """The search of a trial, for executors. ``stop`` is asked in this process alone; workers are ended from outside."""
+    """Makes a trial, for executors. ``stop`` is called in this process alone; workers are stopped from outside."""
 
     stop: StopSignal = never_stop
 
@@ -159,18 +160,13 @@ class Study:
 
     Attributes:
         problems: by name.
-        executor, journal, progress, stop: of the run.
+        run: where searches are made, and with which seed.
         moves: of annealing in every search that anneals.
-        seed: of all searches.
     """
 
     problems: Mapping[str, WaferProblem]
-    executor: Executor
-    journal: Journal
-    progress: ProgressCallback = silent
-    stop: StopSignal = never_stop
+    run: Run
     moves: int = MOVES
-    seed: int = 0
 
     def searched(self, variant: str, cases: Sequence[str] | None = None) -> dict[str, Outcome]:
         """What a variant finds for the cases (all of them for None); one that failed says why.
@@ -180,30 +176,19 @@ class Study:
             StoppedError: the stop signal gave a reason; finished searches are in the journal.
         """
         names = list(self.problems) if cases is None else list(cases)
-        trials = {name: Trial(self.problems[name], VARIANTS[variant], self.moves, self.seed) for name in names}
-        keys = {name: digest(document_of(trial)) for name, trial in trials.items()}
-        missing = [name for name in names if keys[name] not in self.journal]
-        key_of = {trials[name]: keys[name] for name in missing}
-
-        def keep(arrived: Sequence[tuple[Any, Any]]) -> None:
-            self.journal.append_all({key_of[t]: made for t, made in arrived if not isinstance(made, Failed)})
-
-        outcomes = self.executor.outcomes(Searching(self.stop), [trials[name] for name in missing], self.stop, keep)
-        failed: dict[str, str] = {}
-        for number, (name, outcome) in enumerate(zip(missing, outcomes, strict=True)):
-            if isinstance(outcome, Failed):
-                failed[name] = outcome.reason
-            self.progress(f"searches: {variant}", number + 1, len(missing))
+        trials = {name: Trial(self.problems[name], VARIANTS[variant], self.moves, self.run.seed) for name in names}
+        keys = {trial: digest(document_of(trial)) for trial in trials.values()}
+        documents, failed = finished(self.run, f"searches: {variant}", Searching(self.run.stop), keys)
         return {
-            name: Outcome(reason=f"{name}, {variant}: {failed[name]}")
-            if name in failed
-            else _checked(self.problems[name], self.journal[keys[name]])
-            for name in names
+            name: Outcome(reason=f"{name}, {variant}: {failed[trial]}")
+            if trial in failed
+            else _checked(self.problems[name], documents[trial])
+            for name, trial in trials.items()
         }
 
 
 def _checked(problem: WaferProblem, document: dict[str, Any]) -> Outcome:
-    """What :func:`search` has found, passed by the checker once more: it may come from the journal."""
+    """The outcome of :func:`search`, passed by the checker once more: it may come from the journal."""
     bound, seconds = document["bound"], (document["search_s"], document["proof_s"])
     if document["solution"] is None:
         return Outcome(None, None, bound, *seconds, f"{problem.name}: no placement found")

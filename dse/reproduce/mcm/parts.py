@@ -10,9 +10,10 @@ from dse.partition.methods import Method
 from dse.reproduce.mcm import SUMMARY, figure7
 from dse.reproduce.mcm.study import Study, StudyBudget
 from dse.reproduce.mcm.tables import TITLES
-from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed
 from dse.reproduce.section import Section
 from dse.run.options import Option, Options
+from dse.run.run import Run
 from hardware.inputs import fail
 
 NAME = "mcm"
@@ -83,7 +84,7 @@ class Context:
 
 
 def _figure7(context: Context) -> Section:
-    return figure7.figure7(figure7.context_of(context.source, context.study.first_seed))
+    return figure7.figure7(figure7.context_of(context.source, context.study.run.seed))
 
 
 def _studied(part: str, context: Context) -> Section:
@@ -117,12 +118,8 @@ def _posed(options: McmOptions, wanted: tuple[str, ...], learned: Learned | None
         study = Study(
             {} if learned is None else learned.methods,
             {} if learned is None else learned.variants,
-            run.executor,
-            run.journal,
-            run.progress,
-            run.stop,
+            run,
             StudyBudget(samples, seeds),
-            run.seed,
         )
         return Context(study.over(sources), sources[0] if sources else None)
 

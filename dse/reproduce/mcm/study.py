@@ -14,7 +14,6 @@ samples. Learned methods come from outside (the command line), by name.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -25,10 +24,10 @@ from dse.partition.problem import Chips, Floats
 from dse.partition.search.context import SearchContext, SearchResult
 from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, section_of
 from dse.reproduce.section import Section
+from dse.reproduce.trials import finished
 from dse.results.result import FailedCheckError, digest
-from dse.run.executor import Executor, Failed, InProcessExecutor
-from dse.run.journal import Journal
-from dse.run.progress import ProgressCallback, StopSignal
+from dse.run.executor import InProcessExecutor
+from dse.run.run import Run
 from dse.sources.catalogue import split
 
 UNSAMPLED = ("dp", "portfolio")
@@ -79,7 +78,7 @@ class _CurveRecorder:
 class Made:
     """What a trial came to: the method's answer, and the best cost after each evaluation."""
 
-    found: SearchResult
+    answer: SearchResult
     curve: Curve
 
 
@@ -115,13 +114,13 @@ class Trials:
         question, recorder = _question(trial.graph), _CurveRecorder(trial.samples)
         evaluator = question.evaluator(trial.evaluator, recorder)
         context = SearchContext(question.problem, evaluator, InProcessExecutor(), trial.seed, trial.samples)
-        found = self._methods[trial.method](context)
-        broken = [] if found.chip is None else violations(question.problem, found.chip)
+        answer = self._methods[trial.method](context)
+        broken = [] if answer.chip is None else violations(question.problem, answer.chip)
         if broken:
             raise FailedCheckError("; ".join(broken))
         if trial.method in UNSAMPLED and evaluator.is_reference:
-            return Made(found, ((1, found.cost_s),) if found.chip is not None else ())
-        return Made(found, tuple(recorder.points))
+            return Made(answer, ((1, answer.cost_s),) if answer.chip is not None else ())
+        return Made(answer, tuple(recorder.points))
 
 
 @dataclass(frozen=True)
@@ -131,21 +130,16 @@ class Study:
     Attributes:
         methods: the learned ones by name; the others are :data:`SAMPLED`.
         variants: of one learned method, for the ablation.
-        executor, journal, progress, stop: of the run.
+        run: where trials are made, and the first seed of each method.
         budget: evaluations and seeds.
-        first_seed: of the first trial of each.
         graphs: of Table 2; the test graphs of the split as a rule.
         large: the graph of Table 3.
     """
 
     methods: Mapping[str, Method]
     variants: Mapping[str, Method]
-    executor: Executor
-    journal: Journal
-    progress: ProgressCallback
-    stop: StopSignal
+    run: Run
     budget: StudyBudget = StudyBudget()
-    first_seed: int = 0
     graphs: tuple[str, ...] = ()
     large: str = BERT
 
@@ -164,18 +158,18 @@ class Study:
         samples = self.budget.samples
         scope = (
             f"{PACKAGE}, {_PRICED[evaluator]}; mean ± deviation over {self.budget.seeds} seeds, at most {samples} "
-            "evaluations; levels are shares of the best throughput that any method here has found"
+            "evaluations; levels are shares of the best throughput of all methods here"
         )
         return section_of(part, curves, failed, graphs, list(known), scope, samples)
 
     def curves(self, part: str) -> tuple[dict[Trial, Curve], list[str]]:
-        """(what every trial of a part had found after each evaluation, reasons of those that failed).
+        """(best cost of every trial of a part after each evaluation, reasons of those that failed).
 
         Raises:
             StoppedError: as :meth:`section`.
         """
         graphs, evaluator, known = self._scope(part)
-        seeds = range(self.first_seed, self.first_seed + self.budget.seeds)
+        seeds = range(self.run.seed, self.run.seed + self.budget.seeds)
         trials = [
             Trial(graph, evaluator, method, seed, self.budget.samples)
             for graph in graphs
@@ -184,19 +178,11 @@ class Study:
         ]
         work = Trials(known)
         keys = {trial: digest(asdict(trial)) for trial in trials}
-        missing = [trial for trial in trials if keys[trial] not in self.journal]
-        failed: list[str] = []
-
-        def keep(arrived: Sequence[tuple[Any, Any]]) -> None:
-            done = {keys[trial]: outcome for trial, outcome in arrived if not isinstance(outcome, Failed)}
-            self.journal.append_all(done)
-
-        for number, outcome in enumerate(self.executor.outcomes(work, missing, self.stop, keep)):
-            if isinstance(outcome, Failed):
-                failed.append(f"{work.describe(missing[number])}: {outcome.reason}")
-            self.progress(f"trials of {part}", number + 1, len(missing))
-        curves = {trial: self.journal[key] for trial, key in keys.items() if key in self.journal}
-        return {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in curves.items()}, failed
+        curves, failed = finished(self.run, f"trials of {part}", work, keys)
+        return (
+            {trial: tuple((int(n), float(c)) for n, c in curve) for trial, curve in curves.items()},
+            [f"{work.describe(trial)}: {reason}" for trial, reason in failed.items()],
+        )
 
     def _scope(self, part: str) -> tuple[Sequence[str], EvaluatorName, Mapping[str, Method]]:
         """(graphs, what prices them, methods by name) of a part."""

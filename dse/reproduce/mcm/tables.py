@@ -22,7 +22,7 @@ LEVELS = (0.8, 0.9, 0.95)
 """Shares of the best throughput known."""
 
 Curve = tuple[tuple[int, float], ...]
-"""(evaluations, best cost in seconds) wherever a method has found something better."""
+"""(evaluations, best cost in seconds) wherever a method improved on its best."""
 
 PAPER_LEVELS: Mapping[str, tuple[float, ...]] = {"table2": (1.6, 1.7, 1.8), "table3": (2.55, 2.6, 2.65)}
 """Multiples of the throughput of the paper's greedy heuristic."""
@@ -60,7 +60,7 @@ class Trial:
 
 
 def at(curve: Curve, samples: int) -> float:
-    """The best cost after so many evaluations; infinite before anything was found."""
+    """The best cost after so many evaluations; infinite before any partition that can run."""
     return min((cost_s for count, cost_s in curve if count <= samples), default=np.inf)
 
 
@@ -81,7 +81,7 @@ class Shares:
     of_best: list[list[float]]
     over_greedy: list[list[float]]
 
-    def reached(self, level: float) -> list[int | None]:
+    def samples_to(self, level: float) -> list[int | None]:
         """Evaluations to reach a share of the best, by seed."""
         return [samples_to(shares, level) for shares in self.of_best]
 
@@ -140,7 +140,7 @@ def section_of(
         graph for graph in graphs if any(np.isfinite(at(c, samples)) for t, c in curves.items() if t.graph == graph)
     ]
     shares = all_shares(curves, runs, methods, samples)
-    everywhere = [graph for graph in runs if all(_found(curves, graph, method, samples) for method in shares)]
+    everywhere = [graph for graph in runs if all(_can_run(curves, graph, method, samples) for method in shares)]
     tables = [_table(part, shares, samples)]
     notes = [f"{_over(runs)}; {scope}"]
     if 0 < len(everywhere) < len(runs):
@@ -151,7 +151,7 @@ def section_of(
     if len(runs) < len(graphs):
         rest = ", ".join(graph for graph in graphs if graph not in runs)
         notes.append(f"nothing that can run was found by any method for {rest}")
-    never = [graph for graph in runs if not _found(curves, graph, GREEDY, samples)]
+    never = [graph for graph in runs if not _can_run(curves, graph, GREEDY, samples)]
     if never:
         notes.append(f"greedy finds nothing that can run for {', '.join(never)}: not in what is over greedy's")
     if "dp" in methods:
@@ -169,7 +169,7 @@ def _over(graphs: Sequence[str]) -> str:
     return graphs[0] if len(graphs) == 1 else f"the geometric mean over {len(graphs)} graphs"
 
 
-def _found(curves: Mapping[Trial, Curve], graph: str, method: str, samples: int) -> bool:
+def _can_run(curves: Mapping[Trial, Curve], graph: str, method: str, samples: int) -> bool:
     """Whether a method finds what can run on a graph, with every seed."""
     own = [at(curve, samples) for trial, curve in curves.items() if (trial.graph, trial.method) == (graph, method)]
     return bool(np.isfinite(own).all())
@@ -190,7 +190,7 @@ def _table(part: str, shares: Mapping[str, Shares], samples: int) -> Table:
     rows: list[Row] = []
     for method, of_method in shares.items():
         cells = [_mean([run[count - 1] for run in of_method.over_greedy]) for count in looked_at]
-        counts = [_count(of_method.reached(level)) for level in LEVELS]
+        counts = [_count(of_method.samples_to(level)) for level in LEVELS]
         published = " / ".join(shown(value) for value in paper.get(method, ())) or "–"
         rows.append((method, *cells, *counts, *([published] if paper else [])))
     headers = (
@@ -207,7 +207,7 @@ def _comparisons(part: str, shares: Mapping[str, Shares]) -> Iterator[Comparison
     paper, levels = _PAPER.get(part, {}), PAPER_LEVELS.get(part, ())
     for method, of_method in shares.items():
         for level in LEVELS:
-            known = [value for value in of_method.reached(level) if value is not None]
+            known = [value for value in of_method.samples_to(level) if value is not None]
             ours = statistics.mean(known) if len(known) == len(of_method.of_best) else None
             yield Comparison(method, "", f"samples to {level:g} of the best", "", ours, None)
         for level, samples in zip(levels, paper.get(method, ()), strict=False):
@@ -222,12 +222,12 @@ def _mean(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.3f} ± {spread:.3f}"
 
 
-def _count(reached: Sequence[int | None]) -> str:
-    known = [value for value in reached if value is not None]
+def _count(samples: Sequence[int | None]) -> str:
+    known = [value for value in samples if value is not None]
     if not known:
         return "–"
     mean = f"{statistics.mean(known):,.0f}"
-    return mean if len(known) == len(reached) else f"{mean} ({len(known)} of {len(reached)} seeds)"
+    return mean if len(known) == len(samples) else f"{mean} ({len(known)} of {len(samples)} seeds)"
 
 
 def _chart(shares: Mapping[str, Shares], samples: int) -> Chart:

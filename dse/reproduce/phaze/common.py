@@ -1,4 +1,4 @@
-"""The one architecture for all models: found under the published arithmetic mean, and under the geometric mean."""
+"""The one architecture for all models: the best under the published arithmetic mean, and under the geometric mean."""
 
 from collections.abc import Iterator
 

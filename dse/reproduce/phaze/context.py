@@ -21,10 +21,9 @@ from dse.codesign.search import exhaustive, sweep
 from dse.problem import pose
 from dse.reproduce.phaze.published import Cores, PublishedPaper
 from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker, Work
+from dse.reproduce.trials import required_journal
 from dse.results.result import Result
-from dse.run.executor import Executor
-from dse.run.journal import Journal
-from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.progress import StopSignal
 from dse.run.run import Run
 from dse.schedule.search.layer import DEFAULT_LIMITS
 from hardware.machines import Machines
@@ -98,23 +97,15 @@ class Context:
         paper: the published numbers.
         models: the models that are compared, in the paper's order.
         cost_models: the cost models that are compared.
-        executor: where the work runs; it is started and ended by the caller.
-        journal: finished evaluations of all searches.
+        run: where the work runs; finished evaluations of all searches are in its journal.
         budget: limits of single searches.
-        progress: receives how far each search is.
-        stop: asked between pieces of work.
-        seed: of searches that draw.
     """
 
     paper: PublishedPaper
     models: tuple[str, ...]
     cost_models: tuple[str, ...]
-    executor: Executor
-    journal: Journal
+    run: Run
     budget: Budget = DEFAULT_BUDGET
-    progress: ProgressCallback = silent
-    stop: StopSignal = never_stop
-    seed: int = 0
     _worker: TimedWorker = field(default_factory=TimedWorker, init=False, repr=False)
     _answers: dict[tuple[CodesignOptions, str], Answered] = field(default_factory=dict, init=False, repr=False)
     _evaluations: dict[tuple[str, str, int], Evaluation] = field(default_factory=dict, init=False, repr=False)
@@ -154,7 +145,7 @@ class Context:
         return self._baselines[model, cost_model]
 
     def common_search(self, cost_model: str, mean: Mean = "arithmetic") -> Answered:
-        """The best common architecture of all models asked for; the searches of the single models come first.
+        """The best common architecture of all chosen models; the searches of the single models come first.
 
         Their evaluations are in the journal by then, so that they are not made twice.
         """
@@ -169,11 +160,11 @@ class Context:
         """A black-box search for one model; what it proposes depends on the number of workers."""
         from dse.codesign.search.bayesian import ArchitectureStudy  # Optuna takes a second to import
 
-        samples, parallel = self.budget.samples, max(1, self.executor.workers)
+        samples, parallel = self.budget.samples, max(1, self.run.executor.workers)
         options = replace(self.options((model,), cost_model), search="bayesian", samples=samples)
 
         def function(context: SearchContext) -> SearchOutcome:
-            return sweep.search(context, proposer=ArchitectureStudy(context.machines, samples, self.seed, parallel))
+            return sweep.search(context, proposer=ArchitectureStudy(context.machines, samples, self.run.seed, parallel))
 
         return self.search(options, f"{model}, {cost_model}, Bayesian", self.budget.bayesian_s, function)
 
@@ -188,7 +179,7 @@ class Context:
         """The answer of a search over the space of ``options``.
 
         Args:
-            options: what is asked.
+            options: the question.
             name: what the progress display calls it.
             limit_s: when the search has to end with what it has.
             function: how the space is searched.
@@ -199,16 +190,16 @@ class Context:
             problem = options.problem()
             machines = problem.machines()
             store = self._store(problem, machines) if journalled else {}
-            timed = TimedExecutor(self.executor, self._worker)
+            timed = TimedExecutor(self.run.executor, self._worker)
             started = time.monotonic()
             run = Run(
                 executor=timed,
-                progress=lambda _phase, done, total: self.progress(name, done, total),
+                progress=lambda _phase, done, total: self.run.progress(name, done, total),
                 stop=self._until(started + limit_s),
-                seed=self.seed,
+                seed=self.run.seed,
             )
             result, outcome = solve(pose(PROBLEM, options), run, function, store)
-            self.progress(name, len(machines), len(machines))
+            self.run.progress(name, len(machines), len(machines))
             seconds = time.monotonic() - started
             self._answers[key] = Answered(result, outcome, machines, tuple(timed.work), seconds)
         return self._answers[key]
@@ -227,11 +218,11 @@ class Context:
         return self._evaluations[key]
 
     def _store(self, problem: CodesignProblem, machines: Machines) -> MutableMapping[JobTask, Evaluation]:
-        return JournalledEvaluations(self.journal, problem, machines)
+        return JournalledEvaluations(required_journal(self.run), problem, machines)
 
     def _until(self, deadline_s: float) -> StopSignal:
         """The caller's signal, or the limit of one search."""
-        return lambda: self.stop() or ("time limit" if time.monotonic() > deadline_s else None)
+        return lambda: self.run.stop() or ("time limit" if time.monotonic() > deadline_s else None)
 
 
 def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | None:

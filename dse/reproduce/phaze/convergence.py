@@ -1,7 +1,7 @@
 """Figures 8 and 9: time and answer of the area walk by hysteresis level.
 
 One walk at the highest level visits the groups of every lower level first, so what a level costs and finds is read off
-its prefix: with the same evaluations the rules are asked again for each level.
+its prefix: with the same evaluations the rules are evaluated again for each level.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,9 @@ class BothRules:
         return all(rule.finished for rule in self._rules)
 
     @property
-    def least_more(self) -> int:
+    def min_groups_left(self) -> int:
         """Groups that will be looked at in any case before it stops."""
-        return max(rule.least_more for rule in self._rules if not rule.finished or self.finished)
+        return max(rule.min_groups_left for rule in self._rules if not rule.finished or self.finished)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Walk:
 
 
 def figure8(context: Context) -> Section:
-    """Seconds of work by level for every model asked for."""
+    """Seconds of work by level for every chosen model."""
     published = context.paper.convergence
     rows: list[Row] = []
     comparisons: list[Comparison] = []

@@ -55,9 +55,9 @@ def figure4(context: Context) -> Section:
 
 
 def _over_expert(context: Context, model: str, cost_model: str) -> dict[str, float | None]:
-    reached = strategies(context, model, cost_model)
+    achieved = strategies(context, model, cost_model)
     plan = context.bayesian_search(model, cost_model).plan(model)
-    per_s = {name: throughput for name, (throughput, _) in reached.items()}
+    per_s = {name: throughput for name, (throughput, _) in achieved.items()}
     per_s[BLACK_BOX] = None if plan is None else plan["throughput_per_s"]
     return {name: ratio(per_s[name], per_s[EXPERT]) for name in _BARS}
 

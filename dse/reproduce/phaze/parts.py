@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dse.reproduce.paper import Paper, Part, Posed, Run
+from dse.reproduce.paper import Paper, Part, Posed
 from dse.reproduce.phaze import SUMMARY
 from dse.reproduce.phaze.common import common
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
@@ -74,12 +74,6 @@ def posed(
     paper: PublishedPaper, models: tuple[str, ...], cost_models: tuple[str, ...], budget: Budget
 ) -> Posed[Context]:
     """The searches of ``models`` under ``cost_models``, each with its limit of ``budget``."""
-
-    def context(run: Run) -> Context:
-        return Context(
-            paper, models, cost_models, run.executor, run.journal, budget, run.progress, run.stop, run.seed
-        )  # fmt: skip
-
     limits = ", ".join(f"{name} {value:g} s" for name, value in budget.limits_s.items())
     searching_s = SEARCH_S * len(models)
     return Posed(
@@ -87,7 +81,7 @@ def posed(
         budget=(f"Models: {', '.join(models)}; cost models: {', '.join(cost_models)}; limit of each search: {limits}."),
         identity=paper.model_dump(mode="json"),
         predicted_s={name: 0.0 if name in WITHOUT_SEARCH else searching_s for name in PARTS},
-        context=context,
+        context=lambda run: Context(paper, models, cost_models, run, budget),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from dse.sources.workloads import list_models
-from hardware.inputs import read_document, validate
+from hardware.documents import read_document
+from hardware.inputs import validate
 from hardware.spec_fields import NonNegative, Positive, PositiveInteger, Source, StrictModel
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
@@ -41,7 +42,7 @@ class Architecture(Cores):
 
 
 class Table2(StrictModel):
-    """What the paper found for one model, and Spotlight's accelerator for it."""
+    """The paper's results for one model, and Spotlight's accelerator for it."""
 
     spotlight: Architecture
     accelerator: Architecture

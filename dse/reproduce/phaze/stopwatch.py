@@ -118,7 +118,7 @@ class TimedExecutor(Executor):
 class TimedWorker:
     """Applies the function that comes with every item, and times its phases.
 
-    The function of the last item is kept with all that it has cached, until one with another key comes.
+    The function of the last item stays with all that it has cached, until one with another key comes.
     """
 
     def __init__(self) -> None:

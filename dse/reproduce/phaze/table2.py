@@ -32,7 +32,7 @@ _NOTES = (
 
 
 def table2(context: Context) -> Section:
-    """Ours under every cost model beside the paper's, for every model asked for."""
+    """Ours under every cost model beside the paper's, for every chosen model."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     same = {cost_model: [0, 0] for cost_model in context.cost_models}

@@ -24,10 +24,10 @@ def table5(context: Context) -> Section:
     for model in context.models:
         published = context.paper.models[model].table_5
         for cost_model in context.cost_models:
-            reached = strategies(context, model, cost_model)
+            achieved = strategies(context, model, cost_model)
             cells: list[str] = []
             for name, key in _COLUMNS.items():
-                ours = reached[name][1]
+                ours = achieved[name][1]
                 paper = None if published is None else float(getattr(published, key))
                 cells += [shown(ours), shown(paper), times(ratio(ours, paper))]
                 comparisons.append(Comparison(model, cost_model, f"utilisation, {name}", "%", ours, paper))

@@ -63,7 +63,7 @@ def _free_halves(kind: Codes, start: Ints, finish: Ints, core: Ints, placed: Int
 def _options(kind: int, time: int, capacity: Ints, busy_until: Ints, options: Ints) -> int:
     """Writes the distinct free cores for an operator of ``kind`` in order of preference; returns their number."""
     pairs = min(capacity[0], capacity[1])
-    found = 0
+    count = 0
     if kind == 2:
         for pair in range(pairs):
             if busy_until[0, pair] <= time and busy_until[1, pair] <= time:
@@ -73,18 +73,18 @@ def _options(kind: int, time: int, capacity: Ints, busy_until: Ints, options: In
     other = 1 - kind
     for single in range(pairs, capacity[kind]):
         if busy_until[kind, single] <= time:
-            options[found] = single
-            found += 1
+            options[count] = single
+            count += 1
             break
     for half_used in (True, False):
         for pair in range(pairs):
             if busy_until[kind, pair] > time or (busy_until[other, pair] > time) != half_used:
                 continue
             repeated = False
-            for x in range(found):
+            for x in range(count):
                 if options[x] < pairs:
                     repeated |= busy_until[other, options[x]] == busy_until[other, pair]
             if not repeated:
-                options[found] = pair
-                found += 1
-    return found
+                options[count] = pair
+                count += 1
+    return count

@@ -105,22 +105,22 @@ def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: i
 @kernel
 def lowest_level(pool: Pool) -> int:
     """The level of the open state with the least bound."""
-    best, least = 0, NO_MODE
+    best, lowest = 0, NO_MODE
     for level in range(len(pool.roots)):
         root = pool.roots[level]
-        if root >= 0 and pool.bound[root] < least:
-            best, least = level, pool.bound[root]
+        if root >= 0 and pool.bound[root] < lowest:
+            best, lowest = level, pool.bound[root]
     return best
 
 
 @kernel
 def open_bound(pool: Pool, makespan: int) -> int:
     """The least bound of all open states, at most ``makespan``."""
-    least = makespan
+    lowest = makespan
     for root in pool.roots:
         if root >= 0:
-            least = min(least, pool.bound[root])
-    return least
+            lowest = min(lowest, pool.bound[root])
+    return lowest
 
 
 @njit(cache=False)

@@ -123,7 +123,7 @@ class Layer:
             core = 0 if on_one else ON_ALL_CORES
             shortest_s = float(single[0] if on_one else all_cores[0])
             return _SegmentTimes(np.zeros(1), np.array([core]), shortest_s, shortest_s, 0)
-        found = solve_segment(
+        result = solve_segment(
             segment.kind,
             single,
             all_cores,
@@ -134,7 +134,7 @@ class Layer:
             _MULTIPLIERS,
             limits,
         )
-        return _in_seconds(segment, found, single, all_cores)
+        return _in_seconds(segment, result, single, all_cores)
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,14 @@ class _SegmentTimes:
     nodes: int
 
 
-def _in_seconds(segment: _Segment, found: SegmentSchedule, single_s: Floats, all_cores_s: Floats) -> _SegmentTimes:
+def _in_seconds(segment: _Segment, result: SegmentSchedule, single_s: Floats, all_cores_s: Floats) -> _SegmentTimes:
     """The schedule with the latencies as given, not rounded to units; the bound gives up what rounding could add."""
-    start_s, makespan_s = start_times(segment.kind, segment.covers, found.start, found.core, single_s, all_cores_s)
-    if found.bound >= found.makespan:
+    start_s, makespan_s = start_times(segment.kind, segment.covers, result.start, result.core, single_s, all_cores_s)
+    if result.bound >= result.makespan:
         bound_s = makespan_s
     else:
-        bound_s = min(makespan_s, (found.bound - found.rounding) * found.unit_s * (1 - _ROUNDING))
-    return _SegmentTimes(start_s, found.core, makespan_s, bound_s, found.nodes)
+        bound_s = min(makespan_s, (result.bound - result.rounding) * result.unit_s * (1 - _ROUNDING))
+    return _SegmentTimes(start_s, result.core, makespan_s, bound_s, result.nodes)
 
 
 @compiled()

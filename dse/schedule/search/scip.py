@@ -150,7 +150,7 @@ def _add_cores(program: _Program, units: UnitProblem, assigned: tuple[int, ...])
 def _solve(
     program: _Program, units: UnitProblem, seed: int, node_limit: int
 ) -> tuple[Ints | None, np.ndarray[tuple[int], np.dtype[np.bool_]], float]:
-    """Starts and modes of the best solution, timed anew in whole units from its order x, and the bound in units."""
+    """Starts and modes of the best solution, timed again in whole units from its order x, and the bound in units."""
     model = program.model
     model.setParam("randomization/randomseedshift", seed)
     model.setParam("limits/totalnodes", node_limit)
@@ -161,11 +161,11 @@ def _solve(
     on_all = np.zeros(count, dtype=np.bool_)
     if model.getNSols() == 0:
         return None, on_all, max(bound, 0.0)
-    found = model.getBestSol()
-    on_all = np.array([model.getSolVal(found, variable) > 0.5 for variable in program.on_all], dtype=np.bool_)
+    best = model.getBestSol()
+    on_all = np.array([model.getSolVal(best, variable) > 0.5 for variable in program.on_all], dtype=np.bool_)
     before = units.ancestor.copy()
     for (i, j), variable in program.order.items():
-        before[j, i] = model.getSolVal(found, variable) > 0.5
+        before[j, i] = model.getSolVal(best, variable) > 0.5
     duration = np.where(on_all, units.all_cores, units.single)
     start = np.zeros(count, dtype=np.int64)
     for i in np.argsort(before.sum(axis=1), kind="stable").tolist():

@@ -129,8 +129,8 @@ def _search_both_ways(
             if best.bound >= best.makespan:
                 return best
             reduced = segment if node_limit == limits.first_nodes else _reduced(segment, best.makespan, multipliers)
-            found = search(reduced, best.makespan, best.bound, node_limit, limits.width)
-            best = _improved(best, found, segment, bool(backwards))
+            result = search(reduced, best.makespan, best.bound, node_limit, limits.width)
+            best = _improved(best, result, segment, bool(backwards))
         if node_limit == limits.first_nodes and best.bound < best.makespan:
             best = _without_all_cores(best, directions[0], multipliers, limits)
     return best
@@ -140,7 +140,7 @@ def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats
     """Improves ``best`` by schedules that use all cores only for operators without another mode.
 
     Where many cores make both modes useful the search goes back and forth between them; this finds what one alone
-    can do. Its bound holds for such schedules only and is not kept.
+    can do. Its bound holds for such schedules only and is discarded.
     """
     singles = np.where(segment.single < NO_MODE, NO_MODE, segment.all_cores)
     restricted = build_segment(
@@ -153,8 +153,8 @@ def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats
         multipliers,
         segment.paired,
     )
-    found = search(restricted, best.makespan, best.bound, limits.nodes // 8, limits.width)
-    return _improved(best, found._replace(bound=0), segment, False)
+    result = search(restricted, best.makespan, best.bound, limits.nodes // 8, limits.width)
+    return _improved(best, result._replace(bound=0), segment, False)
 
 
 def _reduced(segment: Segment, limit: int, multipliers: Floats) -> Segment:
@@ -176,13 +176,13 @@ def _reduced(segment: Segment, limit: int, multipliers: Floats) -> Segment:
     return segment
 
 
-def _improved(best: SearchResult, found: SearchResult, segment: Segment, backwards: bool) -> SearchResult:
+def _improved(best: SearchResult, candidate: SearchResult, segment: Segment, backwards: bool) -> SearchResult:
     """The better schedule with the better bound; a schedule of the reversed segment is turned round."""
-    bound, nodes = max(best.bound, found.bound), best.nodes + found.nodes
-    if not found.found or found.makespan >= best.makespan:
+    bound, nodes = max(best.bound, candidate.bound), best.nodes + candidate.nodes
+    if not candidate.found or candidate.makespan >= best.makespan:
         return best._replace(bound=min(bound, best.makespan), nodes=nodes)
-    start, core = found.start, found.core
+    start, core = candidate.start, candidate.core
     if backwards:
         finish = finish_times(start, core, segment.single, segment.all_cores)
-        start, core = (found.makespan - finish)[::-1].copy(), core[::-1].copy()
-    return SearchResult(True, found.makespan, min(bound, found.makespan), start, core, nodes)
+        start, core = (candidate.makespan - finish)[::-1].copy(), core[::-1].copy()
+    return SearchResult(True, candidate.makespan, min(bound, candidate.makespan), start, core, nodes)

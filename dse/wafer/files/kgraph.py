@@ -12,7 +12,8 @@ from pathlib import Path
 from dse.graph.named_edges import find_cycle
 from dse.wafer.files.paint import PLACEMENT
 from dse.wafer.kernels import RESERVED, KernelLibrary
-from hardware.inputs import Fault, InputError, nearest, shown, text_of
+from hardware.documents import text_of
+from hardware.inputs import Fault, InputError, nearest, shown
 
 TITLE_KEY = "test"
 HEADER_KEYS = (TITLE_KEY, "width", "height", "wdeltat", "wlength", "wadapter", "memlimit")

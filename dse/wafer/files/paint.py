@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from dse.wafer.problem import PlacedKernel, Rotation, WaferPlacement, WaferProblem
-from hardware.inputs import Fault, InputError, nearest, shown, text_of
+from hardware.documents import text_of
+from hardware.inputs import Fault, InputError, nearest, shown
 
 INCLUDE = 'include "common.paint"'
 

@@ -11,7 +11,8 @@ from dse.report.view import Table, View
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Objective, document_of, result_of
 from dse.run.options import Option, Options
-from hardware.inputs import read_document, validate
+from hardware.documents import read_document
+from hardware.inputs import validate
 
 
 class _Model(BaseModel):

@@ -1,0 +1,253 @@
+"""Reading what people write: YAML and JSON documents, within limits that every reader can rely on."""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hardware.input_files import content_of
+from hardware.inputs import InputError, fail, shown
+
+MAX_FILE_BYTES = 2**29
+"""Size of a text file that is read."""
+
+MAX_DEPTH = 100
+"""Objects and lists inside one another in a document."""
+
+MAX_VALUES = 20_000_000
+"""Values in a document, counted as often as YAML's aliases repeat them."""
+
+_MAX_NUMBER = 10**308
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Control characters, which no text here may hold: neither JSON nor YAML has them, and no line could show them."""
+
+
+def read_document(path: str | Path) -> Any:
+    """The content of a ``.json``, ``.yaml`` or ``.yml`` file, as :func:`parse_document` gives it.
+
+    Raises:
+        InputError: the file is missing, is no text, is not well-formed (with line and column), or breaks a limit.
+    """
+    return parse_document(text_of(path), Path(path))
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
+
+    Raises:
+        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, is no text, or holds control characters
+            (with the line).
+    """
+    content = bytes_of(path)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise fail(path, f"line {line}", "", f"is not UTF-8 text (byte {error.start} of the file)") from error
+    if control := _CONTROL.search(text):
+        line = text.count("\n", 0, control.start()) + 1
+        raise fail(path, f"line {line}", "", f"text must not contain the character U+{ord(control.group()):04X}")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def bytes_of(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a file.
+
+    Raises:
+        InputError: the file is missing, or is larger than ``max_bytes``.
+    """
+    try:
+        content = content_of(path, max_bytes + 1)
+    except OSError as error:
+        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a name that no file can have
+        raise fail(path, "", "", f"cannot be read: {error}") from error
+    if len(content) > max_bytes:
+        raise fail(path, "", "", f"is larger than {max_bytes / 2**20:,.0f} MiB, the limit")
+    return content
+
+
+def parse_document(text: str, path: str | Path) -> Any:
+    """``text`` as JSON or, when ``path`` ends in ``.yaml`` or ``.yml``, as YAML.
+
+    What comes back consists of dictionaries, lists, text without control characters, finite numbers, booleans and
+    None. Keys are text, or whole numbers in YAML. It contains no object twice on one path and is no deeper than
+    :data:`MAX_DEPTH`, so that whatever walks it ends.
+
+    Raises:
+        InputError: the text is not well-formed, gives a key twice, or breaks one of these rules.
+    """
+    is_yaml = Path(path).suffix in (".yaml", ".yml")
+    document = _parse_yaml(text, path) if is_yaml else _parse_json(text, path)
+    _DocumentRules(path).check(document)
+    return document
+
+
+def _parse_json(text: str, path: str | Path) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        document: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in document:
+                raise fail(path, key, "", "the key stands twice in one object")
+            document[key] = value
+        return document
+
+    def refuse_constant(name: str) -> float:
+        raise fail(path, "", name, "is not a JSON number; numbers must be finite")
+
+    try:
+        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise fail(path, where, "", f"is not well-formed JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise fail(path, "", "", "is nested too deeply") from error
+    except InputError:
+        raise
+    except ValueError as error:
+        raise fail(path, "", "", f"holds a number that cannot be read: {shown(str(error))}") from error
+
+
+def _parse_yaml(text: str, path: str | Path) -> Any:
+    try:
+        return yaml.load(text, Loader=_PlainLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise fail(path, where, "", f"is not well-formed YAML: {error.problem}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = "is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))
+        raise fail(path, "", "", f"is not well-formed YAML: {reason}") from error
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML with the values that JSON has; refuses a key given twice (plain YAML silently keeps the last one).
+
+    A date is text here, and bytes, sets and ordered pairs are refused.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        if isinstance(node, yaml.MappingNode):  # a list may be tagged !!map, which the base class refuses
+            seen: set[object] = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if isinstance(key, (str, int, float)):
+                    if key in seen:
+                        problem = f"the key {shown(key)} stands twice"
+                        raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+                    seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _scalar_constructor(construct: Callable[..., Any], what: str) -> Callable[[yaml.SafeLoader, yaml.Node], Any]:
+    """``construct`` for a scalar that may be tagged as ``what`` wrongly."""
+
+    def constructed(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+        try:
+            return construct(loader, node)
+        except (ValueError, KeyError, IndexError, OverflowError) as error:
+            raise yaml.MarkedYAMLError(problem=f"is no {what}", problem_mark=node.start_mark) from error
+
+    return constructed
+
+
+def _restrict(loader: type[_PlainLoader]) -> None:
+    """Leave ``loader`` the constructors of JSON's values, and no implicit dates."""
+    tag = "tag:yaml.org,2002:"
+    loader.yaml_constructors = {
+        key: constructor
+        for key, constructor in loader.yaml_constructors.items()
+        if key is None or key.removeprefix(tag) in ("null", "str", "seq", "map")
+    }
+    for kind, what in (("bool", "boolean"), ("int", "whole number"), ("float", "number")):
+        loader.add_constructor(tag + kind, _scalar_constructor(yaml.SafeLoader.yaml_constructors[tag + kind], what))
+    loader.yaml_implicit_resolvers = {
+        first: [(name, pattern) for name, pattern in resolvers if name != f"{tag}timestamp"]
+        for first, resolvers in loader.yaml_implicit_resolvers.items()
+    }
+
+
+_restrict(_PlainLoader)
+
+
+class _DocumentRules:
+    """The rules of :func:`parse_document` for values; a place is (the place around it, its key or position)."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        self._extents: dict[int, tuple[int, int]] = {}
+        self._around: set[int] = set()
+
+    def check(self, document: Any) -> None:
+        """Raise InputError for the first value that breaks a rule."""
+        values, _ = self._extent(document, None, 0)
+        if values > MAX_VALUES:
+            raise self._fail(None, "", f"holds more than {MAX_VALUES:,} values, the limit")
+
+    def _extent(self, value: Any, place: Any, depth: int) -> tuple[int, int]:
+        """The number of values in ``value``, itself included, and its levels.
+
+        Each container is walked once however many aliases it has.
+        """
+        if not isinstance(value, dict | list):
+            self._check_scalar(value, place)
+            return 1, 0
+        identity = id(value)
+        if identity in self._around:
+            raise self._fail(place, "", "the value must not contain itself")
+        if identity not in self._extents:
+            self._require_shallow(depth + 1)
+            self._around.add(identity)
+            values, levels = 1, 0
+            for inner_place, item in self._items(value, place):
+                inner_values, inner_levels = self._extent(item, inner_place, depth + 1)
+                values, levels = values + inner_values, max(levels, inner_levels)
+            self._around.discard(identity)
+            self._extents[identity] = values, levels + 1
+        values, levels = self._extents[identity]
+        self._require_shallow(depth + levels)
+        return values, levels
+
+    def _require_shallow(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise self._fail(None, "", f"is nested too deeply; the limit is {MAX_DEPTH} levels")
+
+    def _items(self, container: dict[Any, Any] | list[Any], place: Any) -> Iterator[tuple[Any, Any]]:
+        """The places and values in ``container``, whose keys are checked."""
+        if isinstance(container, list):
+            yield from (((place, index), item) for index, item in enumerate(container))
+            return
+        for key, item in container.items():
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                raise self._fail(place, shown(key), "a key must be text")
+            self._check_scalar(key, place)
+            yield (place, key), item
+
+    def _check_scalar(self, value: Any, place: Any) -> None:
+        if isinstance(value, str):
+            if not value.isprintable():
+                self._check_text(value, place)
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise self._fail(place, str(value), "numbers must be finite")
+        elif isinstance(value, int) and not -_MAX_NUMBER < value < _MAX_NUMBER:
+            raise self._fail(place, "", "a number must be below 1e308 in size")
+
+    def _check_text(self, text: str, place: Any) -> None:
+        for character in text:
+            if character not in "\t\n\r" and unicodedata.category(character) in ("Cc", "Cs"):
+                rule = f"text must not contain the character U+{ord(character):04X}"
+                raise self._fail(place, shown(text), rule)
+
+    def _fail(self, place: Any, value: str, rule: str) -> InputError:
+        keys: list[str] = []
+        while place is not None:
+            place, key = place
+            keys.append(shown(key))
+        return fail(self._path, ".".join(reversed(keys)), value, rule)

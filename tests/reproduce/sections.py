@@ -1,0 +1,13 @@
+"""What every reproduction keeps to."""
+
+
+def assert_whole(done, parts):
+    """Every part has tables and charts of whole rows."""
+    assert [section.part for section in done.sections] == list(parts)
+    for section in done.sections:
+        assert section.tables
+        for table in section.tables:
+            assert table.rows
+            assert all(len(row) == len(table.headers) for row in table.rows), section.part
+        for chart in section.charts:
+            assert all(len(series.x) == len(series.y) for series in chart.series)
