@@ -51,27 +51,30 @@ class CodesignOptions(Options):
     COMMAND: ClassVar[str] = "codesign"
 
     models: Annotated[tuple[Any, ...], Option(metavar="MODEL", positional=True, is_source=True)]
-    accelerators: Annotated[int, Option(min=1, max=10**7)] = 1024
-    global_batch: Annotated[int, Option("Samples a batch.", min=1, max=10**9)] = 4096
-    microbatch: Annotated[str, Option("Sizes to choose from.", metavar=_LIST)] = "1,2,4,8"
+    accelerators: Annotated[int, Option("Accelerators of the system.", min=1, max=10**7)] = 1024
+    global_batch: Annotated[int, Option("Samples per batch.", min=1, max=10**9)] = 4096
+    microbatch: Annotated[str, Option("Microbatch sizes to try.", metavar=_LIST)] = "1,2,4,8"
     hbm_gb: Annotated[
-        str | None, Option("Sizes to choose from (default: 32,64,80; with --fixed its own).", metavar="GB,…")
+        str | None, Option("HBM sizes to try (default: 32,64,80; with --fixed, its own).", metavar="GB,…")
     ] = None
-    tensor_parallel: Annotated[str, Option("Widths to choose from, where the model has them.", metavar=_LIST)] = (
-        "1,2,4,8"
-    )
+    tensor_parallel: Annotated[
+        str, Option("Tensor-parallel widths to try, where they suit the model.", metavar=_LIST)
+    ] = "1,2,4,8"
     area_budget: Annotated[
         str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
     ] = None
-    fixed: Annotated[str | None, Option("Plan for this accelerator: search no architectures.", metavar="SPEC")] = None
+    fixed: Annotated[str | None, Option("Plan for this accelerator; no architecture search.", metavar="SPEC")] = None
     search: Annotated[
         Search,
-        Option("Proven; the paper's walk from the largest area; or Optuna's TPE (its answer may depend on --workers)."),
+        Option(
+            "exhaustive: with proof; hysteresis: the paper's walk from the largest area; bayesian: Optuna's TPE, whose "
+            "answer may depend on --workers."
+        ),
     ] = "exhaustive"
     hysteresis: Annotated[
         int,
         Option(
-            "Area groups that must only decrease before the hysteresis search stops.",
+            "Decreasing area groups in a row after which the hysteresis search stops.",
             min=1,
             max=10**6,
             metavar="LEVEL",
@@ -79,7 +82,11 @@ class CodesignOptions(Options):
         ),
     ] = 6
     hysteresis_rule: Annotated[
-        Rule, Option("The paper's rule, or as many groups without a new best.", belongs_to=("search", "hysteresis"))
+        Rule,
+        Option(
+            "decreasing: the paper's rule; no-new-best: stop after as many groups without a new best.",
+            belongs_to=("search", "hysteresis"),
+        ),
     ] = "decreasing"
     samples: Annotated[
         int,
@@ -91,17 +98,17 @@ class CodesignOptions(Options):
         ),
     ] = 200
     network: Annotated[
-        str | None, Option("Network spec (default: the accelerator's or the cost model's own).", metavar="SPEC")
+        str | None, Option("Network spec (default: that of the accelerator or of the cost model).", metavar="SPEC")
     ] = None
-    objective: Annotated[Per, Option()] = "throughput"
-    mean: Annotated[Mean, Option("Over models.")] = "geometric"
+    objective: Annotated[Per, Option("Throughput, or throughput per watt or per mm² of die.")] = "throughput"
+    mean: Annotated[Mean, Option("Mean over several models.")] = "geometric"
     weights: Annotated[str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…")] = None
-    cost_model: Annotated[CostModelName, Option()] = "consistent"
-    pipeline_schedule: Annotated[PipelineSchedule, Option("How microbatches pass a pipeline.")] = "1f1b"
-    sequence: Annotated[int | None, Option("Tokens a sample, for a config.json of transformers.", min=1, max=10**7)] = (
-        None
-    )
-    pareto: Annotated[bool, Option("Add the proven front of throughput, area and power.")] = False
+    cost_model: Annotated[CostModelName, Option("Cost model of operators, memory and training.")] = "consistent"
+    pipeline_schedule: Annotated[PipelineSchedule, Option("Order of the passes of a pipeline.")] = "1f1b"
+    sequence: Annotated[
+        int | None, Option("Tokens per sample, for a config.json of transformers.", min=1, max=10**7)
+    ] = None
+    pareto: Annotated[bool, Option("Add the proven Pareto front of throughput, area and power.")] = False
     sensitivity: Annotated[bool, Option("Add what would change the answer: limits, takeovers, regret.")] = False
 
     def problem(self) -> CodesignProblem:
