@@ -1,0 +1,196 @@
+"""Linkage groups of a step: dimensions that are split together or not at all, as nothing is moved between operations.
+
+An operation splits all dimensions of a factor together, and a value has one layout for all operations that touch it.
+So the dimensions of all values fall into classes, the *linkage groups* of the paper (section 3.2), here for every
+decision at once: one pass of the factor rules with union-find. What follows from constants alone belongs to no group,
+for each use can make its own part of it; otherwise the zeros of one activation function would link half of a model.
+
+A group cannot be split where one of its dimensions has to be whole in some operation (an *obstacle*), and on one mesh
+axis a value cannot be split along two of its dimensions: two groups that meet in a value exclude each other, and a
+group that meets itself (*doubled*) excludes itself.
+
+Costs O(F α(F)) for F dimensions in factors: 0.2 s for T5 with 60 million parameters, 2 s for T5-11B on one core.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import NamedTuple
+
+from dse.graph.step import StepGraph, StepOperation
+from dse.sharding.factors import Factor, Place, RuleError, factors_of, shapes_of
+from hardware.inputs import fail
+
+
+class Reduction(NamedTuple):
+    """An operation whose results are terms that an all-reduce must join, once the group is split."""
+
+    operation: int
+    combiner: str
+
+
+class Obstacle(NamedTuple):
+    """An operation in which a dimension must be whole: (value, dimension)."""
+
+    operation: int
+    place: Place
+
+
+@dataclass(frozen=True)
+class LinkageGroup:
+    """Dimensions that are split together.
+
+    Attributes:
+        places: (value, dimension) of each.
+        size: numbers of parts must divide it.
+        reductions: what must be reduced once it is split.
+        obstacles: why it cannot be split.
+        doubled: values that it holds two dimensions of.
+    """
+
+    places: tuple[Place, ...]
+    size: int
+    reductions: tuple[Reduction, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    doubled: tuple[int, ...] = ()
+
+    def allows(self, parts: int) -> bool:
+        """Whether it can be split into so many equal parts."""
+        return not self.obstacles and not self.doubled and self.size % parts == 0
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """All linkage groups of a step.
+
+    Attributes:
+        groups: every dimension of more than one element of a value that is no constant stands in exactly one.
+        unknown: how often each opcode without a rule occurs.
+    """
+
+    groups: tuple[LinkageGroup, ...]
+    unknown: Mapping[str, int]
+
+    @cached_property
+    def group_of(self) -> Mapping[Place, int]:
+        """The number of the group of each (value, dimension)."""
+        return {place: number for number, group in enumerate(self.groups) for place in group.places}
+
+    @cached_property
+    def meetings(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of groups that meet in one value, each once: at most one of them can be split on a mesh axis."""
+        of_value: dict[int, set[int]] = defaultdict(set)
+        for (value, _), group in self.group_of.items():
+            of_value[value].add(group)
+        return tuple(sorted({tuple(sorted(groups)) for groups in of_value.values() if len(groups) > 1}))
+
+
+def linkage(graph: StepGraph, file: str = "") -> Linkage:
+    """The linkage groups of ``graph``; ``file`` is what errors call it.
+
+    Raises:
+        InputError: an operation whose shapes or attributes break the rule of its opcode.
+    """
+    return _Linking(graph, file).linkage()
+
+
+class _Linking:
+    """Union-find over the dimensions of all values, numbered through."""
+
+    def __init__(self, graph: StepGraph, file: str) -> None:
+        self._graph = graph
+        self._file = file
+        self._first: list[int] = []
+        count = 0
+        for value in graph.values:
+            self._first.append(count)
+            count += len(value.dims)
+        self._parent = list(range(count))
+        self._parts = [size for value in graph.values for size in value.dims]
+        self._reductions: list[tuple[int, Reduction]] = []
+        self._obstacles: list[tuple[int, Obstacle]] = []
+        self._unknown: Counter[str] = Counter()
+
+    def linkage(self) -> Linkage:
+        for number, operation in enumerate(self._graph.operations):
+            if not all(self._graph.values[each].constant for each in operation.results):
+                self._link(number, operation)
+        return Linkage(self._groups(), dict(self._unknown))
+
+    def _link(self, number: int, operation: StepOperation) -> None:
+        factors = self._factors(operation)
+        if factors is None:
+            self._unknown[operation.opcode] += 1
+            factors = ()
+        linked: set[int] = set()
+        for factor in factors:
+            places = [self._dimension(place) for place in self._linked(operation, factor)]
+            linked.update(places)
+            self._join(places, factor.size)
+            if factor.combiner and places:
+                self._reductions.append((places[0], Reduction(number, factor.combiner)))
+        for value in {*operation.operands, *operation.results}:
+            for dim, size in enumerate(self._graph.values[value].dims):
+                place = self._first[value] + dim
+                if size > 1 and place not in linked and not self._graph.values[value].constant:
+                    self._obstacles.append((place, Obstacle(number, (value, dim))))
+
+    def _factors(self, operation: StepOperation) -> tuple[Factor, ...] | None:
+        try:
+            return factors_of(shapes_of(operation, self._graph.values))
+        except RuleError as error:
+            name = self._graph.values[operation.results[0]].name if operation.results else operation.opcode
+            raise fail(self._file, name, operation.opcode, str(error)) from error
+
+    def _linked(self, operation: StepOperation, factor: Factor) -> Iterable[Place]:
+        """(value, dimension) of every place of ``factor`` that is no constant's."""
+        for places, values in ((factor.operands, operation.operands), (factor.results, operation.results)):
+            for number, dim in places:
+                if not self._graph.values[values[number]].constant:
+                    yield values[number], dim
+
+    def _dimension(self, place: Place) -> int:
+        return self._first[place[0]] + place[1]
+
+    def _join(self, places: Sequence[int], size: int) -> None:
+        roots = [self._root(place) for place in places]
+        for root in roots:
+            if root != roots[0]:
+                self._parent[self._root(root)] = roots[0]
+                self._parts[roots[0]] = gcd(self._parts[roots[0]], self._parts[root])
+        if roots:
+            self._parts[roots[0]] = gcd(self._parts[roots[0]], size)
+
+    def _root(self, place: int) -> int:
+        parent = self._parent
+        while parent[place] != place:
+            parent[place] = parent[parent[place]]
+            place = parent[place]
+        return place
+
+    def _groups(self) -> tuple[LinkageGroup, ...]:
+        places: dict[int, list[Place]] = defaultdict(list)
+        for value, each in enumerate(self._graph.values):
+            if not each.constant:
+                for dim, size in enumerate(each.dims):
+                    if size > 1:
+                        places[self._root(self._first[value] + dim)].append((value, dim))
+        reductions, obstacles = self._by_root(self._reductions), self._by_root(self._obstacles)
+        groups = []
+        for root, members in places.items():
+            values = Counter(value for value, _ in members)
+            doubled = tuple(value for value, count in values.items() if count > 1)
+            groups.append(
+                LinkageGroup(
+                    tuple(members), self._parts[root], tuple(reductions[root]), tuple(obstacles[root]), doubled
+                )
+            )
+        return tuple(groups)
+
+    def _by_root(self, entries: Sequence[tuple[int, NamedTuple]]) -> dict[int, list]:
+        sorted_by: dict[int, list] = defaultdict(list)
+        for place, entry in entries:
+            sorted_by[self._root(place)].append(entry)
+        return sorted_by
