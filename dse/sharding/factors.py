@@ -117,15 +117,15 @@ def factors_of(shapes: Shapes) -> tuple[Factor, ...] | None:
 
 # --------------------------------------------------------------------------------------------- one index everywhere
 
-ELEMENTWISE = frozenset(
-    """
-    abs add and atan2 cbrt ceil clamp compare complex convert copy cosine divide erf exponential exponential-minus-one
-    floor imag is-finite log log-plus-one logistic maximum minimum multiply negate not or popcnt power real
-    reduce-precision remainder round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
-    shift-right-logical sign sine sqrt stochastic-convert subtract tan tanh xor count-leading-zeros map
-    while-begin while-end branch-begin branch-end all-reduce domain copy-start copy-done optimization-barrier
-    """.split()
-)
+ELEMENTWISE = frozenset((
+    "abs", "add", "and", "cbrt", "ceil", "clamp", "compare", "complex", "convert", "copy", "cosine", "divide",
+    "erf", "exponential", "exponential-minus-one", "floor", "imag", "is-finite", "log", "log-plus-one", "logistic",
+    "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real", "reduce-precision",
+    "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left",
+    "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sqrt", "stochastic-convert", "subtract",
+    "tan", "tanh", "xor", "count-leading-zeros", "map", "while-begin", "while-end", "branch-begin", "branch-end",
+    "all-reduce", "domain", "copy-start", "copy-done", "optimization-barrier",
+))  # fmt: skip
 """Opcodes that treat every element alone; scalars among the operands stand for arrays."""
 
 _IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
@@ -274,7 +274,7 @@ def _dot(shapes: Shapes) -> Iterator[Factor]:
     batch = shapes.integers("lhs_batch_dims"), shapes.integers("rhs_batch_dims")
     inner = shapes.integers("lhs_contracting_dims"), shapes.integers("rhs_contracting_dims")
     shapes.require(
-        all(dim < len(left) for dim in (*batch[0], *inner[0])) and all(dim < len(right) for dim in (*batch[1], *inner[1])),
+        max((*batch[0], *inner[0], -1)) < len(left) and max((*batch[1], *inner[1], -1)) < len(right),
         "batch and contracting dimensions must be dimensions of the operands",
     )  # fmt: skip
     pairs = [*zip(*batch, strict=True), *zip(*inner, strict=True)]
@@ -336,7 +336,8 @@ def _reduce(shapes: Shapes) -> Iterator[Factor]:
     shapes.require(all(each == source for each in shapes.operands[:count]), "arrays must have the same shape")
     remaining = [dim for dim in range(len(source)) if dim not in along]
     shapes.require(
-        all(each == tuple(source[dim] for dim in remaining) for each in shapes.results), "must keep the other dimensions"
+        all(each == tuple(source[dim] for dim in remaining) for each in shapes.results),
+        "must keep the other dimensions",
     )
     for to, dim in enumerate(remaining):
         yield Factor(source[dim], tuple((number, dim) for number in range(count)), _all(shapes.results, to))
@@ -409,7 +410,10 @@ def _gather(shapes: Shapes) -> Iterator[Factor]:
     shapes.require(len(sizes) == len(table), "slice_sizes must have an entry for each dimension")
     positions = [dim for dim in range(len(indices)) if dim != shapes.number("index_vector_dim", len(indices))]
     outside = [dim for dim in range(len(result)) if dim not in offsets]
-    shapes.require(len(positions) == len(outside), "the result must have the dimensions of the indices")
+    shapes.require(
+        len(positions) == len(outside) and len(result) == len(positions) + len(offsets),
+        "the result must have the dimensions of the indices, and the offsets",
+    )
     for dim, to in zip(positions, outside, strict=True):
         tied = [(0, batching[0][batching[1].index(dim)])] if dim in batching[1] else []
         yield Factor(indices[dim], (*tied, (1, dim)), ((0, to),))

@@ -253,7 +253,7 @@ def _shape_of(tree: Tree, values: Sequence[StepValue]) -> Shape:
 
 def _label(scope: str, name: str) -> str:
     """A name inside a call: names of what is called stand alone or, after optimisation, whole."""
-    if not scope or not name or name.startswith(scope) or name.startswith("jit("):
+    if not scope or not name or name.startswith((scope, "jit(")):
         return name or scope
     return f"{scope}/{name}"
 
