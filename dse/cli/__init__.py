@@ -17,11 +17,11 @@ from dse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERNAL_FAULT, EXIT_INTERRU
 from dse.problem import registered
 
 _OTHERS = {
-    "pretrain": "Train a policy over many graphs and choose its best checkpoint.",
+    "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
     "models": "List the built-in models.",
     "specs": "List the hardware specs: accelerators, networks, cost models, packages.",
     "check": "Recompute a result from its input and list every violation.",
-    "report": "Write report.html of a finished run again.",
+    "report": "Write the report of a finished run again.",
     "compare": "Show the options and the outcomes in which runs differ.",
     "reproduce": "Print a paper's tables and figures beside ours, from a fresh run.",
 }

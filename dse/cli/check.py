@@ -13,9 +13,9 @@ from dse.results.check import check_result
 @click.argument("input", required=False)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(result: Path, input: str | None) -> None:  # noqa: A002 (the contract's name)
-    """Recompute RESULT (result.json) from INPUT and print `ok` or every violation.
+    """Recompute RESULT (result.json) from its input and print `ok` or every violation.
 
-    INPUT is the file or name that was solved, where it is not the one that the result carries.
+    INPUT replaces the input that is stored in the result: the file or name that was solved.
     """
     violations = check_result(result, input)
     for violation in violations:

@@ -11,7 +11,7 @@ from dse.results.compare import compare, comparison_document, option_rows, outco
 
 @click.command("compare")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN RUN…")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON, alone on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the comparison, as JSON, on stdout.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(runs: tuple[Path, ...], as_json: bool) -> None:
     """Show the options and the outcomes in which two or more runs differ.

@@ -12,8 +12,13 @@ from dse.sources import workloads as library
 
 @click.command("models")
 @click.argument("model", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--sequence", type=click.IntRange(1, 10**7), help="Tokens a sample, for a config.json of transformers.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the list, as JSON, on stdout.")
+@click.option(
+    "--sequence",
+    type=click.IntRange(1, 10**7),
+    metavar="N",
+    help="Tokens per sample, for a config.json of transformers.",
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(model: str | None, as_json: bool, sequence: int | None) -> None:
     """List the built-in models, or the layers of MODEL.

@@ -67,7 +67,7 @@ class _Learners(click.Group):
 
 @click.group("pretrain", cls=_Learners, subcommand_metavar="PROBLEM [OPTIONS]")
 def command() -> None:
-    """Train what PROBLEM learns over many environments and keep the best checkpoint in --out DIR/best."""
+    """Train the policy of PROBLEM on many environments and save its best checkpoint in --out DIR/best."""
 
 
 def _command(name: str, kind: type[PretrainingOptions]) -> click.Command:
@@ -100,7 +100,7 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     else:
         low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
-        given |= {"type": click.IntRange(low, high), "default": default}
+        given |= {"type": click.IntRange(low, high), "default": default, "metavar": option.metavar or "N"}
     return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 

@@ -38,6 +38,10 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     return click.command(problem.name, help=problem.help, epilog=problem.epilog or None)(command)
 
 
+_METAVARS = {click.IntRange: "N", click.FloatRange: "X"}
+"""Numbers in help; click would write ``INTEGER RANGE``."""
+
+
 def parameter_of(field: OptionField) -> Any:
     """The click argument or option of one field."""
     kind, many = _type_of(field)
@@ -54,7 +58,7 @@ def parameter_of(field: OptionField) -> Any:
         multiple=many,
         default=field.default,
         show_default=field.default not in (None, ()),
-        metavar=option.metavar,
+        metavar=option.metavar or _METAVARS.get(type(kind)),
         help=option.help or None,
     )
 

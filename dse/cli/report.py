@@ -17,7 +17,7 @@ from hardware.inputs import fail
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(directory: Path) -> None:
-    """Write DIRECTORY/report.html from the result and the tables of a run."""
+    """Write DIRECTORY/report.html again, from the result and the tables of a finished run."""
     path = directory / RESULT_FILE
     result = read_sealed(path)
     posed = posed_again(result, path)

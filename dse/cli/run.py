@@ -70,43 +70,50 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: float | 
 
 
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "json": click.option("--json", is_flag=True, help="Print the result as JSON, alone on stdout."),
+    "json": click.option("--json", is_flag=True, help="Print only the result, as JSON, on stdout."),
     "out": click.option(
-        "--out", type=click.Path(path_type=Path), metavar="DIR", help="Keep result, journal and report."
+        "--out", type=click.Path(path_type=Path), metavar="DIR", help="Save result, journal, tables and report there."
     ),
-    "resume": click.option("--resume", is_flag=True, help="Continue the run that was begun in --out DIR."),
+    "resume": click.option("--resume", is_flag=True, help="Continue the run in --out DIR."),
     "mirror": click.option(
         "--mirror",
         metavar="URI",
-        help="Copy --out DIR there every minute (s3://, gs://, file://); --resume reads it.",
+        help="Copy --out DIR to URI every minute (s3://, gs://, file://); --resume fetches it.",
     ),
-    "seed": click.option("--seed", type=click.IntRange(min=0, max=2**63 - 1), default=0, show_default=True),
+    "seed": click.option(
+        "--seed",
+        type=click.IntRange(min=0, max=2**63 - 1),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Seed of all random choices.",
+    ),
     "workers": click.option(
         "--workers",
         callback=_workers,
         default="auto",
         show_default=True,
         metavar="N|auto",
-        help="Ray workers; 0 runs in-process, without Ray; auto: in-process where that is short, else all CPUs.",
+        help="Ray workers. 0: in-process, without Ray; auto: in-process if the work is short, else all CPUs.",
     ),
     "address": click.option(
-        "--address", metavar="ADDR", help="An existing Ray cluster (default: a private local one)."
+        "--address", metavar="ADDR", help="Address of an existing Ray cluster (default: a private local one)."
     ),
     "item_timeout": click.option(
         "--item-timeout",
         type=float,
         callback=_seconds,
         metavar="S",
-        help="Give up an evaluation that takes a worker more than S seconds, compilation aside (default: never).",
+        help="Abandon an evaluation after S seconds on a worker, compilation excluded (default: no limit).",
     ),
     "time_limit": click.option(
         "--time-limit",
         type=float,
         callback=_seconds,
         metavar="S",
-        help="Return the best answer found after S seconds.",
+        help="Stop after S seconds with the best answer so far.",
     ),
-    "quiet": click.option("--quiet", is_flag=True, help="No progress and no table."),
+    "quiet": click.option("--quiet", is_flag=True, help="Show no progress and no tables."),
     "debug": click.option("--debug", is_flag=True, help="Show tracebacks."),
 }
 
@@ -116,18 +123,18 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
         callback=_workers,
         default="auto",
         metavar="N|auto",
-        help="Changes nothing: this command always works in-process, on one core.",
+        help="Has no effect: this command always runs in-process, on one core.",
     ),
-    "address": click.option("--address", metavar="ADDR", help="Changes nothing, for the same reason."),
+    "address": click.option("--address", metavar="ADDR", help="Has no effect, for the same reason."),
     "time_limit": click.option(
         "--time-limit",
         type=float,
         callback=_seconds,
         metavar="S",
-        help="Changes nothing: the work has a limit of its own, counted in steps.",
+        help="Has no effect: the work has a limit of its own, counted in steps.",
     ),
 }
-"""What every command takes, where it has no effect."""
+"""The common options, for commands on which they have no effect."""
 
 
 def run_options(function: Decorated) -> Decorated:
@@ -136,7 +143,7 @@ def run_options(function: Decorated) -> Decorated:
 
 
 def in_process_options(function: Decorated) -> Decorated:
-    """Add the common options to a command that never uses Ray: it takes what every command takes, and says so."""
+    """Add the common options to a command that never uses Ray; help says which have no effect."""
     common = {name: option for name, option in _OPTIONS.items() if name != "item_timeout"}
     return _with(function, {**common, **_IN_PROCESS})
 

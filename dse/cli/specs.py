@@ -17,9 +17,12 @@ Row = tuple[str, ...]
 
 
 @click.command("specs")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
 def command(as_json: bool) -> None:
-    """List accelerators, networks, cost models and packages; your own YAML file works but for cost models."""
+    """List accelerators, networks, cost models and packages.
+
+    Wherever an option takes the name of an accelerator, network or package, it also takes your own YAML file.
+    """
     tables = {"accelerators": _accelerators(), "networks": _networks(), "cost models": _cost_models()}
     tables["packages"] = _packages()
     if as_json:

@@ -109,7 +109,7 @@ def _result(
     infeasibility: Infeasibility | None,
     seed: int,
 ) -> Result:
-    """The checked result of a search; ``parts``: what else was asked; ``cut_short``: an interrupt ended that."""
+    """The checked result of a search; ``parts``: what else was asked for; ``cut_short``: an interrupt ended that."""
     problem, machines, search = posed.problem.problem, posed.problem.machines, posed.options.search
     outcome, value = judgement.outcome, None
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
@@ -153,7 +153,7 @@ def _checked_metrics(
 
 
 def _status(outcome: SearchOutcome, value: float | None, bound: float | None, cut_short: bool) -> Status:
-    """``cut_short``: an interrupt has ended what was asked besides the answer."""
+    """``cut_short``: an interrupt has ended what was asked for beside the answer."""
     if outcome.stopped is None and value is None:
         return "infeasible"
     if outcome.stopped == "interrupted" or cut_short:
@@ -174,7 +174,7 @@ def _search_metrics(machines: Machines, outcome: SearchOutcome, search: Search) 
 
 
 def _best(machines: Machines, optimum: SizeOptimum) -> dict[str, Any]:
-    """Who has an optimum: an evaluation of the architecture to so many states, by model, reaches it again."""
+    """Who has an optimum: an evaluation of the architecture to so many states, by model, has it again."""
     architecture = architecture_solution(machines, optimum.architecture)
     return {"architecture": architecture, "schedule_nodes": list(optimum.schedule_nodes)}
 
@@ -213,7 +213,7 @@ def why_nothing_fits(job: TrainingJob, machines: Machines) -> MemoryShortfall:
         for width in [width for width in job.tensor_parallel if width <= job.accelerators] or job.tensor_parallel
         for recompute in (False, True)
     ]
-    return min((found for found in shortfalls if found is not None), key=lambda found: found.excess_bytes)
+    return min((each for each in shortfalls if each is not None), key=lambda each: each.excess_bytes)
 
 
 def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibility | None:

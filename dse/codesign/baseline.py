@@ -59,9 +59,9 @@ def _row(chosen: Accelerator, placement: str, evaluator: Evaluator, plan: Traini
 
 def _smallest_within_tolerance(job: TrainingJob, plans: Plans) -> TrainingPlan | None:
     """The plan at the smallest HBM size within one per cent of the best, as the search chooses it."""
-    found = [plan for plan in plans if plan is not None]
-    best = max((plan.throughput_per_s(job.global_batch) for plan in found), default=0.0)
-    return next((p for p in found if p.throughput_per_s(job.global_batch) >= (1 - HBM_TOLERANCE) * best), None)
+    fitting = [plan for plan in plans if plan is not None]
+    best = max((plan.throughput_per_s(job.global_batch) for plan in fitting), default=0.0)
+    return next((p for p in fitting if p.throughput_per_s(job.global_batch) >= (1 - HBM_TOLERANCE) * best), None)
 
 
 def expert_plans(evaluator: Evaluator, expert: ExpertPlacement) -> Plans:

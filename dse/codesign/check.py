@@ -126,7 +126,7 @@ def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> lis
     budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
     single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
     has_floor = problem.cost_model.hardware.space_has_area_floor.value and not single
-    least_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
+    min_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
     least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
     width, depth = stated["core_width"], stated["core_depth"]
     for key, elements in (("tensor_l2_bytes", width * depth), ("vector_l2_bytes", width)):
@@ -134,8 +134,8 @@ def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> lis
             faults.append(f"architecture.{key} must be {max(least, each * elements)}, but got {stated[key]}")
     if not math.isclose(area_mm2, stated["area_mm2"], rel_tol=_TOLERANCE):
         faults.append(f"architecture.area_mm2 must be {area_mm2}, but got {stated['area_mm2']}")
-    if not least_mm2 * (1 - _TOLERANCE) <= area_mm2 <= budget_mm2 * (1 + _TOLERANCE):
-        faults.append(f"the area must be in [{least_mm2}, {budget_mm2}] mm², but is {area_mm2}")
+    if not min_mm2 * (1 - _TOLERANCE) <= area_mm2 <= budget_mm2 * (1 + _TOLERANCE):
+        faults.append(f"the area must be in [{min_mm2}, {budget_mm2}] mm², but is {area_mm2}")
     return faults
 
 

@@ -60,24 +60,24 @@ class SearchContext:
         while left:
             outcomes = self.executor.outcomes(evaluators, left, self.stop, self.keep)
             left = [
-                JobTask(asked.job, Evaluate(index, asked.task.nodes))
-                for asked, outcome in zip(left, outcomes, strict=True)
-                if isinstance(outcome, Failed) and isinstance(asked.task, EvaluateMany)
-                for index in asked.task.indices
+                JobTask(job_task.job, Evaluate(index, job_task.task.nodes))
+                for job_task, outcome in zip(left, outcomes, strict=True)
+                if isinstance(outcome, Failed) and isinstance(job_task.task, EvaluateMany)
+                for index in job_task.task.indices
             ]
 
     def keep(self, arrived: Sequence[tuple[JobTask, Any]]) -> None:
         """Put evaluations in the store as they arrive, and failures of single architectures with the others."""
-        found = {}
-        for asked, outcome in arrived:
-            match asked.task:
+        evaluations = {}
+        for job_task, outcome in arrived:
+            match job_task.task:
                 case Evaluate() if isinstance(outcome, Failed):
-                    self.failures[asked] = outcome.reason
+                    self.failures[job_task] = outcome.reason
                 case Evaluate():
-                    found[asked] = outcome
+                    evaluations[job_task] = outcome
                 case EvaluateMany(indices, nodes) if not isinstance(outcome, Failed):
-                    found |= {
-                        JobTask(asked.job, Evaluate(index, nodes)): evaluation
+                    evaluations |= {
+                        JobTask(job_task.job, Evaluate(index, nodes)): evaluation
                         for index, evaluation in zip(indices, outcome, strict=True)
                     }
-        self.store.update(found)
+        self.store.update(evaluations)

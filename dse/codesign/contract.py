@@ -13,7 +13,7 @@ from dse.codesign.options import CodesignOptions, predicted_seconds
 from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
 from dse.codesign.search import exhaustive, sweep
-from dse.codesign.search.hysteresis import RULES, AreaWalk, least_architectures
+from dse.codesign.search.hysteresis import RULES, AreaWalk, min_architectures
 from dse.problem import Posed, ProblemType
 from dse.report.view import View
 from dse.results.differences import differences
@@ -49,7 +49,7 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if options.search == "exhaustive":
             return predicted_seconds(problem, machines)
-        samples = options.samples if options.search == "bayesian" else least_architectures(machines, options.hysteresis)
+        samples = options.samples if options.search == "bayesian" else min_architectures(machines, options.hysteresis)
         return sweep.predicted_seconds(problem, samples)
 
     def answered_by(self, options: CodesignOptions) -> tuple[str, ...]:

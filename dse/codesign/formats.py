@@ -137,33 +137,33 @@ class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
         self._jobs = [digest(job_document(job)) for job in problem.jobs]
         self._machines = machines
 
-    def _key(self, asked: JobTask) -> str:
-        assert isinstance(asked.task, Evaluate)
-        return digest([self._jobs[asked.job], machine_document(self._machines, asked.task.index), _nodes(asked)])
+    def _key(self, task: JobTask) -> str:
+        assert isinstance(task.task, Evaluate)
+        return digest([self._jobs[task.job], machine_document(self._machines, task.task.index), _nodes(task)])
 
-    def __getitem__(self, asked: JobTask) -> Evaluation:
+    def __getitem__(self, task: JobTask) -> Evaluation:
         try:
-            return evaluation_from_document(self._journal[self._key(asked)])
+            return evaluation_from_document(self._journal[self._key(task)])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._journal.damaged(self._key(asked), error) from error
+            raise self._journal.damaged(self._key(task), error) from error
 
-    def __contains__(self, asked: object) -> bool:
-        return isinstance(asked, JobTask) and self._key(asked) in self._journal
+    def __contains__(self, task: object) -> bool:
+        return isinstance(task, JobTask) and self._key(task) in self._journal
 
-    def __setitem__(self, asked: JobTask, evaluation: Evaluation) -> None:
-        self.update({asked: evaluation})
+    def __setitem__(self, task: JobTask, evaluation: Evaluation) -> None:
+        self.update({task: evaluation})
 
     def update(self, other: Any = (), /, **named: Any) -> None:
         """Record evaluations together, as one write."""
-        found: dict[JobTask, Evaluation] = dict(other, **named)
+        evaluations: dict[JobTask, Evaluation] = dict(other, **named)
         self._journal.append_all(
             {
-                self._key(asked): {"job": asked.job, "nodes": _nodes(asked), **evaluation_document(evaluation)}
-                for asked, evaluation in found.items()
+                self._key(task): {"job": task.job, "nodes": _nodes(task), **evaluation_document(evaluation)}
+                for task, evaluation in evaluations.items()
             }
         )
 
-    def __delitem__(self, asked: JobTask) -> None:
+    def __delitem__(self, task: JobTask) -> None:
         raise TypeError("a journal only grows")
 
     def __iter__(self) -> Iterator[JobTask]:
@@ -179,9 +179,9 @@ class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
 def failed_document(context: SearchContext) -> list[dict[str, Any]]:
     """The architectures on which evaluations have failed, each once a model, as JSON types."""
     reasons = {
-        (asked.job, asked.task.index): reason
-        for asked, reason in context.failures.items()
-        if isinstance(asked.task, Evaluate)
+        (task.job, task.task.index): reason
+        for task, reason in context.failures.items()
+        if isinstance(task.task, Evaluate)
     }
     return [
         {
@@ -193,10 +193,10 @@ def failed_document(context: SearchContext) -> list[dict[str, Any]]:
     ]
 
 
-def _nodes(asked: JobTask) -> int:
-    """The effort that was asked for."""
-    assert isinstance(asked.task, Evaluate)
-    return asked.task.nodes
+def _nodes(task: JobTask) -> int:
+    """States to which an evaluation searches the schedules."""
+    assert isinstance(task.task, Evaluate)
+    return task.task.nodes
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:

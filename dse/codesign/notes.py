@@ -18,15 +18,15 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
         plans: ``solution.models`` of the answer; empty where there is none.
         figures: ``metrics.models`` of the answer, of which the power is read; anything else has none.
     """
-    found = [*_network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
+    sentences = [*_network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
     if problem.fixed is not None:
-        found += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
-        found += _power_notes(problem.fixed, figures)
+        sentences += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
+        sentences += _power_notes(problem.fixed, figures)
     for job in problem.jobs:
-        found += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatch_sizes]
+        sentences += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatch_sizes]
         if job.name in plans and plans[job.name]["accelerators_used"] < job.accelerators:
-            found.append(_idle(job, plans[job.name]))
-    return found
+            sentences.append(_idle(job, plans[job.name]))
+    return sentences
 
 
 def _area_notes(problem: CodesignProblem) -> list[str]:
@@ -43,21 +43,21 @@ def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
     """That the modelled power of a model's training is above what the chip may draw."""
     rows = figures.items() if isinstance(figures, Mapping) else ()
     stated = [(name, figure.get("power_w")) for name, figure in rows if isinstance(figure, Mapping)]
-    found = [(name, fixed.power_note(power_w)) for name, power_w in stated if isinstance(power_w, float)]
-    return [f"{name} on {note}." for name, note in found if note is not None]
+    remarks = [(name, fixed.power_note(power_w)) for name, power_w in stated if isinstance(power_w, float)]
+    return [f"{name} on {note}." for name, note in remarks if note is not None]
 
 
 def _network_notes(network: Network, accelerators: int) -> list[str]:
     """That one level of links stands for more accelerators than it joins."""
-    level, joined, found = network, accelerators, []
+    level, joined, sentences = network, accelerators, []
     while True:
         if 0 < level.domain_accelerators < joined:
-            found.append(
+            sentences.append(
                 f"The network {level.name} is used as one flat level for {joined:,} accelerators, although its links "
                 f"join {level.domain_accelerators:,} at most{_levelled(level.name)}."
             )
         if level.inner is None:
-            return found
+            return sentences
         level, joined = level.inner, level.inner_accelerators
 
 

@@ -51,27 +51,30 @@ class CodesignOptions(Options):
     COMMAND: ClassVar[str] = "codesign"
 
     models: Annotated[tuple[Any, ...], Option(metavar="MODEL", positional=True, is_source=True)]
-    accelerators: Annotated[int, Option(min=1, max=10**7)] = 1024
-    global_batch: Annotated[int, Option("Samples a batch.", min=1, max=10**9)] = 4096
-    microbatch: Annotated[str, Option("Sizes to choose from.", metavar=_LIST)] = "1,2,4,8"
+    accelerators: Annotated[int, Option("Accelerators of the system.", min=1, max=10**7)] = 1024
+    global_batch: Annotated[int, Option("Samples per batch.", min=1, max=10**9)] = 4096
+    microbatch: Annotated[str, Option("Microbatch sizes to try.", metavar=_LIST)] = "1,2,4,8"
     hbm_gb: Annotated[
-        str | None, Option("Sizes to choose from (default: 32,64,80; with --fixed its own).", metavar="GB,…")
+        str | None, Option("HBM sizes to try (default: 32,64,80; with --fixed, its own).", metavar="GB,…")
     ] = None
-    tensor_parallel: Annotated[str, Option("Widths to choose from, where the model has them.", metavar=_LIST)] = (
-        "1,2,4,8"
-    )
+    tensor_parallel: Annotated[
+        str, Option("Tensor-parallel widths to try, where they suit the model.", metavar=_LIST)
+    ] = "1,2,4,8"
     area_budget: Annotated[
         str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
     ] = None
-    fixed: Annotated[str | None, Option("Plan for this accelerator: search no architectures.", metavar="SPEC")] = None
+    fixed: Annotated[str | None, Option("Plan for this accelerator; no architecture search.", metavar="SPEC")] = None
     search: Annotated[
         Search,
-        Option("Proven; the paper's walk from the largest area; or Optuna's TPE (its answer may depend on --workers)."),
+        Option(
+            "exhaustive: with proof; hysteresis: the paper's walk from the largest area; bayesian: Optuna's TPE, whose "
+            "answer may depend on --workers."
+        ),
     ] = "exhaustive"
     hysteresis: Annotated[
         int,
         Option(
-            "Area groups that must only decrease before the hysteresis search stops.",
+            "Decreasing area groups in a row after which the hysteresis search stops.",
             min=1,
             max=10**6,
             metavar="LEVEL",
@@ -79,7 +82,11 @@ class CodesignOptions(Options):
         ),
     ] = 6
     hysteresis_rule: Annotated[
-        Rule, Option("The paper's rule, or as many groups without a new best.", belongs_to=("search", "hysteresis"))
+        Rule,
+        Option(
+            "decreasing: the paper's rule; no-new-best: stop after as many groups without a new best.",
+            belongs_to=("search", "hysteresis"),
+        ),
     ] = "decreasing"
     samples: Annotated[
         int,
@@ -91,17 +98,17 @@ class CodesignOptions(Options):
         ),
     ] = 200
     network: Annotated[
-        str | None, Option("Network spec (default: the accelerator's or the cost model's own).", metavar="SPEC")
+        str | None, Option("Network spec (default: that of the accelerator or of the cost model).", metavar="SPEC")
     ] = None
-    objective: Annotated[Per, Option()] = "throughput"
-    mean: Annotated[Mean, Option("Over models.")] = "geometric"
+    objective: Annotated[Per, Option("Throughput, or throughput per watt or per mm² of die.")] = "throughput"
+    mean: Annotated[Mean, Option("Mean over several models.")] = "geometric"
     weights: Annotated[str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…")] = None
-    cost_model: Annotated[CostModelName, Option()] = "consistent"
-    pipeline_schedule: Annotated[PipelineSchedule, Option("How microbatches pass a pipeline.")] = "1f1b"
-    sequence: Annotated[int | None, Option("Tokens a sample, for a config.json of transformers.", min=1, max=10**7)] = (
-        None
-    )
-    pareto: Annotated[bool, Option("Add the proven front of throughput, area and power.")] = False
+    cost_model: Annotated[CostModelName, Option("Cost model of operators, memory and training.")] = "consistent"
+    pipeline_schedule: Annotated[PipelineSchedule, Option("Order of the passes of a pipeline.")] = "1f1b"
+    sequence: Annotated[
+        int | None, Option("Tokens per sample, for a config.json of transformers.", min=1, max=10**7)
+    ] = None
+    pareto: Annotated[bool, Option("Add the proven Pareto front of throughput, area and power.")] = False
     sensitivity: Annotated[bool, Option("Add what would change the answer: limits, takeovers, regret.")] = False
 
     def problem(self) -> CodesignProblem:
@@ -144,12 +151,12 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        found = [workload(name, self.sequence) for name in self.models]
-        names = [each.name for each in found]
+        workloads = [workload(name, self.sequence) for name in self.models]
+        names = [each.name for each in workloads]
         for name in names:
             if names.count(name) > 1:
                 raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
-        return found
+        return workloads
 
     def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:
         """One model's training job."""
@@ -158,8 +165,8 @@ class CodesignOptions(Options):
             if self.global_batch % microbatch:
                 rule = f"must divide the batch, but --global-batch is {self.global_batch}; state sizes that do"
                 raise fail("dse codesign", "--microbatch", str(microbatch), rule)
-        asked = _whole_numbers("--tensor-parallel", self.tensor_parallel)
-        offered = tuple(width for width in asked if width in chosen.tensor_parallel)
+        stated = _whole_numbers("--tensor-parallel", self.tensor_parallel)
+        offered = tuple(width for width in stated if width in chosen.tensor_parallel)
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
             raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
@@ -199,17 +206,17 @@ class CodesignOptions(Options):
 
     def _area_budget_mm2(self) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
-        asked = _AREA_BUDGET if self.area_budget is None else self.area_budget
+        stated = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
-            budget = float(asked)
+            budget = float(stated)
         except ValueError:
-            return self._area_of_mm2(asked)
+            return self._area_of_mm2(stated)
         if not (math.isfinite(budget) and budget > 0):
-            raise fail("dse codesign", "--area-budget", asked, "must be a positive number of mm² or a spec")
-        least_mm2 = smallest_area_mm2()
-        if budget < least_mm2:
-            rule = f"must hold the smallest architecture, which has {least_mm2:.6g} mm²"
-            raise fail("dse codesign", "--area-budget", asked, rule)
+            raise fail("dse codesign", "--area-budget", stated, "must be a positive number of mm² or a spec")
+        min_mm2 = smallest_area_mm2()
+        if budget < min_mm2:
+            rule = f"must hold the smallest architecture, which has {min_mm2:.6g} mm²"
+            raise fail("dse codesign", "--area-budget", stated, rule)
         return budget
 
     def _area_of_mm2(self, name_or_path: str) -> float:

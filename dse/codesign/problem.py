@@ -175,7 +175,7 @@ class Evaluation:
 
     @property
     def proven(self) -> bool:
-        """Whether the plans are optimal: every bound is reached."""
+        """Whether the plans are optimal: every one has the time of its bound."""
         return all(
             bound_s == (math.inf if plan is None else plan.placement.batch_s)
             for plan, bound_s in zip(self.plans, self.bound_s, strict=True)
@@ -207,7 +207,7 @@ class SearchOutcome:
         upper: an upper bound on the score of every architecture (empty where none was computed).
         evaluated: the scores of those evaluated exactly, in the order of evaluation.
         evaluations: exact evaluations of one architecture for one job.
-        proven: whether the bound is reached at every HBM size, so that the choice of the size is proven too.
+        proven: whether the best score is the bound at every HBM size, so that the choice of the size is proven too.
         optima: the best found at each HBM size at which there is something, by the size in bytes.
         stopped: why the search ended early; None where it did not.
     """

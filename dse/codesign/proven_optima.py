@@ -66,7 +66,7 @@ class ProvenOptima:
             return
 
     def _place(self, problem: CodesignProblem) -> tuple[Path, dict[str, str]]:
-        """The file of a problem, and what stands in it besides the optima."""
+        """The file of a problem, and what stands in it beside the optima."""
         stamp = {
             "schema": SCHEMA,
             "problem": digest(problem_document(problem)),

@@ -35,12 +35,14 @@ class PartitionOptions(Options):
     source: Annotated[Any, Option(metavar="GRAPH", positional=True, is_source=True)]
     package: Annotated[
         str | None,
-        Option(f"Package spec, a name of `dse specs` or a file [{DEFAULT_PACKAGE}].", metavar="SPEC"),
+        Option(f"Package spec: a name from `dse specs`, or a file (default: {DEFAULT_PACKAGE}).", metavar="SPEC"),
     ] = None
     chips: Annotated[
-        int | None, Option("Chips of a package without a spec, for graphs with latencies.", metavar="N")
+        int | None, Option("Chips of a package without a spec, for graphs that state latencies.", metavar="N")
     ] = None
-    link_bytes_per_s: Annotated[float | None, Option("Bandwidth of its links [20e9].", metavar="X")] = None
+    link_bytes_per_s: Annotated[
+        float | None, Option("Bandwidth of the links of a package without a spec (default: 20e9).", metavar="X")
+    ] = None
     method: Annotated[
         str,
         Option(
@@ -49,12 +51,15 @@ class PartitionOptions(Options):
         ),
     ] = "portfolio"
     checkpoint: Annotated[
-        str | None, Option("Weights that `rl` begins with: of `dse pretrain`, or a checkpoint.", metavar="DIR")
+        str | None, Option("Initial weights of `rl`: a checkpoint, as made by `dse pretrain`.", metavar="DIR")
     ] = None
-    samples: Annotated[int, Option("Of sampling methods.", min=1, max=10**8)] = 600
+    samples: Annotated[int, Option("Partitions that a sampling method evaluates.", min=1, max=10**8)] = 600
     solver_mode: Annotated[
         SolverMode | None,
-        Option(f"How {', '.join(SOLVER_MODES)} draw: from distributions, or near candidates [each method's own form]."),
+        Option(
+            f"How {', '.join(SOLVER_MODES)} make valid partitions: by sampling from distributions, or by fixing "
+            "candidates (default: each method's own).",
+        ),
     ] = None
     emit_samples: Annotated[
         str | None,
@@ -62,13 +67,15 @@ class PartitionOptions(Options):
             "Write every distinct valid partition that was evaluated, as JSON lines.", metavar="FILE", is_output=True
         ),
     ] = None
-    evaluator: Annotated[EvaluatorName, Option()] = "analytical"
-    objective: Annotated[ObjectiveName, Option()] = "throughput"
-    microbatch: Annotated[int | None, Option("Samples of one input, of an imported model [1].", min=1, max=10**6)] = (
+    evaluator: Annotated[EvaluatorName, Option("Cost model of partitions.")] = "analytical"
+    objective: Annotated[ObjectiveName, Option("What is optimised.")] = "throughput"
+    microbatch: Annotated[
+        int | None, Option("Samples per input, for an imported model (default: 1).", min=1, max=10**6)
+    ] = None
+    sequence: Annotated[int | None, Option("Tokens per sample, for models that take any number.", min=1, max=10**7)] = (
         None
     )
-    sequence: Annotated[int | None, Option("Tokens a sample, for models that let one choose.", min=1, max=10**7)] = None
-    granularity: Annotated[Granularity | None, Option("What an operator is [operator].")] = None
+    granularity: Annotated[Granularity | None, Option("Nodes of the graph (default: operator).")] = None
 
     @property
     def methods(self) -> list[str]:

@@ -54,7 +54,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     """A layer graph over the accelerators of a cluster, with a proven optimum."""
 
     name = "place"
-    help = "Place the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md) with a proven optimum."
+    help = "Find the proven optimal placement of the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md)."
     Options = PlaceOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument

@@ -15,7 +15,7 @@ STRICT = ConfigDict(extra="forbid", strict=True)
 
 @dataclass(frozen=True)
 class Option:
-    """How one field of options is offered: ``Annotated[int, Option("Samples a batch.", min=1)]``.
+    """How one field of options is offered: ``Annotated[int, Option("Samples per batch.", min=1)]``.
 
     Attributes:
         help: one sentence.

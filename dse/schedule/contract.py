@@ -35,14 +35,16 @@ class ScheduleOptions(Options):
     COMMAND: ClassVar[str] = "schedule"
 
     layer: Annotated[str, Option("A layer (JSON, dse.schedule/1).", metavar="LAYER", positional=True, is_source=True)]
-    method: Annotated[Method, Option("auto: exact search; cp-sat: intervals; scip: the paper's ILP.")] = "auto"
+    method: Annotated[
+        Method, Option("auto: exact search; cp-sat: CP-SAT with interval variables; scip: the paper's ILP.")
+    ] = "auto"
 
 
 class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
-    """Operators of one layer on the cores of one accelerator, with the least makespan."""
+    """Operators of one layer on the cores of one accelerator, for the shortest makespan."""
 
     name = "schedule"
-    help = "Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) with the least makespan."
+    help = "Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) for the shortest makespan."
     Options = ScheduleOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument

@@ -45,11 +45,11 @@ class WaferType(ProblemType[WaferOptions, Case]):
     """Kernels of a neural network on the tiles of a wafer, with the least weighted time, distance and adapters."""
 
     name = "wafer"
-    help = """Size, shape and place the kernels of CASE on its wafer: the least weighted time, distance and adapters.
+    help = """Size, shape and place the kernels of CASE on its wafer, minimising weighted time, distance and adapters.
 
     CASE is a graph in the format of the ISPD 2020 contest, one of the contest's networks by name (below),
     FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, or a network of the catalogue
-    (docs/partition.md). --out DIR keeps it as CASE.kgraph, with the placement as CASE.paint and a picture.
+    (docs/partition.md). --out DIR saves it as CASE.kgraph, with the placement as CASE.paint and a picture.
     """
     epilog = f"Networks of the contest:  {'  '.join(NETWORKS)}"
     Options = WaferOptions

@@ -28,28 +28,32 @@ class WaferOptions(Options):
     COMMAND: ClassVar[str] = "wafer"
 
     case: Annotated[Any, Option(metavar="CASE", positional=True, is_source=True)]
-    kernels: Annotated[str | None, Option("More kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
-    method: Annotated[Method, Option()] = "portfolio"
+    kernels: Annotated[str | None, Option("Further kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
+    method: Annotated[Method, Option("Search method.")] = "portfolio"
     moves: Annotated[
         int | None,
-        Option(
-            f"Of annealing; more find better [{MOVES:,}; at each point of a sweep {SWEEP_MOVES:,}].", min=0, max=10**12
-        ),
+        Option(f"Annealing moves (default: {MOVES:,}; at each point of a sweep {SWEEP_MOVES:,}).", min=0, max=10**12),
     ] = None
     sweep: Annotated[
         tuple[str, ...],
         Option(
-            "Answer for many wafers or weights, and mark the front of cost, tiles and memory. "
-            f"KEY: {', '.join(KEYS)}; alone, from half to twice what CASE has.",
+            "Answer for many wafers or weights, and mark the Pareto front of cost, tiles and memory. "
+            f"KEY: {', '.join(KEYS)}; a KEY alone is swept from half to twice the value of CASE.",
             metavar="KEY[=V,V|=LOW:HIGH:STEP],…",
         ),
     ] = ()
-    width: Annotated[int | None, Option("Tiles across the wafer [as CASE says; 633].", min=1, max=MAX_TILES)] = None
-    height: Annotated[int | None, Option("Tiles up the wafer [as CASE says; 633].", min=1, max=MAX_TILES)] = None
-    memlimit: Annotated[int | None, Option("Words of 2 bytes of a tile [as CASE says; 24576].", min=1)] = None
-    wdeltat: Annotated[float | None, Option("Weight of the time [as CASE says; 1].", min=0)] = None
-    wlength: Annotated[float | None, Option("Weight of the distance [as CASE says; 1].", min=0)] = None
-    wadapter: Annotated[float | None, Option("Weight of adapters [as CASE says; 0].", min=0)] = None
+    width: Annotated[
+        int | None, Option("Tiles across the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES)
+    ] = None
+    height: Annotated[
+        int | None, Option("Tiles up the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES)
+    ] = None
+    memlimit: Annotated[
+        int | None, Option("Memory of a tile in 2-byte words (default: that of CASE, or 24576).", min=1)
+    ] = None
+    wdeltat: Annotated[float | None, Option("Weight of the time (default: that of CASE, or 1).", min=0)] = None
+    wlength: Annotated[float | None, Option("Weight of the distance (default: that of CASE, or 1).", min=0)] = None
+    wadapter: Annotated[float | None, Option("Weight of the adapters (default: that of CASE, or 0).", min=0)] = None
 
     @property
     def annealing_moves(self) -> int:

@@ -48,7 +48,7 @@ class PartitionPretraining(PretrainingOptions):
     samples: Annotated[
         int | None,
         Option(
-            f"Training samples in all [{_RUN.samples}], or of each trial of a sweep [{_TRIAL.samples}].",
+            f"Training samples in total (default: {_RUN.samples}), or of each trial of a sweep ({_TRIAL.samples}).",
             min=1,
             max=10**9,
         ),
@@ -56,29 +56,29 @@ class PartitionPretraining(PretrainingOptions):
     checkpoints: Annotated[
         int | None,
         Option(
-            f"Checkpoints that are made and scored [{_RUN.checkpoints}; of a trial {_TRIAL.checkpoints}; at most one "
-            "an update].",
+            f"Checkpoints to make and score, at most one per update (default: {_RUN.checkpoints}; in a trial "
+            f"{_TRIAL.checkpoints}).",
             min=1,
             max=10**6,
         ),
     ] = None
     package: Annotated[
         tuple[str, ...],
-        Option(f"Package to train and score on; may be given several times [{_PACKAGE}].", metavar="SPEC"),
+        Option(f"Package to train and score on; may be given several times (default: {_PACKAGE}).", metavar="SPEC"),
     ] = ()
     form: Annotated[
         FormName,
         Option(
-            "What the policy learns: to change the best partition known; to correct a prior; to partition from "
-            "nothing; all as in the paper."
+            "What the policy learns. refine: to improve the best known partition; prior: to correct a prior; plain: to "
+            "partition from scratch; paper: as in the paper."
         ),
     ] = "refine"
-    evaluator: Annotated[EvaluatorName, Option("What prices partitions.")] = "analytical"
+    evaluator: Annotated[EvaluatorName, Option("Cost model of partitions.")] = "analytical"
     validation_samples: Annotated[
         int | None,
         Option(
-            "Candidates of a validation graph, for each of the two scores "
-            f"[{_RUN.validation_samples}; of a trial {_TRIAL.validation_samples}].",
+            "Partitions evaluated per validation graph, for each of the two scores "
+            f"(default: {_RUN.validation_samples}; in a trial {_TRIAL.validation_samples}).",
             min=1,
             max=10**6,
         ),
@@ -86,20 +86,16 @@ class PartitionPretraining(PretrainingOptions):
     validation_seeds: Annotated[
         int | None,
         Option(
-            "Seeds that each validation graph is scored with; one does not separate checkpoints that are nearly as "
-            f"good [{_RUN.validation_seeds}].",
+            "Seeds that each validation graph is scored with; more than one tells checkpoints of similar quality apart "
+            f"(default: {_RUN.validation_seeds}).",
             min=1,
             max=1000,
         ),
     ] = None
-    choose_by: Annotated[CriterionName, Option("Score that the best checkpoint is chosen by.")] = "fine_tuned"
-    rollouts: Annotated[_Values, Option("Rollouts of a graph in an update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
-    minibatches: Annotated[
-        _Values, Option("Minibatches that an update is divided into.", max=MAX_REPEATED, metavar="N[,N…]")
-    ] = ()
-    epochs: Annotated[
-        _Values, Option("Passes over the rollouts in an update.", max=MAX_REPEATED, metavar="N[,N…]")
-    ] = ()
+    choose_by: Annotated[CriterionName, Option("Score by which the best checkpoint is chosen.")] = "fine_tuned"
+    rollouts: Annotated[_Values, Option("Rollouts per graph and update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
+    minibatches: Annotated[_Values, Option("Minibatches per update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
+    epochs: Annotated[_Values, Option("Passes over the rollouts per update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
     learning_rate: Annotated[tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]")] = ()
     sweep: Annotated[
         int | None,
@@ -117,7 +113,7 @@ class PartitionPretraining(PretrainingOptions):
     scored on 5 others as it is and fine-tuned, while training continues (with --workers 2 or more). Then
     `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
 
-    With --sweep SEEDS: short trials of how it learns instead, the paper's choice of rollouts, minibatches and epochs
+    With --sweep SEEDS, short trials compare learning settings instead; the paper's rollouts, minibatches and epochs
     (20, 4, 10) and the default among them.
     """
 

@@ -220,6 +220,6 @@ def test_options_without_effect_are_accepted_and_say_so(dse, chain, layer, comma
     )
     differing = {"seconds": 0, "seal": ""}
     assert {**plain, **differing} == {**with_all, **differing}
-    told = dse(command, "--help").out
+    shown = dse(command, "--help").out
     for option in ("--workers", "--address", "--time-limit"):
-        assert "Changes nothing" in told[told.index(option) :].split("\n  --")[0]
+        assert "Has no effect" in shown[shown.index(option) :].split("\n  --")[0]

@@ -71,8 +71,8 @@ def test_so_many_groups_are_looked_at_in_any_case(kind, level, scores):
     rule = kind(level)
     stop = groups_until(kind(level), scores)
     for count, score in enumerate(scores[:stop]):
-        if count + rule.least_more <= len(scores):
-            assert stop >= count + rule.least_more
+        if count + rule.min_groups_left <= len(scores):
+            assert stop >= count + rule.min_groups_left
         rule.tell(score)
 
 

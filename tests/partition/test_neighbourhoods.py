@@ -261,6 +261,7 @@ def test_cp_sat_begins_with_greedy_where_it_has_nothing_else():
         ((1e-9, 0.0, 1e-9), (0.0, 1000.0, 0.0), ()),
         ((1e-9, 1e-9), (1e15, 0.0), ((0, 1),)),
         ((1e-6, 1e-6, 1e-6, 1e-6), (1e18, 0.0, 1e18, 0.0), ((0, 1), (2, 3))),
+        ((1e-6, 3e-6, 2e-6, 1e-6), (2.0**64, 802.0, 802.0, 10.0), ((0, 1), (0, 2), (1, 2), (2, 3))),
     ],
 )
 def test_extreme_latencies_and_sizes_are_solved(latency_s, output_bytes, edges):

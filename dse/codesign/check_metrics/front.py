@@ -195,9 +195,9 @@ class _Points:
         plans = []
         for job, evaluation, plan in zip(jobs, answer.evaluations, answer.plans(self._row), strict=True):
             stated = models[job.name]
-            least_s, most_s = evaluation.bound_s[self._row], plan.placement.batch_s
-            if not least_s * (1 - PROOF_TOLERANCE) <= stated["batch_s"] <= most_s * (1 + PROOF_TOLERANCE):
-                yield f"models.{job.name}.batch_s must be in [{least_s}, {most_s}], but got {stated['batch_s']}"
+            min_s, max_s = evaluation.bound_s[self._row], plan.placement.batch_s
+            if not min_s * (1 - PROOF_TOLERANCE) <= stated["batch_s"] <= max_s * (1 + PROOF_TOLERANCE):
+                yield f"models.{job.name}.batch_s must be in [{min_s}, {max_s}], but got {stated['batch_s']}"
             placement = replace(plan.placement, batch_s=stated["batch_s"])
             plans.append(replace(plan, placement=placement, schedule_nodes=stated["schedule_nodes"]))
             yield from (f"models.{job.name}.{fault}" for fault in _plan_faults(job, stated, plans[-1]))

@@ -12,7 +12,7 @@ from dse.codesign.check_metrics.takeovers import takeover_faults
 from dse.codesign.problem import CodesignProblem
 from dse.codesign.sensitivity.analysis import Sensitivity, point_tasks, takeover_tasks
 from dse.codesign.sensitivity.knobs import KNOBS
-from dse.codesign.sensitivity.probe import Architecture, PlanSummary, Point, Prober, Reached
+from dse.codesign.sensitivity.probe import Architecture, OptimumHolder, PlanSummary, Point, Prober
 from dse.codesign.sensitivity.table import sensitivity_document, sensitivity_from_document
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Result, Status
@@ -54,7 +54,7 @@ def _at(where: str, faults: list[str]) -> list[str]:
     return [f"{where}: {fault}" for fault in faults]
 
 
-def _today(problem: CodesignProblem, result: Result, reached_by: tuple[Reached | None, ...]) -> Point:
+def _today(problem: CodesignProblem, result: Result, reached_by: tuple[OptimumHolder | None, ...]) -> Point:
     """The answer of ``result`` as the point that stands first in its analysis."""
     metrics, sizes = result.metrics, [f"{gib_from_bytes(size):g}" for size in problem.hbm_bytes]
     sizes_of = {key: result.solution["architecture"][key] for key in Architecture.__dataclass_fields__}

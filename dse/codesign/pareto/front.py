@@ -223,12 +223,12 @@ class _Front:
         context = self._context
         context.evaluate(self._evaluators, tasks)
         for index in indices.tolist():
-            asked = [JobTask(job, Evaluate(index, nodes)) for job in jobs]
-            if any(task in context.failures for task in asked):
+            tasks = [JobTask(job, Evaluate(index, nodes)) for job in jobs]
+            if any(task in context.failures for task in tasks):
                 # Its bounds stand: it is undecided where they do not keep it off the front.
                 self._level[index] = len(NODES) - 1
             else:
-                self._commit(index, level, [context.store[task] for task in asked])
+                self._commit(index, level, [context.store[task] for task in tasks])
 
     def _commit(self, index: int, level: int, evaluations: Sequence[Evaluation]) -> None:
         jobs, row = self._problem.jobs, self._row
@@ -239,9 +239,9 @@ class _Front:
             self._most[index], self._exact[index] = 0.0, True
             return
         batch = [job.global_batch for job in jobs]
-        reached = [[size / plan.placement.batch_s] for size, plan in zip(batch, plans, strict=True)]
+        rates = [[size / plan.placement.batch_s] for size, plan in zip(batch, plans, strict=True)]
         most = [[size / evaluation.bound_s[row]] for size, evaluation in zip(batch, evaluations, strict=True)]
-        self._score[index] = self._objective.score(np.array(reached))[0]
+        self._score[index] = self._objective.score(np.array(rates))[0]
         self._most[index] = min(self._most[index], self._objective.score(np.array(most))[0])
         self._exact[index] = all(
             evaluation.bound_s[row] >= plan.placement.batch_s * (1 - PROOF_TOLERANCE)
@@ -268,9 +268,9 @@ class _Front:
         """The front of what is evaluated by now."""
         known = np.array(sorted(self._plans), dtype=np.int64)
         area = self._machines.area_mm2
-        kept = known[non_dominated(-self._score[known], area[known], self._power_w[known])]
-        kept = kept[np.lexsort((kept, area[kept], -self._score[kept]))]
-        undecided = [] if stopped else [index for index in self._open().tolist() if index not in set(kept.tolist())]
+        listed = known[non_dominated(-self._score[known], area[known], self._power_w[known])]
+        listed = listed[np.lexsort((listed, area[listed], -self._score[listed]))]
+        undecided = [] if stopped else [index for index in self._open().tolist() if index not in set(listed.tolist())]
         return ParetoFront(
             hbm_bytes=self._hbm_bytes,
             points=tuple(
@@ -282,7 +282,7 @@ class _Front:
                     plans=self._plans[index],
                     proven=bool(self._exact[index]),
                 )
-                for index in kept.tolist()
+                for index in listed.tolist()
             ),
             undecided=tuple(undecided),
             architectures=len(self._machines),

@@ -9,7 +9,7 @@ from dse.codesign.report.table import TableContent, architecture_text, number
 from dse.report.view import Row
 from hardware.units import MIB
 
-_MOST = 16
+_MAX_ROWS = 16
 """Rows of :func:`front_rows`."""
 
 
@@ -17,19 +17,19 @@ def front_sentence(front: Mapping[str, Any]) -> str:
     """How many architectures make up the front, and how sure that is."""
     count, space = len(front["points"]), front["architectures_in_space"]
     evaluated = front["architectures_evaluated"]
-    found = f"{count:,} of {space:,} architectures are on the front at {front['hbm_gb']:g} GB of HBM"
+    size = f"{count:,} of {space:,} architectures are on the front at {front['hbm_gb']:g} GB of HBM"
     if front["proven"]:
-        return f"{found}, complete and proven: {evaluated:,} evaluated exactly, the rest ruled out by bounds."
+        return f"{size}, complete and proven: {evaluated:,} evaluated exactly, the rest ruled out by bounds."
     if front["stopped"] is not None:
-        return f"{found} so far: stopped ({front['stopped']}) after {evaluated:,} evaluations."
+        return f"{size} so far: stopped ({front['stopped']}) after {evaluated:,} evaluations."
     open_ = len(front["undecided"]) + sum(not point["proven"] for point in front["points"])
-    return f"{found}; {evaluated:,} were evaluated, and for {open_:,} the schedules are not proven optimal."
+    return f"{size}; {evaluated:,} were evaluated, and for {open_:,} the schedules are not proven optimal."
 
 
 def front_rows(front: Mapping[str, Any]) -> TableContent:
     """Points spread evenly over the front, from the fastest to the slowest."""
     points = front["points"]
-    chosen = sorted(set(np.linspace(0, len(points) - 1, min(_MOST, len(points))).round().astype(int).tolist()))
+    chosen = sorted(set(np.linspace(0, len(points) - 1, min(_MAX_ROWS, len(points))).round().astype(int).tolist()))
     rows: list[Row] = [
         (
             number(points[place]["score"]),

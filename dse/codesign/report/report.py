@@ -153,23 +153,23 @@ def _further_parts(result: Result) -> list[Part]:
 
 def further_sentences(result: Result) -> list[str]:
     """Notes on the answer; the Pareto front and the sensitivity analysis in sentences, where they were asked for."""
-    asked, found = result.settings, result.metrics
-    sentences = [f"Note: {note}" for note in found.get("notes", ())]
+    settings, metrics = result.settings, result.metrics
+    sentences = [f"Note: {note}" for note in metrics.get("notes", ())]
     sentences += [
         f"{what}: not made, as the search was stopped before its end."
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
-        if asked[key] and key not in found
+        if settings[key] and key not in metrics
     ]
-    if failed := found["failed"]:
+    if failed := metrics["failed"]:
         more = "" if len(failed) == 1 else f" and {len(failed) - 1} more"
         sentences.append(
             f"Evaluations that failed and count for nothing: {failed[0]['model']} on "
             f"{failed[0]['architecture']}: {failed[0]['reason']}{more}."
         )
-    if "pareto" in found:
-        sentences.append(front_sentence(found["pareto"]))
-    if "sensitivity" in found:
-        sentences += summary(sensitivity_from_document(found["sensitivity"]))
+    if "pareto" in metrics:
+        sentences.append(front_sentence(metrics["pareto"]))
+    if "sensitivity" in metrics:
+        sentences += summary(sensitivity_from_document(metrics["sensitivity"]))
     return sentences
 
 

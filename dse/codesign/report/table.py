@@ -24,35 +24,35 @@ def verdict(result: Result) -> str:
         return f"Infeasible: no plan that is searched fits {name}. {'' if proof is None else proof.explanation}"
     if result.objective.value is None:
         return "Stopped before any feasible answer."
-    found = score_text(result, result.objective.value)
+    score = score_text(result, result.objective.value)
     fixed = result.settings["fixed"]
     if fixed is not None and result.status == "optimal":
-        return f"{found} on {fixed}, proven optimal: no placement does better ({result.seconds:.1f} s)."
+        return f"{score} on {fixed}, proven optimal: no placement does better ({result.seconds:.1f} s)."
     if result.method != "exhaustive":
-        return _heuristic_verdict(result, found)
+        return _heuristic_verdict(result, score)
     if result.status == "optimal":
         return (
-            f"{found}, proven optimal: none of the {space:,} architectures does better "
+            f"{score}, proven optimal: none of the {space:,} architectures does better "
             f"({evaluated:,} evaluated exactly, {space - evaluated:,} pruned by bounds, {result.seconds:.1f} s)."
         )
     if result.bound is None or result.gap is None:
-        return f"{found}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
+        return f"{score}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
     if result.gap <= PROOF_TOLERANCE:
         size = next(iter(result.solution["models"].values()))["hbm_gb"]
         rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is the best is not proven"
-        return f"{found}, proven optimal at {size:g} GB of HBM; {rest} ({result.seconds:.1f} s)."
+        return f"{score}, proven optimal at {size:g} GB of HBM; {rest} ({result.seconds:.1f} s)."
     if fixed is not None:
         return (
-            f"{found} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
+            f"{score} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
             f"(gap {percent(result.gap)}, {result.seconds:.1f} s)."
         )
     return (
-        f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} "
+        f"{score}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} "
         f"(gap {percent(result.gap)}, {evaluated:,} of {space:,} evaluated, {result.seconds:.1f} s)."
     )
 
 
-def _heuristic_verdict(result: Result, found: str) -> str:
+def _heuristic_verdict(result: Result, score: str) -> str:
     """What a search that proves nothing found, how far that is from the proven optimum, and what it took."""
     space, evaluated = result.metrics["architectures_in_space"], result.metrics["architectures_evaluated"]
     took = f"{result.method}: {evaluated:,} of {space:,} architectures evaluated, {result.seconds:.1f} s"
@@ -60,12 +60,12 @@ def _heuristic_verdict(result: Result, found: str) -> str:
         took += "; another number of workers may answer otherwise"
     distance, optimum = result.metrics["distance_from_proven"], result.metrics["proven_optimum"]
     if result.status == "optimal":
-        return f"{found}, the proven optimum ({took})."
+        return f"{score}, the proven optimum ({took})."
     if distance is not None:
-        return f"{found}, {percent(distance)} below the proven optimum {number(optimum)} {_unit(result)} ({took})."
+        return f"{score}, {percent(distance)} below the proven optimum {number(optimum)} {_unit(result)} ({took})."
     if result.bound is not None:
-        return f"{found}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} ({took})."
-    return f"{found}, not proven ({took})."
+        return f"{score}, not proven: no architecture does better than {number(result.bound)} {_unit(result)} ({took})."
+    return f"{score}, not proven ({took})."
 
 
 def score_text(result: Result, value: float) -> str:

@@ -46,7 +46,7 @@ class ArchitectureStudy:
         self._scores: dict[int, float] = {}
         self._study = _study(seed, parallel > 1)
 
-    def ask(self, most: int) -> tuple[int, ...]:
+    def ask(self, limit: int) -> tuple[int, ...]:
         """One architecture that was not asked for before; none while ``parallel`` are under evaluation."""
         while self._may_ask():
             self._draws_left -= 1

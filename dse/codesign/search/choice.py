@@ -27,9 +27,9 @@ def best_architecture(scores: Floats, area_mm2: Floats) -> tuple[int | None, flo
 
 def chosen_size(optima: Sequence[float]) -> int:
     """The first HBM size (row) whose optimum is within :data:`HBM_TOLERANCE` of the best; the last where none fits."""
-    reached = max(optima, default=0.0)
+    best = max(optima, default=0.0)
     rows = range(len(optima))
-    return next((r for r in rows if optima[r] > 0 and optima[r] >= (1 - HBM_TOLERANCE) * reached), len(optima) - 1)
+    return next((r for r in rows if optima[r] > 0 and optima[r] >= (1 - HBM_TOLERANCE) * best), len(optima) - 1)
 
 
 def optima_of(

@@ -47,7 +47,7 @@ class StoppingRule(Protocol):
         ...
 
     @property
-    def least_more(self) -> int:
+    def min_groups_left(self) -> int:
         """Groups that will be looked at in any case before it stops."""
         ...
 
@@ -80,7 +80,7 @@ class NoNewBestRule:
         return self._worse >= self._level
 
     @property
-    def least_more(self) -> int:
+    def min_groups_left(self) -> int:
         """Groups that will be looked at in any case before it stops."""
         return self._level - self._worse
 
@@ -115,7 +115,7 @@ class DecreasingRule:
         return self._groups > self._level and self._falling >= self._level
 
     @property
-    def least_more(self) -> int:
+    def min_groups_left(self) -> int:
         """Groups that will be looked at in any case before it stops."""
         return max(self._level + 1 - self._groups, self._level - self._falling, 1)
 
@@ -143,11 +143,11 @@ class AreaWalk:
         self._scores: dict[int, float] = {}
         self._counted: list[int] = []
 
-    def ask(self, most: int) -> tuple[int, ...]:
-        """The next groups, whole: about ``most`` architectures."""
+    def ask(self, limit: int) -> tuple[int, ...]:
+        """The next groups, whole: about ``limit`` architectures."""
         chosen: list[int] = []
         for group in self._groups[self._asked :]:
-            if chosen and len(chosen) + len(group) > most:
+            if chosen and len(chosen) + len(group) > limit:
                 break
             chosen.extend(group)
             self._asked += 1
@@ -175,7 +175,7 @@ class AreaWalk:
     @property
     def progress(self) -> tuple[int, int]:
         """Architectures walked and, with the groups that the rule needs at least, to be walked."""
-        ahead = self._groups[self._walked : self._walked + self._rule.least_more] if not self.finished else ()
+        ahead = self._groups[self._walked : self._walked + self._rule.min_groups_left] if not self.finished else ()
         return len(self._counted), len(self._counted) + sum(map(len, ahead))
 
 
@@ -187,7 +187,7 @@ def area_groups(area_mm2: npt.NDArray[np.float64]) -> list[tuple[int, ...]]:
     return [tuple(int(index) for index in group) for group in np.split(order, starts) if len(group)]
 
 
-def least_architectures(machines: Machines, level: int) -> int:
+def min_architectures(machines: Machines, level: int) -> int:
     """Architectures that a walk at hysteresis ``level`` evaluates at least: the first group and ``level`` more."""
     return sum(map(len, area_groups(machines.area_mm2)[: level + 1]))
 

@@ -42,8 +42,8 @@ class Proposer(Protocol):
     that nothing that was asked for and not told counts.
     """
 
-    def ask(self, most: int) -> tuple[int, ...]:
-        """Architectures to evaluate next, about ``most``; none where that depends on scores still to be told."""
+    def ask(self, limit: int) -> tuple[int, ...]:
+        """Architectures to evaluate next, about ``limit``; none where that depends on scores still to be told."""
         ...
 
     def tell(self, architecture: int, score: float) -> None:
@@ -71,14 +71,14 @@ class SweepState:
     """What a :class:`Sweep` knows: evaluations by (job, architecture), and scores by architecture, each [H]."""
 
     proposer: Proposer
-    found: dict[tuple[int, int], Evaluation]
+    evaluations: dict[tuple[int, int], Evaluation]
     scores: dict[int, Floats]
 
 
-def architectures_of(asked: JobTask) -> tuple[int, ...]:
+def architectures_of(task: JobTask) -> tuple[int, ...]:
     """The architectures of a task that a :class:`Sweep` has asked for."""
-    assert isinstance(asked.task, EvaluateMany)
-    return asked.task.indices
+    assert isinstance(task.task, EvaluateMany)
+    return task.task.indices
 
 
 class Sweep:
@@ -97,33 +97,33 @@ class Sweep:
         self._machines = context.machines
         self._store = context.store
         self._again: deque[JobTask] = deque()
-        self._found: dict[tuple[int, int], Evaluation] = {}
+        self._evaluations: dict[tuple[int, int], Evaluation] = {}
         self._scores: dict[int, Floats] = {}
 
-    def ask(self, most: int) -> list[JobTask]:
+    def ask(self, limit: int) -> list[JobTask]:
         """The next tasks, one a job; none where nothing can be asked now. What is in the store is told at once.
 
-        Tasks that are to be made again come first and as they are, about ``most`` architectures in all.
+        Tasks that are to be made again come first and as they are, about ``limit`` architectures in all.
         """
         again = []
-        while self._again and most > 0:
+        while self._again and limit > 0:
             again.append(self._again.popleft())
-            most -= len(architectures_of(again[-1]))
+            limit -= len(architectures_of(again[-1]))
         if again:
             return again
-        while not self.proposer.finished and (asked := self.proposer.ask(most)):
+        while not self.proposer.finished and (proposed := self.proposer.ask(limit)):
             tasks = []
             for job in range(len(self._problem.jobs)):
                 missing = []
-                for index in asked:
+                for index in proposed:
                     known = JobTask(job, Evaluate(index, SWEEP_NODES))
                     if known in self._store:
-                        self._found[job, index] = self._store[known]
+                        self._evaluations[job, index] = self._store[known]
                     else:
                         missing.append(index)
                 if missing:
                     tasks.append(JobTask(job, EvaluateMany(tuple(missing), SWEEP_NODES)))
-            for index in asked:
+            for index in proposed:
                 self._tell(index)
             if tasks:
                 return tasks
@@ -133,24 +133,24 @@ class Sweep:
         """Put answers in the store, in whatever order they arrive."""
         self._context.keep(arrived)
 
-    def take(self, asked: JobTask, answer: Sequence[Evaluation] | Failed) -> None:
+    def take(self, job_task: JobTask, answer: Sequence[Evaluation] | Failed) -> None:
         """Go on with the answer to a task of :meth:`ask`.
 
         Where the task has failed its architectures are asked for again one by one; one that fails by itself is recorded
         and scores nothing.
         """
-        assert isinstance(asked.task, EvaluateMany)
-        indices, nodes = asked.task.indices, asked.task.nodes
+        assert isinstance(job_task.task, EvaluateMany)
+        indices, nodes = job_task.task.indices, job_task.task.nodes
         if not isinstance(answer, Failed):
             for evaluation in answer:
-                self._found[asked.job, evaluation.architecture] = evaluation
+                self._evaluations[job_task.job, evaluation.architecture] = evaluation
                 self._tell(evaluation.architecture)
         elif len(indices) > 1:
-            self._again.extend(JobTask(asked.job, EvaluateMany((index,), nodes)) for index in indices)
+            self._again.extend(JobTask(job_task.job, EvaluateMany((index,), nodes)) for index in indices)
         else:
-            self._context.failures[JobTask(asked.job, Evaluate(indices[0], nodes))] = answer.reason
+            self._context.failures[JobTask(job_task.job, Evaluate(indices[0], nodes))] = answer.reason
             none = (None,) * len(self._problem.hbm_bytes)
-            self._found[asked.job, indices[0]] = Evaluation(indices[0], none, (np.inf,) * len(none))
+            self._evaluations[job_task.job, indices[0]] = Evaluation(indices[0], none, (np.inf,) * len(none))
             self._tell(indices[0])
 
     def ask_again(self, tasks: Iterable[JobTask]) -> None:
@@ -160,9 +160,9 @@ class Sweep:
     def _tell(self, index: int) -> None:
         """Tell the proposer the score of an architecture, once it has been evaluated for every job."""
         jobs = range(len(self._problem.jobs))
-        if self.proposer.finished or not all((job, index) in self._found for job in jobs):
+        if self.proposer.finished or not all((job, index) in self._evaluations for job in jobs):
             return
-        values = np.array([self.evaluators.values(job, self._found[job, index])[0] for job in jobs])
+        values = np.array([self.evaluators.values(job, self._evaluations[job, index])[0] for job in jobs])
         self._scores[index] = self._problem.objective.score(values)
         self.proposer.tell(index, float(self._scores[index].max()))
         self._context.progress("architectures evaluated", *self.proposer.progress)
@@ -198,16 +198,18 @@ class Sweep:
         for index in counted:
             score[:, index] = self._scores[index]
         best = [best_architecture(row, self._machines.area_mm2) for row in score]
-        return chosen_size([value for _, value in best]), optima_of(self._problem, best, self._found), score
+        return chosen_size([value for _, value in best]), optima_of(self._problem, best, self._evaluations), score
 
     def _deepen(self, index: int) -> None:
         """Evaluate an architecture again with deeper schedules: its plans can only become faster."""
-        asked = [JobTask(job, Evaluate(index, NODES[0])) for job in range(self.jobs)]
-        missing = [task for task in asked if task not in self._store]
+        tasks = [JobTask(job, Evaluate(index, NODES[0])) for job in range(self.jobs)]
+        missing = [task for task in tasks if task not in self._store]
         deque(InProcessExecutor().outcomes(self.evaluators, missing, arrived=self._context.keep), maxlen=0)
-        for task in asked:
-            self._found[task.job, index] = self._store.get(task, self._found[task.job, index])
-        values = [self.evaluators.values(job, self._found[job, index])[0] for job in range(len(self._problem.jobs))]
+        for task in tasks:
+            self._evaluations[task.job, index] = self._store.get(task, self._evaluations[task.job, index])
+        values = [
+            self.evaluators.values(job, self._evaluations[job, index])[0] for job in range(len(self._problem.jobs))
+        ]
         self._scores[index] = self._problem.objective.score(np.array(values))
 
     @property
@@ -221,11 +223,11 @@ class Sweep:
 
     def state(self) -> SweepState:
         """What the sweep knows, to be pickled; the store keeps its evaluations itself."""
-        return SweepState(self.proposer, self._found, self._scores)
+        return SweepState(self.proposer, self._evaluations, self._scores)
 
     def restore(self, state: SweepState) -> None:
         """Continue from a :meth:`state` of the same problem."""
-        self.proposer, self._found, self._scores = state.proposer, state.found, state.scores
+        self.proposer, self._evaluations, self._scores = state.proposer, state.evaluations, state.scores
 
 
 def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
@@ -237,9 +239,9 @@ def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:
     waiting: deque[JobTask] = deque()
 
     def tasks() -> Iterator[JobTask]:
-        while asked := sweep.ask(_CHUNK):
-            waiting.extend(asked)
-            yield from asked
+        while batch := sweep.ask(_CHUNK):
+            waiting.extend(batch)
+            yield from batch
 
     stopped = None
     try:

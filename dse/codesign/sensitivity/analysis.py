@@ -25,8 +25,8 @@ from dse.codesign.sensitivity.probe import (
     Prober,
     Takeover,
     TakeoverTask,
+    optimum_holders,
     summaries,
-    who_reaches,
 )
 from dse.results.result import digest
 from dse.run.progress import StoppedError, ask
@@ -84,19 +84,19 @@ class Sensitivity:
         return point.architecture == self.today.architecture
 
     def elasticity(self, knob: str) -> float | None:
-        """The slope d log(reach) / d log(knob) over −10 % to +10 %: 1 where the score grows in proportion.
+        """The slope d log(best score) / d log(knob) over −10 % to +10 %: 1 where the score grows in proportion.
 
-        Taken from the best score at any HBM size (:attr:`Point.reach`).
+        Taken from the best score at any HBM size (:attr:`Point.best_score`).
         """
         low, high = self.at(knob, 0.9), self.at(knob, 1.1)
-        if low is None or high is None or not (low.reach > 0 and high.reach > 0):
+        if low is None or high is None or not (low.best_score > 0 and high.best_score > 0):
             return None
-        return math.log(high.reach / low.reach) / math.log(high.factor / low.factor)
+        return math.log(high.best_score / low.best_score) / math.log(high.factor / low.factor)
 
     def gain(self, knob: str) -> float | None:
         """By what share 10 % more of the knob raises the best score at any HBM size."""
         high = self.at(knob, 1.1)
-        return None if high is None or self.today.reach <= 0 else high.reach / self.today.reach - 1
+        return None if high is None or self.today.best_score <= 0 else high.best_score / self.today.best_score - 1
 
     def binding(self) -> list[str]:
         """The knobs that bind, by what 10 % more of them gains."""
@@ -120,7 +120,7 @@ def analyse(
     Args:
         context: what was asked. Each step is a whole search, so they run side by side; the stop signal is asked after
             each step, and inside steps that run in this process.
-        outcome: the answer, by exhaustive search; its evaluations, in the store of ``context``, tell who reaches what.
+        outcome: the answer, by exhaustive search; its evaluations are in the store of ``context``.
         probes: finished steps, read and added to.
         knobs: keys of :data:`~dse.codesign.sensitivity.knobs.KNOBS`; those that the problem lacks are passed over.
 
@@ -156,7 +156,7 @@ def _today(context: SearchContext, outcome: SearchOutcome) -> Point:
         score=score,
         bound=outcome.bound if math.isfinite(outcome.bound) else None,
         optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in problem.hbm_bytes),
-        reached_by=who_reaches(problem, machines, outcome),
+        reached_by=optimum_holders(problem, machines, outcome),
         architecture=Architecture.of(machines, outcome.best),
         plans=plans,
         today_score=score,
@@ -202,8 +202,8 @@ class _Steps:
         self._context = context
         self._probes = probes
         # A step that was kept when points had other fields is made again.
-        kept = [*Point.__dataclass_fields__, *PlanSummary.__dataclass_fields__]
-        self._base = digest([problem_document(prober.problem), asdict(prober.today), kept])
+        fields = [*Point.__dataclass_fields__, *PlanSummary.__dataclass_fields__]
+        self._base = digest([problem_document(prober.problem), asdict(prober.today), fields])
         self.stopped: str | None = None
 
     def answers(self, tasks: Sequence[PointTask | TakeoverTask], phase: str, kind: type[Kind]) -> Iterator[Kind]:
@@ -211,15 +211,15 @@ class _Steps:
         if self.stopped:
             return
         keys = [digest([self._base, asdict(task)]) for task in tasks]
-        kept: Mapping[str, Any] | ProbeStore = {} if self._probes is None else self._probes
-        missing = [task for task, key in zip(tasks, keys, strict=True) if key not in kept]
-        found = self._context.executor.map(self._prober, missing, self._context.stop)
+        known: Mapping[str, Any] | ProbeStore = {} if self._probes is None else self._probes
+        missing = [task for task, key in zip(tasks, keys, strict=True) if key not in known]
+        answers = self._context.executor.map(self._prober, missing, self._context.stop)
         for done, key in enumerate(keys, start=1):
-            if key in kept:
-                yield TypeAdapter(kind).validate_python(kept[key])
+            if key in known:
+                yield TypeAdapter(kind).validate_python(known[key])
             else:
                 try:
-                    answer = next(found)
+                    answer = next(answers)
                     ask(self._context.stop)  # the answer of a search that was stopped is none
                 except StoppedError as reason:
                     self.stopped = str(reason)

@@ -82,8 +82,8 @@ def _span(sensitivity: Sensitivity, knob: str) -> float:
 
 def _range(sensitivity: Sensitivity, factors: tuple[float, float]) -> tuple[float, float]:
     """The axis of one panel [%]: all changes, with room for labels on either side."""
-    found = [sensitivity.change(point) for point in sensitivity.points if point.asked in factors]
-    changes = [100 * change for change in found if change is not None]
+    changes_of_all = [sensitivity.change(point) for point in sensitivity.points if point.asked in factors]
+    changes = [100 * change for change in changes_of_all if change is not None]
     low, high = min([0.0, *changes]), max([0.0, *changes])
-    reach = max(high - low, 0.1)
-    return low - (_ROOM - 1) * reach / 2, high + (_ROOM - 1) * reach / 2
+    span = max(high - low, 0.1)
+    return low - (_ROOM - 1) * span / 2, high + (_ROOM - 1) * span / 2

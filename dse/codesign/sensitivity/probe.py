@@ -28,7 +28,7 @@ from hardware.machines import Machines
 TAKEOVER_RESOLUTION = 1.01
 """The factor at which another architecture takes over is known to one per cent."""
 
-MOST_NODES = exhaustive.NODES[1]
+MAX_NODES = exhaustive.NODES[1]
 """Schedules are searched to this many states; where a proof hangs on more, the step ends with the bound it has."""
 
 
@@ -77,8 +77,8 @@ class PlanSummary:
 
 
 @dataclass(frozen=True)
-class Reached:
-    """Which architecture reaches the best score at one HBM size, and how deep its schedules were searched, by model."""
+class OptimumHolder:
+    """Which architecture has the best score at one HBM size, and how deep its schedules were searched, by model."""
 
     architecture: Architecture
     schedule_nodes: tuple[int, ...]
@@ -86,7 +86,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Point:
-    """The answer at one setting of one knob, and what today's architecture reaches there with plans of its own.
+    """The answer at one setting of one knob, and what today's architecture scores there with plans of its own.
 
     Attributes:
         knob: the key of the knob.
@@ -97,7 +97,7 @@ class Point:
         score: the answer's; None where nothing fits.
         bound: no architecture scores more at the answer's HBM size.
         optima: the best score at each offered HBM size, 0 where nothing fits. The answer is at the smallest size within
-            one per cent of the best, so ``score`` may jump by that much where no limit binds; ``reach`` does not.
+            one per cent of the best, so ``score`` may jump by that much where no limit binds; ``best_score`` does not.
         reached_by: who has these scores; None where nothing fits.
         architecture: the answer's.
         plans: one a model.
@@ -113,14 +113,14 @@ class Point:
     score: float | None
     bound: float | None
     optima: tuple[float, ...]
-    reached_by: tuple[Reached | None, ...]
+    reached_by: tuple[OptimumHolder | None, ...]
     architecture: Architecture | None
     plans: tuple[PlanSummary, ...]
     today_score: float | None
     today_plans: tuple[PlanSummary, ...]
 
     @property
-    def reach(self) -> float:
+    def best_score(self) -> float:
         """The best score at any HBM size that is offered."""
         return max(self.optima, default=0.0)
 
@@ -217,7 +217,7 @@ class Prober:
             score=score,
             bound=outcome.bound if math.isfinite(outcome.bound) and outcome.bound > 0 else None,
             optima=tuple(outcome.optimum_by_hbm.get(size, 0.0) for size in turned.hbm_bytes),
-            reached_by=who_reaches(turned, machines, outcome),
+            reached_by=optimum_holders(turned, machines, outcome),
             architecture=None if outcome.best is None else Architecture.of(machines, outcome.best),
             plans=summaries(turned, outcome.plans),
             today_score=today_score,
@@ -239,11 +239,11 @@ class Prober:
             outcome = self._search(knob.turned(self.problem, factor), there, {})
             searches += 1
             proven &= outcome.proven
-            found = None if outcome.best is None else Architecture.of(there, outcome.best)
-            if found == self.today:
+            winner = None if outcome.best is None else Architecture.of(there, outcome.best)
+            if winner == self.today:
                 same = factor
             else:
-                other, architecture = factor, found
+                other, architecture = factor, winner
         return Takeover(task.knob, same, other, architecture, proven, searches)
 
     def _search(self, problem: CodesignProblem, machines: Machines, store: EvaluationStore) -> SearchOutcome:
@@ -252,7 +252,7 @@ class Prober:
             return SearchOutcome.nothing_fits(len(machines))
 
         def stop() -> str | None:
-            deep = any(isinstance(done.task, Evaluate) and done.task.nodes >= MOST_NODES for done in store)
+            deep = any(isinstance(done.task, Evaluate) and done.task.nodes >= MAX_NODES for done in store)
             return self._stop() or ("enough effort" if deep else None)
 
         return exhaustive.search(SearchContext(problem, machines, InProcessExecutor(), store, silent, stop))
@@ -268,12 +268,12 @@ class Prober:
         values, plans = [], []
         for job in range(len(problem.jobs)):
             depths = [
-                found.task.nodes
-                for found in store
-                if found.job == job and isinstance(found.task, Evaluate) and found.task.index == index
+                done.task.nodes
+                for done in store
+                if done.job == job and isinstance(done.task, Evaluate) and done.task.index == index
             ]
-            asked = JobTask(job, Evaluate(index, max(depths, default=DEFAULT_LIMITS.nodes)))
-            evaluation = store[asked] if asked in store else evaluators(asked)
+            task = JobTask(job, Evaluate(index, max(depths, default=DEFAULT_LIMITS.nodes)))
+            evaluation = store[task] if task in store else evaluators(task)
             values.append(evaluators.values(job, evaluation)[0][row])
             plan = evaluation.plans[row]
             if plan is None:
@@ -285,7 +285,8 @@ class Prober:
         """The architectures that may be the answer anywhere between the two factors.
 
         Where more of the knob never lowers a score, what an architecture scores in between is at most its bound at the
-        larger factor, and the optimum in between at least that at the smaller one; who cannot reach it is left out.
+        larger factor, and the optimum in between at least that at the smaller one; those that cannot score as
+        much are left out.
         """
         larger = max(task.same, task.other)
         machines = knob.widest(self.problem, self.machines, larger)
@@ -298,11 +299,15 @@ class Prober:
         return machines.take(np.flatnonzero(wins.any(axis=0)))
 
 
-def who_reaches(problem: CodesignProblem, machines: Machines, outcome: SearchOutcome) -> tuple[Reached | None, ...]:
+def optimum_holders(
+    problem: CodesignProblem, machines: Machines, outcome: SearchOutcome
+) -> tuple[OptimumHolder | None, ...]:
     """Who has the optimum at each HBM size."""
     optima = (outcome.optima.get(size) for size in problem.hbm_bytes)
     return tuple(
-        None if optimum is None else Reached(Architecture.of(machines, optimum.architecture), optimum.schedule_nodes)
+        None
+        if optimum is None
+        else OptimumHolder(Architecture.of(machines, optimum.architecture), optimum.schedule_nodes)
         for optimum in optima
     )
 

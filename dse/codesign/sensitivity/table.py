@@ -56,20 +56,22 @@ def takeover_rows(sensitivity: Sensitivity) -> TableContent:
     """One row for every change of architecture along a knob: between which factors, and to what."""
     rows: list[Row] = [
         (
-            KNOBS[found.knob].title,
-            f"× {found.same:.4g}",
-            f"× {found.other:.4g}",
-            "nothing fits" if found.architecture is None else _architecture(found.architecture),
-            "" if found.proven else "not proven",
+            KNOBS[takeover.knob].title,
+            f"× {takeover.same:.4g}",
+            f"× {takeover.other:.4g}",
+            "nothing fits" if takeover.architecture is None else _architecture(takeover.architecture),
+            "" if takeover.proven else "not proven",
         )
-        for found in sensitivity.takeovers
+        for takeover in sensitivity.takeovers
     ]
     return ("knob", "still today's at", "no longer at", "then", ""), rows
 
 
 def summary(sensitivity: Sensitivity) -> list[str]:
     """Sentences: what binds, what does not, what keeping today's architecture costs, and where another takes over."""
-    sentences = _binding(sensitivity) + _keeping(sensitivity) + [_takeover(found) for found in sensitivity.takeovers]
+    sentences = (
+        _binding(sensitivity) + _keeping(sensitivity) + [_takeover(takeover) for takeover in sensitivity.takeovers]
+    )
     unproven = sum(point.status == "feasible" for point in sensitivity.points)
     if unproven:
         sentences.append(f"{unproven} of {len(sensitivity.points)} answers are not proven: see their bounds.")
@@ -95,7 +97,7 @@ def _loose(sensitivity: Sensitivity, knob: str) -> str:
     costs = []
     for asked, what in ((0.9, "less"), (1.1, "more")):
         point = sensitivity.at(knob, asked)
-        lost = 0.0 if point is None else 1 - point.reach / sensitivity.today.reach
+        lost = 0.0 if point is None else 1 - point.best_score / sensitivity.today.best_score
         if lost >= BINDS_FROM:
             costs.append(f"10 % {what} costs {100 * lost:.1f} %" if lost < 1 else f"with 10 % {what} nothing fits")
     return f"{KNOBS[knob].title} ({', '.join(costs)})" if costs else KNOBS[knob].title
@@ -113,13 +115,13 @@ def _keeping(sensitivity: Sensitivity) -> list[str]:
     return [f"Keeping today's architecture, with new plans, costs at most {cost} where it fits ({where})."]
 
 
-def _takeover(found: Takeover) -> str:
-    title = KNOBS[found.knob].title
-    low, high = sorted((found.same, found.other))
+def _takeover(takeover: Takeover) -> str:
+    title = KNOBS[takeover.knob].title
+    low, high = sorted((takeover.same, takeover.other))
     where = f"between {low:.4g} and {high:.4g} × {title}"
-    if found.architecture is None:
+    if takeover.architecture is None:
         return f"Nothing fits any more {where}."
-    return f"{_architecture(found.architecture)} takes over {where}{'' if found.proven else ' (not proven)'}."
+    return f"{_architecture(takeover.architecture)} takes over {where}{'' if takeover.proven else ' (not proven)'}."
 
 
 def _row(sensitivity: Sensitivity, point: Point) -> Row:
@@ -175,5 +177,5 @@ def _plans(plans: tuple[PlanSummary, ...], today: tuple[PlanSummary, ...]) -> st
 
 
 def _choices(plan: PlanSummary) -> str:
-    kept = "recomputed" if plan.recompute else "stashed"
-    return f"{{{plan.pipeline}, {plan.data}, {plan.tensor}}}, microbatch {plan.microbatch}, {kept}"
+    activations = "recomputed" if plan.recompute else "stashed"
+    return f"{{{plan.pipeline}, {plan.data}, {plan.tensor}}}, microbatch {plan.microbatch}, {activations}"

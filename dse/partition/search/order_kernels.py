@@ -304,10 +304,12 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
             )  # fmt: skip
             if used[count] > chips:
                 break
-            better = True
             _on_links(candidate, last, transfer_s, link_s)
             stamp[:] = -1
-            best_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
+            cost_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
+            if not cost_s < best_s:
+                break  # the running sums of the cut lose small numbers beside huge ones
+            better, best_s = True, cost_s
             _mark_chips(count, parent, used[count], candidate, best_chip)
         progress_s = _progress_s(candidate, used, chips, latency_s)
         setback = 0.05 if not linear and draw(state) < 0.02 else 1e-12

@@ -32,9 +32,12 @@ class GigaplacerOptions(Options):
 
     models: Annotated[
         str | None,
-        Option("Some of the cases (A,D), folders of .kgraph files, or what `dse wafer` takes.", metavar="CASE,…"),
+        Option(
+            "Some of the cases (A,D), folders of .kgraph files, or any input of `dse wafer` (default: all cases).",
+            metavar="CASE,…",
+        ),
     ] = None
-    moves: Annotated[int, Option("Moves of annealing in each search.", min=1, max=10**12)] = MOVES
+    moves: Annotated[int, Option("Annealing moves in each search.", min=1, max=10**12)] = MOVES
 
 
 def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:

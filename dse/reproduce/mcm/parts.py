@@ -49,10 +49,10 @@ class McmOptions(Options):
     COMMAND: ClassVar[str] = "reproduce mcm"
 
     models: Annotated[
-        str | None, Option("Graphs in place of the paper's, as of `dse partition`.", metavar="GRAPH,…")
+        str | None, Option("Graphs instead of the paper's: any input of `dse partition`.", metavar="GRAPH,…")
     ] = None
     samples: Annotated[int, Option("Evaluations of each method.", min=1, max=10**6)] = 300
-    seeds: Annotated[int, Option("Seeds of each method that draws.", min=1, max=1000)] = 5
+    seeds: Annotated[int, Option("Seeds for each randomised method.", min=1, max=1000)] = 5
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ class BothRules:
         return all(rule.finished for rule in self._rules)
 
     @property
-    def least_more(self) -> int:
+    def min_groups_left(self) -> int:
         """Groups that will be looked at in any case before it stops."""
-        return max(rule.least_more for rule in self._rules if not rule.finished or self.finished)
+        return max(rule.min_groups_left for rule in self._rules if not rule.finished or self.finished)
 
 
 @dataclass(frozen=True)

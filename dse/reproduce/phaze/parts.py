@@ -37,7 +37,9 @@ class PhazeOptions(Options):
     COMMAND: ClassVar[str] = "reproduce phaze"
 
     models: Annotated[str | None, Option("Some of the paper's models (default: all).", metavar="NAME,…")] = None
-    cost_model: Annotated[Literal["consistent", "phaze-2024", "both"], Option("What prices the operators.")] = "both"
+    cost_model: Annotated[
+        Literal["consistent", "phaze-2024", "both"], Option("Cost model of operators, memory and training.")
+    ] = "both"
 
 
 PARTS = {
