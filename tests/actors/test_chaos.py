@@ -68,7 +68,7 @@ def test_killed_drivers_lose_and_repeat_nothing(undisturbed, model_file, tmp_pat
     found = difference(run, sound, kills)
     assert (found.lost, found.repeated, found.changed, found.unasked) == (0, 0, 0, 0)
     assert found.same_result
-    assert 0 < len(kills[-1].keys) < sound.lines()
+    assert kills[-1].keys, "nothing was finished before the last kill"
     assert min(kill.processes for kill in kills[1:]) > 3, "there was no Ray to leave behind"
     assert [kill.left for kill in kills] == KILLS * [()]
 
