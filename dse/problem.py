@@ -10,7 +10,7 @@ and the conformance kit (:mod:`dse.testing`). The lifecycle of one answer::
     problem_type.faults(result, posed)                 what an independent check finds
     problem_type.view(result, posed, tables)           the answer in the report's own types
 
-A package is found by its folder: a package of ``dse`` with a module ``contract``, which is imported when the problem is
+A package of ``dse`` with a module ``contract`` is a problem package; the module is imported when the problem is
 used. Its ``__init__`` states ``COMMAND`` (its name for users) and ``SUMMARY`` (one line of ``dse --help``).
 
 This module imports nothing heavy: ``dse --help`` reads the registry.
@@ -38,20 +38,20 @@ OptionsT = TypeVar("OptionsT", bound="Options")
 ProblemT = TypeVar("ProblemT")
 
 Methods = Mapping[str, Callable[..., Any]]
-"""Methods by name. What they take and return is the problem package's own affair."""
+"""Methods by name. What they take and return is up to the problem package."""
 
 
 @dataclass(frozen=True)
 class Posed(Generic[OptionsT, ProblemT]):
-    """A problem as it was read: what was asked, the immutable problem, and the files that it was read from.
+    """A problem as it was read: its options, the immutable problem, and the files that it was read from.
 
     Attributes:
-        options: what was asked.
+        options: those that pose it.
         problem: frozen dataclasses, units in the field names.
         name: the name of the problem, for people.
         document: the problem in JSON types; its digest is the problem's identity.
         objective: what is optimised, without a value.
-        run_document: what beside the problem decides the answer and stands in no option (the weights of a checkpoint),
+        run_document: what decides the answer and is neither the problem nor an option (the weights of a checkpoint),
             in JSON types. A run directory of something else is refused.
         inputs: the files that were read, by the names that the options give them.
     """
@@ -97,7 +97,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         Options: what a user can ask: a frozen dataclass (:class:`dse.run.options.Options`) that holds the defaults.
         Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
             them in its own way.
-        parallel: whether its work can be spread over workers; otherwise it runs in this process whatever is asked.
+        parallel: whether its work can be spread over workers; otherwise it always runs in this process.
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
     """
@@ -121,9 +121,9 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
 
     @abstractmethod
     def answer(self, posed: Posed[OptionsT, ProblemT], run: "Run") -> "Result":
-        """The best answer that the asked method finds, with its bound.
+        """The best answer that the chosen method finds, with its bound.
 
-        It asks ``run.stop`` between pieces of work and returns the best so far when told to; it keeps finished work in
+        It calls ``run.stop`` between pieces of work and returns the best so far on a stop; it records finished work in
         ``run.journal`` and takes it from there; it puts tables into ``run.tables``. The same seed gives the same answer
         for any executor.
 
@@ -163,7 +163,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         return None
 
     def is_finished(self, result: "Result") -> bool:
-        """Whether a result leaves nothing to be found that was asked: it is returned as it is by ``--resume``."""
+        """Whether nothing of a result is missing or unproven: then ``--resume`` returns it as it is."""
         return result.status in ("optimal", "infeasible") and not result.metrics.get("unfinished")
 
 

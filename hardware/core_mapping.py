@@ -79,6 +79,21 @@ class Best(NamedTuple):
     counts: Floats
 
 
+class CoreMapping(NamedTuple):
+    """What the cores do under one split, before the buffer tile is known.
+
+    ``steps`` and the least tile ``positions`` are along m, n and k, ``s`` is the stationary operand, ``x`` the
+    innermost loop, and ``compute`` the cycles of the arrays.
+    """
+
+    split: Split
+    steps: Cycles
+    positions: Triple
+    s: int
+    x: int
+    compute: float
+
+
 @njit(error_model="numpy")
 def search(product: Product, cores: Cores, best: Best) -> None:
     """Fills ``best``, whose ``enough_words`` are given, with the best mapping for each global buffer size.
@@ -216,6 +231,7 @@ def _place(
     )
     free = (0 if s == 0 else positions[0], 0 if s == 1 else positions[1], 0 if s == 2 else positions[2])
     bits = tile_position(product.batch, split.batch_parts)
+    mapping = CoreMapping(split, steps, positions, s, x, compute)
     done = True
     for g in range(len(best.cycles)):
         if best.limit_cycles[g] == 0:
@@ -223,32 +239,22 @@ def _place(
         capacity = product.capacity_of[g, bits]
         min_bus = _entry(product, capacity, ANY, 0, positions)
         if min_bus < best.cycles[g] * cores.hbm_words_per_cycle:
-            _place_buffer(product, cores, best, split, steps, positions, g, capacity, min_bus, s, x, compute)
+            _place_buffer(product, cores, best, mapping, g, capacity, min_bus)
         if block[s] > 1:
             freed = _entry(product, capacity, ANY, 0, free)
             if done and freed < best.cycles[g] * cores.hbm_words_per_cycle:
                 done = freed == min_bus and not _shorter_may_be_better(
-                    product, cores, best, split, block[s], steps, positions, g, capacity, min_bus, s, x, compute
+                    product, cores, best, mapping, block[s], g, capacity, min_bus
                 )
     return done
 
 
 @njit(error_model="numpy")
 def _place_buffer(
-    product: Product,
-    cores: Cores,
-    best: Best,
-    split: Split,
-    steps: Cycles,
-    positions: Triple,
-    g: int,
-    capacity: int,
-    min_bus: float,
-    s: int,
-    x: int,
-    compute: float,
+    product: Product, cores: Cores, best: Best, mapping: CoreMapping, g: int, capacity: int, min_bus: float
 ) -> None:
     """Tries one core mapping with every tile size along x of the buffer g; ``min_bus`` words fit its other bounds."""
+    split, steps, positions, s, x, compute = mapping
     for index in range(product.tables.shape[x + 2] - 1, positions[x] - 1, -1):
         x_steps = float(ceil_divide(product.sizes[x], tile_size(product.sizes[x], index)))
         on_chip = _on_chip(split, steps, s, x, x_steps, compute)
@@ -261,7 +267,7 @@ def _place_buffer(
             best.cycles[g] = cycles
             best.counts[ON_CHIP_CYCLES, g] = on_chip
             best.counts[BUS_WORDS, g] = bus
-            _count_words(product, best, split, steps, g, s, x, x_steps)
+            _count_words(product, best, mapping, g, x_steps)
             best.limit_cycles[g] = cycles
             if cycles <= best.min_cycles[g]:
                 best.limit_cycles[g] = 0.0
@@ -273,25 +279,14 @@ def _place_buffer(
 
 @njit(error_model="numpy")
 def _shorter_may_be_better(
-    product: Product,
-    cores: Cores,
-    best: Best,
-    split: Split,
-    chunk: int,
-    steps: Cycles,
-    positions: Triple,
-    g: int,
-    capacity: int,
-    min_bus: float,
-    s: int,
-    x: int,
-    compute: float,
+    product: Product, cores: Cores, best: Best, mapping: CoreMapping, chunk: int, g: int, capacity: int, min_bus: float
 ) -> bool:
     """Whether the next smaller chunk of the stream, or one below, may do better on buffer g without fewer bus words.
 
     It can where a tile that is larger along x, so that the resident operand moves less often, needs fewer bus words if
     it may be smaller along s. ``min_bus`` bus words are the fewest of this chunk and of any below.
     """
+    split, steps, positions, s, x, compute = mapping
     last = product.tables.shape[x + 2] - 1
     if _entry(product, capacity, x, last, positions) == min_bus:
         return False
@@ -316,15 +311,14 @@ def _shorter_may_be_better(
 
 
 @njit(error_model="numpy")
-def _count_words(
-    product: Product, best: Best, split: Split, steps: Cycles, g: int, s: int, x: int, x_steps: float
-) -> None:
+def _count_words(product: Product, best: Best, mapping: CoreMapping, g: int, x_steps: float) -> None:
     """Notes the words of one core mapping whose buffer tile makes ``x_steps`` steps along x.
 
     Buffer words are read or written by cores, those that several cores need counted once. Core words pass between the
     L2 of all cores and their arrays, and once more between these L2 and the buffer, those for several cores counted in
     each.
     """
+    split, steps, _, s, x, _ = mapping
     m, n, k = product.sizes
     once = (float(product.batch) * n * k, float(product.batch) * m * k, float(product.batch) * m * n)
     copies = (once[0] * split.parts[0], once[1] * split.parts[1], once[2] * split.parts[2])

@@ -18,14 +18,15 @@ def architecture_space(
     area_budget_mm2: float | None = None,
     model: CostModel | None = None,
     area: AreaModel | None = None,
-    least_of_mm2: float | None = None,
+    floor_budget_mm2: float | None = None,
 ) -> Machines:
     """The template machines within the area budget; the default budget, that of the TPUv4-like machine, has 51,943.
 
     Under a cost model whose ``space_has_area_floor`` (the paper's), also f · budget ≤ area must hold, or f ·
-    ``least_of_mm2`` ≤ area where that is given. f is 0.3, or 0 where there is a single tensor core or a single vector
-    core (paper appendix C.1 and its published tool); that keeps 29,360 of 75,712 points. With such a floor larger
-    budgets leave out machines of smaller ones, so that an optimum per mm² or per watt may fall as the budget grows.
+    ``floor_budget_mm2`` ≤ area where that is given. f is 0.3, or 0 where there is a single tensor core or a single
+    vector core (paper appendix C.1 and its published tool); that keeps 29,360 of 75,712 points. With such a floor
+    larger budgets leave out machines of smaller ones, so that an optimum per mm² or per watt may fall as the budget
+    grows.
 
     Order: tensor cores, then vector cores, core width, core depth and global buffer, each ascending, the last one
     running fastest; a budget only removes rows.
@@ -46,7 +47,7 @@ def architecture_space(
     included = area_um2 <= budget_um2 * (1 + _ROUNDING)
     if (model or cost_model()).hardware.space_has_area_floor.value:
         fraction = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, area.minimum_fraction.value)
-        included &= area_um2 >= fraction * (budget_um2 if least_of_mm2 is None else least_of_mm2 * UM2_PER_MM2)
+        included &= area_um2 >= fraction * (budget_um2 if floor_budget_mm2 is None else floor_budget_mm2 * UM2_PER_MM2)
     return template_machines(
         tensor_cores[included],
         vector_cores[included],

@@ -104,7 +104,7 @@ def test_calls_that_at_most_double_are_not_misled_by_the_first_items_being_the_s
     assert wild.wall_s > 1.3 * tame.wall_s
 
 
-@pytest.mark.parametrize(("last", "left", "most"), [(0, 100, 2.0), (8, 10_000, 16.0), (8, 100, 2.5), (8, 3, 1.0)])
+@pytest.mark.parametrize(("last", "left", "max_items"), [(0, 100, 2.0), (8, 10_000, 16.0), (8, 100, 2.5), (8, 3, 1.0)])
 def test_a_call_has_no_more_items_than_its_policy_allows(last, left, max_items):
     assert Policy(growth=2.0, parts=4).max_call_items(workers=10, last=last, left=left) == max_items
     assert Policy().max_call_items(workers=10, last=last, left=left) == float("inf")

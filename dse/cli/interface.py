@@ -45,11 +45,11 @@ def solve(
         sources: what its command takes as arguments: names, files, documents (a dictionary of JSON types, as
             docs/formats.md describes it), or, where it takes a model, a pair of a PyTorch module and its example
             inputs. A result about a module can be checked in this process, but not from its file.
-        out: a run directory; None keeps nothing.
-        resume: whether the run that was begun there is continued.
-        mirror: an address that the run directory is copied to.
-        seed: of everything that is drawn.
-        workers: Ray workers; 0 for none, ``auto`` for as many as the work is worth.
+        out: a run directory; None saves nothing.
+        resume: whether the run that was begun there is to be continued.
+        mirror: a URI that the run directory is copied to.
+        seed: of all random choices.
+        workers: Ray workers; 0 for none, ``auto`` for as many as the predicted work justifies.
         address: an existing Ray cluster; by default a private local one.
         time_limit: seconds after which the best answer so far is returned.
         item_timeout: seconds that a worker may take for one evaluation.

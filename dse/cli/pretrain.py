@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.progress import progress
 from dse.cli.run import (
     RunSettings,
     executor_for,
     mirrored,
-    progress,
     run_directory_of,
     run_options,
     settings_from,
-    stop_signal,
 )
+from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_table
 from dse.results.result import digest
 from dse.run.directory import RunDirectory
@@ -179,8 +179,8 @@ def _worked(
 ) -> str | None:
     """Work of about so many seconds, in this process or on Ray; why it was stopped, None if it was not."""
     with (
-        progress(settings) as report,
-        stop_signal(settings) as stop,
+        progress(settings.quiet) as report,
+        stop_signal(settings.time_limit) as stop,
         executor_for(settings, work_s) as executor,
     ):
         try:

@@ -8,7 +8,9 @@ import click
 from click.core import ParameterSource
 from rich.markup import escape
 
-from dse.cli.run import RunSettings, in_process_options, progress, run_options, session_of, settings_from, stopping
+from dse.cli.progress import progress
+from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
+from dse.cli.stopping import stopping
 from dse.cli.terminal import console, print_view_table
 from dse.problem import ProblemType
 from dse.results.answer import Answer
@@ -25,7 +27,7 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     def run(**given: Any) -> None:
         settings = settings_from(given)
         _refuse_idle(problem)
-        with progress(settings) as report, stopping(settings, problem.parallel) as stop:
+        with progress(settings.quiet) as report, stopping(settings.time_limit, problem.parallel) as stop:
             options = problem.Options(**given)
             answered = answer(problem, options, session_of(settings, problem, report, stop))
         _print(answered, settings)

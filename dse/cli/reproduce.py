@@ -11,7 +11,9 @@ import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.problem_command import parameter_of
-from dse.cli.run import RunSettings, executor_for, progress, settings_from, stop_signal, unmirrored_options
+from dse.cli.progress import progress
+from dse.cli.run import RunSettings, executor_for, settings_from, unmirrored_options
+from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_table
 from dse.reproduce.driver import Job, job_of, journal_of, reproduce
 from dse.reproduce.output import to_json, write
@@ -120,8 +122,8 @@ def _option_names(paper: Paper[Any, Any]) -> set[str]:
 def _run(job: Job, settings: RunSettings) -> Reproduction:
     with (
         journal_of(job, settings.seed, settings.out, settings.resume) as journal,
-        progress(settings) as report,
-        stop_signal(settings) as stop,
+        progress(settings.quiet) as report,
+        stop_signal(settings.time_limit) as stop,
         executor_for(settings, job.predicted_s) as executor,
     ):
         return reproduce(job, Run(executor, report, stop, settings.seed, journal))

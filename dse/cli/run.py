@@ -1,38 +1,28 @@
-"""What all solving commands share: their options, the run directory, progress, and how an answer leaves the program."""
+"""What all solving commands share: their options, the run directory, and where work runs."""
 
 import math
-import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dse.cli.executors import executor_of
-from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.methods import upper_document, upper_methods
+from dse.cli.progress import said_if_slow
 from dse.problem import ProblemType
 from dse.results.session import Session, opened
 from dse.run.directory import RunDirectory
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.mirror import Mirror
-from dse.run.pace import Pace, duration_text
-from dse.run.progress import ProgressCallback, StopSignal, never_stop
+from dse.run.progress import Notice, ProgressCallback, StopSignal, silent_notice
 from hardware.inputs import fail
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-_PLAIN_LINE_INTERVAL_S = 2.0
-_RATE_AFTER_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -207,55 +197,6 @@ def session_of(
     )
 
 
-def stopping(settings: RunSettings, can_be_stopped: bool) -> AbstractContextManager[StopSignal]:
-    """What tells the work to stop; short work with nothing to keep ends at once."""
-    return stop_signal(settings) if can_be_stopped else ending_at_once()
-
-
-@contextmanager
-def stop_signal(settings: RunSettings) -> Iterator[StopSignal]:
-    """What tells long work to stop: the time limit from now, or Ctrl-C.
-
-    An interrupt must not be raised inside compiled code, which it would crash. So the first Ctrl-C only asks the work
-    to stop after the piece in flight, and the second one ends the program at once.
-    """
-    deadline_s = math.inf if settings.time_limit is None else time.monotonic() + settings.time_limit
-    interrupts = 0
-
-    def interrupted(_number: int, _frame: object) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        if interrupts > 1:
-            os._exit(EXIT_INTERRUPTED)
-        click.echo("stopping after the work in flight; Ctrl-C again ends at once", err=True)
-
-    def stop() -> str | None:
-        if interrupts:
-            return "interrupted"
-        return "time limit" if time.monotonic() > deadline_s else None
-
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def ending_at_once() -> Iterator[StopSignal]:
-    """Short work with nothing to keep: Ctrl-C ends the program at once, also inside compiled code."""
-
-    def interrupted(_number: int, _frame: object) -> None:
-        click.echo("interrupted", err=True)
-        os._exit(EXIT_INTERRUPTED)
-
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield never_stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | None = None) -> Executor:
     """Where the work of a command runs: :func:`dse.cli.executors.executor_of`."""
     predicted_s = min(predicted_s, settings.time_limit or math.inf)
@@ -264,83 +205,6 @@ def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | N
     )
 
 
-def _notice(settings: RunSettings) -> Callable[[str], None]:
-    """Says on stderr what people should know while work goes on."""
-    return (lambda _text: None) if settings.quiet else (lambda text: click.echo(f"dse: {text}", err=True))
-
-
-@contextmanager
-def progress(settings: RunSettings) -> Iterator[ProgressCallback]:
-    """A progress display on stderr: bars with rate and remaining time on a terminal, plain lines elsewhere."""
-    if settings.quiet:
-        with nullcontext():
-            yield lambda _phase, _done, _total: None
-        return
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _PlainLines()
-        return
-    columns = (
-        TextColumn("{task.description:<34}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[pace]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks: dict[str, Any] = {}
-        paces: dict[str, Pace] = {}
-
-        def update(phase: str, done: int, total: int) -> None:
-            now_s = time.monotonic()
-            pace = paces.setdefault(phase, Pace(now_s))
-            pace.update(now_s, done, total)
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=total, pace="")
-            text = _pace_text(pace, now_s) if now_s - pace.began_s > _RATE_AFTER_S and total > 1 else ""
-            bars.update(tasks[phase], completed=done, total=total, pace=text)
-
-        yield update
-
-
-class _PlainLines:
-    """Progress as plain lines, one every few seconds, for logs and ``ray job submit``."""
-
-    def __init__(self) -> None:
-        self._paces: dict[str, Pace] = {}
-        self._last_s = 0.0
-
-    def __call__(self, phase: str, done: int, total: int) -> None:
-        now_s = time.monotonic()
-        pace = self._paces.setdefault(phase, Pace(now_s))
-        pace.update(now_s, done, total)
-        if done < total and now_s - self._last_s < _PLAIN_LINE_INTERVAL_S:
-            return
-        if done >= total and now_s - pace.began_s < _PLAIN_LINE_INTERVAL_S:
-            return
-        self._last_s = now_s
-        if total == 1:
-            click.echo(f"{phase}{' …' if done < total else ''}", err=True)
-            return
-        text = _pace_text(pace, now_s)
-        click.echo(f"{phase}: {done:,} of {total:,}{f' ({text})' if text else ''}", err=True)
-
-
-def _pace_text(pace: Pace, now_s: float) -> str:
-    """The rate, and the remaining time where it can be estimated."""
-    left_s = pace.left_s(now_s)
-    left = "" if left_s is None else f"about {duration_text(left_s)} left"
-    return ", ".join(text for text in (pace.rate(now_s), left) if text)
-
-
-@contextmanager
-def said_if_slow(text: str, quiet: bool, after_s: float = 1.0) -> Iterator[None]:
-    """Say on stderr what is being done where it takes more than a second and cannot tell how far it is."""
-    timer = threading.Timer(after_s, lambda: click.echo(f"{text} …", err=True))
-    timer.daemon = True
-    if not quiet:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+def _notice(settings: RunSettings) -> Notice:
+    """Shows messages on stderr while work goes on."""
+    return silent_notice if settings.quiet else (lambda text: click.echo(f"dse: {text}", err=True))

@@ -20,8 +20,8 @@ from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, nearest, shown, validate
 
 _LARGEST = 1e30
-_MOST_ACCELERATORS = 10**7
-_MOST_MICROBATCHES = 10**9
+_MAX_ACCELERATORS = 10**7
+_MAX_MICROBATCHES = 10**9
 
 _Amount = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
 _Positive = Annotated[float, Field(gt=0, le=_LARGEST, allow_inf_nan=False)]
@@ -60,8 +60,8 @@ class _Graph(_Document):
 class _PlacementDocument(_Document):
     version: Annotated[Literal["dse.placement/1"], Field(alias="schema")]
     name: str
-    accelerators: Annotated[int, Field(ge=1, le=_MOST_ACCELERATORS)]
-    microbatches: Annotated[int, Field(ge=1, le=_MOST_MICROBATCHES)]
+    accelerators: Annotated[int, Field(ge=1, le=_MAX_ACCELERATORS)]
+    microbatches: Annotated[int, Field(ge=1, le=_MAX_MICROBATCHES)]
     hbm_bytes: _Positive
     network_bytes_per_s: _Positive
     recompute: bool
@@ -69,7 +69,7 @@ class _PlacementDocument(_Document):
     gradient_sync_factor: _Amount
     tensor_parallel: Annotated[dict[str, _Graph], Field(min_length=1)]
     pipeline_schedule: PipelineSchedule = "1f1b"
-    node_accelerators: Annotated[int, Field(ge=0, le=_MOST_ACCELERATORS)] = 0
+    node_accelerators: Annotated[int, Field(ge=0, le=_MAX_ACCELERATORS)] = 0
     node_bytes_per_s: _Amount = 0.0
     recompute_granularity: RecomputeGranularity = "stage"
 

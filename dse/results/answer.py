@@ -36,7 +36,7 @@ class Answer:
 
     @property
     def value(self) -> float | None:
-        """The objective's value; None where no feasible answer was found."""
+        """The objective's value; None where there is no feasible answer."""
         return self.result.objective.value
 
     @property

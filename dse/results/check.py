@@ -124,7 +124,7 @@ def _problem_faults(result: Result, posed: Posed[Any, Any], problem: ProblemType
 
 def _input_faults(stated: Mapping[str, InputFile], read: Mapping[str, InputFile]) -> list[str]:
     """Files whose content is not that of the digest that stands beside it, and files that were never read."""
-    faults = [f"inputs.{name}: not read by what was asked" for name in stated if name not in read]
+    faults = [f"inputs.{name}: not read under these settings" for name in stated if name not in read]
     for name, file in stated.items():
         again = read.get(name)
         if again is not None and again.sha256 != file.sha256:
@@ -138,5 +138,5 @@ def _run_faults(result: Result, path: Path) -> list[str]:
     if path.name != RESULT_FILE or not run_file.exists():
         return []
     document = read_document(run_file)
-    asked = document.get("arguments") if isinstance(document, dict) else None
-    return differences(f"settings and seed of {RUN_FILE}", asked, {**result.settings, "seed": result.seed})
+    arguments = document.get("arguments") if isinstance(document, dict) else None
+    return differences(f"settings and seed of {RUN_FILE}", arguments, {**result.settings, "seed": result.seed})

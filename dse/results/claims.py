@@ -58,7 +58,7 @@ def _status_faults(result: Result, statuses: tuple[Status, ...] | None) -> list[
         faults.append("a solution and its value belong together")
     if value is not None:
         expected = statuses or (proven_status(value, bound),)
-        # An interrupt may end what was asked beside a value that is proven.
+        # An interrupt may end a further analysis after the value is proven.
         interruptible = expected != ("optimal",) or bool(result.metrics.get("unfinished"))
         if status not in expected and not (status == "interrupted" and interruptible):
             faults.append(f"status must be {' or '.join(expected)} with value {value} and bound {bound}, not {status}")

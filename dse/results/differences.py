@@ -1,4 +1,4 @@
-"""Whether two documents of JSON types say the same."""
+"""Differences between two documents of JSON types."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ from dse.results.result import PROOF_TOLERANCE
 
 
 def differences(where: str, stated: Any, expected: Any) -> list[str]:
-    """What of ``stated``, found at ``where``, differs from ``expected``, to any depth.
+    """In what ``stated``, an entry called ``where``, differs from ``expected``, to any depth.
 
     Numbers of the same type are the same within :data:`~dse.results.result.PROOF_TOLERANCE`; anything else, and every
     key, must be equal.

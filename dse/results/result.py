@@ -1,8 +1,8 @@
-"""The one result format of every command, ``dse.result/1``: what was asked, status, objective, bound, gap, solution.
+"""The one result format of every command, ``dse.result/1``: settings, status, objective, bound, gap, solution.
 
-A result carries what it was asked about (``settings``, and the content of every text file in ``inputs``), so that it
-can be checked anywhere. ``seal`` is the digest of everything else in the file: a check refuses a file that was edited.
-What follows from the problem is recomputed besides (:mod:`dse.results.check`).
+A result carries its problem (``settings``, and the content of every text file in ``inputs``), so that it can be checked
+anywhere. ``seal`` is the digest of everything else in the file: a check refuses a file that was edited.
+The check also recomputes what follows from the problem (:mod:`dse.results.check`).
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ class ProblemReference(_Strict):
 
 
 class Objective(_Strict):
-    """What was optimised and the value reached (None where there is no feasible answer)."""
+    """What was optimised, and its value (None where there is no feasible answer)."""
 
     name: str
     value: float | None
@@ -67,7 +67,7 @@ class Objective(_Strict):
 class Result(_Strict):
     """One answer. ``bound`` and ``gap`` are None where no bound is known; ``infeasibility`` says why nothing fits.
 
-    ``settings`` are the options that were asked, ``inputs`` the files that they name; ``seal`` is empty until it is
+    ``settings`` are the options, ``inputs`` the files that they name; ``seal`` is empty until it is
     written.
     """
 
@@ -120,7 +120,7 @@ def relative_gap(value: float | None, bound: float | None) -> float | None:
 
 
 def percent(gap: float) -> str:
-    """A gap for people: none is shown as none, and a small one never is."""
+    """A gap for people; only a closed gap is shown as 0 %."""
     if gap <= PROOF_TOLERANCE:
         return "0 %"
     return f"{100 * gap:.2f} %" if gap >= 1e-4 else f"{100 * gap:.1g} %"

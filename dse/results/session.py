@@ -51,7 +51,7 @@ class Session:
         out: the run directory; None saves nothing.
         resume: whether the run that was begun there is to be continued.
         mirror: the URI that the run directory is copied to; None for no copy.
-        seed: of everything that is drawn.
+        seed: of all random choices.
         time_limit_s: after which the best answer so far is returned.
         item_timeout_s: how long a worker may take for one item; None for no limit.
         progress: called with the progress of each phase.

@@ -81,7 +81,7 @@ class RunDirectory:
             raise fail(self.path, "", "", "is not empty and holds no run; name a new or an empty directory")
         if _is_blank(self.path / RUN_FILE):
             rule = (
-                "is empty, as a power cut may leave it: nobody knows what this run was asked; name a new directory, or "
+                "is empty, as a power cut may leave it: the arguments of this run are lost; name a new directory, or "
                 "put the file back where there is a copy (--mirror)"
             )
             raise fail(self.path / RUN_FILE, "", "", rule)

@@ -2,7 +2,7 @@
 
 A solver with parallel work takes an :class:`Executor` and nothing else changes between a laptop and a cluster. Results
 come back in the order of the items, so a search that commits them in that order gives the same answer for any number
-of workers. What is to be kept for good is taken as it arrives, in whatever order, so that an interrupted run loses
+of workers. Results to be recorded are handed over as they arrive, in any order, so that an interrupted run loses
 nothing that is finished behind a slow item.
 
 A *poison* item, one on which the function fails, its process dies, or a limit is exceeded, becomes a :class:`Failed`
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Failed:
-    """What an item became that has no value.
+    """The outcome of an item that has no value.
 
     Attributes:
         reason: why, for people, in one line.
@@ -51,7 +51,7 @@ Arrived = Callable[[Sequence[tuple[Any, Any]]], None]
 
 
 def ignore(_arrived: Sequence[tuple[Any, Any]]) -> None:
-    """Keep nothing on arrival."""
+    """Record nothing on arrival."""
 
 
 class Executor(ABC):
@@ -76,8 +76,8 @@ class Executor(ABC):
     ) -> Iterator[Value | Failed]:
         """``function`` of every item, or why there is none, in the order of ``items``.
 
-        ``arrived`` is told of every item once, before it is yielded. ``stop`` is asked after every item, and while
-        workers are waited for; what they do then is abandoned.
+        ``arrived`` is called once with every item, before it is yielded. ``stop`` is called after every item, and while
+        waiting for workers; work in flight is abandoned on a stop.
 
         Raises:
             StoppedError: ``stop`` gave a reason.
@@ -144,8 +144,8 @@ class LateExecutor(Executor):
 
     Args:
         executor: has the workers.
-        alone: asked before each item until they are started: whether this process still does it, as it should where
-            the work may be done before workers are there.
+        alone: called before each item until they are started: whether this process still does it, as it should where
+            the work may end before the workers are ready.
     """
 
     def __init__(self, executor: Executor, alone: Callable[[], bool] = _at_once) -> None:

@@ -25,12 +25,12 @@ INTERVAL_S = 60.0
 
 
 class Mirror:
-    """Copies a run directory to ``uri`` while the context lasts, and once more at its end.
+    """Copies a run directory to ``uri`` at intervals while the context lasts, and once more at its end.
 
     Args:
         directory: the run directory.
         uri: where its copy belongs; made when it does not exist.
-        notice: told, for people, when a copy fails; the run goes on, and the next copy is tried.
+        notice: called with a message when a copy fails; the run goes on, and the next copy is tried.
 
     Raises:
         InputError: nothing can be written at ``uri``, or what is there is not an earlier state of this run.
@@ -81,7 +81,7 @@ def copy(directory: Path, uri: str) -> None:
 
 
 def check(directory: Path, uri: str) -> None:
-    """Find out, before anything is written to ``directory``, whether its run could be copied to ``uri``.
+    """Check, before anything is written to ``directory``, that its run can be copied to ``uri``.
 
     Raises:
         InputError: as :class:`Mirror`; and for a run that is yet to begin, ``uri`` holds one already.
@@ -133,7 +133,7 @@ def _copy(directory: Path, uri: str) -> None:
 
 @contextmanager
 def _refusal(uri: str) -> Iterator[None]:
-    """What a file system raises as InputError that names ``uri``."""
+    """Turns what a file system raises into InputError that names ``uri``."""
     try:
         yield
     except InputError:

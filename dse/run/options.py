@@ -21,10 +21,10 @@ class Option:
         help: one sentence.
         min, max: the range of a number, both ends included.
         metavar: what stands for the value in ``--help``.
-        positional: whether it is an argument and no option; a tuple takes any number, at least one.
+        positional: whether it is an argument instead of an option; a tuple takes one or more.
         is_source: whether it names the input that a second argument of ``dse check`` replaces.
-        is_output: whether it names a file to be written: no part of what was asked.
-        belongs_to: (another option, the value of it that this one needs), where it means nothing otherwise.
+        is_output: whether it names an output file, which is no part of the problem.
+        belongs_to: (another option, the value of it with which alone this one has a meaning).
     """
 
     help: str = ""
@@ -79,7 +79,7 @@ class Options:
         return f"dse {getattr(cls, 'COMMAND', '')}".strip()
 
     def document(self) -> dict[str, Any]:
-        """The options as JSON types; what names a file to be written is no part of what was asked."""
+        """The options as JSON types, without those that name output files."""
         outputs = {each.name for each in option_fields(type(self)) if each.option.is_output}
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name not in outputs}
 

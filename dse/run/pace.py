@@ -1,22 +1,21 @@
-"""How fast work goes, and how long it will still take where that can be told."""
+"""The rate of work, and its remaining time where that can be estimated."""
 
 from collections import deque
 from dataclasses import dataclass, field
 
 RECENT_S = 20.0
-"""How far back the recent pace looks."""
+"""Time over which the recent pace is taken."""
 
 MIN_ITEMS = 3
-"""Finished items without which nothing is foretold."""
+"""Finished items that an estimate needs."""
 
 
 @dataclass
 class Pace:
-    """The progress of one phase, told as it comes.
+    """The progress of one phase.
 
-    An estimate is given only where there is ground for one: a total that has not changed, a few finished items, and
-    then the slower of the pace overall and the recent one, since what is left is often the slow part. The time since
-    the last finished item counts as if it were the pace by now.
+    An estimate needs a total that has not changed and a few finished items. It takes the slower of the overall and the
+    recent pace, since what is left is often the slow part; the time since the last finished item counts as a pace too.
 
     Attributes:
         began_s: when the phase began.
@@ -37,14 +36,14 @@ class Pace:
             self._recent.popleft()
 
     def rate(self, now_s: float) -> str:
-        """How many items a second; of slow work how long each takes; empty where none is finished."""
+        """Items per second, or for slow work seconds per item; empty where none is finished."""
         done, elapsed_s = self._done, now_s - self.began_s
         if not done or elapsed_s <= 0:
             return ""
         return f"{done / elapsed_s:,.0f}/s" if done >= elapsed_s else f"{elapsed_s / done:,.1f} s each"
 
     def left_s(self, now_s: float) -> float | None:
-        """Seconds until the end, about; None where there is no ground for an estimate, and at the end."""
+        """Estimated seconds until the end; None where no estimate can be made, and at the end."""
         done, total = self._done, self._total
         if not self._is_fixed or total is None or not MIN_ITEMS <= done < total:
             return None

@@ -1,4 +1,4 @@
-"""What a problem is handed to answer it: where work runs, how it reports, how it is stopped, what it keeps."""
+"""What an answer needs beside its problem: where work runs, how it reports, how it is stopped, where it is recorded."""
 
 import math
 import time
@@ -17,16 +17,16 @@ from dse.run.tables import Tables
 
 @dataclass(frozen=True)
 class Run:
-    """How one answer is made. The defaults make it in this process, silently, keeping nothing.
+    """How one answer is made. The defaults make it in this process, silently, recording nothing.
 
     Attributes:
         executor: where independent parts run.
-        progress: told of each phase.
-        stop: asked between two pieces of work.
-        seed: of everything that is drawn.
-        journal: finished work of this run, read and added to; None where nothing is kept.
+        progress: called with the progress of each phase.
+        stop: called between two pieces of work.
+        seed: of all random choices.
+        journal: finished work of this run, read and extended; None where nothing is recorded.
         tables: what the run puts in tables, for its report.
-        directory: the run directory, for files that are kept while the work goes on; None where there is none.
+        directory: the run directory, for files that are written during the work; None where there is none.
         methods: methods that upper floors add to the problem's own, or put in their place.
         time_limit_s: how long the work may take from :attr:`began_s`; infinite where there is no limit.
         item_timeout_s: how long a worker may take for one item, if there is a limit.

@@ -13,7 +13,7 @@ from hardware.inputs import Fault, InputError, nearest, validate
 from hardware.operations import CoreKind
 
 _LONGEST_S = 1e12
-_MOST_CORES = 10**6
+_MAX_CORES = 10**6
 
 
 def _edge(value: Any) -> Any:
@@ -33,7 +33,7 @@ _Latency = Annotated[float, Field(ge=0, le=_LONGEST_S, allow_inf_nan=False)]
 _Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """A time in a schedule: a sum of latencies, which may be beyond the limit of one."""
 
-_CoreCount = Annotated[int, Field(ge=1, le=_MOST_CORES)]
+_CoreCount = Annotated[int, Field(ge=1, le=_MAX_CORES)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
 

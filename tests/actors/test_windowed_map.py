@@ -61,18 +61,34 @@ def refuse_unsendably():
     raise UnsendableError("cannot be rebuilt", "from one argument")
 
 
+@pytest.fixture(scope="module")
+def workers(ray_executor):
+    """Two workers for all tests of this file that need no others: starting a process takes seconds."""
+    ray_executor.release()
+    shared = RayExecutor(2)
+    yield shared
+    shared.release()
+
+
 @pytest.fixture
-def executor(ray_executor):
-    """The executor of the session with limits of its own."""
+def executor(workers):
+    """The shared workers with limits of a test's own, and what is said of them."""
 
     def with_limits(**allowed):
         heard = []
-        made = RayExecutor(2, limits=Limits(**allowed), notice=heard.append)
-        return made, heard
+        workers.limits, workers.notice = Limits(**allowed), heard.append
+        if workers._map is not None:
+            workers._map._limits, workers._map._notice = workers.limits, workers.notice
+        return workers, heard
 
-    # Those of an earlier test's map would hold the CPUs.
-    ray_executor.release()
-    yield with_limits
+    return with_limits
+
+
+@pytest.fixture
+def room(ray_executor, workers):
+    """The session's Ray with nobody in it."""
+    workers.release()
+    yield
     ray_executor.release()
 
 
@@ -198,12 +214,14 @@ def test_an_abandoned_map_leaves_nothing_to_the_next(executor):
     assert sorted(item for item, _ in arrived) == list(range(200, 230))
 
 
-def test_more_workers_than_the_cluster_has_room_for(ray_executor):
+@pytest.mark.usefixtures("room")
+def test_more_workers_than_the_cluster_has_room_for():
     crowd = RayExecutor(5)
     assert list(crowd.map(Always(-1, die), range(50))) == [-item for item in range(50)]
 
 
-def test_a_wait_for_room_is_explained_and_can_be_stopped(ray_executor, monkeypatch):
+@pytest.mark.usefixtures("room")
+def test_a_wait_for_room_is_explained_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr(windowed_map, "PATIENCE_S", 0.5)
     heard = []
     greedy = RayExecutor((WorkerKind(1, cpus=1, gpus=3),), notice=heard.append)
@@ -231,7 +249,8 @@ class SlowToReturn(Once):
             time.sleep(0.02)
 
 
-def test_a_wait_after_the_last_worker_was_lost_is_explained_and_ends(ray_executor, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("room")
+def test_a_wait_after_the_last_worker_was_lost_is_explained_and_ends(monkeypatch, tmp_path):
     monkeypatch.setattr(windowed_map, "PATIENCE_S", 0.5)
     heard, freed = [], tmp_path / "freed"
     alone = RayExecutor(1, notice=heard.append)
@@ -265,12 +284,14 @@ def _refuse_to_exist(pid):
     return Unreadable()
 
 
+@pytest.mark.usefixtures("room")
 def test_a_function_that_cannot_be_read_is_an_error(executor):
     ours, _ = executor()
     with pytest.raises(InputError, match=r"a worker cannot start: .*No module named 'elsewhere'"):
         list(ours.map(Unreadable(), range(3)))
 
 
+@pytest.mark.usefixtures("room")
 def test_a_worker_of_another_version_is_refused(executor, monkeypatch):
     ours, _ = executor()
     monkeypatch.setattr("dse.__version__", "0.0.0-other")
@@ -288,6 +309,7 @@ class Broken:
         """Never reached."""
 
 
+@pytest.mark.usefixtures("room")
 def test_workers_that_cannot_start_are_an_error_and_no_wait(executor, monkeypatch):
     ours, _ = executor()
     monkeypatch.setattr("actors.ray_executor.Worker", Broken)
@@ -310,6 +332,7 @@ class Devices:
         return gpus
 
 
+@pytest.mark.usefixtures("room")
 def test_workers_of_two_kinds_share_the_work(ray_executor, tmp_path):
     assert set(ray_executor.map(Devices(tmp_path), range(8))) == {0, 1}
 

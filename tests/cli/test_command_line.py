@@ -86,7 +86,7 @@ def test_place_prints_json_alone_and_its_result_checks(dse, chain, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["auto", "cp-sat", "scip"])
-def test_schedule_by_every_method(dse, layer, tmp_path, method):
+def test_every_schedule_method_gives_the_optimum_and_its_check_finds_a_change(dse, layer, tmp_path, method):
     answer = dse("schedule", layer, "--method", method, "--json")
     document = json.loads(answer.out)
     assert document["status"] == "optimal"
@@ -185,7 +185,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(dse, tmp_path, monkeypatch, argum
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lists_of_models_and_specs(dse):
+def test_models_and_specs_are_listed_as_text_and_json(dse):
     models = dse("models")
     assert models.code == 0
     assert "bert-large" in models.out
@@ -198,7 +198,7 @@ def test_lists_of_models_and_specs(dse):
     assert json.loads(dse("specs", "--json").out)["networks"]
 
 
-def test_the_shared_cases_through_the_command_line(dse):
+def test_placement_cases_have_their_expected_status_and_value(dse):
     for path in sorted(shared_data("placement").glob("*.json")):
         if path.name.endswith(".expected.json"):
             continue

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dse.codesign.check_energy import checked_energy
-from dse.codesign.check_metrics.reevaluation import Allowance, Anew
+from dse.codesign.check_metrics.reevaluation import Allowance, Reevaluator
 from dse.codesign.evaluation import energy as searched
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.job_evaluators import JobEvaluators
@@ -67,11 +67,13 @@ def test_an_answer_whose_energy_was_searched_wrongly_is_refused(tmp_path, monkey
 def test_evaluations_of_the_checker_count_energy_by_itself(tmp_path, monkeypatch):
     problem = tiny_problem(tmp_path, objective="per-watt", hbm_gb="1")
     machines = problem.machines().one(0)
-    anew = Anew(problem, machines, Allowance())
-    (evaluation,) = anew.evaluators.evaluators[0].evaluate_many([0])
-    right, searched_value = (of.values(0, evaluation)[0] for of in (anew.evaluators, JobEvaluators(problem, machines)))
+    reevaluator = Reevaluator(problem, machines, Allowance())
+    (evaluation,) = reevaluator.evaluators.evaluators[0].evaluate_many([0])
+    right, searched_value = (
+        of.values(0, evaluation)[0] for of in (reevaluator.evaluators, JobEvaluators(problem, machines))
+    )
     assert right == pytest.approx(searched_value, rel=1e-12)
     name, broken = MUTATIONS["passes cost double"]
     monkeypatch.setattr(searched, name, broken)
-    assert anew.evaluators.values(0, evaluation)[0] == pytest.approx(right, rel=1e-12)
+    assert reevaluator.evaluators.values(0, evaluation)[0] == pytest.approx(right, rel=1e-12)
     assert JobEvaluators(problem, machines).values(0, evaluation)[0] < 0.99 * right

@@ -52,7 +52,7 @@ def test_equal_layers_count_once_among_the_distinct():
     assert graph.parameters == 13
 
 
-def test_chain_edges():
+def test_chain_edges_join_neighbours():
     assert list(chain_edges(3)) == [(0, 1), (1, 2)]
     assert list(chain_edges(3, start=4)) == [(4, 5), (5, 6)]
     assert list(chain_edges(1)) == []

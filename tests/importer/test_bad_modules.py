@@ -84,7 +84,7 @@ def refused(name, sequence=None):
 
 
 @pytest.mark.parametrize("fault", sorted(SOURCES))
-def test_a_module_that_cannot_be_traced(fault, tmp_path, cache):
+def test_a_module_that_cannot_be_traced_is_refused_at_its_line(fault, tmp_path, cache):
     text, *words = SOURCES[fault]
     path = tmp_path / "m.py"
     path.write_text(text)
@@ -96,7 +96,7 @@ def test_a_module_that_cannot_be_traced(fault, tmp_path, cache):
 
 
 @pytest.mark.parametrize("fault", sorted(CONFIGS))
-def test_a_config_that_cannot_be_traced(fault, tmp_path):
+def test_a_config_that_cannot_be_traced_is_refused(fault, tmp_path):
     document, *words = CONFIGS[fault]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(document))
@@ -117,12 +117,12 @@ def test_a_sequence_must_fit(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["no_such.py:model", "no_such.py", "m.py:two words", "no_such.json", "no_such.onnx"])
-def test_a_source_that_is_not_there(name, tmp_path, monkeypatch):
+def test_a_missing_source_is_named(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert name.partition(":")[0] in refused(name)
 
 
-def test_sizes_that_a_model_has_not(tmp_path):
+def test_a_size_that_a_model_does_not_have_is_refused(tmp_path):
     path = tmp_path / "m.py"
     path.write_text(net("return self.layer(x)"))
     model = workload(f"{path}:model")

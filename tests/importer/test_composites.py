@@ -62,11 +62,11 @@ def test_a_composite_is_one_step(body):
 
 
 @pytest.mark.parametrize("body", sorted(NOT))
-def test_what_only_looks_like_one_is_left(body):
+def test_steps_that_only_resemble_a_composite_are_left(body):
     assert len(steps_of(NOT[body])) > 3
 
 
-def test_what_another_step_reads_is_kept():
+def test_an_intermediate_that_another_step_reads_stays():
     body = "v = x.pow(2).mean(-1, keepdim=True)\ny = x * torch.rsqrt(v + 1e-6) + v"
     assert set(steps_of(body)) == {"matmul", "power", "reduction", "mean", "rms_norm", "add"} - {"reduction"}
 

@@ -81,7 +81,7 @@ def mlp(path: Path, batch="batch", **options) -> Path:
 @pytest.mark.parametrize(
     ("batch", "microbatch", "rows"), [("batch", 6, 6), ("batch", None, 1), (3, None, 3), (3, 5, 5)]
 )
-def test_mlp(tmp_path, batch, microbatch, rows):
+def test_an_mlp_has_its_flops_parameters_and_widths(tmp_path, batch, microbatch, rows):
     trace = canonical(read_onnx(mlp(tmp_path, batch), microbatch))
     assert trace.microbatch == rows
     assert flops(trace) == 2 * rows * 32 * (8 + 4)
@@ -91,7 +91,7 @@ def test_mlp(tmp_path, batch, microbatch, rows):
     assert widths(trace, (2, 3, 4)) == (1, 2, 4)
 
 
-def test_convolutions_with_a_residual(tmp_path):
+def test_a_residual_network_has_its_steps_and_parameters(tmp_path):
     """Convolution, batch norm (running statistics are not trained), residual, pooling, classifier, loss."""
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
@@ -133,7 +133,7 @@ def written_out_norm(x: str, y: str, suffix: str):
     ]
 
 
-def test_bert_like_block(tmp_path):
+def test_a_block_with_computed_shapes_is_read_as_attention_and_feed_forward(tmp_path):
     """Attention, and a feed-forward network with GELU by erf, both behind norms written out; shapes are computed."""
     hidden, heads, inner, sequence, batch = 16, 4, 48, 6, 3
     nodes = [
@@ -245,7 +245,7 @@ def exported(tmp_path_factory):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("opset", [12, 17])
 @pytest.mark.parametrize("microbatch", [1, 5])
-def test_two_importers_agree(exported, opset, microbatch):
+def test_two_importers_agree_on_traces(exported, opset, microbatch):
     """torch's own export, composites written out or not, and the module itself are the same trace but for moves."""
     from dse.importer.torch.module import trace_module
 
@@ -285,7 +285,7 @@ def one_node(path: Path, kind: str, shapes, out, initialisers=(), **attributes) 
     return read_onnx(saved(path, [node], inputs, [tensor("y", out)], initialisers))
 
 
-def test_operators(tmp_path):
+def test_every_operator_becomes_its_steps(tmp_path):
     """One of many: the steps that an operator becomes."""
     two_slices = (integers("s", 2, -4), integers("e", 5, 99), integers("a", 1, 2))
     cases = [
@@ -314,7 +314,7 @@ def test_operators(tmp_path):
     assert [step.attributes["start"] for step in sliced.steps] == [2, 4]
 
 
-def test_recurrent_layer_has_its_flops(tmp_path):
+def test_a_recurrent_layer_has_its_flops(tmp_path):
     """W[directions, gates, inputs] and R[directions, gates, states] for each of sequence · batch tokens."""
     trace = one_node(
         tmp_path, "LSTM", [(7, 2, 5), (2, 12, 5), (2, 12, 3)], (7, 2, 2, 3), hidden_size=3, direction="bidirectional"
@@ -323,7 +323,7 @@ def test_recurrent_layer_has_its_flops(tmp_path):
 
 
 @pytest.mark.parametrize("key_heads", [4, 2])
-def test_attention_operator(tmp_path, key_heads):
+def test_the_attention_operator_is_two_products_a_head_and_a_softmax(tmp_path, key_heads):
     """Opset 23's Attention, by ONNX's own definition: two products a head, softmax, and shareable heads."""
     nodes = [helper.make_node("MatMul", ["x", f"w_{name}"], [name]) for name in "qkv"]
     nodes += [
@@ -340,7 +340,7 @@ def test_attention_operator(tmp_path, key_heads):
     assert widths(trace, (2, 4)) == ((1, 2, 4) if key_heads == 4 else (1, 2))
 
 
-def test_training_dropout_and_constants(tmp_path):
+def test_training_dropout_stays_and_constants_are_computed(tmp_path):
     """Dropout that the file sets to training mode stays; what depends on no input is computed, not run."""
     one = TensorProto(data_type=TensorProto.FLOAT, dims=[1], float_data=[1.0])
     nodes = [
@@ -367,7 +367,7 @@ def unknown_operator(path: Path, stated: bool) -> Path:
     return saved(path, nodes, inputs, outputs, [weight("w", 8, 16)], stated=shapes, domains=["acme"])
 
 
-def test_unknown_operator_is_kept(tmp_path):
+def test_an_unknown_operator_is_a_step_of_its_own(tmp_path):
     trace = canonical(read_onnx(unknown_operator(tmp_path, stated=True), 4))
     step = trace.steps[1]
     assert (step.kind, step.attributes["name"]) == ("other", "acme.Swirl")
@@ -375,7 +375,7 @@ def test_unknown_operator_is_kept(tmp_path):
     assert step.where.endswith("swirl_0")
 
 
-def test_functions_are_inlined(tmp_path):
+def test_model_local_functions_are_inlined(tmp_path):
     """A model-local function (as torch's newer exporter writes) is what it is made of."""
     body = [helper.make_node("MatMul", ["a", "b"], ["c"]), helper.make_node("Relu", ["c"], ["d"])]
     function = helper.make_function("local", "Layer", ["a", "b"], ["d"], body, [helper.make_opsetid("", 17)])
@@ -430,7 +430,7 @@ def test_branches_read_what_they_capture(tmp_path, shape, microbatch):
     assert trace.values[choice.outputs[0]].shape == (microbatch, 16)
 
 
-def test_branches_of_branches(tmp_path):
+def test_an_inner_branch_counts_for_the_outer_one(tmp_path):
     """What only an inner If captures counts for the outer one, and so do its FLOPs."""
     leaves = [branch(f"leaf{n}", [helper.make_node("MatMul", ["h", "v"], [f"l{n}"])], f"l{n}") for n in range(2)]
     inner = helper.make_node("If", ["c"], ["i"], then_branch=leaves[0], else_branch=leaves[1])
@@ -445,7 +445,7 @@ def test_branches_of_branches(tmp_path):
     assert trace.steps[1].attributes["flops"] == 2 * 3 * 16 * 16
 
 
-def test_body_of_a_loop_counts_once(tmp_path):
+def test_the_body_of_a_loop_counts_once(tmp_path):
     """A convolution over what the loop carries, with a captured kernel; how often it runs is data."""
     body = helper.make_graph(
         [
@@ -471,7 +471,7 @@ def test_body_of_a_loop_counts_once(tmp_path):
     assert trace.steps[1].attributes["flops"] == 2 * (2 * 4 * 6 * 6) * 4 * 9
 
 
-def test_scan_reads_what_it_captures(tmp_path):
+def test_a_scan_reads_what_its_body_captures(tmp_path):
     """Shapes of a Scan's slices come from its body."""
     body = helper.make_graph(
         [
@@ -492,7 +492,7 @@ def test_scan_reads_what_it_captures(tmp_path):
     assert trace.steps[1].attributes["flops"] == 2 * 8 * 8
 
 
-def test_definition_with_branches():
+def test_branches_of_a_definition_read_the_names_of_the_definition():
     """ONNX defines AffineGrid by nodes of which some branch: what their branches read bears the definition's names."""
     caller = helper.make_node("AffineGrid", ["theta", "size"], ["grid"])
     nodes = definition(caller, "affine", 20, {})
@@ -503,7 +503,7 @@ def test_definition_with_branches():
     assert written.issuperset(name for node in branching for name in captured_names(node))
 
 
-def test_branch_reads_what_nothing_writes(tmp_path):
+def test_a_branch_that_reads_what_nothing_writes_is_refused(tmp_path):
     lost = branch("lost", [helper.make_node("Relu", ["nowhere"], ["l"])], "l", shape=(3, 16))
     kept = branch("kept", [helper.make_node("Identity", ["h"], ["k"])], "k", shape=(3, 16))
     assert "nodes.choice: nowhere" in refused(branching(tmp_path, lost, kept))
@@ -517,14 +517,14 @@ def refused(path: Path, microbatch: int | None = None) -> str:
     return str(caught.value)
 
 
-def test_input_without_shape(tmp_path):
+def test_an_input_without_a_shape_is_refused(tmp_path):
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     line = refused(saved(tmp_path, nodes, [tensor("x", None)], [tensor("y", None)]))
     assert "inputs.x" in line
     assert "has no shape" in line
 
 
-def test_symbolic_sequence(tmp_path):
+def test_a_symbolic_dimension_behind_the_first_is_refused(tmp_path):
     nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
     inputs = [tensor("x", ["batch", "sequence", 8]), tensor("z", ["batch", "tokens", 8])]
     message = refused(saved(tmp_path, nodes, inputs, [tensor("y", ["batch", "sequence", 8])]), 2)
@@ -533,18 +533,18 @@ def test_symbolic_sequence(tmp_path):
     assert message.count("only the leading dimension") == 2
 
 
-def test_operator_without_shapes(tmp_path):
+def test_an_operator_whose_shapes_are_unknown_is_refused(tmp_path):
     line = refused(unknown_operator(tmp_path, stated=False), 4)
     assert "nodes.swirl_0: Swirl" in line
     assert "value_info" in line
 
 
-def test_shape_from_values(tmp_path):
+def test_a_shape_that_depends_on_values_is_refused(tmp_path):
     nodes = [helper.make_node("NonZero", ["x"], ["i"], name="find"), helper.make_node("Cast", ["i"], ["y"], to=1)]
     assert "nodes.find: NonZero" in refused(saved(tmp_path, nodes, [tensor("x", [2, 3])], [tensor("y", None)]))
 
 
-def test_fixed_batch(tmp_path):
+def test_a_batch_fixed_at_export_takes_no_other_microbatch(tmp_path):
     """A batch that the export wrote into a reshape: the same microbatch is fine, another one is refused."""
     nodes = [helper.make_node("Reshape", ["x", "target"], ["y"], name="flat")]
     file = saved(tmp_path, nodes, [tensor("x", [2, 3, 4])], [tensor("y", [6, 4])], [integers("target", 6, 4)])
@@ -554,29 +554,29 @@ def test_fixed_batch(tmp_path):
     assert "dynamic leading axis" in line
 
 
-def test_shapes_that_do_not_fit(tmp_path):
+def test_shapes_that_do_not_fit_are_refused(tmp_path):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
     file = saved(tmp_path, nodes, [tensor("x", [2, 3])], [tensor("y", [2, 5])], [weight("w", 4, 5)])
     assert "nodes.product: MatMul" in refused(file)
 
 
-def test_unsupported_dtype(tmp_path):
+def test_an_unsupported_dtype_is_refused(tmp_path):
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     file = saved(tmp_path, nodes, [tensor("x", [2], TensorProto.DOUBLE)], [tensor("y", [2], TensorProto.DOUBLE)])
     assert "values.x: double: this dtype is not supported" in refused(file)
 
 
-def test_no_floating_output(tmp_path):
+def test_a_model_without_a_floating_output_is_refused(tmp_path):
     nodes = [helper.make_node("ArgMax", ["x"], ["y"])]
     assert "outputs" in refused(saved(tmp_path, nodes, [tensor("x", [2, 3])], [tensor("y", [1, 3], TensorProto.INT64)]))
 
 
-def test_reads_what_nothing_writes(tmp_path):
+def test_a_node_that_reads_what_nothing_writes_is_refused(tmp_path):
     nodes = [helper.make_node("Relu", ["lost"], ["y"], name="act")]
     assert "nodes.act: lost" in refused(saved(tmp_path, nodes, [tensor("x", [2])], [tensor("y", [2])]))
 
 
-def test_no_onnx_file(tmp_path):
+def test_a_file_that_is_not_onnx_is_refused(tmp_path):
     whole = mlp(tmp_path).read_bytes()
     (tmp_path / "cut.onnx").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.onnx").write_text("layers: 12\nhidden: 768\n")
@@ -588,11 +588,11 @@ def test_no_onnx_file(tmp_path):
     assert "cannot be read" in refused(tmp_path)
 
 
-def test_microbatch_below_one(tmp_path):
+def test_a_microbatch_below_one_is_refused(tmp_path):
     assert "microbatch: 0: must be at least 1" in refused(mlp(tmp_path), 0)
 
 
-def test_without_the_extra(tmp_path, monkeypatch):
+def test_a_missing_onnx_library_is_named(tmp_path, monkeypatch):
     file = mlp(tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert f"pip install '{DISTRIBUTION}[onnx]'" in refused(file)

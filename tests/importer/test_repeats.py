@@ -62,7 +62,7 @@ def test_the_longest_repetition_is_chosen(program):
 
 
 @given(programs())
-def test_a_run_is_one(program):
+def test_a_repetition_repeats_at_each_of_its_starts(program):
     letters, producers, anchors = program
     run = longest_repetition(letters, producers, anchors)
     if run is not None:
@@ -91,12 +91,12 @@ def chain(body, repeats, head=1):
 
 
 @given(st.integers(1, 5), st.integers(2, 8), st.integers(0, 3))
-def test_a_chain_of_residual_bodies(body, repeats, head):
+def test_a_chain_of_equal_bodies_is_one_repetition(body, repeats, head):
     letters, producers, anchors = chain(body, repeats, head)
     assert longest_repetition(letters, producers, anchors) == Repetition(1, body, repeats, 0)
 
 
-def test_a_run_is_entered_from_far_away():
+def test_a_first_body_may_read_from_far_away():
     """The first body reads the value that later ones get from their predecessor from a step further up."""
     letters, producers, anchors = chain(3, 4)
     far = np.concatenate([[[-1, -1]], np.where(producers >= 0, producers + 1, producers)])
@@ -108,7 +108,7 @@ def test_a_run_is_entered_from_far_away():
     assert 2 in possible_starts(letters, far, run)
 
 
-def test_parallel_branches_are_no_layers():
+def test_parallel_branches_are_no_repetition():
     """Query, key and value are three equal steps, but none reads the one before it."""
     letters = np.array([0, 1, 1, 1, 2])
     producers = np.array([[-1] * 3, [0, -1, -1], [0, -1, -1], [0, -1, -1], [1, 2, 3]])

@@ -152,7 +152,7 @@ QWEN_LAYER = 2 * 3584 * 3584 + 2 * 3584 * 512 + 3584 + 2 * 512 + 3 * 3584 * 1894
     [{}, {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 4096}],
     ids=["whole", "window"],
 )
-def test_long_sequences_in_large_microbatches(tmp_path, monkeypatch, changes):
+def test_long_sequences_in_large_microbatches_are_traced(tmp_path, monkeypatch, changes):
     """transformers looks at the position numbers of all samples, 8 × 32,768, to see whether sequences are packed."""
     monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "config.json"

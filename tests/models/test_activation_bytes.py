@@ -62,7 +62,7 @@ def test_relu_and_undropped_attention_keep_less():
     assert block_of(build(m, 1, 1)).activation_bytes == 26 * s * h + 2 * a * s * s
 
 
-def test_gated_block_without_dropout():
+def test_a_gated_block_without_dropout_keeps_its_closed_form():
     """Llama2: 2·s·h bytes for each of two norm inputs, two shared GEMM inputs, Q, K, V and the context; 2·a·s² for the
     softmax; 2·s·f for each of silu's input and output, the up projection and their product.
     """

@@ -11,7 +11,7 @@ def test_a_row_for_every_model():
     assert all(len(row) == len(HEADERS) for row in rows)
 
 
-def test_the_row_of_a_model():
+def test_the_row_of_a_model_has_its_sizes():
     description = describe_model(model("gpt3-175b"))
     assert description.parameters == 174_615_846_912
     assert description.row() == (
@@ -25,7 +25,7 @@ def llama(sequence):
     return workload(model("llama2-7b").model_copy(update={"name": "llama3-8b", **changes}))
 
 
-def test_scores_that_are_kept_whole_are_named():
+def test_attention_scores_are_noted_where_they_are_the_largest_activation():
     """At 131,072 tokens 32 heads have 2⁵ · 2³⁴ scores of two bytes: 1,024 GiB."""
     graph = llama(131_072).graph(1, 1, TrainingRecipe())
     layer, kept = graph.largest_kept

@@ -159,7 +159,7 @@ def test_a_missing_file_is_one_line(tmp_path):
     assert "cannot be read" in line
 
 
-def test_several_faults_are_all_told(tmp_path):
+def test_several_faults_are_all_reported(tmp_path):
     lines = faults_of(write(tmp_path, {"schema": "dse.model/1", **MINIMAL, "layers": 0, "heads": 0, "sequnce": 3}))
     assert len(lines) == 3
 
@@ -190,7 +190,7 @@ def test_what_is_written_is_read_back(m):
         max_size=4,
     )
 )
-def test_no_document_gets_through_half_checked(tmp_path_factory, change):
+def test_a_document_is_refused_or_builds(tmp_path_factory, change):
     """Whatever a document says, it is refused with faults or gives a model that builds."""
     file = write(tmp_path_factory.mktemp("models"), {"schema": "dse.model/1", **MINIMAL, **change})
     try:

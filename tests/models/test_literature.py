@@ -59,7 +59,7 @@ def test_flops_follow_narayanan(name, batch):
     assert batch * graph.flops_per_sample == total
 
 
-def test_flops_of_a_gated_block():
+def test_flops_of_a_gated_block_follow_the_closed_form():
     """Llama2: 8·s·h² in projections, 6·s·h·f in the three matrices, 4·s²·h in attention, forward."""
     m = model("llama2-7b")
     s, h, f, v = m.sequence, m.hidden, m.feed_forward, m.vocabulary

@@ -115,7 +115,7 @@ def test_gradients_flow_against_the_forward_edges(m, width, attention):
                 assert flows == (b in forward[a])
 
 
-def test_the_block_of_bert():
+def test_the_block_of_bert_has_the_edges_of_post_norm():
     """Post-norm: the residual stream enters queries, keys, values and the addition; norms stand behind additions."""
     before = predecessors(build(model("bert-large"), 1, 1, UNFUSED).layers[1].forward)
     assert before == {
@@ -141,7 +141,7 @@ def test_the_block_of_bert():
     }
 
 
-def test_the_block_of_llama():
+def test_the_block_of_llama_has_rotary_and_gated_edges():
     before = predecessors(build(model("llama2-7b"), 1, 1, UNFUSED).layers[1].forward)
     assert before["query_rotary"] == {"query"}
     assert before["scores"] == {"query_rotary", "key_rotary"}
@@ -178,7 +178,7 @@ def test_every_linear_layer_has_its_gradients():
     assert backward["scores_right_gradient"] == Gemm(m=64, n=1024, k=1024, batch=50)
 
 
-def test_one_set_of_operators_for_each_head():
+def test_attention_per_head_has_one_set_of_operators_for_each():
     """Five operators a head and ten others: GPT-3's block on 8 accelerators has 12 heads."""
     m = model("gpt3-175b").model_copy(update={"heads": 16, "kv_heads": 16})
     block = build(m, 1, 1, TrainingRecipe(attention="per_head")).layers[1]
@@ -213,7 +213,7 @@ def test_without_the_batch_linear_layers_have_a_samples_rows():
     assert lost["gelu"] == kept["gelu"]
 
 
-def test_the_optimizer_step():
+def test_the_optimizer_step_moves_its_bytes():
     """Adam in mixed precision moves 14 bytes each way a parameter, SGD reads 4 and writes 2."""
     assert TrainingRecipe().optimizer_step(10) == Vector("adam", 10, 70, 70)
     assert TrainingRecipe(optimizer="sgd").optimizer_step(10) == Vector("sgd", 10, 20, 10)

@@ -34,8 +34,8 @@ def test_an_iteration_rolls_out_and_learns_from_as_many_samples(store, stock):
 
 
 def test_padding_changes_nothing_that_the_network_says_of_a_graph(store):
-    most, most_edges = padding(store)
-    env = PartitionEnv({"store": store, "most": most, "most_edges": most_edges})
+    max_operators, max_edges = padding(store)
+    env = PartitionEnv({"store": store, "max_operators": max_operators, "max_edges": max_edges})
     module = PaddedModule(
         observation_space=env.observation_space,
         action_space=env.action_space,
@@ -48,4 +48,4 @@ def test_padding_changes_nothing_that_the_network_says_of_a_graph(store):
         for row, graph in zip(padded, store.graphs, strict=True):
             alone = graph_tensors(graph, SETTINGS, torch.device("cpu"))
             own = module.network.logits(module.network.encode([alone])[0], alone, None)[0]
-            torch.testing.assert_close(row.reshape(most, -1)[: len(alone)], own)
+            torch.testing.assert_close(row.reshape(max_operators, -1)[: len(alone)], own)

@@ -23,7 +23,7 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
         (1.5e-9, "1.5 ns"),
     ],
 )
-def test_times(seconds, text):
+def test_times_are_in_the_unit_of_their_size(seconds, text):
     assert time_text(seconds) == text
 
 
@@ -50,5 +50,5 @@ def test_a_scale_serves_all_figures_of_one_axis():
     assert memory_scale(3 * 1024**3).of(1024**3) == 1.0
 
 
-def test_shares():
+def test_small_shares_are_not_shown_as_nothing():
     assert [share_text(share) for share in (0.0, 1e-6, 0.1234, 1.0)] == ["0.0 %", "< 0.1 %", "12.3 %", "100.0 %"]

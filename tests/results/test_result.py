@@ -17,7 +17,7 @@ def document(**changes):
     return {**json.loads(result.to_json()), **changes}
 
 
-def test_round_trip(tmp_path):
+def test_a_result_is_the_same_after_reading_and_writing(tmp_path):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(document()))
     assert json.loads(read_result(path).to_json()) == document()
@@ -43,7 +43,7 @@ def test_a_broken_result_is_refused_in_one_line(tmp_path, changes, message):
     assert all("\n" not in str(fault) for fault in caught.value.faults)
 
 
-def test_gap_and_status():
+def test_status_follows_from_the_gap():
     assert relative_gap(10.0, 8.0) == pytest.approx(0.2)
     assert relative_gap(8.0, 10.0) == pytest.approx(0.2)
     assert relative_gap(0.0, 0.0) == 0.0

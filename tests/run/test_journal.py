@@ -94,7 +94,7 @@ def test_a_line_is_an_object_of_json(tmp_path):
     assert list(json.loads(line)) == ["crc", "key", "value"]
 
 
-def test_the_number_of_a_line_with_an_unusable_value(tmp_path):
+def test_an_unusable_value_is_reported_with_its_line(tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append_all({"a": 1, "b": 2})
         assert "line 2:" in str(journal.damaged("b", ValueError("no")))

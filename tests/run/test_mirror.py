@@ -64,7 +64,7 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, uri):
         pytest.fail("the run began")
 
 
-def test_a_place_that_is_lost_later_is_told_and_does_not_end_the_run(tmp_path):
+def test_a_place_that_is_lost_later_is_reported_and_does_not_end_the_run(tmp_path):
     run, copy = tmp_path / "run", tmp_path / "copy"
     run.mkdir()
     heard, notice = complaints()

@@ -10,19 +10,19 @@ def paced(moments, total):
     return pace
 
 
-def test_even_work_is_foretold_by_its_pace():
+def test_even_work_is_estimated_by_its_pace():
     pace = paced([(second, second) for second in range(11)], 100)
     assert pace.left_s(10.0) == 90
     assert pace.rate(10.0) == "1/s"
 
 
-def test_nothing_is_foretold_from_too_few_items_or_at_the_end():
+def test_there_is_no_estimate_from_too_few_items_or_at_the_end():
     assert paced([(1.0, MIN_ITEMS - 1)], 100).left_s(1.0) is None
     assert paced([(1.0, 100)], 100).left_s(1.0) is None
     assert Pace(0.0).rate(5.0) == ""
 
 
-def test_nothing_is_foretold_where_the_total_grows():
+def test_there_is_no_estimate_where_the_total_grows():
     pace = paced([(second, second) for second in range(1, 6)], 10)
     pace.update(6.0, 6, 20)
     assert pace.left_s(6.0) is None

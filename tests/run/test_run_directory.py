@@ -90,7 +90,7 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     assert (tmp_path / "run.yaml").read_text() == "command: x"
 
 
-def test_whatever_else_refuses_a_run_is_asked_before_anything_is_written(tmp_path):
+def test_a_further_condition_is_checked_before_anything_is_written(tmp_path):
     def refuse():
         raise InputError([])
 

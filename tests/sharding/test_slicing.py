@@ -302,7 +302,7 @@ def test_parameters_are_cut_without_loss(branch):
     assert 2 * result.trace.parameters == trace.parameters + kept
 
 
-def test_blocks_in_a_row():
+def test_every_branch_of_a_deep_model_is_split():
     """Every branch of a deep model is split, whatever stands in front of it."""
     p = Program()
     x = stream(p)
@@ -313,7 +313,7 @@ def test_blocks_in_a_row():
     assert collectives(result.trace) == Counter(dict.fromkeys(ONE_OF_EACH, 6))
 
 
-def test_cross_attention():
+def test_cross_attention_copies_both_streams_to_the_group():
     """Queries of one stream and keys of another: both are copied to the group."""
     p = Program()
     x, memory = stream(p), p.norm(p.input(BATCH, SEQUENCE, HIDDEN))
@@ -355,7 +355,7 @@ def test_relative_positions_are_split_with_the_heads():
     assert sum(collectives(result.trace).values()) == 4
 
 
-def test_frozen_weights_with_adapters():
+def test_frozen_weights_are_split_with_their_adapters():
     """LoRA: frozen weights are split as trained ones are, and with them the adapter's second matrix."""
     p = Program()
     x = stream(p)
@@ -368,7 +368,7 @@ def test_frozen_weights_with_adapters():
     assert collectives(result.trace) == expected
 
 
-def test_shared_weights():
+def test_shared_weights_are_cut_in_every_layer():
     """ALBERT: one set of weights in all layers is cut in all of them."""
     p = Program()
     x = stream(p)
@@ -392,7 +392,7 @@ def language_model(p: Program, tied: bool, vocabulary: int = 24, loss: bool = Tr
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_vocabulary(tied):
+def test_a_vocabulary_is_split_over_embedding_and_loss(tied):
     """Embedding and loss over the split vocabulary: an all-reduce, a copy, and participants of the loss."""
     p = Program()
     result = sliced(p, language_model(p, tied), 2)
@@ -470,7 +470,7 @@ def test_what_cannot_be_split_stays_whole(branch):
     assert widths(trace, (2, 4)) == (1,)
 
 
-def test_too_few_key_heads():
+def test_too_few_key_heads_leave_attention_whole():
     """Two key heads on four accelerators: attention stays whole, so the width is not offered."""
     p = Program()
     x = stream(p)
@@ -491,7 +491,7 @@ def test_one_key_head_is_whole_on_each_accelerator():
     )
 
 
-def test_width_below_one():
+def test_a_width_below_one_is_refused():
     p = Program()
     with pytest.raises(InputError, match="at least 1"):
         slice_group(p.trace(mlp(p, stream(p))), 0)
@@ -553,7 +553,7 @@ def transformer():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("make", "lengths", "branches"), [(Joint, (6,), 1), (transformer, (6, 5), 5)])
-def test_torch_modules_with_joint_key_value(make, lengths, branches):
+def test_every_branch_of_a_torch_module_with_joint_keys_and_values_is_split(make, lengths, branches):
     """Every branch is split at both widths: attention, of the encoder and across, and feed-forward."""
     from dse.importer.canonical import canonical
     from dse.importer.torch.module import trace_module
@@ -573,7 +573,7 @@ def test_torch_modules_with_joint_key_value(make, lengths, branches):
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_random_stacks(data):
+def test_slices_of_random_stacks_compute_the_same_numbers(data):
     """Blocks of random branches over a random vocabulary: the numbers never change; one accelerator changes nothing."""
     p = Program(data.draw(st.sampled_from([1, 2, 3])), seed=data.draw(st.integers(0, 9)))
     x = stream(p)

@@ -110,12 +110,12 @@ def parts(graph: ModelGraph) -> dict[str, list[Layer]]:
     return ends | {f"block {i}": [graph.layers[first + i]] for i in range(LAYERS)}
 
 
-def test_widths(model):
+def test_widths_are_those_of_the_builder(model):
     trace, _, expected = model
     assert widths(trace, (1, 2, 4, 8)) == expected
 
 
-def test_slices(model):
+def test_slices_are_those_of_the_builder(model):
     """FLOPs, parameters and collectives are equal, part by part; activation bytes within 1 % (of the whole)."""
     trace, hyperparameters, expected = model
     for width in expected:

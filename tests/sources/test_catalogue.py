@@ -105,7 +105,7 @@ def test_every_family_has_its_share_of_the_test_set():
 
 
 @pytest.mark.parametrize("name", [name for names in FAST.values() for name in names])
-def test_graphs(name):
+def test_drawn_graphs_are_sound_and_of_published_size(name):
     trace, _ = check(name)
     if name in PUBLISHED:
         multiply_adds, parameters = PUBLISHED[name]
@@ -115,7 +115,7 @@ def test_graphs(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(catalogue.families()))
-def test_all_graphs(name):
+def test_every_graph_is_sound(name):
     check(name)
 
 

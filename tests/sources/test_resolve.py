@@ -84,7 +84,7 @@ def test_a_name_is_a_name_even_where_a_file_has_it(folder):
     assert isinstance(resolve.resolve("bert-large"), HyperparameterModel)
 
 
-def test_what_a_problem_reads_besides():
+def test_formats_of_a_problem_are_resolved_for_that_problem_only():
     formats = (GRAPH, DRAWING)
     for source, format_, content in (
         ("graph.json", GRAPH, {"schema": "dse.graph/1", "nodes": [], "edges": []}),
@@ -185,7 +185,7 @@ def test_a_module_is_traced_without_touching_it():
     assert module.out.weight is module.table.weight
 
 
-def test_sizes_that_a_source_has_not():
+def test_a_size_that_a_source_does_not_take_is_refused():
     for source in ("bert-large", "resnet18", "net.onnx", "net.py:net"):
         with pytest.raises(InputError, match="sequence: 8: cannot be chosen: the model has"):
             inference_trace_of(resolve.resolve(source), 1, 8)

@@ -144,7 +144,7 @@ def test_what_is_infeasible_is_explained(files, case, tmp_path):
 
 
 @pytest.mark.parametrize("case", EVERY.values(), ids=EVERY)
-def test_it_is_shown_and_kept(files, case, tmp_path):
+def test_an_answer_is_shown_and_saved(files, case, tmp_path):
     conformance.is_shown(*options_of(files, case), tmp_path)
 
 

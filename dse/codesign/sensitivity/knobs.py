@@ -150,7 +150,7 @@ class AreaBudget(Knob):
         if factor <= 1:
             return machines
         budget_mm2 = self.value(problem)
-        return architecture_space(budget_mm2 * factor, problem.cost_model, least_of_mm2=budget_mm2)
+        return architecture_space(budget_mm2 * factor, problem.cost_model, floor_budget_mm2=budget_mm2)
 
     def space(self, problem: CodesignProblem, machines: Machines, factor: float) -> Machines:
         """The machines within the budget."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from dse.graph.trace import StepKind
 from dse.importer.onnx.node import Node
 from dse.importer.onnx.recorder import FIXED_BATCH, OnnxRecorder
 
@@ -26,10 +27,15 @@ def _reshape(recorder: OnnxRecorder, node: Node) -> None:
     source, output = node.inputs[0], node.outputs[0]
     if recorder.elements(source) != recorder.elements(output):
         raise recorder.refusal(node, recorder.shape(output), f"must hold as many elements as its input; {FIXED_BATCH}")
+    _shape_change(recorder, "reshape", source, output)
+
+
+def _shape_change(recorder: OnnxRecorder, kind: StepKind, source: str, output: str) -> None:
+    """A step that only changes the shape; an alias where it does not."""
     if recorder.shape(source) == recorder.shape(output):
         recorder.alias(source, output)
     else:
-        recorder.write("reshape", [recorder.value(source)], output)
+        recorder.write(kind, [recorder.value(source)], output)
 
 
 def _permute(recorder: OnnxRecorder, node: Node) -> None:
@@ -39,11 +45,7 @@ def _permute(recorder: OnnxRecorder, node: Node) -> None:
 
 
 def _expand(recorder: OnnxRecorder, node: Node) -> None:
-    source, output = node.inputs[0], node.outputs[0]
-    if recorder.shape(source) == recorder.shape(output):
-        recorder.alias(source, output)
-    else:
-        recorder.write("expand", [recorder.value(source)], output)
+    _shape_change(recorder, "expand", node.inputs[0], node.outputs[0])
 
 
 def _copy(recorder: OnnxRecorder, node: Node) -> None:

@@ -91,7 +91,7 @@ def _size_faults(path: Path, document: Any, place: str = "") -> Iterator[Fault]:
             counts = "size" not in here and any(word in here for word in _LAYER_WORDS)
             limit = _MAX_LAYERS if counts else _MAX_SIZE
             if value > limit:
-                yield Fault(str(path), here, str(value), f"must be at longest {limit:,}")
+                yield Fault(str(path), here, str(value), f"must be at most {limit:,}")
 
 
 @contextmanager

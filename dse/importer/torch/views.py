@@ -1,7 +1,8 @@
-"""Handlers of ATen operators that move elements or only say otherwise how they are read."""
+"""Handlers of ATen operators that move elements or only change how they are read."""
 
 from typing import Any
 
+from dse.graph.trace import StepKind
 from dse.importer.torch.recorder import Call, TorchRecorder
 
 
@@ -12,11 +13,16 @@ def axis_of(tensor: Any, axis: int) -> int:
 
 def reshape(recorder: TorchRecorder, call: Call) -> None:
     """Another shape."""
+    _shape_change(recorder, "reshape", call)
+
+
+def _shape_change(recorder: TorchRecorder, kind: StepKind, call: Call) -> None:
+    """A step that only changes the shape; an alias where it does not."""
     source = call["self"]
     if source.shape == call.outputs[0].shape:
         recorder.alias(source, call.outputs[0])
     else:
-        recorder.emit("reshape", [source], call.outputs)
+        recorder.emit(kind, [source], call.outputs)
 
 
 def permute(recorder: TorchRecorder, call: Call) -> None:
@@ -37,11 +43,7 @@ def permute(recorder: TorchRecorder, call: Call) -> None:
 
 def expand(recorder: TorchRecorder, call: Call) -> None:
     """A broadcast view."""
-    source = call["self"]
-    if source.shape == call.outputs[0].shape:
-        recorder.alias(source, call.outputs[0])
-    else:
-        recorder.emit("expand", [source], call.outputs)
+    _shape_change(recorder, "expand", call)
 
 
 def slice_(recorder: TorchRecorder, call: Call) -> None:
