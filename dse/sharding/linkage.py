@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dse.graph.step import StepGraph, StepOperation
 from dse.sharding.factors import Factor, Place, RuleError, factors_of, shapes_of
@@ -36,6 +36,9 @@ class Obstacle(NamedTuple):
 
     operation: int
     place: Place
+
+
+Entry = TypeVar("Entry", Reduction, Obstacle)
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,8 @@ class _Linking:
             )
         return tuple(groups)
 
-    def _by_root(self, entries: Sequence[tuple[int, NamedTuple]]) -> dict[int, list]:
-        sorted_by: dict[int, list] = defaultdict(list)
+    def _by_root(self, entries: Sequence[tuple[int, Entry]]) -> dict[int, list[Entry]]:
+        sorted_by: dict[int, list[Entry]] = defaultdict(list)
         for place, entry in entries:
             sorted_by[self._root(place)].append(entry)
         return sorted_by

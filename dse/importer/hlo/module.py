@@ -116,7 +116,8 @@ def end_of_value(text: str, start: int, stops: str = ",") -> int:
 
     A bracket that is never closed, or closed by none that was opened, ends it as well.
     """
-    position, open_brackets = start, []
+    open_brackets: list[str] = []
+    position = start
     while position < len(text):
         character = text[position]
         if character == '"':
