@@ -1,6 +1,7 @@
 """Times and memory sizes in the unit that fits their size, for people."""
 
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 
 from hardware.units import GIB, KIB, MIB
 
@@ -54,6 +55,12 @@ def share_text(share: float) -> str:
     if 0 < share < 0.0005:
         return "< 0.1 %"
     return f"{100 * share:.1f} %"
+
+
+def lower_bound_text(bound: float) -> str:
+    """A lower bound, rounded down to eight digits, so that what is written holds."""
+    rounded = Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(bound))
+    return f"{rounded.normalize():,f}"
 
 
 def _scale(largest: float, units: tuple[tuple[float, str], ...]) -> Scale:

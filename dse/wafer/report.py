@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from dse.report.units import lower_bound_text
 from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
@@ -23,7 +24,7 @@ def verdict(result: Result) -> str:
         return f"total cost {value:,.10g}, proven optimal"
     if bound is None or result.gap is None:
         return f"total cost {value:,.10g}, without a bound"
-    return f"total cost {value:,.10g}; at least {bound:,.10g}, gap {percent(result.gap)}"
+    return f"total cost {value:,.10g}; at least {lower_bound_text(bound)}, gap {percent(result.gap)}"
 
 
 def about(result: Result) -> str:
@@ -135,7 +136,7 @@ def _card(problem: WaferProblem, result: Result) -> Card:
     assert value is not None, "only answers are shown"
     figures = [(f"{value:,.10g}", "total cost, proven optimal" if result.status == "optimal" else "total cost")]
     if bound is not None and result.gap is not None and result.status != "optimal":
-        figures += [(f"{bound:,.10g}", "no placement costs less"), (percent(result.gap), "gap")]
+        figures += [(lower_bound_text(bound), "no placement costs less"), (percent(result.gap), "gap")]
     figures += [
         (f"{100 * metrics['utilisation']:.1f} %", "of the tiles have a kernel"),
         (f"{100 * metrics['busy']:.1f} %", "are always at work"),

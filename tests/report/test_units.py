@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.report.units import memory_scale, memory_text, share_text, time_scale, time_text
+from dse.report.units import lower_bound_text, memory_scale, memory_text, share_text, time_scale, time_text
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
@@ -52,3 +52,13 @@ def test_a_scale_serves_all_figures_of_one_axis():
 
 def test_small_shares_are_not_shown_as_nothing():
     assert [share_text(share) for share in (0.0, 1e-6, 0.1234, 1.0)] == ["0.0 %", "< 0.1 %", "12.3 %", "100.0 %"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [(33872.80626, "33,872.806"), (33872.8069, "33,872.806"), (2.3, "2.3"), (0.0, "0"), (123456789.0, "123,456,780"),
+     (6.0, "6"), (1e-7, "0.0000001")],
+)  # fmt: skip
+def test_a_lower_bound_is_never_rounded_up(bound, text):
+    assert lower_bound_text(bound) == text
+    assert float(text.replace(",", "")) <= bound

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.report.units import lower_bound_text
 from dse.wafer.check import cost, kernel_time, size_tiles
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
@@ -120,7 +121,7 @@ def title(problem: WaferProblem, placement: WaferPlacement, bound: float | None)
     priced = cost(problem, placement)
     proof = ""
     if bound is not None:
-        proof = " (proven optimal)" if bound >= priced.total else f" (at least {bound:,.7g})"
+        proof = " (proven optimal)" if bound >= priced.total else f" (at least {lower_bound_text(bound)})"
     parts = f"time {priced.time:,.10g}, distance {priced.distance:,.10g}, adapter {priced.adapter:,}"
     return f"{problem.name}: {parts}; cost {priced.total:,.10g}{proof}"
 

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from dse.report.charts import chart as chart_of
 from dse.report.palette import LINE, category
+from dse.report.units import lower_bound_text
 from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
@@ -174,7 +175,7 @@ def _trace(
         legendgroup=str(group),
         line={"dash": "dot", "color": marker["color"], "width": 1},
         marker=marker,
-        text=[f"{name}<br>at least {each.bound or 0:,.10g}" for name, each in points],
+        text=[f"{name}<br>at least {lower_bound_text(each.bound or 0)}" for name, each in points],
         hovertemplate="%{text}<br>%{x:,} tiles, cost %{y:,.10g}<extra></extra>",
     )
 
