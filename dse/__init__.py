@@ -58,15 +58,15 @@ class _Dse(ModuleType):
 
 
 def __getattr__(name: str) -> Any:
-    known = _registered()
+    known = {each.name.replace("-", "_"): each for each in _registered().values()}
     if name in known:
         package = importlib.import_module(known[name].package)
-        return package if package.__name__ == f"dse.{name}" else _named(name)
+        return package if package.__name__ == f"dse.{name}" else _named(known[name].name)
     raise AttributeError(f"module 'dse' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_registered()})
+    return sorted({*globals(), *(name.replace("-", "_") for name in _registered())})
 
 
 def _named(name: str) -> Callable[..., Any]:

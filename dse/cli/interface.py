@@ -18,7 +18,7 @@ from dse.results.session import Session, answer
 from dse.run.options import OptionField, option_fields, options_of
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.input_files import InputFile, carried
-from hardware.inputs import fail
+from hardware.inputs import fail, shown
 
 _CORES = Literal["auto"]
 
@@ -61,9 +61,11 @@ def solve(
         InputError: what the command would refuse.
     """
     kind = problem_type(problem)
+    _require_run_settings(f"dse.{problem}", seed, workers, {"time_limit": time_limit, "item_timeout": item_timeout})
     deadline_s = math.inf if time_limit is None else time.monotonic() + time_limit
     given = _Given()
-    named = {name: given.named(name, value) for name, value in options.items()}
+    texts = {field.name for field in option_fields(kind.Options) if field.kind in (str, str | None)}
+    named = {name: given.named(name, _as_text(value) if name in texts else value) for name, value in options.items()}
     named |= _positional(kind.Options, tuple(given.named("input", source) for source in sources), problem)
     count = None if workers == "auto" else workers
     session = Session(
@@ -81,6 +83,25 @@ def solve(
     )
     with carried(given.files):
         return answer(kind, options_of(kind.Options, **named), session)
+
+
+def _require_run_settings(function: str, seed: Any, workers: Any, limits_s: Mapping[str, Any]) -> None:
+    """Refuse what the command line would refuse."""
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise fail(function, "seed", seed, "must be a whole number from 0 to 2^63 - 1")
+    if workers != "auto" and (type(workers) is not int or workers < 0):
+        raise fail(function, "workers", workers, "must be 0, 1, 2, … or auto")
+    for name, limit_s in limits_s.items():
+        is_number = isinstance(limit_s, int | float) and not isinstance(limit_s, bool)
+        if limit_s is not None and not (is_number and 0 < limit_s < math.inf):
+            raise fail(function, name, limit_s, "must be a positive number of seconds")
+
+
+def _as_text(value: Any) -> Any:
+    """Numbers, and lists of them, as the command line takes them."""
+    if isinstance(value, list | tuple) and all(isinstance(each, int | float | str) for each in value):
+        return ",".join(map(str, value))
+    return str(value) if type(value) in (int, float) else value
 
 
 def described(problem: str) -> str:
@@ -126,7 +147,10 @@ class _Given:
         return value
 
     def _document(self, option: str, value: Mapping[str, Any]) -> str:
-        text = json.dumps(value, indent=1, allow_nan=False)
+        try:
+            text = json.dumps(value, indent=1, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise fail(option, "", "", f"must consist of what JSON can hold: {shown(str(error))}") from error
         digest = hashlib.sha256(text.encode()).hexdigest()
         name = f"{value.get('name') or option}-{digest[:8]}.json"
         self.files[name] = InputFile("", digest, text)

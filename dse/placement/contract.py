@@ -23,7 +23,7 @@ from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType, posed_of
 from dse.report.units import time_text
-from dse.report.view import Card, Heading, Row, Table, View
+from dse.report.view import Card, Chart, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
@@ -128,7 +128,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             verdict=_verdict(result),
             notes=_notes(result),
             tables=[stages],
-            page=lambda: [Heading("Stages of one pipeline"), stages],
+            page=lambda: [Heading("Stages of one pipeline"), stages, Chart(_stage_loads(posed.problem, result))],
             files=lambda: _traces(posed.problem, result),
             cards=lambda: [_card(posed.problem, result)],
         )
@@ -168,6 +168,12 @@ def infeasibility(shortfall: MemoryShortfall, changes: Sequence[str] = ()) -> In
 def _placement(problem: PlacementProblem, result: Result) -> Placement:
     assert result.objective.value is not None, "only called for feasible results"
     return placement_from_document(problem, result.solution, "result", result.objective.value)
+
+
+def _stage_loads(problem: PlacementProblem, result: Result) -> Any:
+    from dse.placement.stage_chart import stage_loads  # loads plotly
+
+    return stage_loads(problem, _placement(problem, result))
 
 
 def _card(problem: PlacementProblem, result: Result) -> Card:

@@ -1,9 +1,12 @@
 """An answer in Python: the result with the problem that it answers, its tables, its figure and its check."""
 
+import importlib.util
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from dse.problem import Posed, problem_type
 from dse.report.render import fragment, page
@@ -79,23 +82,16 @@ class Answer:
         """Verdict, notes, tables and page."""
         return problem_type(self.result.command).view(self.result, self.posed, self._tables)
 
-    @property
-    def tables(self) -> Tables:
-        """The tables of the run as Arrow tables, by name; :meth:`frames` gives dataframes."""
-        return self._tables
-
-    def frames(self) -> dict[str, Any]:
-        """The tables of the run, and those of its view by title, as dataframes.
-
-        Raises:
-            ModuleNotFoundError: pandas is not installed.
-        """
-        import pandas
-
-        frames = {name: content.to_pandas() for name, content in self._tables.items()}
-        for number, table in enumerate(self.view.tables):
-            frames[table.title or f"table {number + 1}"] = pandas.DataFrame(list(table.rows), columns=table.headers)
-        return frames
+    def tables(self) -> dict[str, Any]:
+        """The tables of the run by name, and those of its view by title: dataframes, or Arrow tables without pandas."""
+        tables = dict(self._tables.items())
+        for number, shown in enumerate(self.view.tables, start=1):
+            headers = [header or f"column {place}" for place, header in enumerate(shown.headers, start=1)]
+            columns = [[row[place] for row in shown.rows] for place in range(len(headers))]
+            tables[shown.title or f"table {number}"] = pa.table(columns, names=headers)
+        if importlib.util.find_spec("pandas") is None:
+            return tables
+        return {name: table.to_pandas() for name, table in tables.items()}
 
     def figure(self) -> Any:
         """The first chart of the report as a plotly figure; None where it has none."""
@@ -120,7 +116,7 @@ class Answer:
         A run of which anything is missing is not finished, and ``--resume`` makes the rest.
         """
         with directory.writing():
-            self.tables.write(directory.path)
+            self._tables.write(directory.path)
             if self.value is not None:
                 for name, content in self.view.files().items():
                     directory.write(name, content)

@@ -316,6 +316,11 @@ def test_what_binds_is_ranked_by_what_more_of_it_gains():
         "2 × 8×8 tensor, 1 × 8 vector, 0.000976562 MB takes over between 1 and 1.01 × network bandwidth.",
         "Nothing fits any more between 0.945 and 0.95 × HBM size.",
     ]
+    stopped = summary(dataclasses.replace(found, stopped="time limit"))
+    tried = f"In the {len(points)} settings that were tried: "
+    assert stopped[2] == f"{tried}{summary(found)[2]}"
+    same = dataclasses.replace(found, points=tuple(points[:1]), stopped="time limit")
+    assert not any(text.startswith(("Wherever", "Keeping")) for text in summary(same))
     assert [row[-2] for row in takeover_rows(found)[1]] == [
         "2 × 8×8 tensor, 1 × 8 vector, 0.000976562 MB",
         "nothing fits",

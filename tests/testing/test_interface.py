@@ -48,6 +48,50 @@ def test_options_are_judged_by_their_names():
         package.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": -1}, "seed: -1: must be a whole number"),
+        ({"seed": "x"}, "seed: x: must be a whole number"),
+        ({"workers": -1}, "workers: -1: must be 0, 1, 2"),
+        ({"workers": "many"}, "workers: many: must be 0, 1, 2"),
+        ({"time_limit": "3"}, "time_limit: 3: must be a positive number"),
+        ({"time_limit": -1}, "time_limit: -1: must be a positive number"),
+        ({"item_timeout": float("nan")}, "item_timeout: NaN: must be a positive number"),
+    ],
+)
+def test_what_the_command_refuses_is_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        package.place(LAYERS, **settings)
+
+
+@pytest.mark.parametrize("value", [float("nan"), object()])
+def test_a_document_that_json_cannot_hold_is_refused(value):
+    with pytest.raises(InputError, match="must consist of what JSON can hold"):
+        package.place(LAYERS | {"hbm_bytes": value})
+
+
+def test_numbers_and_lists_of_them_stand_for_their_text():
+    options = {"fixed": "tpuv4", "accelerators": 8, "global_batch": 32, "tensor_parallel": "1", "workers": 0}
+    named = package.codesign("bert-large", microbatch="1,2", hbm_gb="32", **options)
+    given = package.codesign("bert-large", microbatch=[1, 2], hbm_gb=32, **options)
+    assert given.result.settings == named.result.settings
+
+
+def test_tables_are_dataframes_or_arrow_tables(monkeypatch):
+    answer = package.place(LAYERS)
+    (name, table), *_ = answer.tables().items()
+    assert next(iter(table.columns if hasattr(table, "iloc") else table.column_names)) == "stage"
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    plain = answer.tables()[name]
+    assert plain.column_names[0] == "stage"
+    assert plain.num_rows == len(answer.solution["stages"])
+
+
+def test_every_problem_with_an_answer_has_a_figure():
+    assert package.place(LAYERS).figure() is not None
+
+
 def test_help_lists_the_options():
     assert "method: auto: exact search" in package.schedule.__doc__
     assert "layers: A layer graph" in package.place.__doc__

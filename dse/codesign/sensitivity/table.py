@@ -104,15 +104,16 @@ def _loose(sensitivity: Sensitivity, knob: str) -> str:
 
 
 def _keeping(sensitivity: Sensitivity) -> list[str]:
-    """What it costs at most to keep today's architecture."""
+    """What it costs at most to keep today's architecture; of an analysis that was stopped, as far as it came."""
     dearest = sensitivity.dearest()
     if dearest is None:
         return []
+    tried = "" if sensitivity.stopped is None else f"In the {len(sensitivity.points)} settings that were tried: "
     if not dearest.regret:
-        return ["Wherever today's architecture fits, nothing does better."]
+        return [f"{tried}Wherever today's architecture fits, nothing does better."]
     where = f"{KNOBS[dearest.knob].title} × {dearest.factor:.3g}"
     cost = f"{100 * dearest.regret:.2g} %"
-    return [f"Keeping today's architecture, with new plans, costs at most {cost} where it fits ({where})."]
+    return [f"{tried}Keeping today's architecture, with new plans, costs at most {cost} where it fits ({where})."]
 
 
 def _takeover(takeover: Takeover) -> str:
