@@ -49,7 +49,7 @@ class PlanSummary(_Document):
     schedule_nodes: _Count
 
 
-class Stage(_Document):
+class StageDocument(_Document):
     """Layers by name, and the accelerators that run them in one pipeline."""
 
     layers: Annotated[list[_Name], Field(min_length=1)]
@@ -74,7 +74,7 @@ class LayerSchedules(_Document):
 class Plan(PlanSummary):
     """How one model is trained."""
 
-    stages: Annotated[list[Stage], Field(min_length=1)]
+    stages: Annotated[list[StageDocument], Field(min_length=1)]
     layers: dict[str, LayerSchedules]
 
 

@@ -22,7 +22,7 @@ from dse.schedule.formats import (
     schedule_from_document,
 )
 from dse.schedule.problem import ScheduleProblem
-from dse.schedule.solve import FOUND_BY, solve
+from dse.schedule.solve import ANSWERED_BY, solve
 
 Method = Literal["auto", "cp-sat", "scip"]
 SchedulePosed = Posed["ScheduleOptions", ScheduleProblem]
@@ -57,7 +57,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
 
     def answered_by(self, options: ScheduleOptions) -> tuple[str, ...]:
         """What can have produced the schedule."""
-        return FOUND_BY[options.method]
+        return ANSWERED_BY[options.method]
 
     def answer(self, posed: SchedulePosed, run: Run) -> Result:
         """The schedule by the chosen method, with its proof or its gap. It has limits of its own, counted in steps."""

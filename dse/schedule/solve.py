@@ -17,7 +17,7 @@ __all__ = ["METHODS", "Method", "schedule_column", "solve", "solve_many", "solve
 
 EVENT_SEARCH = "event search"
 
-FOUND_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+ANSWERED_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"auto": (EVENT_SEARCH,), "cp-sat": ("cp-sat",), "scip": ("scip",)}
 )
 """Whose schedule each method of :data:`METHODS` returns."""

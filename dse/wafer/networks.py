@@ -21,7 +21,7 @@ HEADER: Mapping[str, str] = MappingProxyType(
 """The contest's wafer, and the weights of its case A."""
 
 
-class Network(Protocol):
+class GraphMaker(Protocol):
     """What makes a kernel graph."""
 
     def graph(self, name: str) -> KernelGraph:
@@ -30,7 +30,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Stage:
+class ResidualStage:
     """The blocks of a residual network that work on images of one size.
 
     Attributes:
@@ -68,7 +68,7 @@ class Residual:
         write: how its blocks become nodes: :func:`as_blocks` or :func:`as_convolutions`.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[ResidualStage, ...]
     inputs: int
     write: "Callable[[Residual], _Parts]"
 
@@ -223,7 +223,7 @@ def _resnet(
 ) -> Residual:
     """A ResNet of the contest that ends in ``features``; each stage before has half of them."""
     rows = enumerate(zip(sides, blocks, strict=True))
-    stages = tuple(Stage(features >> number, image, inner, count) for number, ((image, inner), count) in rows)
+    stages = tuple(ResidualStage(features >> number, image, inner, count) for number, ((image, inner), count) in rows)
     return Residual(stages, inputs, write)
 
 
@@ -251,7 +251,7 @@ def _fully_connected() -> Chain:
     return Chain(tuple(Convolution(1, 1, 1, 1, inputs, outputs) for inputs, outputs in pairs))
 
 
-NETWORKS: Mapping[str, Network] = MappingProxyType(
+NETWORKS: Mapping[str, GraphMaker] = MappingProxyType(
     {
         "resnet50-blocks": _resnet(_RESNET50, as_blocks),
         "resnet50x2-blocks": _resnet(_RESNET50_TWICE, as_blocks, inputs=256),

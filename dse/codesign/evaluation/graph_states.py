@@ -135,8 +135,8 @@ class GraphStates:
         key, hbm_bytes = self._keys[graph], self._job.hbm_bytes[row]
         makespans = self._makespans[graph].columns(columns)
         for recompute in (False, True):
-            found = self._placements.solve(Choice(*key, hbm_bytes, recompute), makespans, best_s[columns])
-            for position, placement in found.items():
+            placements = self._placements.solve(Choice(*key, hbm_bytes, recompute), makespans, best_s[columns])
+            for position, placement in placements.items():
                 column = int(columns[position])
                 best_s[column] = placement.batch_s
                 plans[column] = TrainingPlan(

@@ -65,8 +65,8 @@ class JobPlacements:
                 np.minimum(bounds[row], bounds[row - 1], out=bounds[row])
             for recompute in (False, True):
                 bound = self._batch_bounds[Choice(*key, hbm_bytes, recompute)]
-                found = bound(latencies.forward_s, latencies.backward_s, latencies.update_s, bounds[row])
-                np.minimum(bounds[row], found, out=bounds[row])
+                lower = bound(latencies.forward_s, latencies.backward_s, latencies.update_s, bounds[row])
+                np.minimum(bounds[row], lower, out=bounds[row])
         return bounds
 
     def solve(self, choice: Choice, latencies: LayerLatencies, cutoff_s: Bounds) -> dict[int, Placement]:
@@ -82,12 +82,12 @@ class JobPlacements:
         parts = (latencies.forward_s, latencies.backward_s, latencies.update_s)
         by_layer = [np.ascontiguousarray(part[:, chosen][layers].T) for part in parts]
         solver = self._solver(choice)
-        found = {}
+        placements = {}
         for position, column in enumerate(chosen.tolist()):
             placement = solver(ChainLatencies(*(part[position] for part in by_layer)), float(cutoff_s[column]))
             if placement is not None:
-                found[column] = placement
-        return found
+                placements[column] = placement
+        return placements
 
     def pipeline_steps(self, width: int) -> list[int]:
         """Numbers of pipelines of ``width`` that :meth:`bounds_by_pipelines` tells apart, up to the most."""

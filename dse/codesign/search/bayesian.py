@@ -94,7 +94,7 @@ class ArchitectureStudy:
 
 def _study(seed: int, parallel: bool) -> optuna.Study:
     """A seeded study, without Optuna's line on stderr."""
-    told = optuna.logging.get_verbosity()
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -102,4 +102,4 @@ def _study(seed: int, parallel: bool) -> optuna.Study:
             sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=parallel)
         return optuna.create_study(direction="maximize", sampler=sampler)
     finally:
-        optuna.logging.set_verbosity(told)
+        optuna.logging.set_verbosity(verbosity)

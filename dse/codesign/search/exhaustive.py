@@ -181,8 +181,8 @@ class _Search:
             ties = (upper >= best_score * (1 - TIE)) & (area < area[best])
             candidates |= ties & (state.score[row] < upper * (1 - TIE))
         candidates &= upper > 0
-        found = np.flatnonzero(candidates)
-        return found[np.lexsort((found, area[found], -upper[found]))]
+        chosen = np.flatnonzero(candidates)
+        return chosen[np.lexsort((chosen, area[chosen], -upper[chosen]))]
 
     def _best(self, row: int) -> tuple[int | None, float]:
         """The best evaluated architecture at this HBM size and its score (None, 0 before any)."""

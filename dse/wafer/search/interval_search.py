@@ -33,7 +33,7 @@ _PARENTS, _BATCH = 12, 12
 _ANNEALED = 2
 """Trees that are annealed then, at most."""
 
-_STEPS, _WARMTH = 20_000, 1e-3
+_STEPS, _TEMPERATURE = 20_000, 1e-3
 """Moves of annealing of a tree, and its first temperature, a share of the cost."""
 
 _TREE_MOVE, _TASK_MOVES, _CELLS = 12, 1000, 7
@@ -116,7 +116,7 @@ class IntervalSearch:
     def _anneal(self, ladder: Ladder, members: Sequence[Member], seed: int) -> None:
         """Anneal trees; their sequences, as they are then, take the places of the former ones in the pool."""
         context, table = self.incumbent.context, self.incumbent.table
-        tasks = [SlicingTask(each.tree, seed + place, _STEPS, _WARMTH) for place, each in enumerate(members)]
+        tasks = [SlicingTask(each.tree, seed + place, _STEPS, _TEMPERATURE) for place, each in enumerate(members)]
         runs = context.executor.map(SlicingAnnealing(ladder, context.stop), tasks, context.stop)
         for member, tree in zip(members, runs, strict=True):
             self.annealed.add(member.cost)
