@@ -31,6 +31,7 @@ SOURCES = {
     "exception": (net("raise KeyError('no such head')"), "line 8", "no such head"),
     "exit": (net("raise SystemExit(3)"), "line 8", "SystemExit"),
     "no tensor back": (net("self.layer(x); return 3"), "outputs", "floating-point"),
+    "no elements": (net("return self.layer(x)", layer="nn.Linear(8, 0)"), "layer.weight", "must have elements"),
     "no inputs": (net("return x", inputs="()"), "example inputs", "hold none"),
     "odd inputs": (net("return x", inputs="'x'"), "example inputs", "dictionary"),
     "batches": (

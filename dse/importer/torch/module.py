@@ -49,7 +49,7 @@ def trace_module(
     Raises:
         InputError: PyTorch is missing, inputs without tensors or of different leading dimensions, an operator that
             needs data, a dtype that is not supported, or a module that does not run (with its own words), each at the
-            user's file and line.
+            user's file and line; a parameter or input without elements.
     """
     source = source or name
     torch = library("torch", source)
@@ -62,6 +62,7 @@ def trace_module(
     trained = {key: item for key, item in module.named_parameters() if item.requires_grad}
     frozen = {key: item for key, item in module.named_parameters() if not item.requires_grad}
     _check_dtypes(source, {**trained, **tensors})
+    _check_sizes(source, {**trained, **frozen, **tensors})
     if microbatch not in (None, batch):
         _check_time_first(torch, module, (positional, named), source)
     recorder = TorchRecorder(Rules(HANDLERS, REWRITTEN), trained, frozen, dict(module.named_buffers()), tensors)
@@ -69,6 +70,13 @@ def trace_module(
         answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
     return Trace(name, microbatch or batch, tuple(recorder.values), tuple(recorder.steps), outputs)
+
+
+def _check_sizes(source: str, tensors: Mapping[str, Any]) -> None:
+    """Refuse parameters and inputs without elements: nothing can be priced that is made of them."""
+    for name, tensor in tensors.items():
+        if not tensor.numel():
+            raise fail(source, name, list(tensor.shape), "a parameter or input must have elements")
 
 
 def _check_time_first(torch: Any, module: Any, inputs: tuple[tuple[Any, ...], dict[str, Any]], source: str) -> None:

@@ -1,6 +1,7 @@
 """Hugging Face ``transformers``: from a ``config.json`` to a module on the meta device, without weights or network."""
 
 import inspect
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +71,8 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
         with torch.device("meta"):
             return cls._from_config(config, attn_implementation="eager", dtype=dtype)
 
-    with _limited_modules(path):
+    with _limited_modules(path), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # refused in a line of its own
         module = guarded(str(path), build)
     for part in module.modules():
         if hasattr(part, "warn_if_padding_and_no_attention_mask"):
