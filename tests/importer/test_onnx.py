@@ -576,6 +576,13 @@ def test_a_node_that_reads_what_nothing_writes_is_refused(tmp_path):
     assert "nodes.act: lost" in refused(saved(tmp_path, nodes, [tensor("x", [2])], [tensor("y", [2])]))
 
 
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    node = helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx")
+    path = saved(tmp_path, [node], [tensor("x", [2, 4])], [tensor("y", [2, 4])])
+    path.write_bytes(path.read_bytes().replace(b"ai.onnx", b"ai.\xffnnx", 1))
+    assert "nodes.0: names, domains and operator types must be UTF-8 text" in refused(path)
+
+
 def test_a_file_that_is_not_onnx_is_refused(tmp_path):
     whole = mlp(tmp_path).read_bytes()
     (tmp_path / "cut.onnx").write_bytes(whole[: len(whole) // 2])

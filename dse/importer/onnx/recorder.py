@@ -202,6 +202,9 @@ class OnnxRecorder:
             InputError: shapes that cannot be inferred, or do not fit; an unsupported dtype.
         """
         name = proto.name or f"{proto.op_type}.{position}"
+        # What is no UTF-8 comes as bytes.
+        if not all(isinstance(each, str) for each in (proto.op_type, proto.domain, name, *proto.input, *proto.output)):
+            raise fail(self.path, f"nodes.{position}", "", "names, domains and operator types must be UTF-8 text")
         with refused_by_onnx(self.path, f"nodes.{name}", proto.op_type):
             attributes = {item.name: self._onnx.helper.get_attribute_value(item) for item in proto.attribute}
             attributes = {key: item.decode() if isinstance(item, bytes) else item for key, item in attributes.items()}
