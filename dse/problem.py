@@ -146,7 +146,11 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
 
     @abstractmethod
     def view(self, result: "Result", posed: Posed[OptionsT, ProblemT], tables: "Tables") -> "View":
-        """The answer for people, in the report's own types."""
+        """The answer for people, in the report's own types.
+
+        A view needs a title and a verdict, also where there is no answer. A table that it gives for the terminal must
+        also stand among the parts of its page.
+        """
 
     def predicted_s(self, posed: Posed[OptionsT, ProblemT]) -> float:
         """Seconds that :meth:`answer` takes on one core, about: for the choice between one process and many."""

@@ -25,5 +25,8 @@ def command(directory: Path) -> None:
         raise fail(path, "problem.digest", "", f"{posed.name} has changed since this run")
     if result.objective.value is None:
         raise fail(path, "status", result.status, "a run without an answer has no report")
-    view = problem_type(result.command).view(result, posed, Tables(directory))
+    tables = Tables(directory)
+    view = problem_type(result.command).view(result, posed, tables)
     click.echo(str(write_text(directory / REPORT_FILE, page(view, result.provenance))))
+    for table in sorted(tables.missing):
+        click.echo(f"warning: {table} is missing: the page lacks what it would show of this table", err=True)

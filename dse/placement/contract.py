@@ -96,6 +96,8 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
 
     def faults(self, result: Result, posed: PlacePosed) -> list[str]:
         """The placement's own rules, its time and metrics; what is said to be optimal or infeasible is solved again."""
+        if not result.solution and result.status != "infeasible":
+            return [f"status must not be {result.status} without a placement: the search always runs to its end"]
         again = solve(posed.problem)
         if not result.solution:
             if again.shortfall is None:

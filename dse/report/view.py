@@ -181,10 +181,11 @@ class View:
 
     Attributes:
         title: of the page.
-        verdict: one sentence: value, bound, how sure.
+        verdict: one sentence: value, bound, how sure; never empty.
         notes: remarks on it, a sentence each; warnings begin with ``warning:``.
         tables: of the terminal, below the notes.
-        page: the parts of ``report.html`` below verdict, cards and notes, made when it is written.
+        page: the parts of ``report.html`` below verdict, cards and notes, made when it is written. The page shows
+            nothing else of the view: the tables belong among its parts too.
         files: further files of a run directory by name, made when they are written.
         cards: the answer at a glance, right below the verdict of the page; made when it is written.
     """

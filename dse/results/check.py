@@ -119,7 +119,12 @@ def _problem_faults(result: Result, posed: Posed[Any, Any], problem: ProblemType
     methods = problem.answered_by(posed.options)
     if result.method not in methods:
         faults.append(f"method must be {' or '.join(methods)}, but got {result.method}")
-    return faults
+    return faults + _settings_faults(result, posed.options)
+
+
+def _settings_faults(result: Result, options: Options) -> list[str]:
+    """Settings that are not stated: all of them stand in a result, defaults too."""
+    return [f"settings.{key}: the key is missing" for key in options.document() if key not in result.settings]
 
 
 def _input_faults(stated: Mapping[str, InputFile], read: Mapping[str, InputFile]) -> list[str]:

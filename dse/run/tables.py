@@ -14,11 +14,15 @@ FOLDER = "tables"
 class Tables(Mapping[str, pa.Table]):
     """Tables by name. What a run puts here, its report reads.
 
+    Attributes:
+        missing: the files of those that were looked up and are not there.
+
     Args:
         directory: the run directory whose tables are read where none was put by that name; None where there is none.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
+        self.missing: set[Path] = set()
         self._directory = directory
         self._tables: dict[str, pa.Table] = {}
 
@@ -35,7 +39,10 @@ class Tables(Mapping[str, pa.Table]):
         if name in self._tables:
             return self._tables[name]
         path = None if self._directory is None else self._directory / FOLDER / f"{name}.parquet"
-        if path is None or not path.exists():
+        if path is None:
+            raise KeyError(name)
+        if not path.exists():
+            self.missing.add(path)
             raise KeyError(name)
         try:
             return pq.read_table(path)

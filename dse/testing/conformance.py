@@ -16,6 +16,7 @@ from dse.results.answer import Answer
 from dse.results.check import check_result, faults_of
 from dse.results.result import Result, seal_of
 from dse.results.session import Session, answer
+from dse.run.directory import RUN_FILE
 from dse.run.executor import Executor
 from dse.run.options import Options
 from dse.run.run import Run
@@ -149,12 +150,16 @@ def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) ->
 def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path) -> None:
     """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer."""
     answered = answer(problem, options, Session(out=folder / "shown"))
-    assert answered.view.verdict
-    assert (folder / "shown" / "report.html").read_text().startswith("<!doctype html>")
-    assert answered.html().count("<table") >= len(answered.view.tables)
+    status = answered.status
+    assert answered.value is not None, f"is_shown takes an instance that has an answer, not one that is {status}"
+    assert answered.view.verdict, "the view must have a verdict"
+    report = (folder / "shown" / "report.html").read_text()
+    assert report.startswith("<!doctype html>"), "report.html must be a page"
+    tables, shown = len(answered.view.tables), report.count("<table")
+    assert shown >= tables, f"the page must show the tables of the view: {tables} of them, and the page has {shown}"
     again = answer(problem, options, Session(out=folder / "shown", resume=True))
-    assert comparable(again.result) == comparable(answered.result)
-    assert "<p class='verdict'>" in answered._repr_html_()
+    assert comparable(again.result) == comparable(answered.result), "a finished run must return its answer"
+    assert "<p class='verdict'>" in answered._repr_html_(), "a notebook must show the verdict"
 
 
 def no_alteration_passes(
@@ -163,7 +168,8 @@ def no_alteration_passes(
     """The check finds every altered entry: as the file was edited, and when a forger has sealed it again.
 
     Sealed again, only what the run alone can know may pass (:data:`RUN_ONLY`, ``unchecked`` of the problem, and where
-    an input file lay).
+    an input file lay). Beside a ``run.yaml`` the check compares settings and seed with it; without one it must still
+    find a setting that is missing.
     """
     Answer(result, posed).save(folder / "sealed")
     path = folder / "sealed" / "result.json"
@@ -176,7 +182,18 @@ def no_alteration_passes(
                 passed.append(f"{what} (not sealed)")
             if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged)):
                 passed.append(what)
+    passed += [f"settings.{key} is missing (without {RUN_FILE})" for key in _free_settings(document, folder)]
     assert passed == [], f"altered without being noticed: {passed}"
+
+
+def _free_settings(document: dict[str, Any], folder: Path) -> list[str]:
+    """The settings that may be missing in a result that lies in no run directory."""
+    path = folder / "alone.json"
+    path.write_text(json.dumps(document))
+    assert check_result(path) == [], "a result must pass its check without its run directory"
+    settings = document["settings"]
+    without = {key: {other: settings[other] for other in settings if other != key} for key in settings}
+    return [key for key, rest in without.items() if not _refused(path, _resealed(document | {"settings": rest}))]
 
 
 def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:

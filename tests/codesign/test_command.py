@@ -53,6 +53,16 @@ def test_a_run_leaves_everything_and_checks(dse, answer):
     assert (out / "report.html").exists()
 
 
+def test_a_report_says_which_tables_it_lacks(dse, answer):
+    out, _ = answer
+    assert dse("report", out).err == ""
+    shutil.rmtree(out / "tables")
+    shown = dse("report", out)
+    assert shown.code == 0
+    path = out / "tables" / "architectures.parquet"
+    assert shown.err == f"warning: {path} is missing: the page lacks what it would show of this table\n"
+
+
 def _changed(document, path, value):
     copy = json.loads(json.dumps(document))
     inner = copy

@@ -59,3 +59,19 @@ def test_metrics_of_another_name_or_type_are_refused(dse, tmp_path, metrics):
     refused = dse("check", run / "result.json")
     assert refused.code == 2
     assert next(iter(metrics)) in refused.err
+
+
+@pytest.mark.parametrize("hbm_bytes", [90, 1], ids=["fits", "does not fit"])
+@pytest.mark.parametrize("status", ["unknown", "interrupted"])
+def test_a_search_that_runs_to_its_end_is_not_said_to_have_been_stopped(dse, tmp_path, status, hbm_bytes):
+    path, run = tmp_path / "layers.json", tmp_path / "run"
+    path.write_text(json.dumps(document() | {"hbm_bytes": hbm_bytes, "pipeline_schedule": "gpipe"}))
+    dse("place", path, "--out", run)
+    result = json.loads((run / "result.json").read_text())
+    nothing = {"bound": None, "gap": None, "solution": {}, "metrics": {}, "infeasibility": None, "status": status}
+    result |= nothing | {"objective": result["objective"] | {"value": None}}
+    (run / "result.json").write_text(json.dumps(result | {"seal": seal_of(result)}))
+    refused = dse("check", run / "result.json")
+    assert refused.code == 1
+    fault = f"status must not be {status} without a placement: the search always runs to its end"
+    assert refused.out.splitlines() == [f"violation: {run / 'result.json'}: {fault}"]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import dse as package
+from dse.results.result import seal_of
 from hardware.inputs import InputError
 from tests.testing.test_problems import GRAPH, LAYER, LAYERS
 
@@ -26,6 +27,30 @@ def test_an_answer_about_a_document_can_be_checked_from_its_file(dse, tmp_path):
     folder = package.place(LAYERS).save(tmp_path / "run").parent
     assert dse("check", folder / "result.json").out == "ok\n"
     assert dse("report", folder).code == 0
+
+
+@pytest.mark.parametrize("command", ["schedule", "place"])
+def test_a_legal_answer_is_not_said_to_be_optimal_where_a_better_one_is_proven(dse, tmp_path, command):
+    """What docs/formats.md says of proofs: these two problems are solved again."""
+    if command == "schedule":
+        document = package.schedule(LAYER).result.model_dump(by_alias=True)
+        for operator in document["solution"]["operators"].values():
+            operator["start_s"] += 1e-4
+            operator["finish_s"] += 1e-4
+        value = document["objective"]["value"] + 1e-4
+    else:
+        document = package.place(LAYERS).result.model_dump(by_alias=True)
+        slower = package.place(LAYERS | {"accelerators": 4})
+        value = slower.value
+        document |= {"solution": slower.solution, "metrics": slower.metrics}
+    assert value > document["objective"]["value"]
+    document |= {"objective": document["objective"] | {"value": value}, "bound": value, "gap": 0.0, "status": "optimal"}
+    path = tmp_path / "forged.json"
+    path.write_text(json.dumps(document | {"seal": seal_of(document)}))
+    refused = dse("check", path)
+    assert refused.code == 1
+    (line,) = refused.out.splitlines()
+    assert ": bound " in line
 
 
 def test_a_module_is_a_model():

@@ -9,6 +9,9 @@ import pytest
 
 import dse as package
 from dse.problem import pose, problem_type, registered
+from dse.report.view import View
+from dse.results import check
+from dse.results.result import seal_of
 from dse.testing import conformance
 
 KNAPSACK = {"capacity": 10, "items": {"lamp": [3, 4], "rope": [4, 5], "tent": [7, 10], "map": [1, 1]}}
@@ -86,6 +89,47 @@ def test_a_problem_that_does_not_conform_is_found_out(items, tmp_path, monkeypat
     monkeypatch.setattr(type(kind), "faults", lambda *_: [])
     with pytest.raises(AssertionError, match="altered without being noticed"):
         conformance.no_alteration_passes(kind, result, posed, tmp_path)
+
+
+def test_settings_stand_with_their_defaults_where_no_run_directory_says_so(dse, items, tmp_path):
+    document = json.loads(dse("toy", items, "--json").out)
+    del document["settings"]["method"]
+    path = tmp_path / "alone.json"
+    path.write_text(json.dumps(document | {"seal": seal_of(document)}))
+    refused = dse("check", path)
+    assert refused.code == 1
+    assert "settings.method: the key is missing" in refused.out
+
+
+def test_a_check_that_only_a_run_directory_makes_is_found_out(items, tmp_path, monkeypatch):
+    kind, chosen = problem_type("toy"), options(items)
+    posed, result = pose(kind, chosen), conformance.solved(kind, chosen)
+    monkeypatch.setattr(check, "_settings_faults", lambda *_: [])
+    with pytest.raises(AssertionError, match=r"settings\.method is missing \(without run\.yaml\)"):
+        conformance.no_alteration_passes(kind, result, posed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"verdict": ""}, "the view must have a verdict"),
+        ({"page": list}, "the page must show the tables of the view: 1 of them, and the page has 0"),
+    ],
+)
+def test_a_view_that_is_not_shown_is_found_out(items, tmp_path, monkeypatch, changes, words):
+    kind, view = problem_type("toy"), type(problem_type("toy")).view
+    monkeypatch.setattr(type(kind), "view", lambda *given: View(**{**vars(view(*given)), **changes}))
+    with pytest.raises(AssertionError, match=words):
+        conformance.is_shown(kind, options(items), tmp_path)
+
+
+def test_an_instance_without_an_answer_is_not_shown(tmp_path):
+    path = tmp_path / "heavy.json"
+    path.write_text(json.dumps(KNAPSACK | {"must_take": 4}))
+    with pytest.raises(
+        AssertionError, match="is_shown takes an instance that has an answer, not one that is infeasible"
+    ):
+        conformance.is_shown(problem_type("toy"), options(path), tmp_path)
 
 
 def test_problems_are_registered_by_their_folders():
