@@ -22,7 +22,7 @@ from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType, posed_of
-from dse.report.units import time_text
+from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
@@ -30,7 +30,6 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
-from hardware.units import gib_from_bytes
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
@@ -158,7 +157,7 @@ def infeasibility(shortfall: MemoryShortfall, changes: Sequence[str] = ()) -> In
         levers=list(changes),
         explanation=(
             f"At tensor width {shortfall.tensor}, the stage {span} needs "
-            f"{gib_from_bytes(shortfall.needed_bytes):.2f} GB of {gib_from_bytes(shortfall.hbm_bytes):g} GB: "
+            f"{needed_memory_text(shortfall.needed_bytes)} of {memory_text(shortfall.hbm_bytes)}: "
             f"{shortfall.excess_bytes:,.0f} bytes too many.{remedy}"
         ),
         where={"tensor": shortfall.tensor, "stage": layers},
