@@ -1,8 +1,10 @@
 """A partition and its figures, in words and rows of tables: for the terminal and for the report."""
 
 import math
+from collections.abc import Sequence
 
 from dse.partition.formats import MethodDocument
+from dse.report.units import time_scale
 from dse.report.view import Row
 from dse.results.result import Result, percent
 
@@ -80,20 +82,26 @@ def chip_rows(result: Result) -> list[Row]:
     for chips in result.solution["chip"].values():
         for chip in chips.values() if isinstance(chips, dict) else (chips,):
             counts[chip] += 1
-    links = [*(f"{1e6 * seconds:,.1f} µs" for seconds in metrics["link_s"]), ""]
+    chips, links = _times(metrics["chip_s"]), [*_times(metrics["link_s"]), ""]
     label: list[Row] = [] if by_reference(result) else [("", "", f"{REFERENCE_LABEL}:", "", "")]
     return label + [
         (
             str(number),
             f"{count:,}",
-            f"{1e6 * seconds:,.1f} µs {'█' * round(20 * seconds / slowest_s)}",
+            f"{busy} {'█' * round(20 * seconds / slowest_s)}",
             link,
             f"{weights / 1e6:,.2f} MB",
         )
-        for number, (count, seconds, link, weights) in enumerate(
-            zip(counts, metrics["chip_s"], links, metrics["chip_weight_bytes"], strict=True)
+        for number, (count, seconds, busy, link, weights) in enumerate(
+            zip(counts, metrics["chip_s"], chips, links, metrics["chip_weight_bytes"], strict=True)
         )
     ]
+
+
+def _times(column_s: Sequence[float]) -> list[str]:
+    """The times of one column, in the unit that fits the largest."""
+    scale = time_scale(max(column_s, default=0.0))
+    return [f"{scale.of(seconds):,.3f} {scale.unit}" for seconds in column_s]
 
 
 def method_rows(result: Result) -> list[Row]:
@@ -122,4 +130,5 @@ def _amount(result: Result, value: float, most: str, least: str = "") -> str:
     """A throughput or a latency with its unit, and a word for which side it bounds."""
     if result.objective.sense == "max":
         return f"{value:,.6g} inputs/s{most}"
-    return f"{1e6 * value:,.6g} µs an input{least}"
+    scale = time_scale(value if result.objective.value is None else result.objective.value)
+    return f"{scale.text(value, 6)} an input{least}"

@@ -22,7 +22,7 @@ from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType, posed_of
-from dse.report.units import time_text
+from dse.report.units import lower_bound_text, memory_text, needed_memory_text, time_scale, time_text
 from dse.report.view import Card, Chart, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
@@ -30,7 +30,6 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
-from hardware.units import gib_from_bytes
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
@@ -160,7 +159,7 @@ def infeasibility(shortfall: MemoryShortfall, changes: Sequence[str] = ()) -> In
         levers=list(changes),
         explanation=(
             f"At tensor width {shortfall.tensor}, the stage {span} needs "
-            f"{gib_from_bytes(shortfall.needed_bytes):.2f} GB of {gib_from_bytes(shortfall.hbm_bytes):g} GB: "
+            f"{needed_memory_text(shortfall.needed_bytes)} of {memory_text(shortfall.hbm_bytes)}: "
             f"{shortfall.excess_bytes:,.0f} bytes too many.{remedy}"
         ),
         where={"tensor": shortfall.tensor, "stage": layers},
@@ -202,11 +201,13 @@ def _traces(problem: PlacementProblem, result: Result) -> Mapping[str, str | byt
 
 
 def _verdict(result: Result) -> str:
-    proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {result.bound:.9g} s"
-    solution = result.solution
+    solution, value, bound = result.solution, result.objective.value or 0.0, result.bound or 0.0
+    scale = time_scale(value)
+    least = f"not proven: at least {lower_bound_text(scale.of(bound))} {scale.unit}"
+    proof = "proven optimal" if result.status == "optimal" else least
     return (
-        f"{result.objective.value:.9g} s a batch, {proof}: {len(solution['stages'])} stages × "
-        f"{solution['data']} data × {solution['tensor']} tensor ({1e3 * result.seconds:.1f} ms)"
+        f"{scale.text(value, 6)} a batch, {proof}: {len(solution['stages'])} stages × "
+        f"{solution['data']} data × {solution['tensor']} tensor ({time_text(result.seconds)})"
     )
 
 
@@ -214,8 +215,8 @@ def _notes(result: Result) -> list[str]:
     if not result.metrics:
         return []
     return [
-        f"in time: {result.metrics['simulated_pipeline_s']:.9g} s to the last pass of the pipeline, "
-        f"{result.metrics['simulated_batch_s']:.9g} s to the last optimizer step"
+        f"in time: {time_text(result.metrics['simulated_pipeline_s'], 6)} to the last pass of the pipeline, "
+        f"{time_text(result.metrics['simulated_batch_s'], 6)} to the last optimizer step"
     ]
 
 

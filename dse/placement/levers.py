@@ -8,8 +8,8 @@ from dataclasses import replace
 from dse.placement.problem import LayerGraph, PipelineSchedule, PlacementProblem, RecomputeGranularity
 from dse.placement.shortfall import least_demanding, memory_needs
 from dse.placement.solve import solve
+from dse.report.units import needed_memory_text
 from hardware.inputs import InputError
-from hardware.units import gib_from_bytes
 
 MAX_PARTS = 1024
 """Parts into which a microbatch is cut at most."""
@@ -33,7 +33,7 @@ def _more_memory(problem: PlacementProblem) -> Iterator[_Change]:
     need = least_demanding(memory_needs(problem), problem.accelerators)
     if need is not None:
         size_bytes = math.ceil(need.needed_bytes)
-        text = f"hbm_bytes of at least {size_bytes} ({gib_from_bytes(size_bytes):.1f} GB)"
+        text = f"hbm_bytes of at least {size_bytes} ({needed_memory_text(size_bytes)})"
         yield text, replace(problem, hbm_bytes=float(size_bytes))
 
 

@@ -1,7 +1,7 @@
 """Times and memory sizes in the unit that fits their size, for people."""
 
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from hardware.units import GIB, KIB, MIB
 
@@ -48,6 +48,13 @@ def time_text(seconds: float, digits: int = 4) -> str:
 def memory_text(size_bytes: float, digits: int = 4) -> str:
     """``1048576`` as ``1 MB``."""
     return memory_scale(size_bytes).text(size_bytes, digits)
+
+
+def needed_memory_text(size_bytes: float, digits: int = 4) -> str:
+    """A size that is needed, rounded up, so that what is written suffices."""
+    scale = memory_scale(size_bytes)
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(scale.of(size_bytes)))
+    return scale.text(float(rounded) * scale.size, digits)
 
 
 def share_text(share: float) -> str:

@@ -15,7 +15,8 @@ class Pace:
     """The progress of one phase.
 
     An estimate needs a total that has not changed and a few finished items. It takes the slower of the overall and the
-    recent pace, since what is left is often the slow part; the time since the last finished item counts as a pace too.
+    recent pace, since what is left is often the slow part; the time since items were last finished counts as a pace too,
+    of as many items as were finished together then. The rate is that of the estimate.
 
     Attributes:
         began_s: when the phase began.
@@ -37,21 +38,29 @@ class Pace:
 
     def rate(self, now_s: float) -> str:
         """Items per second, or for slow work seconds per item; empty where none is finished."""
-        done, elapsed_s = self._done, now_s - self.began_s
-        if not done or elapsed_s <= 0:
+        item_s = self._item_s(now_s)
+        if item_s <= 0:
             return ""
-        return f"{done / elapsed_s:,.0f}/s" if done >= elapsed_s else f"{elapsed_s / done:,.1f} s each"
+        if item_s > 1:
+            return f"{item_s:,.1f} s each"
+        return f"{1 / item_s:,.0f}/s" if item_s < 0.1 else f"{1 / item_s:.2g}/s"
 
     def left_s(self, now_s: float) -> float | None:
         """Estimated seconds until the end; None where no estimate can be made, and at the end."""
         done, total = self._done, self._total
         if not self._is_fixed or total is None or not MIN_ITEMS <= done < total:
             return None
+        return (total - done) * self._item_s(now_s)
+
+    def _item_s(self, now_s: float) -> float:
+        """Seconds for one item at the slowest of the three paces; 0 where none is finished."""
+        if not self._done:
+            return 0.0
         (first_s, first_done), (last_s, last_done) = self._recent[0], self._recent[-1]
-        overall_s = (now_s - self.began_s) / done
+        overall_s = (now_s - self.began_s) / last_done
         recent_s = (last_s - first_s) / (last_done - first_done) if last_done > first_done else 0.0
-        item_s = max(overall_s, recent_s, now_s - last_s)
-        return (total - done) * item_s
+        last_items = last_done - (self._recent[-2][1] if len(self._recent) > 1 else 0)
+        return max(overall_s, recent_s, (now_s - last_s) / max(1, last_items))
 
     @property
     def _done(self) -> int:

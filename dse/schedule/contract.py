@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from dse.problem import Posed, ProblemType, posed_of
-from dse.report.units import time_text
+from dse.report.units import lower_bound_text, time_scale, time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, result_of
 from dse.run.options import Option, Options
@@ -92,15 +92,17 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
 
     def view(self, result: Result, posed: SchedulePosed, tables: Tables) -> View:
         """The makespan, and the operators by their start."""
-        assert result.objective.value is not None, "a schedule always exists"
-        bound_s = result.bound or 0.0
-        proof = "proven optimal" if result.status == "optimal" else f"not proven: at least {1e3 * bound_s:.6g} ms"
-        took = f"({result.method}, {1e3 * result.seconds:.1f} ms)"
+        makespan_s = result.objective.value
+        assert makespan_s is not None, "a schedule always exists"
+        scale = time_scale(makespan_s)
+        least = f"not proven: at least {lower_bound_text(scale.of(result.bound or 0.0))} {scale.unit}"
+        proof = "proven optimal" if result.status == "optimal" else least
+        took = f"({result.method}, {time_text(result.seconds)})"
         operators = Table(("operator", "start [µs]", "finish [µs]", "cores"), _rows(result))
         kinds = {each.name: each.kind for each in posed.problem.operators}
         return View(
             title=f"{posed.name}: operator schedule",
-            verdict=f"makespan {1e3 * result.objective.value:.9g} ms, {proof} {took}",
+            verdict=f"makespan {scale.text(makespan_s, 6)}, {proof} {took}",
             tables=[operators],
             page=lambda: [*_in_time(result, kinds), Heading("Operators"), operators],
             cards=lambda: [_card(result, posed.problem, kinds)],

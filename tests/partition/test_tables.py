@@ -48,3 +48,13 @@ def test_a_chip_decides_and_a_bound_is_drawn_only_for_the_throughput_of_the_rows
         unit = loads(result).layout.yaxis.title.text.split()[0]
         in_unit = {"s": 1, "ms": 1e3, "µs": 1e6, "ns": 1e9}[unit] / result.bound
         assert list(line.y) == pytest.approx([in_unit, in_unit])
+
+
+def test_the_times_of_a_column_are_in_the_unit_that_fits_its_largest(results):
+    result = results["throughput"]
+    seconds = result.metrics | {"chip_s": [1.0767284, 0.25, 0.0], "link_s": [2.5e-6, 0.0]}
+    operators = {f"operator {chip}": chip for chip in range(3)}
+    weights = {"chip_weight_bytes": [0.0] * 3}
+    rows = chip_rows(result.model_copy(update={"metrics": seconds | weights, "solution": {"chip": operators}}))
+    assert [row[2].rstrip("█ ") for row in rows] == ["1.077 s", "0.250 s", "0.000 s"]
+    assert [row[3] for row in rows] == ["2.500 µs", "0.000 µs", ""]

@@ -7,6 +7,7 @@ import pytest
 from dse.placement.formats import problem_from_document
 from dse.placement.solve import solve
 from dse.placement.timeline import timeline
+from dse.report.units import time_text
 from dse.results.result import seal_of
 from tests.placement.test_formats import document
 from tests.report.test_trace_events import assert_valid
@@ -29,6 +30,18 @@ def test_the_pipeline_is_written_as_a_trace_and_its_times_are_metrics(dse, tmp_p
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
     shown = dse("place", path)
     assert "s to the last optimizer step" in shown.out
+    assert f"{time_text(metrics['simulated_batch_s'], 6)} to the last" in shown.out
+
+
+def test_a_batch_is_written_in_the_unit_of_its_length(dse, tmp_path):
+    chain = document()
+    for graph in chain["tensor_parallel"].values():
+        for layer in graph["layers"]:
+            layer |= {key: 1e-3 * layer[key] for key in layer if key.endswith("_s")}
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(chain | {"network_bytes_per_s": 1e12}))
+    value_s = json.loads(dse("place", path, "--json").out)["objective"]["value"]
+    assert f": {1e3 * value_s:.6g} ms a batch, proven optimal" in dse("place", path).out
 
 
 def test_a_pipeline_too_long_to_draw_has_a_result_all_the_same(dse, tmp_path):

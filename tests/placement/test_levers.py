@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hypothesis import assume, given, settings
 
+from dse.placement.contract import infeasibility
 from dse.placement.levers import levers, with_microbatches
 from dse.placement.solve import solve
 from tests.placement.brute_force import min_batch_s, min_memory_bytes
@@ -44,12 +45,21 @@ def test_exactly_the_changes_after_which_some_placement_exists_are_offered(probl
     assert bool(numbers) == fits(problem, accelerators=6 * problem.microbatches)
 
 
+def test_one_size_is_written_in_one_unit():
+    problem = chain_of([(1.0, 1.0)], sizes=[(3e8, 0.0)], accelerators=1, hbm_bytes=1e8)
+    shortfall = solve(problem).shortfall
+    assert shortfall is not None
+    explanation = infeasibility(shortfall, levers(problem)).explanation
+    assert "needs 572.3 MB of 95.37 MB: 500,000,000 bytes too many" in explanation
+    assert "at least 600000000 (572.3 MB)" in explanation
+
+
 def test_nothing_is_offered_that_does_not_help():
     # a layer takes 2 · 10 bytes of weights and 5; more stages stash 5 for each one behind: 25, 30, 35
     problem = chain_of([(1.0, 1.0)] * 3, sizes=[(10.0, 5.0)] * 3, accelerators=1, hbm_bytes=30.0)
-    assert levers(problem) == ["hbm_bytes of at least 75 (0.0 GB)"]
+    assert levers(problem) == ["hbm_bytes of at least 75 (75 B)"]
     assert levers(replace(problem, accelerators=2, hbm_bytes=40.0)) == [
-        "hbm_bytes of at least 50 (0.0 GB)",
+        "hbm_bytes of at least 50 (50 B)",
         "3 accelerators instead of 2",
     ]
 
@@ -57,8 +67,8 @@ def test_nothing_is_offered_that_does_not_help():
 def test_recomputation_that_is_not_enough_is_offered_with_the_memory_that_it_leaves():
     # stashes of 50 bytes a microbatch; recomputation keeps the single byte that enters
     problem = chain_of([(1.0, 1.0)] * 2, sizes=[(1.0, 50.0)] * 2, accelerators=2, hbm_bytes=60.0)
-    assert levers(problem)[:2] == ["hbm_bytes of at least 102 (0.0 GB)", "recompute"]
-    assert "recompute and hbm_bytes of at least 52 (0.0 GB)" in levers(replace(problem, hbm_bytes=40.0))
+    assert levers(problem)[:2] == ["hbm_bytes of at least 102 (102 B)", "recompute"]
+    assert "recompute and hbm_bytes of at least 52 (52 B)" in levers(replace(problem, hbm_bytes=40.0))
 
 
 def test_smaller_microbatches_are_as_large_as_fits():
@@ -76,7 +86,7 @@ def test_under_gpipe_one_forward_one_backward_and_the_fewest_accelerators_that_f
     )
     # two pipelines of two stages stash 4 each: 12 + 40; four of one stage stash 2: 24 + 40
     assert levers(problem) == [
-        "hbm_bytes of at least 52 (0.0 GB)",
+        "hbm_bytes of at least 52 (52 B)",
         "recompute",
         "pipeline_schedule 1f1b",
         "16 accelerators instead of 4",

@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.report.units import lower_bound_text, memory_scale, memory_text, share_text, time_scale, time_text
+from dse.report.units import (
+    lower_bound_text,
+    memory_scale,
+    memory_text,
+    needed_memory_text,
+    share_text,
+    time_scale,
+    time_text,
+)
 
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+BYTES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +42,13 @@ def test_times_are_in_the_unit_of_their_size(seconds, text):
 )
 def test_sizes_are_binary(size_bytes, text):
     assert memory_text(size_bytes) == text
+
+
+@given(st.integers(1, 2**50))
+def test_a_needed_size_is_never_rounded_down(size_bytes):
+    size, unit = needed_memory_text(size_bytes).split()
+    written_bytes = float(size.replace(",", "")) * BYTES[unit]
+    assert size_bytes <= written_bytes <= 1.001 * size_bytes + 1e-9
 
 
 @given(st.floats(1e-9, 1e6))

@@ -1,5 +1,7 @@
 """Remaining time is told only where there is ground for it, and never falls short of the recent pace."""
 
+import pytest
+
 from dse.run.pace import MIN_ITEMS, Pace, duration_text
 
 
@@ -36,6 +38,12 @@ def test_the_slow_end_counts_and_so_does_waiting():
     pace = paced(slowing, 100)
     assert pace.left_s(21.0) >= 6 * 1.0
     assert pace.left_s(921.0) >= 6 * 900
+
+
+@pytest.mark.parametrize(("now_s", "rate", "left_s"), [(22.0, "1.4 s each", 11), (44.0, "2.8 s each", 22)])
+def test_the_rate_and_the_remaining_time_agree_for_items_that_finish_together(now_s, rate, left_s):
+    pace = paced([(11.0, 8), (22.0, 16)], 24)
+    assert (pace.rate(now_s), pace.left_s(now_s)) == (rate, left_s)
 
 
 def test_durations_have_units_of_their_size():

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dse.report.units import time_text
+from dse.report.units import memory_text, time_text
 from dse.report.view import Row
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 from hardware.energy_model import TEMPLATE_PROCESS_NM
-from hardware.units import KIB, MIB
+from hardware.units import KIB, MIB, bytes_from_gib
 
 TableContent = tuple[Row, list[Row]]
 """Headers and rows."""
@@ -40,7 +40,7 @@ def verdict(result: Result) -> str:
     if result.gap <= PROOF_TOLERANCE:
         size = next(iter(result.solution["models"].values()))["hbm_gb"]
         rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is the best is not proven"
-        return f"{score}, proven optimal at {size:g} GB of HBM; {rest} ({result.seconds:.1f} s)."
+        return f"{score}, proven optimal at {_hbm_text(size)} of HBM; {rest} ({result.seconds:.1f} s)."
     if fixed is not None:
         return (
             f"{score} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
@@ -108,7 +108,7 @@ def answer_rows(result: Result) -> list[Row]:
     models = result.solution["models"]
     if len(models) > 1:
         size = next(iter(models.values()))["hbm_gb"]
-        return [*rows, ("HBM", f"{size:g} GB")]
+        return [*rows, ("HBM", _hbm_text(size))]
     ((name, plan),) = models.items()
     return plan_rows(plan, metrics["models"][name])[:1] + rows + plan_rows(plan, metrics["models"][name])[1:]
 
@@ -123,6 +123,10 @@ def _area_text(result: Result) -> str:
     return area + (interfaces if metrics["interface_mm2"] else "")
 
 
+def _hbm_text(size_gb: float, digits: int = 4) -> str:
+    return memory_text(bytes_from_gib(size_gb), digits)
+
+
 def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row]:
     """(what, value) of one model's plan."""
     return [
@@ -134,7 +138,7 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
         ),
         ("in time", f"{time_text(metrics['simulated_batch_s'])} a batch, every pass and synchronisation simulated"),
         ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
-        ("HBM", f"{plan['hbm_gb']:g} GB, {metrics['peak_memory_gb']:.1f} GB used by the fullest stage"),
+        ("HBM", f"{_hbm_text(plan['hbm_gb'])}, {_hbm_text(metrics['peak_memory_gb'], 3)} used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
     ]
 
@@ -187,7 +191,7 @@ def _comparison_row(entry: Mapping[str, Any], reference_per_s: float) -> Row:
         ratio,
         f"{100 * entry['model_flops_utilisation']:.1f} %",
         _area_cell(entry),
-        f"{plan['hbm_gb']:g} GB",
+        _hbm_text(plan["hbm_gb"]),
         f"{{{plan['pipeline']}, {plan['data']}, {plan['tensor']}}}",
         f"{plan['microbatch']}",
         _activations(plan),

@@ -43,6 +43,7 @@ from dse.partition.evaluators.simulator_reference import SimulatedChip, Simulati
 from dse.partition.evaluators.simulator_reference import simulate as simulate_one
 from dse.partition.problem import Chips, Floats, PartitionProblem
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
+from dse.report.units import time_text
 from hardware.packages import MAX_CHIPS, Package
 from hardware.units import MEGA
 
@@ -156,7 +157,7 @@ class SimulatorEvaluator:
         shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:max_events]
         left_out = "" if len(shown) == len(spans) else f", the longest {len(shown)} of {len(spans)} events shown"
         title = (
-            f"{self._problem.graph.name} on {self.package.name}: one interval of {1e6 * simulation.interval_s:.1f} µs "
+            f"{self._problem.graph.name} on {self.package.name}: one interval of {time_text(simulation.interval_s)} "
             f"({len(simulation.stages)} chips){left_out}"
         )
         return trace(title, lanes, shown)
@@ -213,7 +214,7 @@ def _lanes(simulation: Simulation) -> list[str]:
         name
         for stage in simulation.stages
         for name in (
-            f"chip {stage.chip}: {1e6 * stage.seconds:.1f} µs, {stage.peak_bytes / MEGA:.1f} MB",
+            f"chip {stage.chip}: {time_text(stage.seconds)}, {stage.peak_bytes / MEGA:.1f} MB",
             f"chip {stage.chip}: weights",
             f"link {stage.chip} → {stage.chip + 1}",
         )
