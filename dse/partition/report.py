@@ -28,8 +28,8 @@ from dse.partition.tables import (
 from dse.report.charts import chart
 from dse.report.palette import BLUE, CATEGORIES, GREY, LINE, YELLOW, category
 from dse.report.units import time_scale, time_text
-from dse.report.view import Card, Chart, Heading, Part, Plan, Row, StageBox, Table, View
-from dse.results.result import Result
+from dse.report.view import Breakdown, Card, Chart, Heading, Part, Plan, Row, Share, StageBox, Table, View
+from dse.results.result import PROOF_TOLERANCE, Result
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 """Neighbouring chips differ in colour; chips that share one differ in shape."""
@@ -75,12 +75,12 @@ def view(question: Question, result: Result) -> View:
         [chips, *methods],
         page,
         traces,
-        lambda: [_card(result)],
+        lambda: [_card(problem, result)],
     )
 
 
-def _card(result: Result) -> Card:
-    """The value with its bound, and the chips in order, each as full as it is busy."""
+def _card(problem: PartitionProblem, result: Result) -> Card:
+    """The value with its bound, the chips in order, each as full as it is busy, and the time of the busiest."""
     metrics, value, bound = result.metrics, result.objective.value, result.bound
     assert value is not None, "only answers are shown"
     throughput = result.objective.sense == "max"
@@ -103,7 +103,21 @@ def _card(result: Result) -> Card:
         StageBox(len(names), f"{time_text(seconds)} an input, {len(names)} operators", busy=seconds / slowest_s)
         for names, seconds in zip(held, metrics["chip_s"], strict=True)
     ]
-    return Card(figures, Plan(boxes, words=("chip", "operator"), first=0))
+    return Card(figures, Plan(boxes, words=("chip", "operator"), first=0), [_time_breakdown(problem, result)])
+
+
+def _time_breakdown(problem: PartitionProblem, result: Result) -> Breakdown:
+    """The time of the busiest chip by cause: its operators, and what it sends and receives."""
+    chip_s = result.metrics["chip_s"]
+    busiest = max(range(len(chip_s)), key=chip_s.__getitem__)
+    held = np.asarray(partition_from_document(problem, result.solution, "result")) == busiest
+    operators_s = float(problem.graph.latency_s[held].sum())
+    label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
+    # Of a chip that neither sends nor receives, the two differ by rounding alone.
+    transfers_s = chip_s[busiest] - operators_s
+    transfers_s = transfers_s if transfers_s > PROOF_TOLERANCE * operators_s else 0.0
+    shares = [Share("operators", operators_s, "time"), Share("sending and receiving", transfers_s, "transfer")]
+    return Breakdown(f"Time of chip {busiest}, the busiest{label}", "s", shares)
 
 
 def _without_bars(rows: Sequence[Row]) -> list[Row]:

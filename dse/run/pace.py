@@ -15,8 +15,8 @@ class Pace:
     """The progress of one phase.
 
     An estimate needs a total that has not changed and a few finished items. It takes the slower of the overall and the
-    recent pace, since what is left is often the slow part; the time since items were last finished counts as a pace too,
-    of as many items as were finished together then. The rate is that of the estimate.
+    recent pace, since what is left is often the slow part; the time since items were last finished counts as a pace
+    too, of as many items as were finished together then. The rate is that of the estimate.
 
     Attributes:
         began_s: when the phase began.

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from dse.partition.options import PartitionOptions
-from dse.partition.report import loads
+from dse.partition.formats import partition_from_document
+from dse.partition.options import PartitionOptions, question_of
+from dse.partition.report import loads, view
 from dse.partition.tables import CHIP_HEADERS, about, chip_rows
 from tests.partition.small import random_graph
 from tests.solving import answer
@@ -58,3 +59,19 @@ def test_the_times_of_a_column_are_in_the_unit_that_fits_its_largest(results):
     rows = chip_rows(result.model_copy(update={"metrics": seconds | weights, "solution": {"chip": operators}}))
     assert [row[2].rstrip("█ ") for row in rows] == ["1.077 s", "0.250 s", "0.000 s"]
     assert [row[3] for row in rows] == ["2.500 µs", "0.000 µs", ""]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_card_divides_the_time_of_the_busiest_chip(results, name):
+    result = results[name]
+    question = question_of(PartitionOptions(result.settings["source"], **ASKED[name]))
+    (card,) = view(question, result).cards()
+    (breakdown,) = card.breakdowns
+    chips = partition_from_document(question.problem, result.solution, "result")
+    chip_s = result.metrics["chip_s"]
+    busiest = chip_s.index(max(chip_s))
+    held = [place for place, chip in enumerate(chips) if chip == busiest]
+    assert f"Time of chip {busiest}," in breakdown.title
+    assert (LABEL in breakdown.title) == name.startswith("simulated")
+    assert breakdown.total == pytest.approx(max(chip_s))
+    assert breakdown.shares[0].amount == pytest.approx(sum(question.problem.graph.latency_s[place] for place in held))

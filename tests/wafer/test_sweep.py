@@ -23,6 +23,7 @@ from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
 from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Point, PointRun, certain, front, settled, turned
+from dse.wafer.sweep.report import chart, rows
 from hardware.inputs import InputError
 from tests.actors.inside import Inside
 from tests.run.journals import alter
@@ -336,6 +337,25 @@ def test_the_card_of_a_sweep_has_its_cheapest_point_and_its_front(path):
     (breakdown,) = card.breakdowns
     assert breakdown.total == pytest.approx(best["cost"])
     assert [share.amount for share in breakdown.shares] == [best["time"], best["distance"], 2 * best["adapter"]]
+
+
+@pytest.mark.parametrize(("bound", "standing"), [(1.0, "front, proven"), (0.935, "front")])
+def test_a_point_of_the_front_is_proven_only_without_a_gap(path, bound, standing):
+    options = options_for(path, "side=9")
+    result = answer(options)
+    ((name, point),) = result.solution["points"].items()
+    assert (point["front"], point["certain"]) == (True, True)
+    changed = {"points": {name: point | {"bound": bound * point["cost"]}}}
+    (row,) = rows(options.problem(), options, result.model_copy(update={"solution": changed}))
+    assert row[-1].split(";")[0] == standing
+
+
+@pytest.mark.parametrize(("ratio", "scale"), [(1.1, "linear"), (50.0, "log")])
+def test_costs_are_on_a_logarithmic_axis_only_where_they_span_a_decade(path, ratio, scale):
+    result = answer(options_for(path, "side=9,20"))
+    first, second = result.solution["points"].items()
+    points = dict([first, (second[0], second[1] | {"cost": first[1]["cost"] * ratio})])
+    assert chart(result.model_copy(update={"solution": {"points": points}})).layout.yaxis.type == scale
 
 
 def test_the_card_of_an_infeasible_answer_says_what_is_missing(path):

@@ -10,7 +10,7 @@ from dse.report.charts import chart as chart_of
 from dse.report.palette import LINE, category
 from dse.report.units import lower_bound_text
 from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
-from dse.results.result import Result, percent, relative_gap
+from dse.results.result import PROOF_TOLERANCE, Result, percent, relative_gap
 from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
 from dse.wafer.files.saved import paint_text
 from dse.wafer.options import WaferOptions
@@ -90,7 +90,7 @@ def _figures(point: PointDocument) -> Row:
     return (
         _number(point.tiles),
         "" if cost is None else _number(cost),
-        "" if bound is None else f"{bound:,.7g}",
+        "" if bound is None else lower_bound_text(bound),
         "" if gap is None else percent(gap),
         *("" if each is None else _number(each) for each in numbers),
         _standing(point),
@@ -110,7 +110,10 @@ def _standing(point: PointDocument) -> str:
         return f"infeasible: {f'{kernel} needs {demand} words a tile' if in_memory else proof['explanation']}"
     words = []
     if point.front:
-        words.append("front, proven" if point.certain else "front")
+        # Without a gap, the cost is proven as well as the place on the front.
+        gap = relative_gap(point.cost, point.bound)
+        closed = gap is not None and gap <= PROOF_TOLERANCE
+        words.append("front, proven" if point.certain and closed else "front")
     if point.reason is not None:
         words.append(point.reason)
     elif point.cost is None:
@@ -138,7 +141,9 @@ def chart(result: Result) -> go.Figure:
         if rest:
             marker = {"color": colour, "size": 6, "opacity": 0.45, "symbol": "circle-open"}
             drawn.add_trace(_trace(rest, f"{label}, dominated", marker, "markers", group))
-    scale = "log" if all(each.cost is None or each.cost > 0 for each in points.values()) else "linear"
+    costs = [each.cost for each in points.values() if each.cost is not None]
+    # Within less than a decade a logarithmic axis has a tick or two.
+    scale = "log" if costs and 0 < 10 * min(costs) <= max(costs) else "linear"
     sizes = sorted({each.tiles for each in points.values()})
     drawn.update_xaxes(type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MAX_TICKS else None)
     drawn.update_yaxes(type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
@@ -211,7 +216,9 @@ def _card(result: Result) -> Card:
         (f"{placed[smallest].tiles:,} tiles", f"the smallest wafer with a placement, {smallest}"),
         (f"{len(metrics['front'])} of {metrics['points']}", "points on the front of cost, tiles and memory"),
     ]
-    figures += [(f"{sum(points[name].certain for name in metrics['front'])}", "of them proven")]
+    figures += [
+        (f"{sum(points[name].certain for name in metrics['front'])}", "of them for sure, by the bounds of the others")
+    ]
     if metrics["infeasible"]:
         figures.append((f"{metrics['infeasible']}", "points proven infeasible"))
     weights = Weights(best.wdeltat, best.wlength, best.wadapter)
