@@ -59,7 +59,7 @@ def test_killed_drivers_lose_and_repeat_nothing(undisturbed, model_file, tmp_pat
     draw = random.Random(SEED)
     run = run_of(tmp_path, model_file, *SMALL, *asked)
     # The first one while its Ray starts, the other amid the search.
-    kills = [run.killed(0, draw.uniform(1, 6), "--workers", 2)]
+    kills = [run.killed(0, draw.uniform(1, 4), "--workers", 2)]
     while len(kills) < KILLS:
         kills.append(run.killed(draw.uniform(0.01, 0.2) * sound.lines(), draw.uniform(0, 0.3), "--workers", 2))
     assert all(isinstance(kill, Kill) for kill in kills), "the run ended before it was killed"
