@@ -20,7 +20,8 @@ from math import gcd
 from typing import NamedTuple, TypeVar
 
 from dse.graph.step import StepGraph, StepOperation
-from dse.sharding.factors import Factor, Place, RuleError, factors_of, shapes_of
+from dse.sharding.factors import Factor, Place, RuleError, shapes_of
+from dse.sharding.hlo.table import factors_of
 from hardware.inputs import fail
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from dse.graph.step import StepOperation
-from dse.sharding.factors import ELEMENTWISE, RuleError, Shapes, factors_of, reshaped
+from dse.sharding.factors import RuleError, Shapes
+from dse.sharding.hlo.moves import reshaped
+from dse.sharding.hlo.table import ELEMENTWISE, factors_of
 from tests.sharding.hlo_numpy import BINARY, NEUTRAL, run
 
 CASES = {

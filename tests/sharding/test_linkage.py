@@ -8,7 +8,8 @@ from scipy.sparse.csgraph import connected_components
 
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo, read_hlo
-from dse.sharding.factors import factors_of, shapes_of
+from dse.sharding.factors import shapes_of
+from dse.sharding.hlo.table import factors_of
 from dse.sharding.linkage import linkage
 from hardware.inputs import InputError
 
@@ -64,13 +65,22 @@ def test_every_dimension_stands_in_one_group(linked):
     }
 
 
-def text(*lines):
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"HloModule m\n\nadd {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}}\n\nENTRY main {{\n{body}\n}}\n"  # noqa: E501
+MODULE = """HloModule m
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY main {{
+{body}
+}}
+"""
 
 
 def linkage_of(*lines):
-    graph = step_graph(parse_hlo(text(*lines), "m.hlo"), "m.hlo")
+    graph = step_graph(parse_hlo(MODULE.format(body="\n".join(lines)), "m.hlo"), "m.hlo")
     return graph, linkage(graph, "m.hlo")
 
 

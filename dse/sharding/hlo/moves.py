@@ -1,0 +1,120 @@
+"""Operations that move elements: broadcasts, transposes, reshapes, slices and what puts arrays together."""
+
+import re
+from collections.abc import Iterator, Sequence
+from math import gcd, prod
+
+from dse.sharding.factors import Dims, Factor, Shapes
+from dse.sharding.hlo.elements import elementwise, everywhere, whole
+
+
+def broadcast(shapes: Shapes) -> Iterator[Factor]:
+    """Mapped dimensions pass; new ones are free."""
+    (source,), (result,) = shapes.operands, shapes.results
+    mapped = shapes.integers("dimensions")
+    shapes.require(
+        len(mapped) == len(source) and all(dim < len(result) for dim in mapped), "must map every operand dimension"
+    )
+    shapes.require(all(source[dim] in (1, result[to]) for dim, to in enumerate(mapped)), "mapped sizes must agree")
+    for dim, size in enumerate(result):
+        equal = dim in mapped and source[mapped.index(dim)] == size
+        yield Factor(size, ((0, mapped.index(dim)),) if equal else (), ((0, dim),))
+
+
+def transpose(shapes: Shapes) -> Iterator[Factor]:
+    """Every dimension passes, to its new place."""
+    (source,), (result,) = shapes.operands, shapes.results
+    order = shapes.integers("dimensions")
+    shapes.require(sorted(order) == list(range(len(source))), "dimensions must be a permutation")
+    shapes.require(tuple(source[dim] for dim in order) == result, "the result must have the permuted sizes")
+    for dim, size in enumerate(result):
+        yield Factor(size, ((0, order[dim]),), ((0, dim),))
+
+
+def reshape(shapes: Shapes) -> Iterator[Factor]:
+    """The outermost dimensions of each pair of groups with the same product are tied."""
+    (source,), (result,) = shapes.operands[:1], shapes.results
+    shapes.require(prod(source) == prod(result), "a reshape must keep the number of elements")
+    if not prod(source):
+        return
+    for dim, to, size in reshaped(source, result):
+        yield Factor(size, ((0, dim),), ((0, to),))
+
+
+def reshaped(source: Dims, result: Dims) -> Iterator[tuple[int, int, int]]:
+    """(dimension before, dimension after, common parts) of the outermost dimensions of matching groups.
+
+    Groups are the shortest runs of dimensions with the same product; sizes of 1 belong to none.
+    """
+    before = [(dim, size) for dim, size in enumerate(source) if size > 1]
+    after = [(dim, size) for dim, size in enumerate(result) if size > 1]
+    while before and after:
+        (dim, left), (to, right) = before.pop(0), after.pop(0)
+        yield dim, to, gcd(left, right)
+        while left != right:
+            if left < right:
+                left *= before.pop(0)[1]
+            else:
+                right *= after.pop(0)[1]
+
+
+def bitcast(shapes: Shapes) -> Iterator[Factor]:
+    """What layouts say is not read: only a bitcast that keeps the dimensions is known."""
+    return elementwise(shapes) if shapes.operands[0] == shapes.results[0] else whole(shapes)
+
+
+def concatenate(shapes: Shapes) -> Iterator[Factor]:
+    """All dimensions pass but the one along which arrays are put together."""
+    (along,) = shapes.integers("dimensions")
+    (result,) = shapes.results
+    for dim, size in enumerate(result):
+        if dim == along:
+            continue
+        shapes.require(all(each[dim] == size for each in shapes.operands), f"sizes along {dim} must agree")
+        yield Factor(size, everywhere(shapes.operands, dim), ((0, dim),))
+
+
+def untouched(shapes: Shapes, untouched: Sequence[bool], operands: Sequence[int] = (0,)) -> Iterator[Factor]:
+    """Dimensions that the operation leaves alone, of some operands and the result."""
+    (result,) = shapes.results
+    shapes.require(len(untouched) == len(result), "operand and result must have as many dimensions")
+    for dim, size in enumerate(result):
+        if untouched[dim] and all(shapes.operands[number][dim] == size for number in operands):
+            yield Factor(size, tuple((number, dim) for number in operands), ((0, dim),))
+
+
+def pad(shapes: Shapes) -> Iterator[Factor]:
+    """Dimensions without padding pass."""
+    paddings = shapes.text("padding").split("x") if shapes.results[0] else []
+    return untouched(shapes, [set(each.split("_")) <= {"0"} for each in paddings])
+
+
+_RANGE = re.compile(r"\[(-?\d+):(-?\d+)(?::(-?\d+))?\]")
+
+
+def slice_(shapes: Shapes) -> Iterator[Factor]:
+    """Dimensions that are taken whole pass."""
+    ranges = _RANGE.findall(shapes.text("slice"))
+    sizes = shapes.operands[0]
+    shapes.require(len(ranges) == len(sizes), "must have a range for each dimension")
+    whole = [
+        (int(start), int(end), int(step or 1)) == (0, size, 1)
+        for (start, end, step), size in zip(ranges, sizes, strict=True)
+    ]
+    return untouched(shapes, whole)
+
+
+def dynamic_slice(shapes: Shapes) -> Iterator[Factor]:
+    """Dimensions that keep their size pass."""
+    return untouched(shapes, [True] * len(shapes.results[0]))  # sizes that stay leave nothing to move
+
+
+def dynamic_update_slice(shapes: Shapes) -> Iterator[Factor]:
+    """Dimensions that are updated whole pass."""
+    return untouched(shapes, [True] * len(shapes.results[0]), operands=(0, 1))
+
+
+def reverse(shapes: Shapes) -> Iterator[Factor]:
+    """Dimensions that are not reversed pass."""
+    reversed_dims = shapes.integers("dimensions")
+    return untouched(shapes, [dim not in reversed_dims for dim in range(len(shapes.results[0]))])
