@@ -166,11 +166,18 @@ def explain(problem: PlacementProblem) -> MemoryShortfall:
     )
 
 
-# No annotations: numba infers the types.
 @compiled()
-def _min_needs(  # type: ignore[no-untyped-def]  # noqa: ANN202
-    weight_bytes, activation_bytes, stash_bytes, one_by_one, state_factor, stashes, growth, plain_end, plain_stages  # noqa: ANN001
-):  # fmt: skip
+def _min_needs(
+    weight_bytes: NDArray[np.float64],
+    activation_bytes: NDArray[np.float64],
+    stash_bytes: NDArray[np.float64],
+    one_by_one: bool,
+    state_factor: float,
+    stashes: float,
+    growth: float,
+    plain_end: NDArray[np.int64],
+    plain_stages: int,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """need[s, q, i]: least largest need of splitting the layers from i on into s stages, q of them plain."""
     count = len(weight_bytes)
     need = np.full((count + 1, plain_stages + 1, count + 1), np.inf)

@@ -152,10 +152,10 @@ class LearningSettings:
         return replace(self, **{name: getattr(other, name) for name in _NETWORK})
 
 
+_FIELDS: dict[str, Any] = {field.name: (field.type, ...) for field in fields(LearningSettings)}
+
 _Model: type[BaseModel] = create_model(
-    "LearningSettings",
-    __config__=STRICT | ConfigDict(allow_inf_nan=False),
-    **{field.name: (field.type, ...) for field in fields(LearningSettings)},  # type: ignore[call-overload]
+    "LearningSettings", __config__=STRICT | ConfigDict(allow_inf_nan=False), **_FIELDS
 )
 
 

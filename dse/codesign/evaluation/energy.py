@@ -18,10 +18,15 @@ cost model whose seconds are seconds (``consistent``).
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dse.codesign.evaluation.evaluator import Evaluator, Indices
-from dse.codesign.evaluation.graph_energy import by_layer, graph_energy_j, keeps_last_activations, operations_of
+from dse.codesign.evaluation.graph_energy import (
+    Joules,
+    by_layer,
+    graph_energy_j,
+    keeps_last_activations,
+    operations_of,
+)
 from dse.codesign.problem import TrainingPlan
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.problem import Placement, Stage
@@ -29,8 +34,6 @@ from hardware.energy import LEVELS, energy_by_level, static_w
 from hardware.energy_model import EnergyModel
 from hardware.machines import Machines
 from hardware.operations import Collective, Operation, Transfer
-
-Joules = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

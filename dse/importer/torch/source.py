@@ -135,12 +135,12 @@ def _local_file(name: str) -> Path | None:
 
 
 def _function(file: LoadedFile, name: str) -> Callable[..., Any]:
-    function = getattr(file.module, name, None)
+    function: Callable[..., Any] | None = getattr(file.module, name, None)
     if not callable(function):
         known = sorted(key for key, item in vars(file.module).items() if inspect.isfunction(item))
         rule = f"the file has no function of this name; it has {', '.join(known) or 'none'}"
         raise fail(file.path, "", name, rule, nearest(name, known))
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _called(function: Callable[..., Any], given: dict[str, int], path: Path, name: str) -> tuple[Any, Any]:

@@ -92,14 +92,10 @@ def _depths(count: int) -> list[int]:
     return depths
 
 
-def posed(problem: WaferProblem, setting: Setting) -> WaferProblem:
-    """The problem with the wafer and weights of a point.
-
-    Raises:
-        InputError: they are out of range.
-    """
+def header_values(problem: WaferProblem) -> dict[str, float]:
+    """The wafer and the weights by the keys of a kernel graph's header."""
     wafer, weights = problem.wafer, problem.weights
-    header: dict[str, float] = {
+    return {
         "width": wafer.width_tiles,
         "height": wafer.height_tiles,
         "memlimit": wafer.memory_words,
@@ -107,6 +103,15 @@ def posed(problem: WaferProblem, setting: Setting) -> WaferProblem:
         "wlength": weights.distance,
         "wadapter": weights.adapter,
     }
+
+
+def posed(problem: WaferProblem, setting: Setting) -> WaferProblem:
+    """The problem with the wafer and weights of a point.
+
+    Raises:
+        InputError: they are out of range.
+    """
+    header = header_values(problem)
     for key, value in setting:
         header |= dict.fromkeys(("width", "height"), value) if key == SIDE else {key: value}
     faults: list[Fault] = []
@@ -136,12 +141,9 @@ def _axis(item: str, problem: WaferProblem) -> Axis:
 
 def _around(key: str, problem: WaferProblem) -> list[float]:
     """Values around what the header has."""
-    wafer, weights = problem.wafer, problem.weights
-    whole = {"width": wafer.width_tiles, "height": wafer.height_tiles, "memlimit": wafer.memory_words}
-    whole[SIDE] = round(math.sqrt(wafer.tiles))
-    if key in whole:
-        return [max(1, round(whole[key] * factor)) for factor in _FACTORS]
-    now = {"wdeltat": weights.time, "wlength": weights.distance, "wadapter": weights.adapter}[key]
+    now = (header_values(problem) | {SIDE: round(math.sqrt(problem.wafer.tiles))})[key]
+    if key in (SIDE, "width", "height", "memlimit"):
+        return [max(1, round(now * factor)) for factor in _FACTORS]
     if now == 0:
         raise fail(_PLACE, _OPTION, key, f"is 0 in the header; give its values, as in {key}=0,10,100")
     return [_number(f"{now * factor:.4g}") for factor in _FACTORS]

@@ -15,7 +15,7 @@ from dse.wafer.documents import PointDocument, SweepDocument, placement_from_doc
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
-from dse.wafer.sweep.axes import name_of
+from dse.wafer.sweep.axes import header_values, name_of
 from dse.wafer.sweep.sweep import UNFINISHED, point_problems
 
 _PARTS = ("cost", "time", "distance", "adapter")
@@ -65,15 +65,9 @@ def _statement_faults(point: PointDocument, problems: Mapping[str, WaferProblem]
 
 def _point_faults(problem: WaferProblem, point: PointDocument) -> list[str]:
     """What is wrong with one point by itself."""
-    wafer, weights = problem.wafer, problem.weights
     expected: dict[str, Any] = {
-        "width": wafer.width_tiles,
-        "height": wafer.height_tiles,
-        "memlimit": wafer.memory_words,
-        "wdeltat": weights.time,
-        "wlength": weights.distance,
-        "wadapter": weights.adapter,
-        "tiles": wafer.tiles,
+        **header_values(problem),
+        "tiles": problem.wafer.tiles,
         "infeasibility": proof_like(point.infeasibility, problem),
     }
     faults = []
