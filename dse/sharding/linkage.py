@@ -144,9 +144,11 @@ class _Linking:
     def _factors(self, operation: StepOperation) -> tuple[Factor, ...] | None:
         try:
             return factors_of(shapes_of(operation, self._graph.values))
-        except RuleError as error:
+        except (ValueError, IndexError) as error:
             name = self._graph.values[operation.results[0]].name if operation.results else operation.opcode
-            raise fail(self._file, name, operation.opcode, str(error)) from error
+            # Rules state what must hold of shapes; operands or dimensions that are not there at all break them before.
+            rule = str(error) if isinstance(error, RuleError) else "has other operands or dimensions than its opcode"
+            raise fail(self._file, name, operation.opcode, rule) from error
 
     def _linked(self, operation: StepOperation, factor: Factor) -> Iterable[Place]:
         """(value, dimension) of every place of ``factor`` that is no constant's."""

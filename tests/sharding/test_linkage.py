@@ -140,3 +140,20 @@ def test_sizes_that_cannot_be_cut_into_so_many_parts_are_not():
 def test_shapes_that_disagree_are_refused_by_the_operation():
     with pytest.raises(InputError, match=r"m.hlo: y: add: operands must have the result's shape"):
         linkage_of("x = f32[6,4] parameter(0)", "z = f32[6,5] parameter(1)", "ROOT y = f32[6,4] add(x, z)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ROOT y = f32[4,6] transpose(x), dimensions={1,9}",
+        "ROOT y = f32[6,4] reverse()",
+        "ROOT y = f32[6] reduce(x, x), dimensions={7}",
+        "ROOT y = f32[6,4] dot(x, x), lhs_contracting_dims={0,1}, rhs_contracting_dims={0}",
+        "ROOT y = f32[6,4] while(), condition=add, body=add",
+        "ROOT y = f32[6,4] conditional(x, x, x), true_computation=add",
+        "ROOT y = f32[6,4] get-tuple-element(), index=0",
+    ],
+)
+def test_malformed_operations_are_one_line(line):
+    with pytest.raises(InputError, match=r"m.hlo: (y|line \d+: y): "):
+        linkage_of("x = f32[6,4] parameter(0)", line)

@@ -20,6 +20,7 @@ MAX_OPERATIONS = 4_000_000
 """Operations after inlining; calls inside calls could otherwise grow without end."""
 
 _INLINED = {"call": "to_apply", "fusion": "calls", "async-start": "calls"}
+_TAKING = ("get-tuple-element", "optimization-barrier", "async-done", "async-update", "while", "conditional")
 _FREE = ("constant", "iota")
 _COMBINED = ("reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "map")
 _NO_OPERATION = ("after-all", "partition-id", "replica-id", "add-dependency")
@@ -97,6 +98,8 @@ class _Flattening:
     def _result(
         self, each: Instruction, operands: Sequence[Tree], caller: Computation, scope: str, repeats: int
     ) -> Tree:
+        if not operands and each.opcode in _TAKING:
+            raise self._fault(each, f"{each.opcode} must have an operand")
         match each.opcode:
             case "tuple":
                 return tuple(operands)
@@ -151,7 +154,7 @@ class _Flattening:
     ) -> Tree:
         named = each.attributes.get("branch_computations")
         keys = ("true_computation", "false_computation")
-        names = _names(named) if named else [_names(each.attributes.get(key, ""))[0] for key in keys if key]
+        names = _names(named) if named else [name for key in keys for name in _names(each.attributes.get(key, ""))]
         if len(names) != len(operands) - 1:
             raise self._fault(each, f"{len(names)} branches must have as many operands after the first")
         results = []
