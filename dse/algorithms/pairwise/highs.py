@@ -1,0 +1,147 @@
+"""HiGHS on the pairwise linear program: its relaxation, whose duals prove a bound, and the mixed-integer program.
+
+HiGHS runs inside OR-Tools (MathOpt); the package ``highspy`` must not be imported into the same process, as both bring
+the same symbols. It is not interrupted: limits are numbers of iterations and of nodes, the same on every machine.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ortools.math_opt import (
+    callback_pb2,
+    model_parameters_pb2,
+    model_pb2,
+    parameters_pb2,
+    result_pb2,
+    solution_pb2,
+)
+from ortools.math_opt.core.python import solver
+from ortools.math_opt.python import init_arguments
+
+from dse.algorithms.pairwise.certificate import Duals
+from dse.algorithms.pairwise.core import Core
+from dse.algorithms.pairwise.linear_model import LinearModel, linear_model
+from dse.algorithms.pairwise.problem import Ints
+
+Floats = npt.NDArray[np.float64]
+
+_PROVEN_GAP = 0.999
+"""Costs are whole numbers: a bound that is less than 1 below a plan proves it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """What the linear program gave.
+
+    Attributes:
+        marginals: x of each node, [choices of u] each; None where it ended before.
+        duals: its messages and multipliers; zero ones where it ended before.
+    """
+
+    marginals: tuple[Floats, ...] | None
+    duals: Duals
+
+
+class MipStatus(Enum):
+    """How the mixed-integer program ended."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, eq=False)
+class MipAnswer:
+    """What the mixed-integer program gave.
+
+    Attributes:
+        choices: [nodes] of the best plan; None if there is none.
+        bound: no plan costs less, to HiGHS's tolerances.
+    """
+
+    status: MipStatus
+    choices: Ints | None
+    bound: float
+
+
+def relaxation(core: Core, max_iterations: int) -> Relaxation | None:
+    """The linear relaxation of ``core`` by the dual simplex; None if it has no solution."""
+    model = linear_model(core, is_integer=False)
+    result = _solved(model.proto, {"simplex_iteration_limit": max_iterations}, {"solver": "simplex"})
+    if _is_infeasible(result):
+        return None
+    marginals, duals = None, Duals.zero(core)
+    for solution in result.solutions[:1]:
+        if solution.primal_solution.feasibility_status == solution_pb2.SOLUTION_STATUS_FEASIBLE:
+            marginals = model.marginals(
+                _dense(solution.primal_solution.variable_values, len(model.proto.variables.ids))
+            )
+        if solution.HasField("dual_solution"):
+            rows = len(model.proto.linear_constraints.ids)
+            duals = model.duals(_dense(solution.dual_solution.dual_values, rows))
+    return Relaxation(marginals, duals)
+
+
+def mip(core: Core, max_nodes: int, hint: Ints | None = None, seed: int = 0) -> MipAnswer:
+    """The best plan of ``core``, by branch and bound of at most ``max_nodes`` nodes, from the plan ``hint`` on."""
+    model = linear_model(core, is_integer=True)
+    parameters = model_parameters_pb2.ModelSolveParametersProto()
+    if hint is not None:
+        values = parameters.solution_hints.add().variable_values
+        values.ids.extend(range(int(model.starts[-1])))
+        values.values.extend(np.isin(np.arange(model.starts[-1]), model.starts[:-1] + hint).astype(float))
+    integers = {"mip_max_nodes": max_nodes, "random_seed": seed % 2**31}
+    result = _solved(model.proto, integers, {}, parameters)
+    if _is_infeasible(result):
+        return MipAnswer(MipStatus.INFEASIBLE, None, np.inf)
+    choices = None
+    for solution in result.solutions[:1]:
+        choices = _choices(model, _dense(solution.primal_solution.variable_values, len(model.proto.variables.ids)))
+    is_proven = result.termination.reason == result_pb2.TERMINATION_REASON_OPTIMAL
+    bound = result.termination.objective_bounds.dual_bound
+    return MipAnswer(MipStatus.OPTIMAL if is_proven else MipStatus.LIMIT, choices, bound)
+
+
+def _choices(model: LinearModel, values: Floats) -> Ints:
+    return np.array([int(each.argmax()) for each in model.marginals(values)], dtype=np.int64)
+
+
+def _is_infeasible(result: Any) -> bool:
+    # Costs are not negative, so that "infeasible or unbounded" is infeasible.
+    return result.termination.reason in (
+        result_pb2.TERMINATION_REASON_INFEASIBLE,
+        result_pb2.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED,
+    )
+
+
+def _dense(sparse: Any, length: int) -> Floats:
+    values = np.zeros(length)
+    values[np.array(sparse.ids, dtype=np.int64)] = np.array(sparse.values)
+    return values
+
+
+def _solved(
+    proto: model_pb2.ModelProto,
+    integers: dict[str, int],
+    strings: dict[str, str],
+    model_parameters: Any = None,
+) -> Any:
+    parameters = parameters_pb2.SolveParametersProto(absolute_gap_tolerance=_PROVEN_GAP, relative_gap_tolerance=0.0)
+    for name, number in integers.items():
+        parameters.highs.int_options[name] = number
+    for name, text in {**strings, "parallel": "off"}.items():
+        parameters.highs.string_options[name] = text
+    return solver.solve(
+        proto,
+        parameters_pb2.SOLVER_TYPE_HIGHS,
+        init_arguments.StreamableSolverInitArguments().to_proto(),
+        parameters,
+        model_parameters or model_parameters_pb2.ModelSolveParametersProto(),
+        None,
+        callback_pb2.CallbackRegistrationProto(),
+        None,
+        None,
+    )
