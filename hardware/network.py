@@ -123,10 +123,15 @@ class Network:
         """Seconds of a collective over ``participants`` accelerators, ``stride`` ranks apart; 0 for a single one.
 
         ``size_bytes`` is the full tensor on each of them: the input of an all-reduce or a reduce-scatter, the output
-        of an all-gather. On one level they form a ring: an all-reduce takes 2 · (participants − 1) steps, the other two
-        half of that; each step moves ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4). Of
-        several levels, each takes its part; the first participant is the first of its node, and the last node counts as
-        full. Additions are not in it, unless ``additions_included``.
+        of an all-gather; of an all-to-all it is what all of them hold together, each a part. On one level they form a
+        ring: an all-reduce takes 2 · (participants − 1) steps, the others half of that; each step moves
+        ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4), or, of an all-to-all, what one of
+        them has for another, ``size_bytes / participants²``. Of several levels, each takes its part; the first
+        participant is the first of its node, and the last node counts as full. Additions are not in it, unless
+        ``additions_included``.
+
+        An all-to-all across nodes goes in two parts: inside a node each collects what one of the members of every other
+        node is to have, and then it is exchanged with the members at the same place in other nodes.
 
         Raises:
             ValueError: ``size_bytes`` is negative, or ``participants`` or ``stride`` below 1.
@@ -141,6 +146,9 @@ class Network:
         if together == participants:
             return self.inner.collective_s(kind, size_bytes, participants, stride)
         nodes = math.ceil(participants / together)
+        if kind == "all_to_all":
+            inside_s = self.inner.collective_s(kind, size_bytes / nodes, together, stride)
+            return inside_s + self._level_s(kind, size_bytes / together, nodes)
         parts: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
             "all_reduce": ("reduce_scatter", "all_gather"),
             "reduce_scatter": ("reduce_scatter",),
@@ -152,7 +160,7 @@ class Network:
     def _level_s(self, kind: CollectiveKind, size_bytes: float, participants: int) -> float:
         """A ring over the links of this level."""
         steps = (2 if kind == "all_reduce" else 1) * (participants - 1)
-        return self._ring_s(steps, size_bytes / participants)
+        return self._ring_s(steps, size_bytes / (participants**2 if kind == "all_to_all" else participants))
 
     def _ring_s(self, steps: int, step_bytes: float) -> float:
         if step_bytes < 0:

@@ -57,7 +57,7 @@ error function, sine), ``select`` a comparison and its choice (mask, maximum, cl
 maximum along axes, ``pooling`` one tap of a window an element. ``bias_backward`` sums gradients over rows; ``adam`` and
 ``sgd`` update weights."""
 
-CollectiveKind = Literal["all_reduce", "reduce_scatter", "all_gather"]
+CollectiveKind = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,3 +79,7 @@ class StepGraph:
     def trainable(self) -> tuple[StepArgument, ...]:
         """The arguments that are trained."""
         return tuple(each for each in self.arguments if each.role == "parameter")
+
+    def is_constant(self, operation: int) -> bool:
+        """Whether any device can make any part of what the operation of this number results in by itself."""
+        return all(self.values[each].constant for each in self.operations[operation].results)

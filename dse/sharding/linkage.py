@@ -20,9 +20,8 @@ from math import gcd
 from typing import NamedTuple, TypeVar
 
 from dse.graph.step import StepGraph, StepOperation
-from dse.sharding.factors import Factor, Place, RuleError, shapes_of
-from dse.sharding.hlo.table import factors_of
-from hardware.inputs import fail
+from dse.sharding.factors import Factor, Place
+from dse.sharding.hlo.table import step_factors
 
 
 class Reduction(NamedTuple):
@@ -91,13 +90,22 @@ class Linkage:
         return tuple(sorted({tuple(sorted(groups)) for groups in of_value.values() if len(groups) > 1}))
 
 
-def linkage(graph: StepGraph, file: str = "") -> Linkage:
-    """The linkage groups of ``graph``; ``file`` is what errors call it.
+def linkage(graph: StepGraph, file: str = "", ties: Iterable[tuple[int, int]] = ()) -> Linkage:
+    """The linkage groups of a step.
+
+    Args:
+        graph: the step.
+        file: what errors call it.
+        ties: pairs of values of the same dimensions that must have the same layout, such as a result and the argument
+            that it replaces in the next step.
 
     Raises:
         InputError: an operation whose shapes or attributes break the rule of its opcode.
     """
-    return _Linking(graph, file).linkage()
+    linking = _Linking(graph, file)
+    for pair in ties:
+        linking.tie(*pair)
+    return linking.linkage()
 
 
 class _Linking:
@@ -117,14 +125,19 @@ class _Linking:
         self._obstacles: list[tuple[int, Obstacle]] = []
         self._unknown: Counter[str] = Counter()
 
+    def tie(self, one: int, other: int) -> None:
+        """Link each dimension of one value with the same dimension of another."""
+        for dim, size in enumerate(self._graph.values[one].dims):
+            self._join([self._first[one] + dim, self._first[other] + dim], size)
+
     def linkage(self) -> Linkage:
-        for number, operation in enumerate(self._graph.operations):
-            if not all(self._graph.values[each].constant for each in operation.results):
-                self._link(number, operation)
+        """The groups, from all operations."""
+        for number, factors in enumerate(step_factors(self._graph, self._file)):
+            if not self._graph.is_constant(number):
+                self._link(number, self._graph.operations[number], factors)
         return Linkage(self._groups(), dict(self._unknown))
 
-    def _link(self, number: int, operation: StepOperation) -> None:
-        factors = self._factors(operation)
+    def _link(self, number: int, operation: StepOperation, factors: tuple[Factor, ...] | None) -> None:
         if factors is None:
             self._unknown[operation.opcode] += 1
             factors = ()
@@ -140,15 +153,6 @@ class _Linking:
                 place = self._first[value] + dim
                 if size > 1 and place not in linked and not self._graph.values[value].constant:
                     self._obstacles.append((place, Obstacle(number, (value, dim))))
-
-    def _factors(self, operation: StepOperation) -> tuple[Factor, ...] | None:
-        try:
-            return factors_of(shapes_of(operation, self._graph.values))
-        except (ValueError, IndexError) as error:
-            name = self._graph.values[operation.results[0]].name if operation.results else operation.opcode
-            # Rules state what must hold of shapes; operands or dimensions that are not there at all break them before.
-            rule = str(error) if isinstance(error, RuleError) else "has other operands or dimensions than its opcode"
-            raise fail(self._file, name, operation.opcode, rule) from error
 
     def _linked(self, operation: StepOperation, factor: Factor) -> Iterable[Place]:
         """(value, dimension) of every place of ``factor`` that is no constant's."""

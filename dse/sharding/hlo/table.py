@@ -1,6 +1,7 @@
 """The one table of factor rules, by HLO opcode."""
 
-from dse.sharding.factors import Factor, Rule, Shapes
+from dse.graph.step import StepGraph
+from dse.sharding.factors import Factor, Rule, RuleError, Shapes, shapes_of
 from dse.sharding.hlo.elements import elementwise, free, whole
 from dse.sharding.hlo.lookups import gather, scatter
 from dse.sharding.hlo.moves import (
@@ -17,6 +18,7 @@ from dse.sharding.hlo.moves import (
 )
 from dse.sharding.hlo.products import convolution, dot
 from dse.sharding.hlo.reductions import across, fft, outer, reduce, reduce_window, select_and_scatter
+from hardware.inputs import fail
 
 ELEMENTWISE = frozenset((
     "abs", "add", "and", "cbrt", "ceil", "clamp", "compare", "complex", "convert", "copy", "cosine", "divide",
@@ -75,3 +77,28 @@ def factors_of(shapes: Shapes) -> tuple[Factor, ...] | None:
     if rule is None or (opcode == "custom-call" and shapes.text("custom_call_target").strip('"') not in _IDENTITIES):
         return None
     return tuple(factor for factor in rule(shapes) if factor.size > 1)
+
+
+def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] | None, ...]:
+    """The factors of every operation of a step, as :func:`factors_of` has them; none of those that make constants.
+
+    Args:
+        graph: the step.
+        file: what errors call it.
+
+    Raises:
+        InputError: an operation whose shapes or attributes break the rule of its opcode.
+    """
+    found: list[tuple[Factor, ...] | None] = []
+    for number, operation in enumerate(graph.operations):
+        if graph.is_constant(number):
+            found.append(())
+            continue
+        try:
+            found.append(factors_of(shapes_of(operation, graph.values)))
+        except (ValueError, IndexError) as error:
+            name = graph.values[operation.results[0]].name if operation.results else operation.opcode
+            # Rules state what must hold of shapes; operands or dimensions that are not there at all break them before.
+            rule = str(error) if isinstance(error, RuleError) else "has other operands or dimensions than its opcode"
+            raise fail(file, name, operation.opcode, rule) from error
+    return tuple(found)

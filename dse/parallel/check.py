@@ -1,0 +1,268 @@
+"""The checker: does a plan compute the step, and what does it cost?
+
+It shares with the search the rules of the operations (:mod:`dse.sharding.hlo`, tested against numpy) and the prices of
+collectives (:mod:`hardware.network`), and nothing else: layouts, resharding, work and memory are worked out again from
+the problem alone, one operation at a time.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from dse.graph.step import StepGraph, StepOperation
+from dse.parallel.formats import Stated
+from dse.parallel.mesh import Layout
+from dse.parallel.problem import FUSED, ParallelProblem
+from dse.sharding.factors import Dims, Factor
+
+_FAR = 2**60
+"""More than any time in picoseconds: there is no such step."""
+
+
+@dataclass
+class Account:
+    """What a plan amounts to.
+
+    Attributes:
+        faults: rules that it breaks, one sentence each; the figures mean nothing where there are any.
+        work_ps: work of one device.
+        communication_ps: all collectives.
+        state_bytes: of all arguments on one device.
+        split_dimensions: of trained tensors.
+    """
+
+    faults: list[str] = field(default_factory=list)
+    work_ps: int = 0
+    communication_ps: int = 0
+    state_bytes: int = 0
+    split_dimensions: int = 0
+
+
+def account(problem: ParallelProblem, stated: Stated) -> Account:
+    """The account of a plan."""
+    return _Checking(problem, stated).account
+
+
+class _Checking:
+    """One pass over the step."""
+
+    def __init__(self, problem: ParallelProblem, stated: Stated) -> None:
+        self._problem = problem
+        self._graph = problem.graph
+        self._sizes = [axis.size for axis in problem.mesh.axes]
+        self._stored = _stored(problem.graph)
+        self._distances: dict[tuple[Dims, int], Mapping[tuple[Layout, Layout], int]] = {}
+        self._layout_of: dict[int, Layout] = {}
+        self.account = Account()
+        self._arguments(stated.arguments)
+        for number, operation in enumerate(self._graph.operations):
+            if not all(self._graph.values[each].constant for each in operation.results):
+                self._operation(operation, stated.cuts[number], problem.rules[number] or ())
+            elif any(cut.factor >= 0 for cut in stated.cuts[number]):
+                self._refuse(operation, "makes constants, which every device makes for itself")
+            if self.account.faults:
+                return
+        for result, argument in problem.carried.items():
+            value = self._graph.results[result]
+            if value in self._layout_of and value != self._graph.arguments[argument].value:
+                self._send(value, {stated.arguments[argument]}, 1)
+
+    def _refuse(self, operation: StepOperation, rule: str) -> None:
+        name = self._graph.values[operation.results[0]].name
+        self.account.faults.append(f"{name} ({operation.opcode}): {rule}")
+
+    def _arguments(self, layouts: Sequence[Layout]) -> None:
+        for number, (argument, layout) in enumerate(zip(self._graph.arguments, layouts, strict=True)):
+            value = self._graph.values[argument.value]
+            self._layout_of[argument.value] = layout
+            split = [dim for dim in layout if dim >= 0]
+            for dim in set(split):
+                if value.dims[dim] % self._parts(layout, dim) or value.dims[dim] <= 1:
+                    rule = f"dimension {dim} of {value.dims[dim]} is no multiple of {self._parts(layout, dim)} parts"
+                    self.account.faults.append(f"{argument.name}: {rule}")
+            if number in self._problem.pins and layout != self._problem.pins[number]:
+                self.account.faults.append(f"{argument.name}: is not split as its pin says")
+            self.account.state_bytes += value.size_bytes // self._shards(layout)
+            if argument.role == "parameter":
+                self.account.split_dimensions += len(set(split))
+        limit = self._problem.state_bytes
+        if limit is not None and self.account.state_bytes > limit:
+            self.account.faults.append(f"the arguments take {self.account.state_bytes:,} bytes of {limit:,}")
+
+    def _parts(self, layout: Layout, dim: int) -> int:
+        return prod(size for size, split in zip(self._sizes, layout, strict=True) if split == dim)
+
+    def _shards(self, layout: Layout) -> int:
+        return prod(size for size, split in zip(self._sizes, layout, strict=True) if split >= 0)
+
+    def _operation(self, operation: StepOperation, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor]) -> None:
+        for number, _ in cuts:
+            if not -1 <= number < len(factors):
+                self._refuse(operation, f"has no factor {number}, only {len(factors)}")
+                return
+        for number in {number for number, _ in cuts if number >= 0}:
+            parts = prod(size for size, (cut, _) in zip(self._sizes, cuts, strict=True) if cut == number)
+            if factors[number].size % parts:
+                self._refuse(operation, f"factor {number} of {factors[number].size} is no multiple of {parts} parts")
+        taken = [self._of(cuts, factors, "operands", place) for place in range(len(operation.operands))]
+        before = [self._of(cuts, factors, "results", place) for place in range(len(operation.results))]
+        if any(len(dims) > 1 for layout in (*taken, *before) for dims in layout):
+            self._refuse(operation, "an axis would split an array along two dimensions")
+            return
+        self._take(operation, [_plain(layout) for layout in taken])
+        self._work(operation, cuts, [_plain(layout) for layout in taken], [_plain(layout) for layout in before])
+        self._join(operation, cuts, factors, [_plain(layout) for layout in before])
+
+    def _of(self, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor], side: str, place: int) -> list[list[int]]:
+        """For each axis the dimensions of an array that it splits."""
+        return [
+            [dim for array, dim in getattr(factors[number], side) if array == place] if number >= 0 else []
+            for number, _ in cuts
+        ]
+
+    def _take(self, operation: StepOperation, layouts: Sequence[Layout]) -> None:
+        """Bring every operand into the layouts in which it is taken, each of them once."""
+        wanted: dict[int, set[Layout]] = {}
+        for value, layout in zip(operation.operands, layouts, strict=True):
+            if not self._graph.values[value].constant:
+                wanted.setdefault(value, set()).add(layout)
+        for value, each in wanted.items():
+            self._send(value, each, operation.repeats)
+
+    def _work(
+        self, operation: StepOperation, cuts: Sequence[tuple[int, int]], taken: Sequence[Layout],
+        before: Sequence[Layout],
+    ) -> None:  # fmt: skip
+        moved = 0
+        for sizes, layouts in zip(_moved(self._graph, operation, self._stored), (taken, before), strict=True):
+            moved += sum(size // self._shards(layout) for size, layout in zip(sizes, layouts, strict=True))
+        share = prod(size for size, (number, _) in zip(self._sizes, cuts, strict=True) if number >= 0)
+        device = self._problem.device
+        seconds = max(_flops(self._graph, operation) / share / device.flops_per_s, moved / device.bytes_per_s)
+        self.account.work_ps += operation.repeats * round(seconds * 1e12)
+
+    def _join(
+        self, operation: StepOperation, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor],
+        before: Sequence[Layout],
+    ) -> None:  # fmt: skip
+        reduced = [axis for axis, (number, _) in enumerate(cuts) if number >= 0 and factors[number].combiner]
+        scattered = [axis for axis, (_, dim) in enumerate(cuts) if dim >= 0]
+        if set(scattered) - set(reduced):
+            self._refuse(operation, "only terms can be scattered")
+            return
+        if scattered and len(operation.results) > 1:
+            self._refuse(operation, "several results cannot be scattered")
+            return
+        for place, value in enumerate(operation.results):
+            dims, size = self._graph.values[value].dims, self._graph.values[value].size_bytes
+            layout = list(before[place])
+            for axis in scattered:
+                dim = cuts[axis][1]
+                if factors[cuts[axis][0]].combiner != "add" or dim >= len(dims) or dims[dim] <= 1:
+                    self._refuse(operation, f"its terms cannot be scattered along dimension {dim}")
+                    return
+                if dim in before[place][axis + 1 :]:
+                    self._refuse(operation, "parts must be scattered inside those of the axes before")
+                    return
+                self.account.communication_ps += operation.repeats * self._collective_ps(
+                    "reduce_scatter", axis, size // self._shards(tuple(layout))
+                )
+                layout[axis] = dim
+            for axis in set(reduced) - set(scattered):
+                self.account.communication_ps += operation.repeats * self._collective_ps(
+                    "all_reduce", axis, size // self._shards(tuple(layout))
+                )
+            for dim in {each for each in layout if each >= 0}:
+                if dims[dim] % self._parts(tuple(layout), dim):
+                    self._refuse(operation, f"dimension {dim} of {dims[dim]} does not divide")
+            self._layout_of[value] = tuple(layout)
+
+    def _collective_ps(self, kind: str, axis: int, size: int) -> int:
+        each = self._problem.mesh.axes[axis]
+        seconds = self._problem.network.collective_s(kind, size, each.size, each.stride)  # type: ignore[arg-type]
+        return round(seconds * 1e12)
+
+    def _send(self, value: int, layouts: set[Layout], times: int) -> None:
+        dims, size = self._graph.values[value].dims, self._graph.values[value].size_bytes
+        if (dims, size) not in self._distances:
+            self._distances[dims, size] = self._all_distances(dims, size)
+        for layout in layouts:
+            self.account.communication_ps += times * self._distances[dims, size][self._layout_of[value], layout]
+
+    def _all_distances(self, dims: Dims, size: int) -> Mapping[tuple[Layout, Layout], int]:
+        """The least time between all layouts of an array (Floyd and Warshall)."""
+        layouts = [
+            layout
+            for layout in product(range(-1, len(dims)), repeat=len(self._sizes))
+            if all(dim < 0 or (dims[dim] > 1 and dims[dim] % self._parts(layout, dim) == 0) for dim in layout)
+        ]
+        number = {layout: place for place, layout in enumerate(layouts)}
+        distance = np.full((len(layouts), len(layouts)), _FAR)
+        for one, other in product(layouts, repeat=2):
+            changed = [axis for axis in range(len(self._sizes)) if one[axis] != other[axis]]
+            if len(changed) <= 1:
+                step_ps = self._one_step_ps(one, other, changed[0], size) if changed else 0
+                distance[number[one], number[other]] = step_ps
+        for middle in range(len(layouts)):
+            distance = np.minimum(distance, distance[:, middle, None] + distance[None, middle, :])
+        return {(one, other): int(distance[number[one], number[other]]) for one, other in product(layouts, repeat=2)}
+
+    def _one_step_ps(self, one: Layout, other: Layout, axis: int, size: int) -> int:
+        """The time to change one axis, if it is the innermost one along both dimensions."""
+        inner = one[axis + 1 :]
+        if (one[axis] >= 0 and one[axis] in inner) or (other[axis] >= 0 and other[axis] in inner):
+            return _FAR
+        if one[axis] < 0:
+            return 0
+        together = size // (self._shards(one) // self._sizes[axis])
+        return self._collective_ps("all_gather" if other[axis] < 0 else "all_to_all", axis, together)
+
+
+def _plain(layout: Sequence[Sequence[int]]) -> Layout:
+    return tuple(dims[0] if dims else -1 for dims in layout)
+
+
+def _stored(graph: StepGraph) -> set[int]:
+    """The values that are written to memory, by the rule that :mod:`dse.parallel.prices` states."""
+    taken = Counter(value for operation in graph.operations for value in set(operation.operands))
+    stored = {value for value, count in taken.items() if count > 1}
+    stored |= {argument.value for argument in graph.arguments} | set(graph.results)
+    for operation in graph.operations:
+        if operation.opcode not in FUSED:
+            stored.update(operation.results)
+            if operation.opcode != "reduce":
+                stored.update(operation.operands)
+    return {value for value in stored if not graph.values[value].constant}
+
+
+def _moved(graph: StepGraph, operation: StepOperation, stored: set[int]) -> Iterator[list[int]]:
+    """Bytes to and from memory, of each operand and of each result."""
+    sizes = [
+        [graph.values[value].size_bytes if value in stored else 0 for value in values]
+        for values in (operation.operands, operation.results)
+    ]
+    if operation.opcode in ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier"):
+        sizes = [[0] * len(each) for each in sizes]
+    elif operation.opcode in ("gather", "dynamic-slice"):
+        sizes[0][0] = sizes[1][0]
+    elif operation.opcode in ("scatter", "dynamic-update-slice"):
+        updates = operation.operands[2 if operation.opcode == "scatter" else 1]
+        sizes[0][0], sizes[1][0] = 0, graph.values[updates].size_bytes
+    yield from sizes
+
+
+def _flops(graph: StepGraph, operation: StepOperation) -> int:
+    """Two for each multiplication of a product or a convolution."""
+    if operation.opcode not in ("dot", "convolution"):
+        return 0
+    left, right = (graph.values[value].dims for value in operation.operands[:2])
+    elements = prod(graph.values[operation.results[0]].dims)
+    if operation.opcode == "dot":
+        contracted = operation.attributes.get("lhs_contracting_dims", ())
+        return 2 * elements * prod(left[int(each)] for each in contracted)
+    kernel = str(operation.attributes["dim_labels"]).split("_")[1].split("->")[0]
+    return 2 * elements * prod(size for size, label in zip(right, kernel, strict=True) if label != "o")

@@ -1,0 +1,109 @@
+"""The problem with resharding as choices with pairwise costs (:mod:`dse.algorithms.pairwise`), solved exactly.
+
+A node for each argument, whose choices are its layouts and whose memory is its part on one device throughout the step,
+and one for each operation, whose choices cost their work and the joining of their terms. An edge for each value that is
+handed on: resharding it from the layout in which it is made to the one in which it is taken. Where two operations take
+a value in the same other layout, both pay for it.
+
+Nodes and edges are as many as operations and operands, 7 by 7 costs an edge on one axis. Equal operations share their
+arrays of costs.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.algorithms.pairwise.problem import PairwiseProblem
+from dse.parallel.mesh import Layout
+from dse.parallel.plan import Plan, Transfer, transfers
+from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import Fabric, paths_from
+from dse.sharding.factors import Dims
+
+Costs = npt.NDArray[np.int64]
+
+
+class ChoiceGraph:
+    """The choices of a problem as nodes: arguments first, then the operations that do not make constants."""
+
+    def __init__(self, problem: ParallelProblem, prices: Prices) -> None:
+        self._problem = problem
+        self._prices = prices
+        self._layouts = [problem.layouts_of_argument(number) for number in range(len(problem.graph.arguments))]
+        made = [number for number, priced in enumerate(prices.priced) if priced]
+        self._node = {operation: len(self._layouts) + place for place, operation in enumerate(made)}
+
+    def pairwise(self) -> PairwiseProblem:
+        """The problem of these nodes."""
+        graph, mesh = self._problem.graph, self._problem.mesh
+        sizes = [graph.values[argument.value].size_bytes for argument in graph.arguments]
+        costs: list[Costs] = [np.zeros(len(layouts), np.int64) for layouts in self._layouts]
+        usages = [
+            np.array([size // mesh.shards(layout) for layout in layouts], np.int64)
+            for size, layouts in zip(sizes, self._layouts, strict=True)
+        ]
+        for operation in self._node:
+            costs.append(np.array([each.picoseconds for each in self._prices.priced[operation]], np.int64))
+            usages.append(np.zeros(len(costs[-1]), np.int64))
+        edges, edge_costs = [], []
+        for transfer in transfers(self._problem):
+            edges.append((self._node_of(transfer.source), self._node_of(transfer.target)))
+            edge_costs.append(transfer.times * self._resharding(transfer))
+        live = len(self._layouts) if self._problem.state_bytes is not None else 0
+        return PairwiseProblem.build(
+            costs,
+            edges,
+            edge_costs,
+            usages,
+            [(0, 1)] * live + [(0, 0)] * (len(costs) - live),
+            self._problem.state_bytes,
+            graph.name,
+        )
+
+    def plan(self, choices: Sequence[int]) -> Plan:
+        """The plan that one choice for each node is."""
+        arguments = tuple(layouts[choice] for layouts, choice in zip(self._layouts, choices, strict=False))
+        operations = [0] * len(self._problem.graph.operations)
+        for operation, node in self._node.items():
+            operations[operation] = int(choices[node])
+        return Plan(tuple(operations), arguments)
+
+    def _node_of(self, end: int) -> int:
+        return -1 - end if end < 0 else self._node[end]
+
+    def _resharding(self, transfer: Transfer) -> Costs:
+        value = self._problem.graph.values[transfer.value]
+        before = (
+            self._layouts[-1 - transfer.source]
+            if transfer.source < 0
+            else tuple(each.layouts.results[transfer.result] for each in self._prices.priced[transfer.source])
+        )
+        after = (
+            tuple((layout,) for layout in self._layouts[-1 - transfer.target])
+            if transfer.target < 0
+            else tuple(
+                tuple(dict.fromkeys(each.layouts.operands[place] for place in transfer.operands))
+                for each in self._prices.priced[transfer.target]
+            )
+        )
+        return _costs(self._problem.fabric, value.dims, value.size_bytes, before, after)
+
+
+@lru_cache(maxsize=50_000)
+def _costs(
+    fabric: Fabric, dims: Dims, size_bytes: int, before: tuple[Layout, ...], after: tuple[tuple[Layout, ...], ...]
+) -> Costs:
+    rows = {layout: paths_from(fabric, dims, size_bytes, layout) for layout in set(before)}
+    taken = sorted({layout for layouts in after for layout in layouts})
+    number = {layout: place for place, layout in enumerate(taken)}
+    table = {layout: np.array([row[each].picoseconds for each in taken], np.int64) for layout, row in rows.items()}
+    columns = [[number[layout] for layout in layouts] for layouts in after]
+    costs = np.empty((len(before), len(after)), np.int64)
+    for row, layout in enumerate(before):
+        line = table[layout]
+        costs[row] = [sum(int(line[place]) for place in places) for places in columns]
+    costs.setflags(write=False)
+    return costs

@@ -1,0 +1,302 @@
+"""``dse parallel`` by the contract of a problem."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dse.importer.hlo.flatten import step_graph
+from dse.importer.hlo.text import read_hlo
+from dse.parallel.check import Account, account
+from dse.parallel.formats import MetricsDocument, SolutionDocument, plan_document, stated_from_document
+from dse.parallel.mesh import WHOLE, Layout, Mesh, mesh_of
+from dse.parallel.plan import Plan, picoseconds_of, split_dimensions, state_bytes_of
+from dse.parallel.prices import Prices
+from dse.parallel.problem import Device, Objective, ParallelProblem
+from dse.parallel.resharding import PICO
+from dse.parallel.solve import Solution, solve
+from dse.parallel.view import view
+from dse.problem import Posed, ProblemType
+from dse.report.units import memory_text, needed_memory_text
+from dse.report.view import View
+from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
+from dse.results.result import Objective as Goal
+from dse.run.options import Option, Options
+from dse.run.run import Run
+from dse.run.tables import Tables
+from hardware.inputs import fail, nearest
+from hardware.network import network
+from hardware.specs import Accelerator, accelerator
+from hardware.units import bytes_from_gib
+
+Method = Literal["auto", "exact", "linkage"]
+ParallelPosed = Posed["ParallelOptions", ParallelProblem]
+
+
+@dataclass(frozen=True)
+class ParallelOptions(Options):
+    """The options of ``dse parallel``."""
+
+    COMMAND: ClassVar[str] = "parallel"
+
+    step: Annotated[str, Option("A training step (HLO text).", metavar="STEP", positional=True, is_source=True)]
+    mesh: Annotated[str, Option("Devices, or axes from the outermost in: data=4,model=8.", metavar="MESH")] = "8"
+    objective: Annotated[
+        Objective, Option("cost: seconds of a step; count: split dimensions of trained tensors, the paper's reward.")
+    ] = "cost"
+    method: Annotated[
+        Method,
+        Option("exact: with resharding; linkage: without, as the paper; auto: exact for cost, linkage for count."),
+    ] = "auto"
+    accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"
+    network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
+    memory_gb: Annotated[
+        float | None,
+        Option("GiB a device has for the arguments of the step (default: the accelerator's memory).", min=0.0),
+    ] = None
+    pin: Annotated[
+        tuple[str, ...],
+        Option("A layout that an argument must have: for each dimension an axis or -.", metavar="NAME=AXIS,-"),
+    ] = ()
+
+
+class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
+    """The tensors of a training step over a mesh of devices."""
+
+    name = "parallel"
+    help = "Split the tensors of the training step STEP (HLO text; docs/parallel.md) over a mesh of devices."
+    Options = ParallelOptions
+    Solution = SolutionDocument
+    Metrics = MetricsDocument
+    parallel = False
+
+    def pose(self, options: ParallelOptions) -> ParallelPosed:
+        """The step in the file that the options name, and the machine."""
+        mesh = mesh_of(options.mesh)
+        chosen = accelerator(options.accelerator)
+        if options.objective == "count" and options.method == "exact":
+            raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+        joined = network(options.network or chosen.network)
+        graph = step_graph(read_hlo(options.step), options.step)
+        if not graph.arguments:
+            raise fail(options.step, "", "", "must take arguments: without them there is nothing to split")
+        names = [argument.name for argument in graph.arguments]
+        dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
+        problem = ParallelProblem(
+            graph,
+            mesh,
+            _device(chosen),
+            joined.spanning(mesh.devices),
+            options.objective,
+            chosen.hbm_bytes if options.memory_gb is None else bytes_from_gib(options.memory_gb),
+            dict(_pin(text, names, dims, mesh) for text in options.pin),
+            options.step,
+        )
+        problem.rules  # noqa: B018 (an operation that breaks its rule is found now)
+        return Posed(options, problem, graph.name, _document(problem), _goal(options))
+
+    def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
+        """The method that ``auto`` stands for."""
+        return (_method(options),)
+
+    def answer(self, posed: ParallelPosed, run: Run) -> Result:
+        """The best plan by the chosen method, with its proof or bound."""
+        started = time.perf_counter()
+        problem = posed.problem
+        prices = Prices(problem)
+        solution = solve(problem, prices, _method(posed.options), run.seed, run.stop)
+        document = None if solution.plan is None else plan_document(problem, prices, solution.plan)
+        if document is not None:
+            faults = account(problem, stated_from_document(problem, document, "solution")).faults
+            if faults:
+                raise FailedCheckError("; ".join(faults))
+        scale = 1.0 if problem.objective == "count" else PICO
+        return result_of(
+            self.name,
+            posed,
+            value=None if solution.value is None else solution.value * scale,
+            bound=None if solution.bound is None else solution.bound * scale,
+            solution=document,
+            metrics=None if solution.plan is None else _metrics(problem, prices, solution.plan),
+            infeasibility=_infeasibility(problem, solution),
+            evaluations=1,
+            seconds=time.perf_counter() - started,
+            seed=run.seed,
+            method=_method(posed.options),
+        )
+
+    def faults(self, result: Result, posed: ParallelPosed) -> list[str]:
+        """The plan's own rules, its times and bytes; the bound is proven again."""
+        problem = posed.problem
+        prices = Prices(problem)
+        again = solve(problem, prices, result.method, result.seed)
+        if not result.solution:
+            return _faults_without_plan(result, problem, again)
+        of = account(problem, stated_from_document(problem, result.solution, "result"))
+        if of.faults:
+            return of.faults
+        value = of.split_dimensions if problem.objective == "count" else (of.work_ps + of.communication_ps) * PICO
+        stated = result.objective.value
+        faults = []
+        if stated is None or abs(stated - value) > PROOF_TOLERANCE * abs(value):
+            faults.append(f"objective.value must be {value}, but got {stated}")
+        if result.bound is not None and not _is_proven(problem, result.bound, again):
+            faults.append(f"bound {result.bound} is more than can be proven")
+        return faults + differences("metrics", result.metrics, _checked_metrics(problem, prices, of))
+
+    def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
+        """Tensors by their splits, collectives by kind and axis."""
+        return view(posed.problem, result)
+
+
+def _method(options: ParallelOptions) -> str:
+    if options.method != "auto":
+        return options.method
+    return "linkage" if options.objective == "count" else "exact"
+
+
+def _goal(options: ParallelOptions) -> Goal:
+    if options.objective == "count":
+        return Goal(name="split_dimensions", value=None, unit="", sense="max")
+    return Goal(name="step_s", value=None, unit="s", sense="min")
+
+
+def _device(chosen: Accelerator) -> Device:
+    """Sustained rates: those of the spec, by the efficiencies of its matrix products and its other kernels."""
+    machines = chosen.machines
+    products = machines.kernels.get("gemm")
+    others = machines.kernels.get("default")
+    macs = int(machines.tensor_cores[0]) * int(machines.core_width[0]) * int(machines.core_depth[0])
+    return Device(
+        chosen.name,
+        2.0 * macs * machines.clock_hz * (products.efficiency if products else 1.0),
+        machines.hbm_bytes_per_s * (others.memory_efficiency if others else 1.0),
+        chosen.hbm_bytes,
+    )
+
+
+def _pin(text: str, names: list[str], dims: Mapping[str, tuple[int, ...]], mesh: Mesh) -> tuple[int, Layout]:
+    """The number of an argument and its layout."""
+    name, _, spec = text.rpartition("=")
+    if name not in dims:
+        rule = "must be NAME=SPEC with the name of an argument, and for each dimension an axis, axes joined by +, or -"
+        raise fail("dse parallel", "--pin", text, rule, nearest(name, names))
+    entries = spec.split(",") if spec else []
+    if len(entries) != len(dims[name]):
+        raise fail("dse parallel", "--pin", text, f"must have an entry for each of {len(dims[name])} dimensions")
+    layout = [WHOLE] * len(mesh.axes)
+    axes = [axis.name for axis in mesh.axes]
+    for dim, entry in enumerate(entries):
+        for axis in [] if entry.strip() == "-" else re.split(r"\+", entry.strip()):
+            if axis not in axes:
+                raise fail("dse parallel", "--pin", text, f"{axis} must be an axis of {mesh.text}", nearest(axis, axes))
+            if layout[axes.index(axis)] != WHOLE:
+                raise fail("dse parallel", "--pin", text, f"{axis} must split at most one dimension")
+            layout[axes.index(axis)] = dim
+    for dim in set(layout) - {WHOLE}:
+        parts, size = mesh.parts(tuple(layout), dim), dims[name][dim]
+        if size % parts:
+            padded = -(-size // parts) * parts
+            rule = f"dimension {dim} of {size:,} must be a multiple of {parts} (padded to {padded:,} it would be)"
+            raise fail("dse parallel", "--pin", text, rule)
+    return names.index(name), tuple(layout)
+
+
+def _document(problem: ParallelProblem) -> Any:
+    """The problem in JSON types: the step with its arrays, and the machine."""
+    graph = problem.graph
+    return {
+        "values": [[value.dtype, list(value.dims), value.constant] for value in graph.values],
+        "operations": [
+            [each.opcode, list(each.operands), list(each.results), _plain(each.attributes), each.repeats]
+            for each in graph.operations
+        ],
+        "arguments": [[each.value, each.name, each.role] for each in graph.arguments],
+        "results": list(graph.results),
+        "mesh": problem.mesh.text,
+        "device": [problem.device.flops_per_s, problem.device.bytes_per_s],
+        "network": repr(problem.network),
+        "objective": problem.objective,
+        "state_bytes": problem.state_bytes,
+        "pins": {str(number): list(layout) for number, layout in problem.pins.items()},
+    }
+
+
+def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in attributes.items()}
+
+
+def _metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:
+    whole_ps = picoseconds_of(problem, prices, plan)
+    work_ps = sum(priced[choice].work_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
+    of = Account(
+        work_ps=work_ps,
+        communication_ps=whole_ps - work_ps,
+        state_bytes=state_bytes_of(problem, plan.arguments),
+        split_dimensions=split_dimensions(problem, plan.arguments),
+    )
+    return _checked_metrics(problem, prices, of)
+
+
+def _checked_metrics(problem: ParallelProblem, prices: Prices, of: Account) -> dict[str, Any]:
+    from dse.parallel.linkage_plans import data_parallel  # loads OR-Tools
+
+    spread = data_parallel(problem, prices)
+    whole = Plan((0,) * len(problem.graph.operations), (problem.mesh.whole,) * len(problem.graph.arguments))
+    unknown: dict[str, int] = {}
+    for operation, rule in zip(problem.graph.operations, problem.rules, strict=True):
+        if rule is None:
+            unknown[operation.opcode] = unknown.get(operation.opcode, 0) + 1
+    return {
+        "step_s": (of.work_ps + of.communication_ps) * PICO,
+        "work_s": of.work_ps * PICO,
+        "communication_s": of.communication_ps * PICO,
+        "state_bytes": of.state_bytes,
+        "split_dimensions": of.split_dimensions,
+        "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
+        "data_parallel_s": None if spread is None else picoseconds_of(problem, prices, spread) * PICO,
+        "unknown_operations": unknown,
+    }
+
+
+def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibility | None:
+    if solution.least_state_bytes is None or problem.state_bytes is None:
+        return None
+    needed, limit = solution.least_state_bytes, problem.state_bytes
+    return Infeasibility(
+        resource="memory_bytes",
+        demand=needed,
+        limit=limit,
+        unit="bytes",
+        levers=[f"{needed_memory_text(needed)} on each device", "more devices"],
+        explanation=(
+            f"The arguments of the step take at least {needed_memory_text(needed)} on each of {problem.mesh.devices} "
+            f"devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
+        ),
+        where={},
+    )
+
+
+def _faults_without_plan(result: Result, problem: ParallelProblem, again: Solution) -> list[str]:
+    if result.status != "infeasible":
+        return [] if result.status in ("unknown", "interrupted") else ["a plan must be given"]
+    proof = _infeasibility(problem, again)
+    if proof is None:
+        return ["status infeasible: but a plan fits"]
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return differences("infeasibility", stated, proof.model_dump())
+
+
+def _is_proven(problem: ParallelProblem, bound: float, again: Solution) -> bool:
+    """Whether the method proves as much again."""
+    if again.bound is None:
+        return False
+    if problem.objective == "count":
+        return bound >= again.bound
+    return bound <= again.bound * PICO * (1 + PROOF_TOLERANCE)
+
+
+PROBLEM = ParallelType()

@@ -1,0 +1,131 @@
+"""The solution and the metrics of a parallel plan, as they stand in a result file."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dse.parallel.choices import ALL_REDUCE, NONE, Choice, Cut
+from dse.parallel.mesh import WHOLE, Layout
+from dse.parallel.plan import Plan
+from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from hardware.inputs import fail, nearest, validate
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SolutionDocument(_Document):
+    """``solution`` of a result.
+
+    Attributes:
+        mesh: the axes, from the outermost in.
+        arguments: by name, for each dimension the axes that split it.
+        operations: by the name of its first result, each operation that is cut: for each axis the number of the factor
+            (−1: none), and the dimension along which its terms are scattered (−1: they are all-reduced, or there are
+            none).
+    """
+
+    mesh: str
+    arguments: dict[str, list[list[str]]]
+    operations: dict[str, list[Annotated[list[int], Field(min_length=2, max_length=2)]]]
+
+
+class MetricsDocument(_Document):
+    """``metrics`` of a result: of the plan, the time of a step and its parts, and bytes on one device."""
+
+    step_s: float
+    work_s: float
+    communication_s: float
+    state_bytes: _Count
+    split_dimensions: _Count
+    one_device_s: float
+    data_parallel_s: float | None
+    unknown_operations: dict[str, int]
+
+
+def plan_document(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:
+    """``plan`` as the ``solution`` of a result."""
+    graph, mesh = problem.graph, problem.mesh
+    operations = {}
+    for operation, priced, choice in zip(graph.operations, prices.priced, plan.choices, strict=True):
+        if priced and any(cut.factor != NONE for cut in priced[choice].choice):
+            operations[graph.values[operation.results[0]].name] = [list(cut) for cut in priced[choice].choice]
+    return {
+        "mesh": mesh.text,
+        "arguments": {
+            argument.name: [list(axes) for axes in mesh.spec(layout, len(graph.values[argument.value].dims))]
+            for argument, layout in zip(graph.arguments, plan.arguments, strict=True)
+        },
+        "operations": operations,
+    }
+
+
+class Stated:
+    """A solution as it was read: the cuts of operations and the layouts of arguments, by their numbers.
+
+    Attributes:
+        cuts: of each operation; all :data:`NONE` of one that is not named.
+        arguments: of each argument its layout.
+    """
+
+    def __init__(self, cuts: tuple[Choice, ...], arguments: tuple[Layout, ...]) -> None:
+        self.cuts = cuts
+        self.arguments = arguments
+
+
+def stated_from_document(problem: ParallelProblem, document: Any, path: str) -> Stated:
+    """What :func:`plan_document` wrote.
+
+    Raises:
+        InputError: names or axes that the problem does not have, or something missing.
+    """
+    parsed = validate(SolutionDocument, document, path)
+    if parsed.mesh != problem.mesh.text:
+        raise fail(path, "solution.mesh", parsed.mesh, f"must be the mesh of the settings, {problem.mesh.text}")
+    graph = problem.graph
+    named = {graph.values[each.results[0]].name: number for number, each in enumerate(graph.operations) if each.results}
+    nothing: Choice = (Cut(),) * len(problem.mesh.axes)
+    cuts = [nothing] * len(graph.operations)
+    for name, entries in parsed.operations.items():
+        key = f"solution.operations.{name}"
+        if name not in named:
+            raise fail(path, key, name, "must be the first result of an operation", nearest(name, named))
+        if len(entries) != len(problem.mesh.axes):
+            raise fail(path, key, str(len(entries)), f"must have an entry for each of {len(problem.mesh.axes)} axes")
+        cuts[named[name]] = tuple(Cut(*entry) for entry in entries)
+        if cuts[named[name]] == nothing:
+            raise fail(path, key, "", "an operation of which nothing is cut must be left out")
+        if any(cut.factor == NONE and cut.scattered != ALL_REDUCE for cut in cuts[named[name]]):
+            raise fail(path, key, "", "nothing can be scattered where no factor is cut")
+    arguments = tuple(
+        _layout(problem, parsed.arguments, each.name, len(graph.values[each.value].dims), path)
+        for each in graph.arguments
+    )
+    for name in parsed.arguments:
+        if name not in {each.name for each in graph.arguments}:
+            raise fail(path, f"solution.arguments.{name}", name, "must be an argument of the step")
+    return Stated(tuple(cuts), arguments)
+
+
+def _layout(
+    problem: ParallelProblem, arguments: Mapping[str, list[list[str]]], name: str, rank: int, path: str
+) -> Layout:
+    key = f"solution.arguments.{name}"
+    spec = arguments.get(name)
+    if spec is None or len(spec) != rank:
+        raise fail(path, key, "", f"must be given, with an entry for each of {rank} dimensions")
+    layout = [WHOLE] * len(problem.mesh.axes)
+    names = [axis.name for axis in problem.mesh.axes]
+    for dim, axes in enumerate(spec):
+        if sorted(axes, key=names.index if set(axes) <= set(names) else str) != axes or not set(axes) <= set(names):
+            raise fail(path, key, str(axes), f"must name axes of {problem.mesh.text}, outermost first")
+        for axis in axes:
+            if layout[names.index(axis)] != WHOLE:
+                raise fail(path, key, axis, "an axis must split at most one dimension")
+            layout[names.index(axis)] = dim
+    return tuple(layout)

@@ -1,0 +1,164 @@
+"""A plan: a choice for each operation and a layout for each argument, and what follows: times, collectives, bytes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from dse.graph.step import StepGraph
+from dse.parallel.mesh import WHOLE, Layout
+from dse.parallel.prices import Priced, Prices
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import Collective, resharding
+
+Cause = Literal["terms", "resharding", "carried"]
+"""Why a collective runs: terms of a reduced factor, an operand in another layout, a result that the next step takes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided.
+
+    Attributes:
+        choices: of each operation the number of its choice in :attr:`Prices.priced`; 0 of one that makes constants.
+        arguments: of each argument its layout.
+    """
+
+    choices: tuple[int, ...]
+    arguments: tuple[Layout, ...]
+
+
+class Sent(NamedTuple):
+    """A collective of a plan with its cause.
+
+    Attributes:
+        collective: kind, axis and bytes.
+        cause: why it runs.
+        value: the position of the value that is sent.
+        operation: the number of the operation that causes it; −1 at the end of the step.
+        times: how often a step runs it.
+        picoseconds: of all times together.
+    """
+
+    collective: Collective
+    cause: Cause
+    value: int
+    operation: int
+    times: int
+    picoseconds: int
+
+
+class Transfer(NamedTuple):
+    """A value that is handed on: from where it is made to an operation that takes it, or to the next step.
+
+    Attributes:
+        value: its position.
+        source: the operation that makes it, or, below 0, the argument that it is: −1 − its number.
+        result: which result of the operation it is.
+        target: the operation that takes it, or −1 − the number of the argument that it replaces in the next step.
+        operands: as which operands it is taken; empty at the end of the step.
+        times: how often a step does so.
+    """
+
+    value: int
+    source: int
+    result: int
+    target: int
+    operands: tuple[int, ...]
+    times: int
+
+
+def transfers(problem: ParallelProblem) -> Iterator[Transfer]:
+    """Everything that is handed on in a step, but constants."""
+    graph = problem.graph
+    made: dict[int, tuple[int, int]] = {
+        argument.value: (-1 - number, 0) for number, argument in enumerate(graph.arguments)
+    }
+    for number, operation in enumerate(graph.operations):
+        if graph.is_constant(number):
+            continue
+        for value in dict.fromkeys(operation.operands):
+            if value in made and not graph.values[value].constant:
+                places = tuple(place for place, each in enumerate(operation.operands) if each == value)
+                yield Transfer(value, *made[value], number, places, operation.repeats)
+        made.update({value: (number, place) for place, value in enumerate(operation.results)})
+    for result, argument in problem.carried.items():
+        value = graph.results[result]
+        if value in made and made[value][0] != -1 - argument:
+            yield Transfer(value, *made[value], -1 - argument, (), 1)
+
+
+def resharded(problem: ParallelProblem, transfer: Transfer, before: Layout, after: Sequence[Layout]) -> Iterator[Sent]:
+    """What is sent so that a value in layout ``before`` can be taken in all layouts of ``after``, each made once."""
+    value = problem.graph.values[transfer.value]
+    for layout in dict.fromkeys(after):
+        path = resharding(problem.fabric, value.dims, value.size_bytes, before, layout)
+        for collective in path.collectives:
+            yield Sent(
+                collective,
+                "resharding" if transfer.operands else "carried",
+                transfer.value,
+                max(transfer.target, -1),
+                transfer.times,
+                transfer.times * problem.fabric.picoseconds(collective),
+            )
+
+
+def sent_by(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[Sent]:
+    """Every collective of a plan, in the order of the step."""
+    found: list[Sent] = []
+    for number, operation in enumerate(problem.graph.operations):
+        if prices.priced[number]:
+            priced = prices.priced[number][plan.choices[number]]
+            found += [
+                Sent(each, "terms", operation.results[0], number, operation.repeats,
+                     operation.repeats * problem.fabric.picoseconds(each))
+                for each in priced.collectives
+            ]  # fmt: skip
+    for transfer in transfers(problem):
+        found += resharded(problem, transfer, *ends_of(prices, plan, transfer))
+    return sorted(found, key=lambda each: each.operation if each.operation >= 0 else len(problem.graph.operations))
+
+
+def ends_of(prices: Prices, plan: Plan, transfer: Transfer) -> tuple[Layout, tuple[Layout, ...]]:
+    """The layout in which a value is made, and those in which it is taken."""
+
+    def chosen(operation: int) -> Priced:
+        return prices.priced[operation][plan.choices[operation]]
+
+    before = (
+        plan.arguments[-1 - transfer.source]
+        if transfer.source < 0
+        else chosen(transfer.source).layouts.results[transfer.result]
+    )
+    if transfer.target < 0:
+        return before, (plan.arguments[-1 - transfer.target],)
+    return before, tuple(chosen(transfer.target).layouts.operands[place] for place in transfer.operands)
+
+
+def picoseconds_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
+    """The time of a step: work and collectives, one after the other."""
+    work = sum(priced[choice].work_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
+    return work + sum(each.picoseconds for each in sent_by(problem, prices, plan))
+
+
+def state_bytes_of(problem: ParallelProblem, arguments: Sequence[Layout]) -> int:
+    """The bytes of all arguments on one device."""
+    values = problem.graph.values
+    return sum(
+        values[argument.value].size_bytes // problem.mesh.shards(layout)
+        for argument, layout in zip(problem.graph.arguments, arguments, strict=True)
+    )
+
+
+def split_dimensions(problem: ParallelProblem, arguments: Sequence[Layout]) -> int:
+    """The dimensions of trained tensors that are split: what the paper's reward counts."""
+    return sum(
+        len({split for split in layout if split != WHOLE})
+        for argument, layout in zip(problem.graph.arguments, arguments, strict=True)
+        if argument.role == "parameter"
+    )
+
+
+def labels_of(graph: StepGraph) -> dict[int, str]:
+    """The names of the arguments by the positions of their values."""
+    return {argument.value: argument.name for argument in graph.arguments}

@@ -1,0 +1,185 @@
+"""What one operation costs under a choice: its work on one device, and the joining of its terms.
+
+Work is the longer one of two times: floating-point operations at the device's rate (products and convolutions alone;
+zeros that a dilation inserts count), and bytes to and from memory. As compilers fuse, an array is *stored* only where
+it has to be: it is an argument or a result of the step, a product, convolution or another operation that is not fused
+makes or takes it, or several operations take it. What is not stored costs nothing; a lookup reads and writes what it
+looks up, an update what it writes.
+
+No launch times, and no overlap of communication with work: the sum of all operations and all collectives is the time of
+a step.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from math import prod
+from typing import NamedTuple
+
+from dse.graph.step import StepOperation, StepValue
+from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined, layouts_of, parts_of
+from dse.parallel.mesh import Mesh
+from dse.parallel.problem import FUSED, Device, ParallelProblem
+from dse.parallel.resharding import PICO, Collective, Fabric
+from dse.sharding.factors import Dims, Factor
+
+_FUSES_OPERANDS = FUSED | {"reduce"}
+"""Operations that compilers fuse with what makes their operands."""
+
+_LABELS = re.compile(r"[\dbf?]+_([\dio?]+)->")
+
+
+class Work(NamedTuple):
+    """What an operation does in all, before it is cut.
+
+    Attributes:
+        flops: floating-point operations.
+        operands, results: bytes to and from memory of each array; 0 where it is not stored.
+        repeats: how often a step does it.
+    """
+
+    flops: int
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    repeats: int
+
+
+class Priced(NamedTuple):
+    """A choice of an operation with what follows from it.
+
+    Attributes:
+        choice: the cut of each axis.
+        layouts: of its arrays.
+        work_ps: of its share of the work.
+        collectives: those that join its terms.
+        joined_ps: their time.
+    """
+
+    choice: Choice
+    layouts: Layouts
+    work_ps: int
+    collectives: tuple[Collective, ...]
+    joined_ps: int
+
+    @property
+    def picoseconds(self) -> int:
+        """Work and joining together."""
+        return self.work_ps + self.joined_ps
+
+
+class Prices:
+    """The prices of all operations of a problem; equal operations are priced once."""
+
+    def __init__(self, problem: ParallelProblem) -> None:
+        self._problem = problem
+        self._fabric = problem.fabric
+
+    @cached_property
+    def stored(self) -> tuple[bool, ...]:
+        """Of each value: whether it is written to memory and read from there."""
+        graph = self._problem.graph
+        takers = Counter(value for operation in graph.operations for value in {*operation.operands})
+        stored = [takers[value] > 1 for value in range(len(graph.values))]
+        for operation in graph.operations:
+            if operation.opcode not in FUSED:
+                for value in operation.results:
+                    stored[value] = True
+            if operation.opcode not in _FUSES_OPERANDS:
+                for value in operation.operands:
+                    stored[value] = True
+        for value in (*(argument.value for argument in graph.arguments), *graph.results):
+            stored[value] = True
+        return tuple(each and not graph.values[value].constant for value, each in enumerate(stored))
+
+    @cached_property
+    def priced(self) -> tuple[tuple[Priced, ...], ...]:
+        """Of each operation all its choices; none of one that makes constants."""
+        graph = self._problem.graph
+        return tuple(
+            () if graph.is_constant(number) else self._priced(number, operation)
+            for number, operation in enumerate(graph.operations)
+        )
+
+    def _priced(self, number: int, operation: StepOperation) -> tuple[Priced, ...]:
+        values = self._problem.graph.values
+        work = work_of(operation, values, self.stored)
+        results = tuple((values[each].dims, values[each].size_bytes) for each in operation.results)
+        return _priced_choices(work, self._problem.rules[number] or (), results, self._fabric, self._problem.device)
+
+
+def work_of(operation: StepOperation, values: Sequence[StepValue], stored: Sequence[bool]) -> Work:
+    """What ``operation`` does in all."""
+    operands = [values[each].size_bytes if stored[each] else 0 for each in operation.operands]
+    results = [values[each].size_bytes if stored[each] else 0 for each in operation.results]
+    match operation.opcode:
+        case "gather" | "dynamic-slice":
+            operands[0] = results[0]  # of a table only what is looked up is read
+        case "scatter" | "dynamic-update-slice":
+            written = 2 if operation.opcode == "scatter" else 1
+            operands[0] = 0  # updated in place
+            results[0] = sum(values[each].size_bytes for each in operation.operands[written : written + 1])
+        case "while-begin" | "while-end" | "branch-begin" | "branch-end" | "optimization-barrier":
+            operands, results = [0] * len(operands), [0] * len(results)
+    return Work(flops_of(operation, values), tuple(operands), tuple(results), operation.repeats)
+
+
+def flops_of(operation: StepOperation, values: Sequence[StepValue]) -> int:
+    """Floating-point operations of a product or a convolution, a multiplication and an addition as two; otherwise 0."""
+    if operation.opcode not in ("dot", "convolution"):
+        return 0
+    outputs = prod(values[operation.results[0]].dims)
+    left, right = (values[each].dims for each in operation.operands[:2])
+    if operation.opcode == "dot":
+        inner = operation.attributes.get("lhs_contracting_dims", ())
+        return 2 * outputs * prod(left[int(dim)] for dim in inner)
+    match = _LABELS.match(str(operation.attributes.get("dim_labels", "")))
+    return 2 * outputs * (prod(right) // right[match.group(1).index("o")]) if match else 0
+
+
+@lru_cache(maxsize=100_000)
+def _priced_choices(
+    work: Work, factors: tuple[Factor, ...], results: tuple[tuple[Dims, int], ...], fabric: Fabric, device: Device
+) -> tuple[Priced, ...]:
+    choices = choices_of(factors, [dims for dims, _ in results], fabric.mesh)
+    return tuple(_price(work, factors, results, fabric, device, choice) for choice in choices)
+
+
+def _price(
+    work: Work, factors: tuple[Factor, ...], results: tuple[tuple[Dims, int], ...], fabric: Fabric, device: Device,
+    choice: Choice,
+) -> Priced:  # fmt: skip
+    layouts = layouts_of(choice, factors, len(work.operands), len(results))
+    collectives = tuple(terms_of(choice, factors, layouts, [size for _, size in results], fabric.mesh))
+    return Priced(
+        choice,
+        layouts,
+        work.repeats * work_picoseconds(work, choice, layouts, fabric.mesh, device),
+        collectives,
+        work.repeats * sum(map(fabric.picoseconds, collectives)),
+    )
+
+
+def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, device: Device) -> int:
+    """The time of one device's share of the work, once."""
+    arrays = zip((*work.operands, *work.results), (*layouts.operands, *layouts.before), strict=True)
+    moved = sum(size // mesh.shards(layout) for size, layout in arrays)
+    seconds = max(work.flops / parts_of(choice, mesh) / device.flops_per_s, moved / device.bytes_per_s)
+    return round(seconds / PICO)
+
+
+def terms_of(
+    choice: Choice, factors: Sequence[Factor], layouts: Layouts, sizes: Sequence[int], mesh: Mesh
+) -> list[Collective]:
+    """The collectives that join the terms of the results: reduce-scatters first, as they leave less for the others."""
+    cuts = sorted(joined(choice, factors), key=lambda entry: entry[1].scattered == ALL_REDUCE)
+    collectives = []
+    for result, size in enumerate(sizes):
+        remaining = size // mesh.shards(layouts.before[result])
+        for axis, cut in cuts:
+            if cut.scattered == ALL_REDUCE:
+                collectives.append(Collective("all_reduce", axis, remaining))
+            else:
+                collectives.append(Collective("reduce_scatter", axis, remaining))
+                remaining //= mesh.axes[axis].size
+    return collectives

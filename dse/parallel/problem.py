@@ -1,0 +1,100 @@
+"""The problem of a parallel plan: a step, a mesh of devices, their rates, and the rules that the plan has to keep."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from dse.graph.step import StepGraph, StepValue
+from dse.parallel.mesh import Layout, Mesh
+from dse.parallel.resharding import Fabric
+from dse.sharding.factors import Factor
+from dse.sharding.hlo.table import ELEMENTWISE, step_factors
+from hardware.network import Network
+
+Objective = Literal["cost", "count"]
+"""Seconds of a step, or the dimensions of trained tensors that are split (the paper's reward)."""
+
+FUSED = ELEMENTWISE | {
+    "broadcast", "reshape", "bitcast", "transpose", "slice", "pad", "concatenate", "reverse", "iota",
+}  # fmt: skip
+"""Operations that compilers fuse with what takes their results, so that these need not be stored."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one device does in a second: floating-point operations of products, and bytes to and from its memory."""
+
+    name: str
+    flops_per_s: float
+    bytes_per_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class ParallelProblem:
+    """A step to be spread over a mesh.
+
+    Attributes:
+        graph: the step.
+        mesh: the devices.
+        device: each of them.
+        network: what joins them.
+        objective: what is optimised.
+        state_bytes: the most that the arguments of the step may take on one device; None for no limit.
+        pins: layouts that arguments must have, by their positions in ``graph.arguments``.
+        file: what errors call the step.
+    """
+
+    graph: StepGraph
+    mesh: Mesh
+    device: Device
+    network: Network
+    objective: Objective = "cost"
+    state_bytes: int | None = None
+    pins: Mapping[int, Layout] = field(default_factory=dict)
+    file: str = ""
+
+    @property
+    def fabric(self) -> Fabric:
+        """The mesh on its network."""
+        return Fabric(self.mesh, self.network)
+
+    @cached_property
+    def rules(self) -> tuple[tuple[Factor, ...] | None, ...]:
+        """The factors of every operation; None where the opcode has no rule, so that nothing can be cut.
+
+        Raises:
+            InputError: an operation whose shapes or attributes break the rule of its opcode.
+        """
+        return step_factors(self.graph, self.file)
+
+    @cached_property
+    def carried(self) -> Mapping[int, int]:
+        """The argument that each result of the step replaces in the next step, by their positions.
+
+        A step returns what it carries in the order in which it takes it: each argument that is trained or kept is
+        replaced by the next result of its type and dimensions.
+        """
+        values = self.graph.values
+        found: dict[int, int] = {}
+        start = 0
+        for number, argument in enumerate(self.graph.arguments):
+            if argument.role != "input":
+                of = _kind(values[argument.value])
+                places = range(start, len(self.graph.results))
+                match = next((place for place in places if _kind(values[self.graph.results[place]]) == of), None)
+                if match is not None:
+                    found[match] = number
+                    start = match + 1
+        return found
+
+    def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
+        """The layouts that an argument may have: its pin, or all."""
+        if number in self.pins:
+            return (self.pins[number],)
+        return tuple(self.mesh.layouts(self.graph.values[self.graph.arguments[number].value].dims))
+
+
+def _kind(value: StepValue) -> tuple[str, tuple[int, ...]]:
+    return value.dtype, value.dims

@@ -1,0 +1,101 @@
+"""Resharding: the cheapest sequence of collectives that turns one layout of an array into another.
+
+On one axis: a slice (nothing is sent), an all-gather, or an all-to-all from one dimension to another. On a mesh, each
+step changes one axis, which must be the innermost of those that split the dimension, before and after: parts are kept
+in order, so nothing else has to move. Of all sequences the one of least time is taken (Dijkstra over the layouts of the
+array, at most (rank + 1) ** axes of them), so the triangle inequality holds: no detour is cheaper.
+"""
+
+import heapq
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from dse.parallel.mesh import WHOLE, Layout, Mesh
+from dse.sharding.factors import Dims
+from hardware.network import Network
+
+PICO = 1e-12
+
+CollectiveName = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
+
+
+class Collective(NamedTuple):
+    """One collective of a plan.
+
+    Attributes:
+        kind: its kind.
+        axis: the number of the mesh axis along which it runs.
+        size_bytes: of the array that a group of devices along the axis holds together: the input of an all-reduce or a
+            reduce-scatter on each device, the output of an all-gather, all parts of an all-to-all.
+    """
+
+    kind: CollectiveName
+    axis: int
+    size_bytes: int
+
+
+class Path(NamedTuple):
+    """A sequence of collectives, and what it takes."""
+
+    picoseconds: int
+    collectives: tuple[Collective, ...]
+
+
+class Fabric(NamedTuple):
+    """A mesh on a network."""
+
+    mesh: Mesh
+    network: Network
+
+    def picoseconds(self, collective: Collective) -> int:
+        """The time of a collective, in whole picoseconds."""
+        axis = self.mesh.axes[collective.axis]
+        seconds = self.network.collective_s(collective.kind, collective.size_bytes, axis.size, axis.stride)
+        return round(seconds / PICO)
+
+
+def resharding(fabric: Fabric, dims: Dims, size_bytes: int, before: Layout, after: Layout) -> Path:
+    """The cheapest way from ``before`` to ``after`` of an array of ``dims`` and ``size_bytes`` in all.
+
+    Raises:
+        KeyError: a layout that the array cannot have.
+    """
+    return paths_from(fabric, dims, size_bytes, before)[after]
+
+
+@lru_cache(maxsize=200_000)
+def paths_from(fabric: Fabric, dims: Dims, size_bytes: int, before: Layout) -> dict[Layout, Path]:
+    """The cheapest way from ``before`` to every other layout."""
+    found: dict[Layout, Path] = {}
+    waiting: list[tuple[int, int, Layout, tuple[Collective, ...]]] = [(0, 0, before, ())]
+    while waiting:
+        picoseconds, _, layout, collectives = heapq.heappop(waiting)
+        if layout in found:
+            continue
+        found[layout] = Path(picoseconds, collectives)
+        for target, collective in steps(fabric.mesh, dims, size_bytes, layout):
+            if target not in found:
+                sent = () if collective is None else (collective,)
+                cost = picoseconds + sum(map(fabric.picoseconds, sent))
+                heapq.heappush(waiting, (cost, len(collectives) + len(sent), target, (*collectives, *sent)))
+    return found
+
+
+def steps(mesh: Mesh, dims: Dims, size_bytes: int, layout: Layout) -> Iterator[tuple[Layout, Collective | None]]:
+    """Every layout that one step makes of ``layout``, and what is sent for it (None: nothing)."""
+    for number, axis in enumerate(mesh.axes):
+        split = layout[number]
+        if split != WHOLE and split in layout[number + 1 :]:
+            continue
+        together = size_bytes // (mesh.shards(layout) // (axis.size if split != WHOLE else 1))
+        for target in (WHOLE, *range(len(dims))):
+            after = (*layout[:number], target, *layout[number + 1 :])
+            if target == split or (target != WHOLE and (target in layout[number + 1 :] or dims[target] <= 1)):
+                continue
+            if not mesh.fits(after, dims):
+                continue
+            if split == WHOLE:
+                yield after, None
+            else:
+                yield after, Collective("all_gather" if target == WHOLE else "all_to_all", number, together)
