@@ -11,13 +11,13 @@ from pydantic import Field, model_validator
 
 from hardware.input_files import read_once
 from hardware.operations import VectorKind
-from hardware.spec_fields import Choice, Count, NonNegative, Positive, Quantity, Source, StrictModel, read_spec
+from hardware.spec_fields import Choice, Count, NonNegative, Positive, Quantity, Share, Source, StrictModel, read_spec
 
 
 class Fraction(StrictModel):
     """A number above 0 and at most 1."""
 
-    value: Annotated[float, Field(gt=0, le=1)]
+    value: Share
     source: Source
 
 

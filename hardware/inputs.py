@@ -139,7 +139,8 @@ def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
         return Fault(str(path), key, "", rule, nearest(location[-1], known))
     value = "" if item["type"] == "missing" else shown(item["input"])
     rule = _RULES.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-    if item["type"] == "greater_than_equal" and item["ctx"]["ge"] == SMALLEST and item["input"] <= 0:
+    # Read leniently, a number may have been given as text.
+    if item["type"] == "greater_than_equal" and item["ctx"]["ge"] == SMALLEST and float(item["input"]) <= 0:
         rule = "input should be greater than 0"
     suggestion = None
     if item["type"] == "literal_error":

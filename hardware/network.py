@@ -34,6 +34,7 @@ from hardware.spec_fields import (
     Count,
     NonNegative,
     Quantity,
+    Share,
     Source,
     StrictModel,
     beside,
@@ -189,7 +190,7 @@ class _NonNegativeQuantity(StrictModel):
 
 
 class _Share(StrictModel):
-    value: Annotated[float, Field(gt=0, le=1)]
+    value: Share
     source: Source
 
 

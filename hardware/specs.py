@@ -21,6 +21,7 @@ from hardware.spec_fields import (
     NonNegative,
     PositiveInteger,
     Quantity,
+    Share,
     Source,
     StrictModel,
     beside,
@@ -74,9 +75,9 @@ class Kernel(StrictModel):
 
     launch_s: NonNegative = 0.0
     floor_s: NonNegative = 0.0
-    efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
-    memory_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
-    buffer_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
+    efficiency: Share = 1.0
+    memory_efficiency: Share = 1.0
+    buffer_efficiency: Share = 1.0
     row_reads: PositiveInteger = 1
     rows_per_core: Annotated[int, Field(ge=0)] = 0
     source: Source

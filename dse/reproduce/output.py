@@ -8,13 +8,13 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from dse.report import charts
 from dse.report.page import document, figure, table
 from dse.report.palette import CATEGORIES, category
 from dse.reproduce.section import Chart, Reproduction, Section
 from dse.run.directory import REPORT_FILE, write_text
+from dse.run.tables import write_table
 from dse.run.versions import versions
 
 DOCUMENT_FILE = "reproduction.json"
@@ -33,10 +33,8 @@ def write(reproduction: Reproduction, directory: Path) -> None:
     """Write every file of a finished run."""
     write_text(directory / DOCUMENT_FILE, to_json(reproduction))
     compared = _comparisons(reproduction)
-    folder = (directory / COMPARISONS_TABLE).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(compared, directory / f"{COMPARISONS_TABLE}.parquet")
-    pa_csv.write_csv(compared, directory / f"{COMPARISONS_TABLE}.csv")
+    write_table(directory / f"{COMPARISONS_TABLE}.parquet", compared)
+    pa_csv.write_csv(compared, (directory / f"{COMPARISONS_TABLE}.csv").absolute())
     for section in reproduction.sections:
         for picture in section.pictures:
             (directory / picture.name).parent.mkdir(parents=True, exist_ok=True)

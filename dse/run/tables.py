@@ -45,7 +45,7 @@ class Tables(Mapping[str, pa.Table]):
             self.missing.add(path)
             raise KeyError(name)
         try:
-            return pq.read_table(path)
+            return pq.read_table(path.absolute())  # pyarrow takes s3:… for a bucket
         except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file
             raise fail(path, "", "", f"is not a whole Parquet table: {shown(str(error))}") from error
 
@@ -61,5 +61,5 @@ def write_table(path: Path, content: pa.Table) -> None:
     """Write a Parquet file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".partial")
-    pq.write_table(content, temporary)
+    pq.write_table(content, temporary.absolute())  # pyarrow takes s3:… for a bucket
     temporary.replace(path)

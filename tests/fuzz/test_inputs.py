@@ -272,3 +272,31 @@ def test_a_name_that_no_file_can_have_is_refused_in_one_line(dse, folder, argume
     assert words in line
     assert len(line) < 2_000
     assert [path.name for path in folder.iterdir()] == ["layers.json"]
+
+
+def test_a_folder_that_looks_like_a_bucket_is_a_folder(dse, folder):
+    write(folder / "model.json", examples.MODEL)
+    asked = ("--fixed", "tpuv4", "--accelerators", 2, "--global-batch", 4, "--microbatch", "1", "--workers", 0, "--quiet")
+    answer = dse("codesign", "model.json", *asked, "--out", "s3://")
+    assert answer.code == 0, answer.err
+    assert list((folder / "s3:").glob("tables/*.parquet"))
+    assert dse("report", "s3:").code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("efficiency", 1e-320, "greater than or equal to"),
+        ("efficiency", "-1", "greater than 0"),
+        ("memory_efficiency", 0, "greater than 0"),
+    ],
+)
+def test_an_efficiency_that_overflows_every_time_is_refused(dse, folder, key, value, rule):
+    kernels = {"softmax": {"source": "for a test", key: value}}
+    write(folder / "accelerator.json", spec("accelerators", "v100") | {"kernels": kernels})
+    write(folder / "model.json", examples.MODEL)
+    asked = ("--fixed", "accelerator.json", "--accelerators", 2, "--global-batch", 4, "--quiet")
+    refused = dse("codesign", "model.json", *asked)
+    assert refused.code == 2
+    assert refused.err.startswith(f"error: accelerator.json: kernels.softmax.{key}: ")
+    assert rule in refused.err
