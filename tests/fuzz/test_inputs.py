@@ -276,7 +276,8 @@ def test_a_name_that_no_file_can_have_is_refused_in_one_line(dse, folder, argume
 
 def test_a_folder_that_looks_like_a_bucket_is_a_folder(dse, folder):
     write(folder / "model.json", examples.MODEL)
-    asked = ("--fixed", "tpuv4", "--accelerators", 2, "--global-batch", 4, "--microbatch", "1", "--workers", 0, "--quiet")
+    job = ("--accelerators", 2, "--global-batch", 4, "--microbatch", "1")
+    asked = ("--fixed", "tpuv4", *job, "--workers", 0, "--quiet")
     answer = dse("codesign", "model.json", *asked, "--out", "s3://")
     assert answer.code == 0, answer.err
     assert list((folder / "s3:").glob("tables/*.parquet"))
