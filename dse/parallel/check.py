@@ -59,6 +59,8 @@ class _Checking:
         self._layout_of: dict[int, Layout] = {}
         self.account = Account()
         self._arguments(stated.arguments)
+        if self.account.faults:
+            return
         for number, operation in enumerate(self._graph.operations):
             if not all(self._graph.values[each].constant for each in operation.results):
                 self._operation(operation, stated.cuts[number], problem.rules[number] or ())
@@ -108,6 +110,7 @@ class _Checking:
             parts = prod(size for size, (cut, _) in zip(self._sizes, cuts, strict=True) if cut == number)
             if factors[number].size % parts:
                 self._refuse(operation, f"factor {number} of {factors[number].size} is no multiple of {parts} parts")
+                return
         taken = [self._of(cuts, factors, "operands", place) for place in range(len(operation.operands))]
         before = [self._of(cuts, factors, "results", place) for place in range(len(operation.results))]
         if any(len(dims) > 1 for layout in (*taken, *before) for dims in layout):

@@ -1,0 +1,240 @@
+"""Plans: the checker agrees with what is searched, linkage plans with enumeration, and broken plans are found."""
+
+from itertools import combinations, product
+from math import prod
+from random import Random
+
+import pytest
+
+from dse.algorithms.pairwise.evaluate import evaluate
+from dse.parallel.check import account
+from dse.parallel.choice_graph import ChoiceGraph
+from dse.parallel.choices import Cut
+from dse.parallel.formats import Stated, plan_document, stated_from_document
+from dse.parallel.linkage_plans import data_parallel, least_state_bytes, linkage_of, linkage_plan
+from dse.parallel.mesh import WHOLE
+from dse.parallel.plan import Plan, picoseconds_of, sent_by, split_dimensions, state_bytes_of
+from dse.parallel.prices import Prices
+from hardware.inputs import InputError
+from tests.parallel.problems import dump, mlp
+
+DUMPS = ["vgg-tiny.hlo", "dlrm-tiny.hlo", "rare.hlo"]
+MESHES = ["2", "data=2,model=2"]
+
+
+def drawn(problem, prices, draw):
+    """Any plan: every operation and argument as it comes."""
+    return Plan(
+        tuple(draw.randrange(len(priced)) if priced else 0 for priced in prices.priced),
+        tuple(draw.choice(problem.layouts_of_argument(number)) for number in range(len(problem.graph.arguments))),
+    )
+
+
+def stated(problem, prices, plan):
+    return stated_from_document(problem, plan_document(problem, prices, plan), "result")
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", DUMPS)
+def test_the_checker_and_the_search_price_every_plan_the_same(name, mesh):
+    problem = dump(name, mesh)
+    prices, draw = Prices(problem), Random(3)
+    graph = ChoiceGraph(problem, prices)
+    pairwise = graph.pairwise()
+    for _ in range(5):
+        choices = [draw.randrange(len(costs)) for costs in pairwise.costs]
+        plan = graph.plan(choices)
+        found = account(problem, stated(problem, prices, plan))
+        assert found.faults == []
+        assert found.work_ps + found.communication_ps == picoseconds_of(problem, prices, plan)
+        assert found.work_ps + found.communication_ps == evaluate(pairwise, choices).cost
+        assert found.state_bytes == state_bytes_of(problem, plan.arguments)
+        assert found.split_dimensions == split_dimensions(problem, plan.arguments)
+
+
+def enumerated(problem, prices):
+    """(picoseconds, split dimensions, state bytes) of all plans in which nothing is resharded but by linkage groups.
+
+    Every set of groups is tried that splits no value and no operation twice on an axis, from the plan's own choices.
+    """
+    linkage = linkage_of(problem)
+    allowed = [
+        [
+            axes
+            for count in range(len(problem.mesh.axes) + 1)
+            for axes in combinations(range(len(problem.mesh.axes)), count)
+            if not axes or group.allows(prod(problem.mesh.axes[axis].size for axis in axes))
+        ]
+        for group in linkage.groups
+    ]
+    for splits in product(*allowed):
+        plan = plan_of(problem, prices, linkage, splits)
+        if plan is not None:
+            assert not any(sent.cause != "terms" for sent in sent_by(problem, prices, plan))
+            yield (
+                picoseconds_of(problem, prices, plan),
+                split_dimensions(problem, plan.arguments),
+                state_bytes_of(problem, plan.arguments),
+            )
+
+
+def plan_of(problem, prices, linkage, splits):
+    """The plan in which each group is split on some axes; None where an array or operation excludes it."""
+
+    def layout(value):
+        found = [WHOLE] * len(problem.mesh.axes)
+        for dim in range(len(problem.graph.values[value].dims)):
+            for axis in splits[linkage.group_of[value, dim]] if (value, dim) in linkage.group_of else ():
+                if found[axis] != WHOLE:
+                    return None
+                found[axis] = dim
+        return tuple(found)
+
+    layouts = [None if value.constant else layout(number) for number, value in enumerate(problem.graph.values)]
+    if any(each is None and not value.constant for each, value in zip(layouts, problem.graph.values, strict=True)):
+        return None
+    choices = []
+    for operation, priced in zip(problem.graph.operations, prices.priced, strict=True):
+        fitting = [
+            number
+            for number, each in enumerate(priced)
+            if all(cut.scattered == WHOLE for cut in each.choice)
+            and all(
+                layouts[value] in (None, taken)
+                for value, taken in zip(
+                    (*operation.operands, *operation.results),
+                    (*each.layouts.operands, *each.layouts.results),
+                    strict=True,
+                )
+            )
+        ]
+        if priced and not fitting:
+            return None
+        choices.append(min(fitting, key=lambda number: priced[number].picoseconds) if priced else 0)
+    return Plan(tuple(choices), tuple(layouts[argument.value] for argument in problem.graph.arguments))
+
+
+@pytest.mark.parametrize("mesh", ["4", "data=2,model=4"])
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.35])
+def test_linkage_plans_are_those_of_enumeration(mesh, share):
+    problem = mlp(mesh)
+    prices = Prices(problem)
+    limit = int(share * state_bytes_of(problem, [problem.mesh.whole] * len(problem.graph.arguments)))
+    fitting = [each for each in enumerated(problem, prices) if each[2] <= limit]
+    for objective, best in (("cost", min(each[0] for each in fitting)), ("count", max(each[1] for each in fitting))):
+        asked = mlp(mesh, objective=objective, state_bytes=limit)
+        found = linkage_plan(asked, Prices(asked))
+        assert found.value == found.bound == best
+        cost = picoseconds_of(asked, Prices(asked), found.plan)
+        assert state_bytes_of(asked, found.plan.arguments) <= limit
+        if objective == "cost":
+            assert cost == best
+        else:
+            assert split_dimensions(asked, found.plan.arguments) == best
+            assert cost == min(each[0] for each in fitting if each[1] == best)
+    least = min(each[2] for each in enumerated(problem, prices))
+    assert least_state_bytes(problem, prices) == least
+    none = mlp(mesh, state_bytes=least - 1)
+    assert linkage_plan(none, Prices(none)).plan is None
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", DUMPS)
+@pytest.mark.parametrize("objective", ["cost", "count"])
+def test_linkage_plans_of_real_steps_reshard_nothing(name, mesh, objective):
+    problem = dump(name, mesh, objective=objective)
+    prices = Prices(problem)
+    found = linkage_plan(problem, prices)
+    assert not any(sent.cause != "terms" for sent in sent_by(problem, prices, found.plan))
+    cost = picoseconds_of(problem, prices, found.plan)
+    count = split_dimensions(problem, found.plan.arguments)
+    assert found.value == found.bound == (cost if objective == "cost" else count)
+    whole = Plan((0,) * len(problem.graph.operations), (problem.mesh.whole,) * len(problem.graph.arguments))
+    assert objective == "count" or cost <= picoseconds_of(problem, prices, whole)
+
+
+def test_data_parallelism_splits_the_batch_of_every_input():
+    problem = mlp("data=2,model=2")
+    plan = data_parallel(problem, Prices(problem))
+    layouts = {argument.name: layout for argument, layout in zip(problem.graph.arguments, plan.arguments, strict=True)}
+    assert layouts == {
+        "params['w1']": (WHOLE, WHOLE),
+        "params['w2']": (WHOLE, WHOLE),
+        "batch['x']": (0, 0),
+        "batch['y']": (0, 0),
+    }
+    sent = sent_by(problem, Prices(problem), plan)
+    assert {each.collective.kind for each in sent} == {"all_reduce"}
+    names = {problem.graph.values[each.value].name for each in sent}
+    assert names == {"g1", "g2", "l"}
+
+
+def altered(stated, number=None, cuts=None, layout=None):
+    """A solution with other cuts of one operation, or another layout of the first argument."""
+    all_cuts = list(stated.cuts)
+    if cuts is not None:
+        all_cuts[number] = cuts
+    arguments = stated.arguments if layout is None else (layout, *stated.arguments[1:])
+    return Stated(tuple(all_cuts), arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "cuts", "rule"),
+    [
+        ("h", (Cut(7), Cut()), "has no factor 7"),
+        ("h", (Cut(0), Cut(0)), "no multiple of"),
+        ("g1", (Cut(2, 5), Cut()), "cannot be scattered along dimension 5"),
+        ("h", (Cut(0, 1), Cut()), "only terms can be scattered"),
+        ("g1", (Cut(2, 1), Cut(1)), "scattered inside"),
+        ("l", (Cut(0, 0), Cut()), "cannot be scattered along dimension 0"),
+    ],
+)
+def test_each_rule_of_operations_is_checked(name, cuts, rule):
+    problem = mlp("data=2,model=3") if name == "h" else mlp("data=2,model=2")
+    prices = Prices(problem)
+    whole = stated(problem, prices, Plan((0,) * len(problem.graph.operations), ((WHOLE, WHOLE),) * 4))
+    assert account(problem, whole).faults == []
+    number = next(
+        place
+        for place, operation in enumerate(problem.graph.operations)
+        if problem.graph.values[operation.results[0]].name == name
+    )
+    assert any(rule in fault for fault in account(problem, altered(whole, number, cuts)).faults)
+
+
+def test_arguments_are_checked():
+    problem = mlp("data=2,model=3", state_bytes=9_000, pins={1: (WHOLE, WHOLE)})
+    whole = Stated(((Cut(), Cut()),) * len(problem.graph.operations), ((WHOLE, WHOLE),) * 4)
+    assert any("9,000" in fault for fault in account(problem, whole).faults)
+    faults = account(problem, altered(whole, layout=(WHOLE, 1))).faults
+    assert any("dimension 1 of 32 is no multiple of 3" in fault for fault in faults)
+    pinned = mlp("data=2,model=2", pins={0: (0, WHOLE)})
+    assert any("pin" in fault for fault in account(pinned, altered(whole, layout=(WHOLE, WHOLE))).faults)
+    assert not any("pin" in fault for fault in account(pinned, altered(whole, layout=(0, WHOLE))).faults)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mesh": "model=8"}, "must be the mesh of the settings"),
+        ({"operations": {"hh": [[0, -1]]}}, "must be the first result of an operation"),
+        ({"operations": {"h": [[0, -1], [0, -1]]}}, "an entry for each of 1 axes"),
+        ({"operations": {"h": [[-1, -1]]}}, "must be left out"),
+        ({"operations": {"h": [[-1, 0]]}}, "nothing can be scattered"),
+        ({"arguments": {}}, "must be given"),
+        ({"arguments": {"params['w1']": [["model"], ["model"]]}}, "must split at most one dimension"),
+        ({"arguments": {"params['w1']": [["modle"], []]}}, "must name axes of model=4"),
+    ],
+)
+def test_malformed_solutions_name_the_entry_and_the_rule(change, words):
+    problem = mlp()
+    prices = Prices(problem)
+    document = plan_document(problem, prices, drawn(problem, prices, Random(1)))
+    merged = {
+        key: {**value, **change[key]}
+        if key in change and isinstance(value, dict) and change[key]
+        else change.get(key, value)
+        for key, value in document.items()
+    }
+    with pytest.raises(InputError, match=words):
+        stated_from_document(problem, merged, "result")
