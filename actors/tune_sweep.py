@@ -42,7 +42,7 @@ from dse.run.executor import Failed
 from dse.run.owned_folder import OwnedFolder
 from dse.run.progress import StopSignal
 
-MOST_WORKERS = 50
+MAX_WORKERS = 50
 """Workers that Tune is given work for, at most: with trials of 6 s less than half of the 20 trials a second that it can
 hand out (``benchmarks/scale_sweep.py``)."""
 
@@ -286,13 +286,13 @@ def search(context: SearchContext, *, proposer: Proposer, logs: Path | None = No
     """As :func:`dse.codesign.search.sweep.search`, with Tune on the cluster that the executor has joined.
 
     Where that is reached through Ray Client (``ray://``), Tune would move the search to the cluster, away from the
-    journal, and to more than :data:`MOST_WORKERS` it could not hand out work fast enough; the executor's own actors do
+    journal, and to more than :data:`MAX_WORKERS` it could not hand out work fast enough; the executor's own actors do
     the work then, with the same answer. ``logs``: the folder that gets the files
     of Tune's own loggers, one more folder each time; none are written without it.
     """
     executor = context.executor
     assert isinstance(executor, RayExecutor)
-    if executor.through_client or executor.workers > MOST_WORKERS:
+    if executor.through_client or executor.workers > MAX_WORKERS:
         return sweep.search(context, proposer=proposer)
     executor.release()
     state = Sweep(context, proposer)

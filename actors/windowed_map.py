@@ -53,7 +53,7 @@ DRIVER_SHARE = 0.5
 """Share of the driver's time that dispatch may take. In the simulation of ``benchmarks/scale.py`` 8,000 workers with
 items of 1 s are busy 92 % of the time with this, 62 % with one item a call."""
 
-MOST_ITEMS = 1024
+MAX_ITEMS = 1024
 """Items in one call at most."""
 
 _POLL_S = 0.5
@@ -231,7 +231,7 @@ class WindowedMap:
         if not self._done:
             return 1
         call_s = max(CALL_S, self._workers * DISPATCH_S / DRIVER_SHARE)
-        return max(1, min(MOST_ITEMS, round(call_s * self._done / max(self._work_s, 1e-9))))
+        return max(1, min(MAX_ITEMS, round(call_s * self._done / max(self._work_s, 1e-9))))
 
     def _wait(self) -> list[_Entry]:
         """The items that have been finished, after the next event or a short while."""

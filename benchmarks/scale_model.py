@@ -68,7 +68,7 @@ class Policy:
     call_s: float = windowed_map.CALL_S
     dispatch_s: float = windowed_map.DISPATCH_S
     driver_share: float = windowed_map.DRIVER_SHARE
-    max_items: int = windowed_map.MOST_ITEMS
+    max_items: int = windowed_map.MAX_ITEMS
     growth: float = math.inf
     parts: int = 0
 

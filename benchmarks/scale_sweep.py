@@ -1,6 +1,6 @@
 """How many workers one driver can feed in a sweep, with Ray Tune and without.
 
-Claim: up to :data:`actors.tune_sweep.MOST_WORKERS` workers Tune is asked for at most half of the trials that it can
+Claim: up to :data:`actors.tune_sweep.MAX_WORKERS` workers Tune is asked for at most half of the trials that it can
 hand out; beyond, the map of :mod:`actors.windowed_map` hands out the work, which costs next to nothing for each worker.
 
 Method, all in one run. (1) Trials with next to no work go through Tune on four workers: what it hands out a second,
@@ -151,8 +151,8 @@ def main() -> int:
         rate_per_s = statistics.median(trials_per_s() for _ in range(REPEATS))
     predict(Console(width=100), rate_per_s)
     half = DRIVER_SHARE * rate_per_s * tune_sweep._TRIAL_S
-    good = half >= tune_sweep.MOST_WORKERS
-    print(f"half of Tune's trials feed {half:.0f} workers (it is given {tune_sweep.MOST_WORKERS} at most)")
+    good = half >= tune_sweep.MAX_WORKERS
+    print(f"half of Tune's trials feed {half:.0f} workers (it is given {tune_sweep.MAX_WORKERS} at most)")
     print("target met" if good else "TARGET MISSED")
     return 0 if good else 1
 

@@ -132,7 +132,7 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
         """The plan's own rules, its times and bytes; the bound is proven again."""
         problem = posed.problem
         prices = Prices(problem)
-        again = solve(problem, prices, result.method, result.seed)
+        again = solve(problem, prices, _method(posed.options), result.seed)
         if not result.solution:
             return _faults_without_plan(result, problem, again)
         of = account(problem, stated_from_document(problem, result.solution, "result"))

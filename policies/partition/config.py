@@ -1,14 +1,10 @@
 """The RLlib algorithm that trains the partitioner."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
-from ray.rllib.core import DEFAULT_MODULE_ID
 
-from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.curves import algorithm_curves
 from policies.partition.graph_store import GraphStore
 from policies.partition.learner import PartitionLearner
@@ -78,11 +74,3 @@ def config_of(
     if events is not None:
         config = config.callbacks(on_train_result=algorithm_curves(events, settings.passes))
     return config
-
-
-def checkpoint_of(algorithm: Algorithm, provenance: Mapping[str, Any]) -> PolicyCheckpoint:
-    """What an algorithm of :func:`config_of` has learned so far; ``provenance`` is for the card."""
-    assert algorithm.config is not None
-    assert algorithm.learner_group is not None
-    settings = LearningSettings.from_document(algorithm.config.env_config["settings"])
-    return PolicyCheckpoint(settings, algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID], provenance)

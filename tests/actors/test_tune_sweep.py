@@ -222,7 +222,7 @@ def test_a_sweep_without_room_says_what_it_waits_for(problem, monkeypatch):
 
 
 def test_more_workers_than_tune_can_feed_are_fed_by_the_map(problem, walked, ray_executor, monkeypatch):
-    monkeypatch.setattr(tune_sweep, "MOST_WORKERS", 1)
+    monkeypatch.setattr(tune_sweep, "MAX_WORKERS", 1)
     monkeypatch.setattr(tune_sweep, "run", lambda *_: pytest.fail("Tune was asked"))
     found = tune_sweep.search(SearchContext(problem, problem.machines(), ray_executor, {}), proposer=walk(problem))
     assert found == walked[0]

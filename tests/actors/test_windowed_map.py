@@ -123,7 +123,7 @@ def test_where_every_item_is_needed_a_failed_one_is_an_error(executor):
 
 
 def test_items_that_only_waited_are_not_charged(executor, monkeypatch):
-    monkeypatch.setattr(windowed_map, "MOST_ITEMS", 1)
+    monkeypatch.setattr(windowed_map, "MAX_ITEMS", 1)
     ours, _ = executor(deaths=1)
     # Whatever waits behind the poison would fail too if it were charged with the same death.
     found = list(ours.outcomes(Always(0, die), range(6)))
@@ -140,7 +140,7 @@ def test_an_item_that_has_cost_a_worker_has_the_next_to_itself(executor, monkeyp
         return given
 
     monkeypatch.setattr(windowed_map.WindowedMap, "_send", watched)
-    monkeypatch.setattr(windowed_map, "MOST_ITEMS", 1)
+    monkeypatch.setattr(windowed_map, "MAX_ITEMS", 1)
     ours, _ = executor(deaths=2)
     found = list(ours.outcomes(Once(tmp_path / "died", 13, die), ITEMS))
     assert found == [-item for item in ITEMS]

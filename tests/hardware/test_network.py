@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -116,7 +117,32 @@ def test_small_messages_use_one_channel_and_large_ones_all():
     assert net.transfer_s(1000) == pytest.approx(5e-6 + 2e-6 + 2e-6, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@given(FLAT, SIZES, st.integers(2, 64))
+def test_an_all_to_all_sends_each_other_participant_its_part(net, size_bytes, participants):
+    steps, message = participants - 1, size_bytes / participants**2
+    lines = [
+        net.launch_s + steps * (n * net.latency_s + message * net.channels / n / net.bytes_per_s)
+        for n in np.linspace(1, net.channels, 2000)
+    ]
+    expected_s = min(lines) if size_bytes else 0.0
+    assert net.collective_s("all_to_all", size_bytes, participants) == pytest.approx(expected_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(("participants", "stride"), [(16, 1), (4, 8), (8, 2)])
+def test_an_all_to_all_across_nodes_sends_over_each_level_what_crosses_it(participants, stride):
+    inner, rate = Network("inside", 1e11), 1e9
+    net = Network("outside", rate, inner=inner, inner_accelerators=8)
+    size_bytes, together = 1e9, max(1, 8 // stride)
+    nodes = participants // min(together, participants)
+    held = size_bytes / participants
+    outside_s = held * (nodes - 1) / nodes / rate  # what is for members of other nodes
+    inside = min(together, participants)
+    inside_s = held * (inside - 1) / inside / inner.bytes_per_s
+    found_s = net.collective_s("all_to_all", size_bytes, participants, stride)
+    assert found_s == pytest.approx(outside_s + inside_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "all_to_all"])
 def test_nothing_to_do_costs_nothing(kind):
     net = network("nvlink3")
     assert net.collective_s(kind, 1e6, 1) == 0.0

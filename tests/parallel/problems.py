@@ -1,5 +1,6 @@
 """Problems of the tests: a small training step in HLO, the dumps, and machines."""
 
+import re
 from pathlib import Path
 
 from dse.importer.hlo.flatten import step_graph
@@ -11,9 +12,11 @@ from hardware.network import network
 DUMPS = Path(__file__).parents[1] / "data" / "hlo"
 
 MLP = """HloModule mlp
-add { a = f32[] parameter(0)
+add {
+  a = f32[] parameter(0)
   b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b) }
+  ROOT c = f32[] add(a, b)
+}
 ENTRY step {
   w1 = f32[16,32] parameter(0), metadata={op_name="params['w1']"}
   w2 = f32[32,8] parameter(1), metadata={op_name="params['w2']"}
@@ -40,13 +43,17 @@ DEVICE = Device("small", 1e9, 1e9, 1 << 30)
 """So slow that work counts beside communication."""
 
 
-def lines(text):
-    """The braces of computations on lines of their own, as the reader wants them."""
-    return text.replace("add { a", "add {\n  a").replace("add(a, b) }", "add(a, b)\n}")
+def mlp_text(factor=1):
+    """The step with all its sizes multiplied."""
+    return re.sub(
+        r"(?<=\[)\d+(,\d+)*(?=\])",
+        lambda sizes: ",".join(str(factor * int(each)) for each in sizes.group().split(",")),
+        MLP,
+    )
 
 
 def mlp(mesh="4", **changes):
-    return problem(step_graph(parse_hlo(lines(MLP), "mlp.hlo"), "mlp.hlo"), mesh, **changes)
+    return problem(step_graph(parse_hlo(MLP, "mlp.hlo"), "mlp.hlo"), mesh, **changes)
 
 
 def dump(name, mesh="4", **changes):

@@ -9,7 +9,7 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 
 from hardware.inputs import InputError
-from policies.partition.config import checkpoint_of, config_of
+from policies.partition.config import config_of
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.runner import PartitionRunner
 from policies.partition.settings import LearningSettings
@@ -53,10 +53,6 @@ def test_training_goes_on_where_its_checkpoint_ended(store, tmp_path):
     assert told["env_runners"]["num_env_steps_sampled_lifetime"] == 2 * 2 * 6 * 2
     assert 0 < told["env_runners"]["episode_return_mean"] <= 1
     path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    checkpoint = checkpoint_of(algorithm, {"seed": 5})
-    assert checkpoint.settings == SETTINGS
-    for name, weight in weights(algorithm).items():
-        np.testing.assert_array_equal(checkpoint.tensors[name], weight)
     algorithm.train()
     expected = weights(algorithm)
     algorithm.stop()

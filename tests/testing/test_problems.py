@@ -9,6 +9,7 @@ from dse.problem import pose, problem_type, registered
 from dse.testing import conformance
 from dse.wafer.methods import METHODS as WAFER_METHODS
 from tests.codesign.tiny import MODEL
+from tests.parallel.problems import mlp_text
 from tests.wafer.small import conv_line, graph_text
 
 LAYER = {
@@ -56,6 +57,7 @@ def files(tmp_path_factory):
         "graph.json": json.dumps(GRAPH),
         "model.yaml": MODEL.format(name="tiny", layers=2, hidden=64),
         "case.kgraph": graph_text(kernels, edges, adapter=3),
+        "step.hlo": mlp_text(64),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
     for name, text in texts.items():
@@ -86,6 +88,8 @@ CASES = {
     "partition for latency": ("partition", "graph.json", {"objective": "latency", "chips": 3, "samples": 20}),
     **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
     "codesign": ("codesign", "model.yaml", FEW),
+    "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
+    "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
 EVERY = CASES | SEARCHES
@@ -97,6 +101,7 @@ PARALLEL = {
 INFEASIBLE = {
     "codesign": ("codesign", "model.yaml", FEW | {"hbm_gb": "0.0001"}),
     "place": ("place", "too-small.json", {}),
+    "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
 }
 
