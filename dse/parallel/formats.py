@@ -112,6 +112,15 @@ def stated_from_document(problem: ParallelProblem, document: Any, path: str) -> 
     return Stated(tuple(cuts), arguments)
 
 
+def plan_of(prices: Prices, stated: Stated) -> Plan:
+    """The plan that a legal solution states."""
+    numbers = tuple(
+        next((number for number, each in enumerate(priced) if each.choice == cuts), 0)
+        for priced, cuts in zip(prices.priced, stated.cuts, strict=True)
+    )
+    return Plan(numbers, stated.arguments)
+
+
 def _layout(
     problem: ParallelProblem, arguments: Mapping[str, list[list[str]]], name: str, rank: int, path: str
 ) -> Layout:

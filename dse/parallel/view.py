@@ -1,16 +1,25 @@
-"""A plan for people: its verdict, tensors by their splits, collectives by kind and axis."""
+"""A plan for people: its verdict, tensors by their splits, collectives by kind, axis and cause."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from dse.parallel.formats import SolutionDocument
+from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
+from dse.parallel.plan import Cause, Sent, sent_by
+from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import PICO
 from dse.report.units import memory_text, time_text
-from dse.report.view import Heading, Table, View
+from dse.report.view import Breakdown, Card, Heading, Paragraph, Row, Share, Table, View
 from dse.results.result import Result, percent
 
 _NUMBER = re.compile(r"\d+")
+
+_CAUSES: dict[Cause, str] = {
+    "terms": "terms of a split sum",
+    "resharding": "an operand in another layout",
+    "carried": "a result in another layout than its argument",
+}
 
 
 def view(problem: ParallelProblem, result: Result) -> View:
@@ -20,13 +29,32 @@ def view(problem: ParallelProblem, result: Result) -> View:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
         return View(title, "No plan was found before the run was stopped.")
-    tensors = Table(("tensors", "role", "shape", "split"), list(_rows(problem, result)), title="Arguments of the step")
+    prices = Prices(problem)
+    sent = sent_by(problem, prices, plan_of(prices, stated_from_document(problem, result.solution, "result")))
+    splits = SolutionDocument.model_validate(result.solution).arguments
+    tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
+    collectives = Table(
+        ("collective", "axis", "runs", "bytes", "time", "cause"), _collectives(problem, sent), "Collectives"
+    )
     return View(
         title=title,
         verdict=_verdict(problem, result),
-        notes=list(_notes(problem, result)),
-        tables=[tensors],
-        page=lambda: [Heading("Arguments of the step"), tensors],
+        notes=list(_notes(problem, result, splits)),
+        tables=[tensors, collectives],
+        page=lambda: [
+            Heading("Trained tensors and inputs"),
+            Paragraph(
+                "For each dimension the mesh axes that split it, or -. Equal tensors of several layers share a row.",
+                True,
+            ),
+            tensors,
+            Heading("Collectives"),
+            Paragraph(
+                "Bytes are those of the array that a group of devices holds together, all runs of a step added.", True
+            ),
+            collectives,
+        ],
+        cards=lambda: [_card(problem, result)],
     )
 
 
@@ -44,30 +72,103 @@ def _verdict(problem: ParallelProblem, result: Result) -> str:
     return f"{time_text(metrics['step_s'])} a step on {devices}, {speed:.2f} × one device; {proof}{among} ({took})"
 
 
-def _notes(problem: ParallelProblem, result: Result) -> Iterable[str]:
+def _notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[str]]]) -> Iterable[str]:
     metrics = result.metrics
     limit = "" if problem.state_bytes is None else f" of {memory_text(problem.state_bytes)}"
     yield (
-        f"{time_text(metrics['work_s'])} of work and {time_text(metrics['communication_s'])} of communication; "
-        f"{memory_text(metrics['state_bytes'])}{limit} for the arguments on each device (activations are not counted)"
+        f"{time_text(metrics['work_s'])} of work and {time_text(metrics['communication_s'])} of communication, "
+        f"one after the other; {memory_text(metrics['state_bytes'])}{limit} for the arguments on each device "
+        "(activations are not counted)."
     )
     if metrics["data_parallel_s"] is not None:
-        yield f"pure data parallelism takes {time_text(metrics['data_parallel_s'])} a step"
+        yield f"Pure data parallelism takes {time_text(metrics['data_parallel_s'])} a step."
+    if split := _split_state(problem, splits):
+        yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
     for opcode, count in sorted(metrics["unknown_operations"].items()):
-        yield f"{opcode}: unknown; {count} operations are done whole on every device"
+        yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
     domain = problem.network.domain_accelerators
     if domain and problem.mesh.devices > domain:
-        yield f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all"
+        yield f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
 
 
-def _rows(problem: ParallelProblem, result: Result) -> Iterable[tuple[str, str, str, str]]:
+def _split_state(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> int:
+    """State that is not split as the trained tensor with the same end of its name."""
+    trained = {_tail(argument.name): splits[argument.name] for argument in problem.graph.trainable}
+    state = [argument.name for argument in problem.graph.arguments if argument.role == "state"]
+    return sum(
+        any(_tail(name).endswith(tail) and splits[name] != split for tail, split in trained.items()) for name in state
+    )
+
+
+def _tail(name: str) -> str:
+    """A name without the name of the argument that holds it."""
+    return name[name.find("[") :] if "[" in name else name
+
+
+def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> list[Row]:
     """One row for all arguments that differ in numbers of their names alone."""
-    splits = SolutionDocument.model_validate(result.solution).arguments
-    families: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    families: dict[Row, list[str]] = defaultdict(list)
     for argument in problem.graph.arguments:
-        dims = problem.graph.values[argument.value].dims
-        split = ", ".join("+".join(axes) or "-" for axes in splits[argument.name])
-        shape = " × ".join(map(str, dims))
-        families[_NUMBER.sub("#", argument.name), argument.role, shape, f"({split})"].append(argument.name)
-    for (family, role, shape, split), names in families.items():
-        yield (names[0] if len(names) == 1 else f"{family} ({len(names)})"), role, shape, split
+        if argument.role != "state":
+            shape = " × ".join(map(str, problem.graph.values[argument.value].dims))
+            split = ", ".join("+".join(axes) or "-" for axes in splits[argument.name])
+            families[_NUMBER.sub("#", argument.name), shape, f"({split})"].append(argument.name)
+    return [
+        (names[0] if len(names) == 1 else f"{family} ({len(names)})", shape, split)
+        for (family, shape, split), names in families.items()
+    ]
+
+
+def _collectives(problem: ParallelProblem, sent: Sequence[Sent]) -> list[Row]:
+    """One row for each kind, axis and cause, the longest first."""
+    groups: dict[tuple[str, int, Cause], list[Sent]] = defaultdict(list)
+    for each in sent:
+        groups[each.collective.kind, each.collective.axis, each.cause].append(each)
+    ordered = sorted(groups.items(), key=lambda entry: -sum(each.picoseconds for each in entry[1]))
+    return [
+        (
+            kind.replace("_", "-"),
+            problem.mesh.axes[axis].name,
+            f"{sum(each.times for each in members):,}",
+            memory_text(sum(each.times * each.collective.size_bytes for each in members)),
+            time_text(PICO * sum(each.picoseconds for each in members)),
+            _CAUSES[cause],
+        )
+        for (kind, axis, cause), members in ordered
+    ]
+
+
+def _card(problem: ParallelProblem, result: Result) -> Card:
+    """The plan at a glance."""
+    metrics = result.metrics
+    return Card(
+        figures=[
+            (time_text(metrics["step_s"]), "a step"),
+            (f"{metrics['one_device_s'] / metrics['step_s']:.2f} ×", "one device"),
+            (f"{metrics['split_dimensions']:,}", "split dimensions of trained tensors"),
+        ],
+        breakdowns=[
+            Breakdown(
+                "Time of a step",
+                "s",
+                [
+                    Share("work", metrics["work_s"], "time"),
+                    Share("communication", metrics["communication_s"], "transfer"),
+                ],
+            ),
+            Breakdown("Arguments on a device", "bytes", _bytes_by_role(problem, result), problem.state_bytes),
+        ],
+    )
+
+
+def _bytes_by_role(problem: ParallelProblem, result: Result) -> list[Share]:
+    """What the arguments take on one device."""
+    stated = stated_from_document(problem, result.solution, "result")
+    sizes: dict[str, int] = defaultdict(int)
+    for argument, layout in zip(problem.graph.arguments, stated.arguments, strict=True):
+        sizes[argument.role] += problem.graph.values[argument.value].size_bytes // problem.mesh.shards(layout)
+    return [
+        Share("trained tensors", sizes["parameter"], "weights"),
+        Share("optimizer's state", sizes["state"], "state"),
+        Share("inputs", sizes["input"], "activations"),
+    ]
