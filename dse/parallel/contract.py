@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import read_hlo
 from dse.parallel.check import Account, account
-from dse.parallel.formats import MetricsDocument, SolutionDocument, plan_document, stated_from_document
+from dse.parallel.formats import MetricsDocument, SolutionDocument, plan_document, plan_of, stated_from_document
 from dse.parallel.mesh import WHOLE, Layout, Mesh, mesh_of
-from dse.parallel.plan import Plan, picoseconds_of, split_dimensions, state_bytes_of
+from dse.parallel.plan import Plan, picoseconds_of, sent_by, split_dimensions, state_bytes_of, summed
 from dse.parallel.prices import Prices
 from dse.parallel.problem import Device, Objective, ParallelProblem
 from dse.parallel.resharding import PICO
@@ -135,17 +135,20 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
         again = solve(problem, prices, _method(posed.options), result.seed)
         if not result.solution:
             return _faults_without_plan(result, problem, again)
-        of = account(problem, stated_from_document(problem, result.solution, "result"))
+        stated = stated_from_document(problem, result.solution, "result")
+        of = account(problem, stated)
         if of.faults:
             return of.faults
         value = of.split_dimensions if problem.objective == "count" else (of.work_ps + of.communication_ps) * PICO
-        stated = result.objective.value
+        claimed = result.objective.value
         faults = []
-        if stated is None or abs(stated - value) > PROOF_TOLERANCE * abs(value):
-            faults.append(f"objective.value must be {value}, but got {stated}")
+        if claimed is None or abs(claimed - value) > PROOF_TOLERANCE * abs(value):
+            faults.append(f"objective.value must be {value}, but got {claimed}")
         if result.bound is not None and not _is_proven(problem, result.bound, again):
             faults.append(f"bound {result.bound} is more than can be proven")
-        return faults + differences("metrics", result.metrics, _checked_metrics(problem, prices, of))
+        return faults + differences(
+            "metrics", result.metrics, _checked_metrics(problem, prices, plan_of(prices, stated), of)
+        )
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits, collectives by kind and axis."""
@@ -238,10 +241,10 @@ def _metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, 
         state_bytes=state_bytes_of(problem, plan.arguments),
         split_dimensions=split_dimensions(problem, plan.arguments),
     )
-    return _checked_metrics(problem, prices, of)
+    return _checked_metrics(problem, prices, plan, of)
 
 
-def _checked_metrics(problem: ParallelProblem, prices: Prices, of: Account) -> dict[str, Any]:
+def _checked_metrics(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
     from dse.parallel.linkage_plans import data_parallel  # loads OR-Tools
 
     spread = data_parallel(problem, prices)
@@ -256,6 +259,7 @@ def _checked_metrics(problem: ParallelProblem, prices: Prices, of: Account) -> d
         "communication_s": of.communication_ps * PICO,
         "state_bytes": of.state_bytes,
         "split_dimensions": of.split_dimensions,
+        "collectives": summed(problem, sent_by(problem, prices, plan)),
         "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
         "data_parallel_s": None if spread is None else picoseconds_of(problem, prices, spread) * PICO,
         "unknown_operations": unknown,

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dse.parallel.choices import ALL_REDUCE, NONE, Choice, Cut
 from dse.parallel.mesh import WHOLE, Layout
-from dse.parallel.plan import Plan
+from dse.parallel.plan import Cause, Plan
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from hardware.inputs import fail, nearest, validate
@@ -35,14 +35,43 @@ class SolutionDocument(_Document):
     operations: dict[str, list[Annotated[list[int], Field(min_length=2, max_length=2)]]]
 
 
+class CollectiveDocument(_Document):
+    """Collectives of one kind along one axis for one cause.
+
+    Attributes:
+        kind, axis, cause: as in :class:`~dse.parallel.plan.Sent`.
+        runs: in a step.
+        bytes: of the arrays that a group of devices holds together, all runs added.
+        seconds: all runs one after the other.
+    """
+
+    kind: str
+    axis: str
+    cause: Cause
+    runs: _Count
+    bytes: _Count
+    seconds: float
+
+
 class MetricsDocument(_Document):
-    """``metrics`` of a result: of the plan, the time of a step and its parts, and bytes on one device."""
+    """``metrics`` of a result.
+
+    Attributes:
+        step_s, work_s, communication_s: the time of a step and its parts, one after the other.
+        state_bytes: of all arguments on one device.
+        split_dimensions: of trained tensors.
+        collectives: what is sent, by kind, axis and cause; those of most bytes first.
+        one_device_s: the step on one device.
+        data_parallel_s: the step with its batch split over as many devices as divide it.
+        unknown_operations: how often each opcode without a rule occurs.
+    """
 
     step_s: float
     work_s: float
     communication_s: float
     state_bytes: _Count
     split_dimensions: _Count
+    collectives: list[CollectiveDocument]
     one_device_s: float
     data_parallel_s: float | None
     unknown_operations: dict[str, int]

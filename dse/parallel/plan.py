@@ -1,14 +1,15 @@
 """A plan: a choice for each operation and a layout for each argument, and what follows: times, collectives, bytes."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dse.graph.step import StepGraph
 from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.prices import Priced, Prices
 from dse.parallel.problem import ParallelProblem
-from dse.parallel.resharding import Collective, resharding
+from dse.parallel.resharding import PICO, Collective, resharding
 
 Cause = Literal["terms", "resharding", "carried"]
 """Why a collective runs: terms of a reduced factor, an operand in another layout, a result that the next step takes."""
@@ -117,6 +118,25 @@ def sent_by(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[Sent]:
     for transfer in transfers(problem):
         found += resharded(problem, transfer, *ends_of(prices, plan, transfer))
     return sorted(found, key=lambda each: each.operation if each.operation >= 0 else len(problem.graph.operations))
+
+
+def summed(problem: ParallelProblem, sent: Sequence[Sent]) -> list[dict[str, Any]]:
+    """Collectives by kind, axis and cause, those of most bytes first: entries of a result's metrics."""
+    groups: dict[tuple[str, int, Cause], list[Sent]] = defaultdict(list)
+    for each in sent:
+        groups[each.collective.kind, each.collective.axis, each.cause].append(each)
+    entries = [
+        {
+            "kind": kind,
+            "axis": problem.mesh.axes[axis].name,
+            "cause": cause,
+            "runs": sum(each.times for each in members),
+            "bytes": sum(each.times * each.collective.size_bytes for each in members),
+            "seconds": sum(each.picoseconds for each in members) * PICO,
+        }
+        for (kind, axis, cause), members in sorted(groups.items())
+    ]
+    return sorted(entries, key=lambda entry: -entry["bytes"])
 
 
 def ends_of(prices: Prices, plan: Plan, transfer: Transfer) -> tuple[Layout, tuple[Layout, ...]]:

@@ -2,13 +2,11 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
-from dse.parallel.plan import Cause, Sent, sent_by
-from dse.parallel.prices import Prices
+from dse.parallel.formats import SolutionDocument, stated_from_document
+from dse.parallel.plan import Cause
 from dse.parallel.problem import ParallelProblem
-from dse.parallel.resharding import PICO
 from dse.report.units import memory_text, time_text
 from dse.report.view import Breakdown, Card, Heading, Paragraph, Row, Share, Table, View
 from dse.results.result import Result, percent
@@ -29,13 +27,9 @@ def view(problem: ParallelProblem, result: Result) -> View:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
         return View(title, "No plan was found before the run was stopped.")
-    prices = Prices(problem)
-    sent = sent_by(problem, prices, plan_of(prices, stated_from_document(problem, result.solution, "result")))
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
-    collectives = Table(
-        ("collective", "axis", "runs", "bytes", "time", "cause"), _collectives(problem, sent), "Collectives"
-    )
+    collectives = Table(("collective", "axis", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
     return View(
         title=title,
         verdict=_verdict(problem, result),
@@ -119,22 +113,17 @@ def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> li
     ]
 
 
-def _collectives(problem: ParallelProblem, sent: Sequence[Sent]) -> list[Row]:
-    """One row for each kind, axis and cause, the longest first."""
-    groups: dict[tuple[str, int, Cause], list[Sent]] = defaultdict(list)
-    for each in sent:
-        groups[each.collective.kind, each.collective.axis, each.cause].append(each)
-    ordered = sorted(groups.items(), key=lambda entry: -sum(each.picoseconds for each in entry[1]))
+def _collectives(result: Result) -> list[Row]:
     return [
         (
-            kind.replace("_", "-"),
-            problem.mesh.axes[axis].name,
-            f"{sum(each.times for each in members):,}",
-            memory_text(sum(each.times * each.collective.size_bytes for each in members)),
-            time_text(PICO * sum(each.picoseconds for each in members)),
-            _CAUSES[cause],
+            each["kind"].replace("_", "-"),
+            each["axis"],
+            f"{each['runs']:,}",
+            memory_text(each["bytes"]),
+            time_text(each["seconds"]),
+            _CAUSES[each["cause"]],
         )
-        for (kind, axis, cause), members in ordered
+        for each in result.metrics["collectives"]
     ]
 
 

@@ -1,0 +1,103 @@
+"""Shardy's explicit collectives of a plan, beside ours: an oracle for what plans are priced by.
+
+``python -m benchmarks.hlo.shardy NAME RESULT.json`` lowers the step NAME of :mod:`benchmarks.hlo.steps` with the
+layouts of its arguments that RESULT has, lets Shardy propagate them and make every collective explicit (the passes are
+inside the wheel of jaxlib; no device is needed), and prints runs and bytes by kind and axes, Shardy's and RESULT's.
+"""
+
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.extend.mlir import passmanager
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+from benchmarks.hlo.steps import STEPS
+
+PASSES = (
+    "builtin.module(inline,sdy-propagation-pipeline,"
+    "func.func(sdy-insert-explicit-reshards{enable-full-version=true},sdy-reshard-to-collectives))"
+)
+ARGUMENTS = ("parameters", "moments", "batch")
+BYTES = {"f32": 4, "i32": 4, "ui32": 4, "i1": 1, "bf16": 2, "f16": 2}
+
+Sums = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
+"""(kind, axes) → (runs, bytes of the arrays that leave the collectives)."""
+
+_FUNCTION = re.compile(r"func\.func (?:public |private )?@(\S+?)\(")
+_CALL = re.compile(r"call @(\w+)\(")
+_COLLECTIVE = re.compile(r"sdy\.(all_reduce|all_gather|reduce_scatter|all_to_all|collective_permute)\b")
+
+
+def partitioned(name: str, solution: dict[str, Any]) -> str:
+    """The step after Shardy's partitioner, as text."""
+    axes = [axis.split("=") for axis in solution["mesh"].split(",")]
+    mesh = AbstractMesh(tuple(int(size) for _, size in axes), tuple(axis for axis, _ in axes))
+    step, arguments = STEPS[name]()
+
+    def layouts(root: str, tree: Any) -> Any:
+        def layout(path: Any, _: Any) -> NamedSharding:
+            spec = solution["arguments"][root + jax.tree_util.keystr(path)]
+            return NamedSharding(mesh, PartitionSpec(*(tuple(dim) or None for dim in spec)))
+
+        return jax.tree_util.tree_map_with_path(layout, tree)
+
+    given = tuple(layouts(root, tree) for root, tree in zip(ARGUMENTS, arguments, strict=True))
+    left = (given[0], given[1], NamedSharding(mesh, PartitionSpec()))
+    traced = jax.jit(step, in_shardings=given, out_shardings=left).trace(*arguments)
+    module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
+    with module.context:
+        passmanager.PassManager.parse(PASSES).run(module.operation)
+    return str(module)
+
+
+def collectives(text: str) -> Sums:
+    """The collectives of a module, those of a function as often as it is called."""
+    own: dict[str, list[tuple[str, tuple[str, ...], int]]] = defaultdict(list)
+    calls: dict[str, list[str]] = defaultdict(list)
+    function = ""
+    for line in text.splitlines():
+        if match := _FUNCTION.search(line):
+            function = match.group(1)
+        calls[function] += _CALL.findall(line)
+        if match := _COLLECTIVE.search(line):
+            axes = tuple(re.findall(r'"(\w+)"', line.partition("out_sharding")[0]))
+            own[function].append((match.group(1), axes, _bytes(line)))
+
+    def all_of(name: str) -> Iterator[tuple[str, tuple[str, ...], int]]:
+        yield from own[name]
+        for callee in calls[name]:
+            yield from all_of(callee)
+
+    runs: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    sizes: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for kind, axes, size in all_of("main"):
+        runs[kind, axes] += 1
+        sizes[kind, axes] += size
+    return {key: (runs[key], sizes[key]) for key in runs}
+
+
+def _bytes(line: str) -> int:
+    *dims, dtype = re.findall(r"tensor<([^>]*)>", line)[-1].split("x")
+    size = BYTES[dtype]
+    for dim in dims:
+        size *= int(dim)
+    return size
+
+
+def main(name: str, path: Path) -> None:
+    """Print both."""
+    result = json.loads(path.read_text())
+    for (kind, axes), (runs, size) in sorted(collectives(partitioned(name, result["solution"])).items()):
+        print(f"Shardy  {kind:15} {'+'.join(axes):12} {runs:6,} {size:18,}")
+    for each in result["metrics"]["collectives"]:
+        print(f"dse     {each['kind']:15} {each['axis']:12} {each['runs']:6,} {each['bytes']:18,}  {each['cause']}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
