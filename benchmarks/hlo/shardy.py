@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ ARGUMENTS = ("parameters", "moments", "batch")
 BYTES = {"f32": 4, "i32": 4, "ui32": 4, "i1": 1, "bf16": 2, "f16": 2}
 
 Sums = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
-"""(kind, axes) → (runs, bytes of the arrays that leave the collectives)."""
+"""(kind, axes) → (runs, bytes of the arrays that groups of devices along the axes hold together)."""
 
 _FUNCTION = re.compile(r"func\.func (?:public |private )?@(\S+?)\(")
 _CALL = re.compile(r"call @(\w+)\(")
@@ -56,8 +57,8 @@ def partitioned(name: str, solution: dict[str, Any]) -> str:
     return str(module)
 
 
-def collectives(text: str) -> Sums:
-    """The collectives of a module, those of a function as often as it is called."""
+def collectives(text: str, sizes: dict[str, int]) -> Sums:
+    """The collectives of a module on a mesh of these ``sizes``, those of a function as often as it is called."""
     own: dict[str, list[tuple[str, tuple[str, ...], int]]] = defaultdict(list)
     calls: dict[str, list[str]] = defaultdict(list)
     function = ""
@@ -66,8 +67,10 @@ def collectives(text: str) -> Sums:
             function = match.group(1)
         calls[function] += _CALL.findall(line)
         if match := _COLLECTIVE.search(line):
-            axes = tuple(re.findall(r'"(\w+)"', line.partition("out_sharding")[0]))
-            own[function].append((match.group(1), axes, _bytes(line)))
+            before, _, after = line.partition("out_sharding")
+            axes = tuple(re.findall(r'"(\w+)"', before))
+            others = set(re.findall(r'"(\w+)"', after)) - set(axes)
+            own[function].append((match.group(1), axes, _bytes(line) // prod(sizes[axis] for axis in others)))
 
     def all_of(name: str) -> Iterator[tuple[str, tuple[str, ...], int]]:
         yield from own[name]
@@ -75,11 +78,11 @@ def collectives(text: str) -> Sums:
             yield from all_of(callee)
 
     runs: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    sizes: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    totals: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for kind, axes, size in all_of("main"):
         runs[kind, axes] += 1
-        sizes[kind, axes] += size
-    return {key: (runs[key], sizes[key]) for key in runs}
+        totals[kind, axes] += size
+    return {key: (runs[key], totals[key]) for key in runs}
 
 
 def _bytes(line: str) -> int:
@@ -93,10 +96,12 @@ def _bytes(line: str) -> int:
 def main(name: str, path: Path) -> None:
     """Print both."""
     result = json.loads(path.read_text())
-    for (kind, axes), (runs, size) in sorted(collectives(partitioned(name, result["solution"])).items()):
+    axes_of = (axis.split("=") for axis in result["solution"]["mesh"].split(","))
+    found = collectives(partitioned(name, result["solution"]), {axis: int(size) for axis, size in axes_of})
+    for (kind, axes), (runs, size) in sorted(found.items()):
         print(f"Shardy  {kind:15} {'+'.join(axes):12} {runs:6,} {size:18,}")
     for each in result["metrics"]["collectives"]:
-        print(f"dse     {each['kind']:15} {each['axis']:12} {each['runs']:6,} {each['bytes']:18,}  {each['cause']}")
+        print(f"dse     {each['kind']:15} {each['axes']:12} {each['runs']:6,} {each['bytes']:18,}  {each['cause']}")
 
 
 if __name__ == "__main__":

@@ -175,9 +175,10 @@ class _Checking:
                     "reduce_scatter", axis, size // self._shards(tuple(layout))
                 )
                 layout[axis] = dim
-            for axis in set(reduced) - set(scattered):
-                self.account.communication_ps += operation.repeats * self._collective_ps(
-                    "all_reduce", axis, size // self._shards(tuple(layout))
+            remaining = [axis for axis in reduced if axis not in scattered]
+            if remaining:
+                self.account.communication_ps += operation.repeats * self._all_reduce_ps(
+                    remaining, size // self._shards(tuple(layout))
                 )
             for dim in {each for each in layout if each >= 0}:
                 if dims[dim] % self._parts(tuple(layout), dim):
@@ -188,6 +189,24 @@ class _Checking:
         each = self._problem.mesh.axes[axis]
         seconds = self._problem.network.collective_s(kind, size, each.size, each.stride)  # type: ignore[arg-type]
         return round(seconds * 1e12)
+
+    def _all_reduce_ps(self, axes: Sequence[int], size: int) -> int:
+        """Neighbouring axes as one; of others the inner ones scatter first and gather last."""
+        inside_s = 0.0
+        left: float = size
+        outermost, *others = axes
+        group = [outermost]
+        for axis in others:
+            if axis == group[-1] + 1 and group[0] == outermost:
+                group.append(axis)
+        for axis in reversed([axis for axis in axes if axis not in group]):
+            each = self._problem.mesh.axes[axis]
+            for kind in ("reduce_scatter", "all_gather"):
+                inside_s += self._problem.network.collective_s(kind, left, each.size, each.stride)
+            left /= each.size
+        members = prod(self._sizes[axis] for axis in group)
+        stride = self._problem.mesh.axes[group[-1]].stride
+        return round((inside_s + self._problem.network.collective_s("all_reduce", left, members, stride)) * 1e12)
 
     def _send(self, value: int, layouts: set[Layout], times: int) -> None:
         dims, size = self._graph.values[value].dims, self._graph.values[value].size_bytes

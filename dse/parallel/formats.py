@@ -36,17 +36,17 @@ class SolutionDocument(_Document):
 
 
 class CollectiveDocument(_Document):
-    """Collectives of one kind along one axis for one cause.
+    """Collectives of one kind along the same axes for one cause.
 
     Attributes:
-        kind, axis, cause: as in :class:`~dse.parallel.plan.Sent`.
+        kind, axes, cause: as in :class:`~dse.parallel.plan.Sent`.
         runs: in a step.
         bytes: of the arrays that a group of devices holds together, all runs added.
         seconds: all runs one after the other.
     """
 
     kind: str
-    axis: str
+    axes: str
     cause: Cause
     runs: _Count
     bytes: _Count
@@ -60,7 +60,7 @@ class MetricsDocument(_Document):
         step_s, work_s, communication_s: the time of a step and its parts, one after the other.
         state_bytes: of all arguments on one device.
         split_dimensions: of trained tensors.
-        collectives: what is sent, by kind, axis and cause; those of most bytes first.
+        collectives: what is sent, by kind, axes and cause; those of most bytes first.
         one_device_s: the step on one device.
         data_parallel_s: the step with its batch split over as many devices as divide it.
         unknown_operations: how often each opcode without a rule occurs.

@@ -122,7 +122,7 @@ class _Model:
     def least_state(self, seed: int) -> int | None:
         """The least bytes of all arguments on a device."""
         self._cp.minimize(self._sum(self._state()))
-        solver, status = solved(self._cp, DETERMINISTIC_S, seed)
+        solver, status = solved(self._cp, DETERMINISTIC_S, seed, linearization=2)
         return round(solver.best_objective_bound) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
 
     def data_parallel(self) -> Plan | None:
@@ -143,7 +143,7 @@ class _Model:
         return self._plan(taken)
 
     def _solved(self, seed: int, stop: StopSignal) -> LinkagePlan:
-        solver, status = solved(self._cp, DETERMINISTIC_S, seed, stop)
+        solver, status = solved(self._cp, DETERMINISTIC_S, seed, stop, linearization=2)
         if status == cp_model.INFEASIBLE:
             return LinkagePlan(None, None, None)
         bound = round(solver.best_objective_bound)

@@ -121,20 +121,20 @@ def sent_by(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[Sent]:
 
 
 def summed(problem: ParallelProblem, sent: Sequence[Sent]) -> list[dict[str, Any]]:
-    """Collectives by kind, axis and cause, those of most bytes first: entries of a result's metrics."""
-    groups: dict[tuple[str, int, Cause], list[Sent]] = defaultdict(list)
+    """Collectives by kind, axes and cause, those of most bytes first: entries of a result's metrics."""
+    groups: dict[tuple[str, tuple[int, ...], Cause], list[Sent]] = defaultdict(list)
     for each in sent:
-        groups[each.collective.kind, each.collective.axis, each.cause].append(each)
+        groups[each.collective.kind, each.collective.axes, each.cause].append(each)
     entries = [
         {
             "kind": kind,
-            "axis": problem.mesh.axes[axis].name,
+            "axes": "+".join(problem.mesh.axes[axis].name for axis in axes),
             "cause": cause,
             "runs": sum(each.times for each in members),
             "bytes": sum(each.times * each.collective.size_bytes for each in members),
             "seconds": sum(each.picoseconds for each in members) * PICO,
         }
-        for (kind, axis, cause), members in sorted(groups.items())
+        for (kind, axes, cause), members in sorted(groups.items())
     ]
     return sorted(entries, key=lambda entry: -entry["bytes"])
 

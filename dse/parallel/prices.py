@@ -171,15 +171,17 @@ def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, d
 def terms_of(
     choice: Choice, factors: Sequence[Factor], layouts: Layouts, sizes: Sequence[int], mesh: Mesh
 ) -> list[Collective]:
-    """The collectives that join the terms of the results: reduce-scatters first, as they leave less for the others."""
-    cuts = sorted(joined(choice, factors), key=lambda entry: entry[1].scattered == ALL_REDUCE)
+    """The collectives that join the terms of the results: reduce-scatters first, as they leave less, then one
+    all-reduce along all other axes.
+    """
+    scattered = [axis for axis, cut in joined(choice, factors) if cut.scattered != ALL_REDUCE]
+    reduced = tuple(axis for axis, cut in joined(choice, factors) if cut.scattered == ALL_REDUCE)
     collectives = []
     for result, size in enumerate(sizes):
         remaining = size // mesh.shards(layouts.before[result])
-        for axis, cut in cuts:
-            if cut.scattered == ALL_REDUCE:
-                collectives.append(Collective("all_reduce", axis, remaining))
-            else:
-                collectives.append(Collective("reduce_scatter", axis, remaining))
-                remaining //= mesh.axes[axis].size
+        for axis in scattered:
+            collectives.append(Collective("reduce_scatter", (axis,), remaining))
+            remaining //= mesh.axes[axis].size
+        if reduced:
+            collectives.append(Collective("all_reduce", reduced, remaining))
     return collectives

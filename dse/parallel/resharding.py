@@ -9,6 +9,7 @@ array, at most (rank + 1) ** axes of them), so the triangle inequality holds: no
 import heapq
 from collections.abc import Iterator
 from functools import lru_cache
+from math import prod
 from typing import Literal, NamedTuple
 
 from dse.parallel.mesh import WHOLE, Layout, Mesh
@@ -25,13 +26,13 @@ class Collective(NamedTuple):
 
     Attributes:
         kind: its kind.
-        axis: the number of the mesh axis along which it runs.
-        size_bytes: of the array that a group of devices along the axis holds together: the input of an all-reduce or a
+        axes: the mesh axes along which it runs, by number; several only of an all-reduce.
+        size_bytes: of the array that a group of devices along the axes holds together: the input of an all-reduce or a
             reduce-scatter on each device, the output of an all-gather, all parts of an all-to-all.
     """
 
     kind: CollectiveName
-    axis: int
+    axes: tuple[int, ...]
     size_bytes: int
 
 
@@ -49,10 +50,20 @@ class Fabric(NamedTuple):
     network: Network
 
     def picoseconds(self, collective: Collective) -> int:
-        """The time of a collective, in whole picoseconds."""
-        axis = self.mesh.axes[collective.axis]
-        seconds = self.network.collective_s(collective.kind, collective.size_bytes, axis.size, axis.stride)
-        return round(seconds / PICO)
+        """The time of a collective, in whole picoseconds.
+
+        Neighbouring axes are one group of devices. Over others an all-reduce is nested: a reduce-scatter along the
+        innermost axis, an all-reduce along the others, and an all-gather along the innermost.
+        """
+        return round(self._seconds(collective.kind, collective.axes, collective.size_bytes) / PICO)
+
+    def _seconds(self, kind: CollectiveName, axes: tuple[int, ...], size_bytes: float) -> float:
+        last = self.mesh.axes[axes[-1]]
+        if axes == tuple(range(axes[0], axes[-1] + 1)):
+            participants = prod(self.mesh.axes[axis].size for axis in axes)
+            return self.network.collective_s(kind, size_bytes, participants, last.stride)
+        ends_s = sum(self._seconds(end, axes[-1:], size_bytes) for end in ("reduce_scatter", "all_gather"))
+        return ends_s + self._seconds(kind, axes[:-1], size_bytes / last.size)
 
 
 def resharding(fabric: Fabric, dims: Dims, size_bytes: int, before: Layout, after: Layout) -> Path:
@@ -98,4 +109,4 @@ def steps(mesh: Mesh, dims: Dims, size_bytes: int, layout: Layout) -> Iterator[t
             if split == WHOLE:
                 yield after, None
             else:
-                yield after, Collective("all_gather" if target == WHOLE else "all_to_all", number, together)
+                yield after, Collective("all_gather" if target == WHOLE else "all_to_all", (number,), together)

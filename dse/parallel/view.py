@@ -29,7 +29,7 @@ def view(problem: ParallelProblem, result: Result) -> View:
         return View(title, "No plan was found before the run was stopped.")
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
-    collectives = Table(("collective", "axis", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
+    collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
     return View(
         title=title,
         verdict=_verdict(problem, result),
@@ -117,7 +117,7 @@ def _collectives(result: Result) -> list[Row]:
     return [
         (
             each["kind"].replace("_", "-"),
-            each["axis"],
+            each["axes"],
             f"{each['runs']:,}",
             memory_text(each["bytes"]),
             time_text(each["seconds"]),

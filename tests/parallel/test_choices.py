@@ -57,12 +57,13 @@ def test_devices_together_compute_the_whole(name, text):
             for place in devices.coordinates(mesh)
         }
         for collective in terms_of(choice, factors, layouts, [result.size_bytes], mesh):
-            scattered = choice[collective.axis].scattered
             assert collective.size_bytes == 4 * next(iter(parts.values())).size
             if collective.kind == "all_reduce":
-                parts = devices.all_reduce(parts, collective.axis)
+                for axis in collective.axes:
+                    parts = devices.all_reduce(parts, axis)
             else:
-                parts = devices.reduce_scatter(parts, collective.axis, mesh.axes[collective.axis].size, scattered)
+                (axis,) = collective.axes
+                parts = devices.reduce_scatter(parts, axis, mesh.axes[axis].size, choice[axis].scattered)
         wanted = devices.spread(whole, layouts.results[0], mesh)
         assert all(np.allclose(parts[place], wanted[place]) for place in wanted), choice
 

@@ -72,9 +72,9 @@ def test_nothing_is_sent_for_what_is_there_already(text, size):
 def test_a_gather_over_both_axes_starts_with_the_innermost():
     mesh = mesh_of("data=2,model=4")
     path = resharding(Fabric(mesh, network("nvlink3")), (24, 12), 9600, (0, 0), mesh.whole)
-    assert [(each.kind, each.axis, each.size_bytes) for each in path.collectives] == [
-        ("all_gather", 1, 4800),
-        ("all_gather", 0, 9600),
+    assert [(each.kind, each.axes, each.size_bytes) for each in path.collectives] == [
+        ("all_gather", (1,), 4800),
+        ("all_gather", (0,), 9600),
     ]
 
 
