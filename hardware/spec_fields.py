@@ -20,6 +20,7 @@ Share = Annotated[float, Field(ge=SMALLEST, le=1)]
 """A part of a whole, and not nothing."""
 
 PositiveInteger = Annotated[int, Field(gt=0, le=_LARGEST_COUNT)]
+NonNegativeInteger = Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]
 NonNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False)]
 Source = Annotated[str, Field(min_length=3)]
 

@@ -19,6 +19,7 @@ from hardware.space import template_machines
 from hardware.spec_fields import (
     Count,
     NonNegative,
+    NonNegativeInteger,
     PositiveInteger,
     Quantity,
     Share,
@@ -79,7 +80,7 @@ class Kernel(StrictModel):
     memory_efficiency: Share = 1.0
     buffer_efficiency: Share = 1.0
     row_reads: PositiveInteger = 1
-    rows_per_core: Annotated[int, Field(ge=0)] = 0
+    rows_per_core: NonNegativeInteger = 0
     source: Source
 
 

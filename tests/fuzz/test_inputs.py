@@ -290,9 +290,10 @@ def test_a_folder_that_looks_like_a_bucket_is_a_folder(dse, folder):
         ("efficiency", 1e-320, "greater than or equal to"),
         ("efficiency", "-1", "greater than 0"),
         ("memory_efficiency", 0, "greater than 0"),
+        ("rows_per_core", 2**70, "less than or equal to"),
     ],
 )
-def test_an_efficiency_that_overflows_every_time_is_refused(dse, folder, key, value, rule):
+def test_constants_that_overflow_are_refused(dse, folder, key, value, rule):
     kernels = {"softmax": {"source": "for a test", key: value}}
     write(folder / "accelerator.json", spec("accelerators", "v100") | {"kernels": kernels})
     write(folder / "model.json", examples.MODEL)
