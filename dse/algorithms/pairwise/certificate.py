@@ -118,7 +118,9 @@ class Certificate:
             OverflowError: a difference is too large for a core.
         """
         nodes = [each - memory for each, memory in zip(self.nodes, self.memory, strict=True)]
-        costs, edge_costs, constant = [], [], 0
+        costs: list[Ints] = []
+        edge_costs: list[Ints] = []
+        constant = 0
         for moved, given in (
             *zip(nodes, self.core.costs, strict=True),
             *zip(self.pairs, self.core.edge_costs, strict=True),

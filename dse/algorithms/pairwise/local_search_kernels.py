@@ -91,7 +91,9 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
     for node in range(nodes):
         cost += core.costs[core.starts[node] + choices[node]]
     for edge in range(len(core.first)):
-        cost += core.pairs[pair_place(core, edge, core.first[edge], choices[core.first[edge]], choices[core.second[edge]])]
+        cost += core.pairs[
+            pair_place(core, edge, core.first[edge], choices[core.first[edge]], choices[core.second[edge]])
+        ]
     for row in range(len(core.limits)):
         excess += max(0, loads[row] - core.limits[row]) / max(1, core.limits[row])
     price = first_temperature * 100.0

@@ -10,28 +10,13 @@ from hardware.compiled import compiled
 
 
 @compiled()
-def sweep(
-    starts,
-    first,
-    second,
-    pair_starts,
-    incident_starts,
-    incident,
-    nodes,
-    pairs,
-    first_starts,
-    to_first,
-    second_starts,
-    to_second,
-    choices,
-    is_forth,
-):
+def sweep(core, nodes, pairs, first_starts, to_first, second_starts, to_second, choices, is_forth):
     """Visit all nodes in rising order, or in falling order, and move costs between them and their edges.
 
     A pass forth also decodes: each node chooses what is best for it and the nodes that have chosen before it.
 
     Args:
-        starts, first, second, pair_starts, incident_starts, incident: as in CoreArrays.
+        core: CoreArrays; its own costs are not read.
         nodes: [choices of all nodes], costs moved by messages; changed.
         pairs: [pairs of all edges], likewise; infinite where forbidden.
         first_starts: [edges + 1], where the messages of each edge to its first node begin in ``to_first``.
@@ -41,6 +26,8 @@ def sweep(
         choices: [nodes]; changed by a pass forth.
         is_forth: whether the order is rising.
     """
+    starts, first, second, pair_starts = core.starts, core.first, core.second, core.pair_starts
+    incident_starts, incident = core.incident_starts, core.incident
     count = len(starts) - 1
     for visit in range(count):
         node = visit if is_forth else count - 1 - visit

@@ -3,7 +3,8 @@
 Sequential reweighted message passing: nodes are visited forth and back in one order; each takes from its edges to nodes
 visited before it what they can give, and spreads its costs over its edges to nodes that come after it. Every visit
 keeps or raises the bound, which ends at a fixed point that may be below the optimum of the linear program. Memory
-enters with a multiplier for each row, by subgradient steps of Polyak's length; the best dual solution is returned.
+enters with a multiplier for each row: when the bound hardly rises any more, they move along the excess of the decoded
+choices, a subgradient, by steps of Polyak's length. The best dual solution is returned.
 
 Source: Kolmogorov, "A New Look at Reweighted Message Passing", IEEE TPAMI 37 (2015), for the edges of a graph.
 """
@@ -22,13 +23,16 @@ from dse.run.progress import StopSignal, never_stop
 
 Floats = npt.NDArray[np.float64]
 
-_MIN_GAIN = 1e-3
-"""Share of the gap that :data:`_PATIENCE` passes must close, or something else is tried."""
+_MIN_GAIN = 1e-4
+"""Share of what is open by which the bound must rise in :data:`_PATIENCE` passes, or multipliers begin to move."""
 
 _PATIENCE = 10
 
-_MIN_STEP = 1e-5
-"""Steps of the multipliers, as shares of Polyak's, are shortened down to this."""
+_FIRST_STEP, _LAST_STEP = 0.05, 1e-7
+"""The share of what is open that a step of the multipliers is meant to close; halved when the bound does not rise."""
+
+_MAX_FAILURES = 5
+"""Passes in which the bound does not rise, before the best dual solution is returned to and the step is halved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +64,26 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
     state = _State(core, arrays_of(core))
     best, best_plan, best_cost = state.copy(), None, np.inf
     marks: list[float] = []
-    step = 0.0
+    step, failures = 0.0, 0
     for _ in range(passes):
         state.pass_messages()
-        if state.bound > best.bound:
-            best = state.copy()
         if state.cost < best_cost and state.is_plan:
             best_plan, best_cost = state.choices.copy(), state.cost
-        marks.append(best.bound)
-        gap = min(best_cost, state.cost) - best.bound
+        failures += 1
+        if state.bound > best.bound:
+            best, failures = state.copy(), 0
         if best_cost - best.bound < 1 or stop() is not None:
             break
-        if len(marks) > _PATIENCE and marks[-1] - marks[-1 - _PATIENCE] <= _MIN_GAIN * abs(gap):
-            if step and step < _MIN_STEP or not len(core.members):
-                break
-            step, marks, state = (step / 4 if step else 1.0), [], best.copy()
-        state.step(step * abs(gap))
+        # The cost of decoded choices may be far above what a plan costs: the bound itself is a measure too.
+        scale = max(1.0, min(best_cost - best.bound, best.bound))
+        if step == 0.0:
+            marks.append(best.bound)
+            if len(marks) > _PATIENCE and marks[-1] - marks[-1 - _PATIENCE] <= _MIN_GAIN * scale:
+                step = _FIRST_STEP
+        elif failures == _MAX_FAILURES:
+            step, failures, state = step / 2, 0, best.copy()
+        if step and (step < _LAST_STEP or not state.step(step * scale)):
+            break
     return Ascent(best.duals(core), best_plan, state.choices.copy())
 
 
@@ -95,8 +103,8 @@ class _State:
         self.choices = np.zeros(len(core.costs), np.int64)
         self.bound, self.cost, self.is_plan = -np.inf, np.inf, False
         self.usages = arrays.usages.astype(np.float64)
-        self.loads = np.zeros(len(core.members))
-        self.limits = np.maximum(core.limits, 1).astype(np.float64)
+        self.loads: Floats = np.zeros(len(core.members))
+        self.limits: Floats = np.maximum(core.limits, 1).astype(np.float64)
 
     def copy(self) -> "_State":
         other = object.__new__(_State)
@@ -108,19 +116,22 @@ class _State:
     def pass_messages(self) -> None:
         """One pass forth, which decodes choices, and one back; then the bound."""
         places = (self.first_starts, self.first, self.second_starts, self.second)
-        sweep(*self._graph(), self.nodes, self.pairs, *places, self.choices, True)
-        sweep(*self._graph(), self.nodes, self.pairs, *places, self.choices, False)
+        sweep(self.arrays, self.nodes, self.pairs, *places, self.choices, True)
+        sweep(self.arrays, self.nodes, self.pairs, *places, self.choices, False)
         self.bound = lower_bound(self.arrays.starts, self.nodes, self.arrays.pair_starts, self.pairs)
         self.bound -= float(self.multipliers.sum())
         self._judge()
 
-    def step(self, gap: float) -> None:
-        """Move the multipliers along the excess of the decoded choices, so far that it might close ``gap``."""
+    def step(self, gap: float) -> bool:
+        """Move the multipliers along the excess of the decoded choices, so far that it might close ``gap``.
+
+        False if there is nothing to move.
+        """
         excess = self.loads / self.limits - 1.0
         excess[(self.multipliers <= 0) & (excess < 0)] = 0.0
         norm = float(excess @ excess)
         if norm <= 0:
-            return
+            return False
         moved = np.maximum(self.multipliers + gap / norm * excess, 0.0) - self.multipliers
         self.multipliers += moved
         by_node = np.bincount(
@@ -129,28 +140,19 @@ class _State:
             len(self.choices),
         )
         self.nodes += np.repeat(by_node, np.diff(self.arrays.starts)) * self.usages
+        return True
 
     def duals(self, core: Core) -> Duals:
         first = tuple(np.split(self.first, self.first_starts[1:-1])) if len(core.edges) else ()
         second = tuple(np.split(self.second, self.second_starts[1:-1])) if len(core.edges) else ()
         return Duals(first, second, self.multipliers / self.limits)
 
-    def _graph(self) -> tuple[Ints, ...]:
-        arrays = self.arrays
-        return (
-            arrays.starts,
-            arrays.first,
-            arrays.second,
-            arrays.pair_starts,
-            arrays.incident_starts,
-            arrays.incident,
-        )
-
     def _judge(self) -> None:
         """What the decoded choices cost, without what is forbidden, and whether they are a plan."""
         arrays = self.arrays
         chosen = arrays.usages[arrays.starts[:-1] + self.choices].astype(np.float64)
-        self.loads = np.bincount(arrays.rows, np.repeat(chosen, np.diff(arrays.row_starts)), len(self.limits))
+        of_member = np.repeat(chosen, np.diff(arrays.row_starts))
+        self.loads = np.bincount(arrays.rows, of_member, len(self.limits)).astype(np.float64)
         width = np.diff(arrays.starts)[arrays.second]
         pairs = arrays.pairs[arrays.pair_starts[:-1] + self.choices[arrays.first] * width + self.choices[arrays.second]]
         is_allowed = pairs < FORBIDDEN

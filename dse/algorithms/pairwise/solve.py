@@ -19,7 +19,9 @@ from dse.run.progress import StopSignal, never_stop
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is done at most, in steps that are the same on every machine.
+    """How much is done at most, in steps that are the same on every machine, but for HiGHS's limit of time.
+
+    An answer is the same each time unless that limit ends it.
 
     Attributes:
         passes: of messages over a core, each time that it has become smaller.
@@ -27,6 +29,7 @@ class Limits:
         max_linear_size: choices and pairs up to which the linear program is solved.
         simplex_iterations: for the linear program.
         branches: nodes of the tree of the branch and bound; 0 to leave it out.
+        highs_s: of time, for the linear program, and again for the branch and bound.
     """
 
     passes: int = 1000
@@ -34,6 +37,7 @@ class Limits:
     max_linear_size: int = 200_000
     simplex_iterations: int = 100_000
     branches: int = 10_000
+    highs_s: float = 30.0
 
 
 class Status(Enum):
@@ -159,7 +163,7 @@ class _Search:
         """The linear program, and messages again on what its duals leave."""
         if self.core.size > self.limits.max_linear_size:
             return
-        result = relaxation(self.core, self.limits.simplex_iterations)
+        result = relaxation(self.core, self.limits.simplex_iterations, self.limits.highs_s)
         if result is None:
             self.bound = self.value
             return
@@ -178,7 +182,7 @@ class _Search:
             core, constant = certificate.moved()
         except OverflowError:
             return  # the costs of plans span more than floating-point numbers tell apart
-        answer = mip(core, self.limits.branches, seed=self.seed, scale=certificate.scale)
+        answer = mip(core, self.limits.branches, seed=self.seed, scale=certificate.scale, max_s=self.limits.highs_s)
         if answer.choices is not None:
             self._offer(answer.choices)
         if answer.status is MipStatus.INFEASIBLE:
