@@ -27,7 +27,7 @@ from dse.results.result import Objective as Goal
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
-from hardware.inputs import fail, nearest
+from hardware.inputs import choose, fail, nearest
 from hardware.network import network
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
@@ -61,6 +61,9 @@ class ParallelOptions(Options):
         tuple[str, ...],
         Option("A layout that an argument must have: for each dimension an axis or -.", metavar="NAME=AXIS,-"),
     ] = ()
+    why: Annotated[
+        str | None, Option("Also what every other layout of this argument costs, or what forbids it.", metavar="NAME")
+    ] = None
 
 
 class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
@@ -95,6 +98,8 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
             dict(_pin(text, names, dims, mesh) for text in options.pin),
             options.step,
         )
+        if options.why is not None:
+            choose(options.step, "--why", options.why, names, "argument")
         problem.rules  # noqa: B018 (an operation that breaks its rule is found now)
         return Posed(options, problem, graph.name, _document(problem), _goal(options))
 
@@ -120,7 +125,7 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
             value=None if solution.value is None else solution.value * scale,
             bound=None if solution.bound is None else solution.bound * scale,
             solution=document,
-            metrics=None if solution.plan is None else _metrics(problem, prices, solution.plan),
+            metrics=None if solution.plan is None else _metrics(problem, prices, solution.plan) | _why(posed, run),
             infeasibility=_infeasibility(problem, solution),
             evaluations=1,
             seconds=time.perf_counter() - started,
@@ -263,6 +268,27 @@ def _checked_metrics(problem: ParallelProblem, prices: Prices, plan: Plan, of: A
         "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
         "data_parallel_s": None if spread is None else picoseconds_of(problem, prices, spread) * PICO,
         "unknown_operations": unknown,
+    }
+
+
+def _why(posed: ParallelPosed, run: Run) -> dict[str, Any]:
+    """The alternatives to the layout of the argument that the options name, where they name one."""
+    problem, name = posed.problem, posed.options.why
+    if name is None:
+        return {}
+    from dse.parallel.why import alternatives  # loads OR-Tools
+
+    number = [argument.name for argument in problem.graph.arguments].index(name)
+    rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
+    return {
+        "why": [
+            {
+                "split": [list(axes) for axes in problem.mesh.spec(each.layout, rank)],
+                "step_s": None if each.picoseconds is None else each.picoseconds * PICO,
+                "reason": each.reason,
+            }
+            for each in alternatives(problem, number, _method(posed.options), run.seed, run.stop)
+        ]
     }
 
 

@@ -53,6 +53,14 @@ class CollectiveDocument(_Document):
     seconds: float
 
 
+class AlternativeDocument(_Document):
+    """A layout of the argument that was asked about: the time of a step with it, or why no plan has it."""
+
+    split: list[list[str]]
+    step_s: float | None
+    reason: str
+
+
 class MetricsDocument(_Document):
     """``metrics`` of a result.
 
@@ -64,6 +72,7 @@ class MetricsDocument(_Document):
         one_device_s: the step on one device.
         data_parallel_s: the step with its batch split over as many devices as divide it.
         unknown_operations: how often each opcode without a rule occurs.
+        why: every layout of the argument that was asked about; None where none was.
     """
 
     step_s: float
@@ -75,6 +84,7 @@ class MetricsDocument(_Document):
     one_device_s: float
     data_parallel_s: float | None
     unknown_operations: dict[str, int]
+    why: list[AlternativeDocument] | None = None
 
 
 def plan_document(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:

@@ -30,11 +30,12 @@ def view(problem: ParallelProblem, result: Result) -> View:
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
     collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
+    asked = [_alternatives(problem, result)] if "why" in result.metrics else []
     return View(
         title=title,
         verdict=_verdict(problem, result),
         notes=list(_notes(problem, result, splits)),
-        tables=[tensors, collectives],
+        tables=[tensors, collectives, *asked],
         page=lambda: [
             Heading("Trained tensors and inputs"),
             Paragraph(
@@ -47,6 +48,7 @@ def view(problem: ParallelProblem, result: Result) -> View:
                 "Bytes are those of the array that a group of devices holds together, all runs of a step added.", True
             ),
             collectives,
+            *asked,
         ],
         cards=lambda: [_card(problem, result)],
     )
@@ -105,8 +107,7 @@ def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> li
     for argument in problem.graph.arguments:
         if argument.role != "state":
             shape = " × ".join(map(str, problem.graph.values[argument.value].dims))
-            split = ", ".join("+".join(axes) or "-" for axes in splits[argument.name])
-            families[_NUMBER.sub("#", argument.name), shape, f"({split})"].append(argument.name)
+            families[_NUMBER.sub("#", argument.name), shape, _split_text(splits[argument.name])].append(argument.name)
     return [
         (names[0] if len(names) == 1 else f"{family} ({len(names)})", shape, split)
         for (family, shape, split), names in families.items()
@@ -125,6 +126,25 @@ def _collectives(result: Result) -> list[Row]:
         )
         for each in result.metrics["collectives"]
     ]
+
+
+def _alternatives(problem: ParallelProblem, result: Result) -> Table:
+    """Every layout of the argument that was asked about."""
+    name = result.settings["why"]
+    chosen = result.solution["arguments"][name]
+    rows = [
+        (
+            _split_text(each["split"]) + (" ←" if each["split"] == chosen else ""),
+            "" if each["step_s"] is None else time_text(each["step_s"]),
+            each["reason"] or f"{100 * (each['step_s'] / result.metrics['step_s'] - 1):+.2f} %",
+        )
+        for each in result.metrics["why"]
+    ]
+    return Table(("split", "a step", ""), rows, f"Layouts of {name}")
+
+
+def _split_text(split: Iterable[list[str]]) -> str:
+    return f"({', '.join('+'.join(axes) or '-' for axes in split)})"
 
 
 def _card(problem: ParallelProblem, result: Result) -> Card:
