@@ -15,14 +15,17 @@ Modules, in the order in which data flows:
 * ``message_passing``: a dual solution of that linear program where it is too large for a simplex method.
 * ``certificate``: from any dual solution, a bound proven in integers, and what no better plan contains.
 * ``local_search``: good plans by simulated annealing, from a seed.
-* ``solve``: all of it together, with limits in numbers of steps, so that answers do not depend on the machine.
+* ``solve``: all of it together, with limits in numbers of steps wherever the library has them.
 
-What is proven: a bound is exact integer arithmetic from the first to the last step wherever the linear program closes
-the gap, which it does on most problems of this kind after reduction. Where branching is needed, the last part of the
-proof is HiGHS's, in floating point; it runs on costs from which the certificate has taken everything but the gap.
+What is proven: a bound is exact integer arithmetic from the first step to the last wherever messages or the linear
+program close the gap, as they do on most problems of this kind. Where branching is needed, the last part of the proof
+is HiGHS's, in floating point. It runs on differences from the certified bound instead of costs, and is trusted to 1e-9
+of the largest of them: plans are proven to the unit where the gap before branching is below 1e9 units, and otherwise
+the bound that is stated lacks the rest.
 
-Why this order: reduction costs little and shrinks sharding problems three to four times. The linear relaxation of what
-is left is integral more often than not. Its dual solution, with a plan from its primal one, forbids nearly every choice
-that is not in that plan, after which the reduction shrinks the rest again, so that the branch and bound, if it is
-needed at all, sees a small problem.
+Why this order: reduction costs little and shrinks sharding problems three to four times. Messages take milliseconds and
+come close to the linear program, which in turn is integral more often than not. The bound, with a plan that is decoded
+from the messages and improved by the local search, forbids nearly every choice that no better plan has; then the
+reduction shrinks the rest again, so that the linear program and the branch and bound, if they are needed at all, see a
+small problem.
 """

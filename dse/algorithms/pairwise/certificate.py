@@ -63,7 +63,8 @@ class Certificate:
     """A core with its costs moved by messages, in units of 1/``scale``: a plan costs Σ nodes + Σ pairs + constant.
 
     Attributes:
-        nodes: c', [choices of u] each.
+        nodes: c', [choices of u] each, the terms of memory included.
+        memory: λ usage, the terms of memory, [choices of u] each.
         pairs: E', [choices of the edge's first node, choices of its second node] each.
         constant: −Σ λ limit.
         scale: units in a cost of 1.
@@ -71,6 +72,7 @@ class Certificate:
 
     core: Core
     nodes: tuple[Ints, ...]
+    memory: tuple[Ints, ...]
     pairs: tuple[Ints, ...]
     constant: int
     scale: int
@@ -106,6 +108,32 @@ class Certificate:
         )
         return replace(self.core, costs=costs, edge_costs=edge_costs)
 
+    def moved(self) -> tuple[Core, int]:
+        """(a core of the same plans that has only the differences from the bound for costs, the rest as a constant).
+
+        A plan costs (cost in that core + constant) / :attr:`scale`, whatever its memory. So a solver in floating point
+        sees numbers of the size of the gap.
+
+        Raises:
+            OverflowError: a difference is too large for a core.
+        """
+        nodes = [each - memory for each, memory in zip(self.nodes, self.memory, strict=True)]
+        costs: list[Ints] = []
+        edge_costs: list[Ints] = []
+        constant = 0
+        for moved, given in (
+            *zip(nodes, self.core.costs, strict=True),
+            *zip(self.pairs, self.core.edge_costs, strict=True),
+        ):
+            is_allowed = given < FORBIDDEN
+            least = int(np.min(moved, initial=_EXCLUDED, where=is_allowed))
+            constant += least
+            differences = np.where(is_allowed, moved - least, FORBIDDEN)
+            if (differences[is_allowed] >= FORBIDDEN).any():
+                raise OverflowError("costs differ too much")
+            (costs if given.ndim == 1 else edge_costs).append(differences)
+        return replace(self.core, costs=tuple(costs), edge_costs=tuple(edge_costs)), constant
+
 
 def certified(core: Core, duals: Duals) -> Certificate:
     """The bound that ``duals`` prove, in integers whatever rounding made them."""
@@ -122,7 +150,7 @@ def certified(core: Core, duals: Duals) -> Certificate:
         moved = _allowed(costs) * scale - to_first[:, None] - to_second
         pairs.append(np.where(costs < FORBIDDEN, moved, _EXCLUDED))
     nodes = [np.where(costs < FORBIDDEN, each, _EXCLUDED) for costs, each in zip(core.costs, nodes, strict=True)]
-    return Certificate(core, tuple(nodes), tuple(pairs), constant, scale)
+    return Certificate(core, tuple(nodes), tuple(shift), tuple(pairs), constant, scale)
 
 
 def _allowed(costs: Ints) -> Ints:

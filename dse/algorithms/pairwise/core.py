@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import rustworkx
 
-from dse.algorithms.pairwise.problem import Ints, PairwiseProblem
+from dse.algorithms.pairwise.problem import FORBIDDEN, Ints, PairwiseProblem
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +34,20 @@ class Core:
     limits: Ints
 
     @property
-    def choice_count(self) -> int:
-        """Choices of all nodes."""
-        return sum(map(len, self.costs))
+    def size(self) -> int:
+        """Costs of nodes and edges."""
+        return sum(each.size for each in (*self.costs, *self.edge_costs))
 
-    @property
-    def pair_count(self) -> int:
-        """Edge costs of all edges."""
-        return sum(each.size for each in self.edge_costs)
+    def cost(self, choices: Ints) -> int | None:
+        """What ``choices``, [nodes], cost; None if they are no plan."""
+        costs = [int(costs[choice]) for costs, choice in zip(self.costs, choices, strict=True)]
+        for (u, v), matrix in zip(self.edges.tolist(), self.edge_costs, strict=True):
+            costs.append(int(matrix[choices[u], choices[v]]))
+        if max(costs, default=0) >= FORBIDDEN:
+            return None
+        usages = np.array([usages[choice] for usages, choice in zip(self.usages, choices, strict=True)], dtype=np.int64)
+        fits = all(usages[members].sum() <= limit for members, limit in zip(self.members, self.limits, strict=True))
+        return sum(costs) if fits else None
 
     def components(self) -> list[Ints]:
         """The nodes of each part that neither an edge nor a memory row ties to another, rising."""

@@ -1,10 +1,13 @@
 """HiGHS on the pairwise linear program: its relaxation, whose duals prove a bound, and the mixed-integer program.
 
 HiGHS runs inside OR-Tools (MathOpt); the package ``highspy`` must not be imported into the same process, as both bring
-the same symbols. It is not interrupted: limits are numbers of iterations and of nodes, the same on every machine.
+the same symbols. It is not interrupted. Its limits are numbers of iterations and of nodes, the same on every machine,
+and one of time, because no number limits what it does at one node.
 """
 
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -20,6 +23,7 @@ from ortools.math_opt import (
 )
 from ortools.math_opt.core.python import solver
 from ortools.math_opt.python import init_arguments
+from pybind11_abseil.status import StatusNotOk
 
 from dse.algorithms.pairwise.certificate import Duals
 from dse.algorithms.pairwise.core import Core
@@ -30,6 +34,9 @@ Floats = npt.NDArray[np.float64]
 
 _PROVEN_GAP = 0.999
 """Costs are whole numbers: a bound that is less than 1 below a plan proves it."""
+
+_TOLERANCE = 1e-9
+"""Of constraints: a memory row may be exceeded by this share of its limit, which no whole number is for most limits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +74,15 @@ class MipAnswer:
     bound: float
 
 
-def relaxation(core: Core, max_iterations: int) -> Relaxation | None:
+def relaxation(core: Core, max_iterations: int, max_s: float = math.inf) -> Relaxation | None:
     """The linear relaxation of ``core`` by the dual simplex; None if it has no solution."""
     model = linear_model(core, is_integer=False)
-    result = _solved(model.proto, {"simplex_iteration_limit": max_iterations}, {"solver": "simplex"})
+    result = _solved(model.proto, {"simplex_iteration_limit": max_iterations}, {"solver": "simplex"}, max_s)
+    marginals, duals = None, Duals.zero(core)
+    if result is None:
+        return Relaxation(marginals, duals)
     if _is_infeasible(result):
         return None
-    marginals, duals = None, Duals.zero(core)
     for solution in result.solutions[:1]:
         if solution.primal_solution.feasibility_status == solution_pb2.SOLUTION_STATUS_FEASIBLE:
             marginals = model.marginals(
@@ -85,8 +94,24 @@ def relaxation(core: Core, max_iterations: int) -> Relaxation | None:
     return Relaxation(marginals, duals)
 
 
-def mip(core: Core, max_nodes: int, hint: Ints | None = None, seed: int = 0) -> MipAnswer:
-    """The best plan of ``core``, by branch and bound of at most ``max_nodes`` nodes, from the plan ``hint`` on."""
+def mip(
+    core: Core,
+    max_nodes: int,
+    hint: Ints | None = None,
+    seed: int = 0,
+    scale: int = 1,
+    max_s: float = math.inf,
+) -> MipAnswer:
+    """The best plan of ``core``, by branch and bound.
+
+    Args:
+        core: to be solved; its costs are in units of 1/``scale``, and those of the answer in units of 1.
+        max_nodes: of the tree.
+        hint: [nodes], a plan to begin with.
+        seed: of HiGHS.
+        scale: by which costs are divided.
+        max_s: of time.
+    """
     model = linear_model(core, is_integer=True)
     parameters = model_parameters_pb2.ModelSolveParametersProto()
     if hint is not None:
@@ -94,14 +119,16 @@ def mip(core: Core, max_nodes: int, hint: Ints | None = None, seed: int = 0) -> 
         values.ids.extend(range(int(model.starts[-1])))
         values.values.extend(np.isin(np.arange(model.starts[-1]), model.starts[:-1] + hint).astype(float))
     integers = {"mip_max_nodes": max_nodes, "random_seed": seed % 2**31}
-    result = _solved(model.proto, integers, {}, parameters)
+    result = _solved(model.proto, integers, {}, max_s, parameters, _PROVEN_GAP * scale / model.unit)
+    if result is None:
+        return MipAnswer(MipStatus.LIMIT, None, -np.inf)
     if _is_infeasible(result):
         return MipAnswer(MipStatus.INFEASIBLE, None, np.inf)
     choices = None
     for solution in result.solutions[:1]:
         choices = _choices(model, _dense(solution.primal_solution.variable_values, len(model.proto.variables.ids)))
     is_proven = result.termination.reason == result_pb2.TERMINATION_REASON_OPTIMAL
-    bound = result.termination.objective_bounds.dual_bound
+    bound = result.termination.objective_bounds.dual_bound * model.unit / scale
     return MipAnswer(MipStatus.OPTIMAL if is_proven else MipStatus.LIMIT, choices, bound)
 
 
@@ -127,21 +154,31 @@ def _solved(
     proto: model_pb2.ModelProto,
     integers: dict[str, int],
     strings: dict[str, str],
+    max_s: float,
     model_parameters: Any = None,
+    gap: float = 0.0,
 ) -> Any:
-    parameters = parameters_pb2.SolveParametersProto(absolute_gap_tolerance=_PROVEN_GAP, relative_gap_tolerance=0.0)
+    """MathOpt's result; None where HiGHS fails, as it may by rounding errors."""
+    parameters = parameters_pb2.SolveParametersProto(absolute_gap_tolerance=gap, relative_gap_tolerance=0.0)
+    if math.isfinite(max_s):
+        parameters.time_limit.FromTimedelta(timedelta(seconds=max_s))
     for name, number in integers.items():
         parameters.highs.int_options[name] = number
     for name, text in {**strings, "parallel": "off"}.items():
         parameters.highs.string_options[name] = text
-    return solver.solve(
-        proto,
-        parameters_pb2.SOLVER_TYPE_HIGHS,
-        init_arguments.StreamableSolverInitArguments().to_proto(),
-        parameters,
-        model_parameters or model_parameters_pb2.ModelSolveParametersProto(),
-        None,
-        callback_pb2.CallbackRegistrationProto(),
-        None,
-        None,
-    )
+    for name in ("primal_feasibility_tolerance", "mip_feasibility_tolerance"):
+        parameters.highs.double_options[name] = _TOLERANCE
+    try:
+        return solver.solve(
+            proto,
+            parameters_pb2.SOLVER_TYPE_HIGHS,
+            init_arguments.StreamableSolverInitArguments().to_proto(),
+            parameters,
+            model_parameters or model_parameters_pb2.ModelSolveParametersProto(),
+            None,
+            callback_pb2.CallbackRegistrationProto(),
+            None,
+            None,
+        )
+    except StatusNotOk:
+        return None

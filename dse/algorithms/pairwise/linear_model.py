@@ -27,6 +27,9 @@ from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
 
 Floats = npt.NDArray[np.float64]
 
+_LARGEST_COST = 2.0**20
+"""In the objective; larger costs are divided, as the tolerances of solvers are absolute numbers."""
+
 
 @dataclass(frozen=True)
 class _EdgeRows:
@@ -44,11 +47,13 @@ class LinearModel:
     Attributes:
         proto: the model; the first variables are the choices of all nodes, in order.
         starts: [nodes + 1], the variable of each node's first choice.
+        unit: costs of the core in an objective of 1.
     """
 
     core: Core
     proto: model_pb2.ModelProto
     starts: Ints
+    unit: float
     _edges: tuple[_EdgeRows, ...]
     _first_memory_row: int
 
@@ -58,6 +63,7 @@ class LinearModel:
 
     def duals(self, values: Floats) -> Duals:
         """The messages and multipliers in the dual values of the constraints."""
+        values = values * self.unit
         first, second = [], []
         for edge in self._edges:
             columns = edge.start + int(edge.row_class.max(initial=-1)) + 1
@@ -99,10 +105,11 @@ def linear_model(core: Core, is_integer: bool) -> LinearModel:
     upper[: starts[-1]] = np.concatenate(core.costs) < FORBIDDEN
     objective = np.concatenate(costs).astype(np.float64)
     objective[: starts[-1]][upper[: starts[-1]] == 0] = 0.0
+    unit = 2.0 ** max(0.0, np.ceil(np.log2(max(1.0, objective.max()) / _LARGEST_COST)))
     proto = model_pb2.ModelProto()
-    _write_variables(proto, upper, objective, int(starts[-1]) if is_integer else 0)
+    _write_variables(proto, upper, objective / unit, int(starts[-1]) if is_integer else 0)
     _write_constraints(proto, entries, len(core.costs), rows, len(core.members))
-    return LinearModel(core, proto, starts, tuple(edges), rows)
+    return LinearModel(core, proto, starts, unit, tuple(edges), rows)
 
 
 class _Entries:

@@ -1,0 +1,271 @@
+"""Each solver against enumeration: the mixed-integer program, message passing, the local search, and all together."""
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.algorithms.pairwise.certificate import certified
+from dse.algorithms.pairwise.core import core_of
+from dse.algorithms.pairwise.evaluate import evaluate
+from dse.algorithms.pairwise.highs import MipStatus, mip, relaxation
+from dse.algorithms.pairwise.iopddl import read_problem
+from dse.algorithms.pairwise.local_search import improved
+from dse.algorithms.pairwise.message_passing import ascend
+from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
+from dse.algorithms.pairwise.reduction import reduce
+from dse.algorithms.pairwise.solve import Limits, Solution, Status, solve
+from tests.algorithms.pairwise.random_problems import best_cost, random_problem
+from tests.shared_data import shared_data
+
+CASES = [(seed, memory) for seed in range(30) for memory in (None, 0.4, 0.6)]
+
+
+NONE = np.zeros(0, np.int64)
+
+
+def with_memory(problem, percent):
+    """``problem`` with this share of its memory."""
+    return replace(problem, usage_limit=problem.usage_limit * percent // 100)
+
+
+def dense(seed, memory=0.5, **settings):
+    """A problem of which reduction leaves something."""
+    return random_problem(seed, nodes=6, edge_share=0.9, memory=memory, **settings)
+
+
+def reduced_cases(count=30):
+    """(problem, reduction, optimum) of problems of which reduction leaves something."""
+    cases = []
+    for seed in range(10 * count):
+        problem = dense(seed, memory=(None, 0.5, 0.65)[seed % 3])
+        reduction = reduce(core_of(problem))
+        optimum = best_cost(problem)
+        if reduction is not None and reduction.core.costs and optimum is not None:
+            cases.append((problem, reduction, optimum))
+            if len(cases) == count:
+                return cases
+    raise AssertionError("too few problems are left by the reduction")
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return reduced_cases()
+
+
+@pytest.fixture(scope="module")
+def case_g(tmp_path_factory):
+    path = tmp_path_factory.mktemp("iopddl") / "G.json"
+    packed = shared_data("iopddl", "asplos-2025-iopddl-G.json.gz")
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return read_problem(path)
+
+
+def in_bound(certificate, reduction, optimum):
+    bound = certificate.bound + reduction.constant
+    assert bound <= optimum
+    return bound == optimum
+
+
+@pytest.mark.parametrize(("seed", "memory"), CASES)
+def test_the_mixed_integer_program_finds_the_optimum_without_reduction(seed, memory):
+    problem = dense(seed, memory)
+    optimum, answer = best_cost(problem), mip(core_of(problem), 1000)
+    if optimum is None:
+        assert answer.status is MipStatus.INFEASIBLE
+        assert answer.choices is None
+        return
+    assert answer.status is MipStatus.OPTIMAL
+    assert evaluate(problem, answer.choices).is_feasible
+    assert evaluate(problem, answer.choices).cost == optimum
+    assert optimum - 1 < answer.bound <= optimum + 1e-6
+
+
+def test_a_hint_is_a_plan_that_the_mixed_integer_program_begins_with(cases):
+    for problem, reduction, optimum in cases[:5]:
+        best = mip(reduction.core, 1000).choices
+        answer = mip(reduction.core, 0, hint=best)
+        assert evaluate(problem, reduction.expand(answer.choices)).cost == optimum
+
+
+def test_duals_of_the_relaxation_prove_its_value(cases):
+    closed = []
+    for _, reduction, optimum in cases:
+        result = relaxation(reduction.core, 10_000)
+        certificate = certified(reduction.core, result.duals)
+        value = sum(float(x @ c) for x, c in zip(result.marginals, reduction.core.costs, strict=True))
+        assert value <= certificate.bound + 1e-6  # edges cost the rest
+        closed.append(in_bound(certificate, reduction, optimum))
+    assert sum(closed) > len(closed) / 4
+
+
+def test_duals_of_an_unfinished_relaxation_are_a_bound_too(cases):
+    for _, reduction, optimum in cases:
+        result = relaxation(reduction.core, 1)
+        in_bound(certified(reduction.core, result.duals), reduction, optimum)
+
+
+def test_the_relaxation_of_a_problem_without_a_plan_has_no_solution():
+    costs = [[0, 0]] * 3
+    only_different = [[np.inf, 0, 0, np.inf]] * 3  # three nodes, two colours: no plan, but x = 1/2 is a solution
+    fractional = PairwiseProblem.build(costs, [(0, 1), (1, 2), (0, 2)], only_different)
+    assert relaxation(core_of(fractional), 1000) is not None
+    assert mip(core_of(fractional), 1000).status is MipStatus.INFEASIBLE
+    none = PairwiseProblem.build(costs, usages=[[1, 2]] * 3, intervals=[(0, 1)] * 3, usage_limit=2)
+    assert relaxation(core_of(none), 1000) is None
+
+
+def test_messages_give_a_bound_that_often_is_the_optimum(cases):
+    closed = []
+    for problem, reduction, optimum in cases:
+        ascent = ascend(reduction.core, 500)
+        closed.append(in_bound(certified(reduction.core, ascent.duals), reduction, optimum))
+        if ascent.plan is not None:
+            result = evaluate(problem, reduction.expand(ascent.plan))
+            assert result.is_feasible
+            assert result.cost >= optimum
+    assert sum(closed) > len(closed) / 4
+
+
+def test_multipliers_of_memory_raise_the_bound(case_g):
+    core = reduce(core_of(with_memory(case_g, 98))).core
+    duals = ascend(core, 500).duals
+    without = replace(duals, multipliers=np.zeros_like(duals.multipliers))
+    assert certified(core, without).bound < certified(core, duals).bound
+    assert (
+        certified(core, duals).bound > certified(core, ascend(replace(core, members=(), limits=NONE), 500).duals).bound
+    )
+
+
+def test_the_local_search_finds_plans_that_cost_what_it_says(cases):
+    hits = 0
+    for problem, reduction, optimum in cases:
+        core = reduction.core
+        start = np.zeros(len(core.costs), np.int64)
+        choices = improved(core, start, 5000, 10.0, seed=1)
+        assert (choices == improved(core, start, 5000, 10.0, seed=1)).all()
+        result = evaluate(problem, reduction.expand(choices))
+        assert result.is_feasible
+        assert result.cost == core.cost(choices) + reduction.constant
+        hits += result.cost == optimum
+    assert hits > len(cases) / 2
+
+
+def test_the_local_search_finds_no_plan_where_there_is_none():
+    problem = PairwiseProblem.build([[0, 1]] * 2, [(0, 1)], [[np.inf] * 4])
+    assert improved(core_of(problem), np.zeros(2, np.int64), 1000, 1.0, seed=0) is None
+
+
+@pytest.mark.parametrize("forbidden", [0.1, 0.4])
+@pytest.mark.parametrize(("seed", "memory"), CASES)
+def test_solutions_are_optimal(seed, memory, forbidden):
+    problem = dense(seed, memory, forbidden=forbidden)
+    optimum, solution = best_cost(problem), solve(problem)
+    if optimum is None:
+        assert solution == Solution(None, None, None, Status.INFEASIBLE)
+        return
+    assert (solution.value, solution.bound, solution.status) == (optimum, optimum, Status.OPTIMAL)
+    assert evaluate(problem, solution.choices).is_feasible
+    assert evaluate(problem, solution.choices).cost == optimum
+
+
+@pytest.mark.parametrize("limits", [Limits(passes=1, moves=0, max_linear_size=0), Limits(branches=0, passes=3)])
+def test_bounds_and_plans_hold_under_any_limit(limits):
+    seen = set()
+    for seed in range(40):
+        problem = dense(seed, (None, 0.5)[seed % 2])
+        optimum, solution = best_cost(problem), solve(problem, limits)
+        seen.add(solution.status)
+        if optimum is None:
+            assert solution.status in (Status.INFEASIBLE, Status.UNKNOWN)
+            continue
+        assert solution.bound <= optimum
+        if solution.choices is not None:
+            assert solution.value == evaluate(problem, solution.choices).cost >= optimum
+            assert (solution.status is Status.OPTIMAL) == (solution.bound == solution.value)
+    assert Status.OPTIMAL in seen
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2, 5])
+def test_a_stop_leaves_a_valid_answer(case_g, asked):
+    reasons = iter([None] * asked)
+    solution = solve(with_memory(case_g, 98), stop=lambda: next(reasons, "time limit"))
+    assert solution.status in (Status.FEASIBLE, Status.UNKNOWN)
+    assert solution.bound < 229_274
+    if solution.status is Status.FEASIBLE:
+        assert solution.value == evaluate(case_g, solution.choices).cost >= 229_274
+
+
+def test_separate_parts_are_solved_separately():
+    parts = [dense(seed, None, forbidden=0.0) for seed in (1, 2, 3)]
+    nodes = np.cumsum([0, *(part.node_count for part in parts)])
+    whole = PairwiseProblem.build(
+        [costs for part in parts for costs in part.costs],
+        [(u + nodes[n], v + nodes[n]) for n, part in enumerate(parts) for u, v in part.edges.tolist()],
+        [costs for part in parts for costs in part.edge_costs],
+    )
+    assert solve(whole).value == sum(best_cost(part) for part in parts)
+
+
+def test_an_empty_problem_costs_nothing():
+    assert solve(PairwiseProblem.build([])) == Solution((), 0, 0, Status.OPTIMAL)
+
+
+def test_case_g_is_proven(case_g):
+    """XLA's own solution costs 1,264,777."""
+    solution = solve(case_g)
+    assert (solution.value, solution.bound, solution.status) == (217_039, 217_039, Status.OPTIMAL)
+    result = evaluate(case_g, solution.choices)
+    assert result.is_feasible
+    assert result.cost == 217_039
+
+
+def test_case_g_by_the_mixed_integer_program_alone(case_g):
+    reduction = reduce(core_of(case_g))
+    answer = mip(reduction.core, 1000)
+    assert answer.status is MipStatus.OPTIMAL
+    assert evaluate(case_g, reduction.expand(answer.choices)).cost == 217_039
+
+
+def test_case_g_with_less_memory_needs_branching_and_is_the_same_each_time(case_g):
+    tighter = with_memory(case_g, 98)
+    solution = solve(tighter)
+    assert (solution.value, solution.bound, solution.status) == (229_274, 229_274, Status.OPTIMAL)
+    assert evaluate(tighter, solution.choices).excess_usage == 0
+    assert solve(tighter) == solution
+    assert solve(tighter, Limits(branches=0)).status is Status.FEASIBLE
+
+
+def test_case_g_with_too_little_memory_has_no_plan(case_g):
+    assert solve(with_memory(case_g, 50)).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("factor", [10**3, 10**6, 10**9])
+def test_large_costs_are_proven_to_the_unit_or_the_gap_is_stated(factor):
+    """Every cost times a large factor, and 1 more on some: plans differ in their last digits only."""
+    for seed in range(10):
+        small = dense(seed, 0.6)
+        rng = np.random.default_rng(seed)
+
+        def larger(costs, rng=rng):
+            return np.where(costs < FORBIDDEN, costs * factor + rng.integers(0, 2, costs.shape), FORBIDDEN)
+
+        problem = replace(small, costs=tuple(map(larger, small.costs)), edge_costs=tuple(map(larger, small.edge_costs)))
+        optimum, solution = best_cost(problem), solve(problem)
+        assert solution.value == optimum
+        if optimum is not None:
+            assert solution.bound <= optimum
+            assert solution.bound == optimum if factor < 10**9 else solution.bound > optimum - factor // 10**6
+
+
+def test_a_time_limit_of_the_branch_and_bound_leaves_a_bound():
+    """Random costs on a random graph: the relaxation is far from any plan."""
+    rng = np.random.default_rng(0)
+    pairs = [rng.choice(150, 2, replace=False) for _ in range(300)]
+    problem = PairwiseProblem.build(
+        rng.integers(0, 1000, (150, 8)), [(u, v) for u, v in pairs], rng.integers(0, 1000, (300, 8, 8))
+    )
+    solution = solve(problem, Limits(moves=100, highs_s=0.5))
+    assert solution.status is Status.FEASIBLE
+    assert 0 < solution.bound < solution.value == evaluate(problem, solution.choices).cost
