@@ -151,9 +151,10 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
             faults.append(f"objective.value must be {value}, but got {claimed}")
         if result.bound is not None and not _is_proven(problem, result.bound, again):
             faults.append(f"bound {result.bound} is more than can be proven")
-        return faults + differences(
-            "metrics", result.metrics, _checked_metrics(problem, prices, plan_of(prices, stated), of)
-        )
+        expected = _metrics_of(problem, prices, plan_of(prices, stated), of)
+        unfinished = result.metrics.get("unfinished") == ["why"]
+        expected |= {"unfinished": ["why"]} if unfinished else _why(posed, Run(seed=result.seed))
+        return faults + differences("metrics", result.metrics, expected)
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits, collectives by kind and axis."""
@@ -246,10 +247,10 @@ def _metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, 
         state_bytes=state_bytes_of(problem, plan.arguments),
         split_dimensions=split_dimensions(problem, plan.arguments),
     )
-    return _checked_metrics(problem, prices, plan, of)
+    return _metrics_of(problem, prices, plan, of)
 
 
-def _checked_metrics(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
+def _metrics_of(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
     from dse.parallel.linkage_plans import data_parallel  # loads OR-Tools
 
     spread = data_parallel(problem, prices)
@@ -272,24 +273,26 @@ def _checked_metrics(problem: ParallelProblem, prices: Prices, plan: Plan, of: A
 
 
 def _why(posed: ParallelPosed, run: Run) -> dict[str, Any]:
-    """The alternatives to the layout of the argument that the options name, where they name one."""
+    """The alternatives to the layout of the argument that the options name, where they name one: all or none."""
     problem, name = posed.problem, posed.options.why
     if name is None:
-        return {}
+        return {"unfinished": []}
     from dse.parallel.why import alternatives  # loads OR-Tools
 
     number = [argument.name for argument in problem.graph.arguments].index(name)
     rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
-    return {
-        "why": [
-            {
-                "split": [list(axes) for axes in problem.mesh.spec(each.layout, rank)],
-                "step_s": None if each.picoseconds is None else each.picoseconds * PICO,
-                "reason": each.reason,
-            }
-            for each in alternatives(problem, number, _method(posed.options), run.seed, run.stop)
-        ]
-    }
+    found = alternatives(problem, number, _method(posed.options), run.seed, run.stop)
+    if run.stop() is not None:
+        return {"unfinished": ["why"]}
+    layouts = [
+        {
+            "split": [list(axes) for axes in problem.mesh.spec(each.layout, rank)],
+            "step_s": None if each.picoseconds is None else each.picoseconds * PICO,
+            "reason": each.reason,
+        }
+        for each in found
+    ]
+    return {"why": layouts, "unfinished": []}
 
 
 def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibility | None:

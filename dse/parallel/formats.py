@@ -72,6 +72,7 @@ class MetricsDocument(_Document):
         one_device_s: the step on one device.
         data_parallel_s: the step with its batch split over as many devices as divide it.
         unknown_operations: how often each opcode without a rule occurs.
+        unfinished: ``why`` where the run was stopped before all layouts were tried.
         why: every layout of the argument that was asked about; None where none was.
     """
 
@@ -84,6 +85,7 @@ class MetricsDocument(_Document):
     one_device_s: float
     data_parallel_s: float | None
     unknown_operations: dict[str, int]
+    unfinished: list[str]
     why: list[AlternativeDocument] | None = None
 
 

@@ -30,7 +30,7 @@ def view(problem: ParallelProblem, result: Result) -> View:
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
     collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
-    asked = [_alternatives(problem, result)] if "why" in result.metrics else []
+    asked = [_alternatives(result)] if "why" in result.metrics else []
     return View(
         title=title,
         verdict=_verdict(problem, result),
@@ -128,7 +128,7 @@ def _collectives(result: Result) -> list[Row]:
     ]
 
 
-def _alternatives(problem: ParallelProblem, result: Result) -> Table:
+def _alternatives(result: Result) -> Table:
     """Every layout of the argument that was asked about."""
     name = result.settings["why"]
     chosen = result.solution["arguments"][name]

@@ -1,9 +1,9 @@
 """Why an argument is split as it is: what every other layout of it would cost, or what forbids it.
 
-Each layout that the argument can have is pinned in turn and the problem solved again. Where that leaves no plan, the reason
-is found in the linkage group of the dimension: an operation in which it must be whole, a dimension of another size that it
-is tied to, or a second dimension of the same array. A dimension whose size no axis divides is named with the next one that
-it would divide.
+Each layout that the argument can have is pinned in turn and the problem solved again. Where that leaves no plan, the
+reason is found in the linkage group of the dimension: an operation in which it must be whole, a dimension of another
+size that it is tied to, or a second dimension of the same array. A dimension that an axis does not divide is named with
+the next size that it would divide.
 """
 
 from collections.abc import Iterator

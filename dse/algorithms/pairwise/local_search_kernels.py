@@ -60,6 +60,30 @@ def apply_choice(core, choices, local, loads, node, choice):
     choices[node] = choice
 
 
+@kernel
+def left_behind(core, choices, moved_at, move, penalty, centre):
+    """A neighbour of ``centre`` that has not moved in this move, and whose pair with it is forbidden; or -1."""
+    for place in range(core.incident_starts[centre], core.incident_starts[centre + 1]):
+        edge = core.incident[place]
+        other = core.first[edge] + core.second[edge] - centre
+        place_of_pair = pair_place(core, edge, centre, choices[centre], choices[other])
+        if moved_at[other] != move and core.pairs[place_of_pair] >= penalty:
+            return other
+    return -1
+
+
+@kernel
+def plan_cost(core, choices):
+    """What ``choices`` cost, with penalties in place of forbidden costs."""
+    cost = 0
+    for node in range(len(core.starts) - 1):
+        cost += core.costs[core.starts[node] + choices[node]]
+    for edge in range(len(core.first)):
+        node = core.first[edge]
+        cost += core.pairs[pair_place(core, edge, node, choices[node], choices[core.second[edge]])]
+    return cost
+
+
 @compiled(draws)
 def anneal(core, start, moves, first_temperature, last_temperature, penalty, seed):
     """The best plan visited, [nodes]; -1 everywhere if none was.
@@ -87,16 +111,10 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
             other = core.first[edge] + core.second[edge] - node
             for option in range(core.starts[node + 1] - core.starts[node]):
                 local[core.starts[node] + option] += core.pairs[pair_place(core, edge, node, option, choices[other])]
-    cost, excess = 0, 0.0
-    for node in range(nodes):
-        cost += core.costs[core.starts[node] + choices[node]]
-    for edge in range(len(core.first)):
-        cost += core.pairs[
-            pair_place(core, edge, core.first[edge], choices[core.first[edge]], choices[core.second[edge]])
-        ]
+    cost, excess = plan_cost(core, choices), 0.0
     for row in range(len(core.limits)):
         excess += max(0, loads[row] - core.limits[row]) / max(1, core.limits[row])
-    price = first_temperature * 100.0
+    price, max_price = first_temperature * 100.0, first_temperature * 1e9
     moved = np.empty(nodes, np.int64)
     previous = np.empty(nodes, np.int64)
     moved_at = np.full(nodes, -1, np.int64)
@@ -105,7 +123,7 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
             best_cost = cost
             best[:] = choices
         temperature = first_temperature * (last_temperature / first_temperature) ** (move / moves)
-        price *= 1.001 if excess > 1e-12 else 0.999
+        price = min(max(price * (1.001 if excess > 1e-12 else 0.999), temperature), max_price)
         node = int(draw(seed) * nodes)
         size = core.starts[node + 1] - core.starts[node]
         if size < 2:
@@ -123,32 +141,19 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
             moved[count], previous[count], moved_at[node] = node, choices[node], move
             count += 1
             apply_choice(core, choices, local, loads, node, choice)
-            node = -1
-            while done < count and node < 0:
-                centre = moved[done]
-                for place in range(core.incident_starts[centre], core.incident_starts[centre + 1]):
-                    edge = core.incident[place]
-                    other = core.first[edge] + core.second[edge] - centre
-                    if moved_at[other] == move:
-                        continue
-                    if core.pairs[pair_place(core, edge, centre, choices[centre], choices[other])] >= penalty:
-                        node = other
-                        break
-                if node < 0:
-                    done += 1
+            while done < count:
+                node = left_behind(core, choices, moved_at, move, penalty, moved[done])
+                if node >= 0:
+                    break
+                done += 1
             if node < 0:
                 break
-            where = core.starts[node]
-            choice = 0
-            for option in range(core.starts[node + 1] - where):
-                if local[where + option] < local[where + choice]:
-                    choice = option
+            choice = int(np.argmin(local[core.starts[node] : core.starts[node + 1]]))
             if choice == choices[node]:
                 moved_at[node] = move
                 moved[count], previous[count] = node, choice
                 count += 1
-                node = -1
-                break
+                break  # it has no choice that is better, so this move leads nowhere
         loss = change + price * excess_change
         if loss <= 0 or draw(seed) < np.exp(-loss / temperature):
             cost += change

@@ -6,7 +6,61 @@
 
 import numpy as np
 
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
+
+
+@kernel
+def best_choice(core, nodes, pairs, choices, node):
+    """What is best for ``node`` and the nodes before it, which have chosen."""
+    size = core.starts[node + 1] - core.starts[node]
+    best, best_cost = 0, np.inf
+    for choice in range(size):
+        cost = nodes[core.starts[node] + choice]
+        for place in range(core.incident_starts[node], core.incident_starts[node + 1]):
+            edge = core.incident[place]
+            first, second = core.first[edge], core.second[edge]
+            if first == node and second < node:
+                width = core.starts[second + 1] - core.starts[second]
+                cost += pairs[core.pair_starts[edge] + choice * width + choices[second]]
+            elif second == node and first < node:
+                cost += pairs[core.pair_starts[edge] + choices[first] * size + choice]
+        if cost < best_cost:
+            best, best_cost = choice, cost
+    return best
+
+
+@kernel
+def collect(core, nodes, pairs, messages, message_start, edge, node):
+    """Move what ``edge`` can give to ``node``: the least cost of its pairs with each choice."""
+    start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
+    other = core.first[edge] + core.second[edge] - node
+    width = core.starts[other + 1] - core.starts[other]
+    # The pairs of a choice: side by side if the node is the edge's first one, and a row apart if it is the second.
+    to_choice, to_pair = (width, 1) if core.first[edge] == node else (1, size)
+    for choice in range(size):
+        place = core.pair_starts[edge] + choice * to_choice
+        least = np.inf
+        for option in range(width):
+            least = min(least, pairs[place + option * to_pair])
+        for option in range(width):
+            pairs[place + option * to_pair] -= least
+        messages[message_start + choice] += least
+        nodes[start + choice] += least
+
+
+@kernel
+def give(core, nodes, pairs, messages, message_start, edge, node, share, least):
+    """Give ``edge`` a share of what each choice of ``node`` costs above ``least``; the node's costs are not reduced."""
+    start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
+    other = core.first[edge] + core.second[edge] - node
+    width = core.starts[other + 1] - core.starts[other]
+    to_choice, to_pair = (width, 1) if core.first[edge] == node else (1, size)
+    for choice in range(size):
+        given = share * (nodes[start + choice] - least)
+        place = core.pair_starts[edge] + choice * to_choice
+        for option in range(width):
+            pairs[place + option * to_pair] += given
+        messages[message_start + choice] -= given
 
 
 @compiled()
@@ -26,76 +80,38 @@ def sweep(core, nodes, pairs, first_starts, to_first, second_starts, to_second, 
         choices: [nodes]; changed by a pass forth.
         is_forth: whether the order is rising.
     """
-    starts, first, second, pair_starts = core.starts, core.first, core.second, core.pair_starts
-    incident_starts, incident = core.incident_starts, core.incident
-    count = len(starts) - 1
+    count = len(core.starts) - 1
     for visit in range(count):
         node = visit if is_forth else count - 1 - visit
-        start, size = starts[node], starts[node + 1] - starts[node]
         if is_forth:
-            best, best_cost = 0, np.inf
-            for choice in range(size):
-                cost = nodes[start + choice]
-                for place in range(incident_starts[node], incident_starts[node + 1]):
-                    edge = incident[place]
-                    if first[edge] == node and second[edge] < node:
-                        width = starts[second[edge] + 1] - starts[second[edge]]
-                        cost += pairs[pair_starts[edge] + choice * width + choices[second[edge]]]
-                    elif second[edge] == node and first[edge] < node:
-                        cost += pairs[pair_starts[edge] + choices[first[edge]] * size + choice]
-                if cost < best_cost:
-                    best, best_cost = choice, cost
-            choices[node] = best
+            choices[node] = best_choice(core, nodes, pairs, choices, node)
         before, after = 0, 0
-        for place in range(incident_starts[node], incident_starts[node + 1]):
-            edge = incident[place]
-            other = first[edge] + second[edge] - node
+        for place in range(core.incident_starts[node], core.incident_starts[node + 1]):
+            edge = core.incident[place]
+            other = core.first[edge] + core.second[edge] - node
             if (other < node) != is_forth:
                 after += 1
                 continue
             before += 1
-            width = starts[other + 1] - starts[other]
-            for choice in range(size):
-                least = np.inf
-                if first[edge] == node:
-                    row = pair_starts[edge] + choice * width
-                    for column in range(width):
-                        least = min(least, pairs[row + column])
-                    for column in range(width):
-                        pairs[row + column] -= least
-                    to_first[first_starts[edge] + choice] += least
-                else:
-                    column = pair_starts[edge] + choice
-                    for row in range(width):
-                        least = min(least, pairs[column + row * size])
-                    for row in range(width):
-                        pairs[column + row * size] -= least
-                    to_second[second_starts[edge] + choice] += least
-                nodes[start + choice] += least
+            if core.first[edge] == node:
+                collect(core, nodes, pairs, to_first, first_starts[edge], edge, node)
+            else:
+                collect(core, nodes, pairs, to_second, second_starts[edge], edge, node)
         if after == 0:
             continue
         share = 1.0 / max(before, after)
-        least = np.inf
-        for choice in range(size):
-            least = min(least, nodes[start + choice])
-        for place in range(incident_starts[node], incident_starts[node + 1]):
-            edge = incident[place]
-            other = first[edge] + second[edge] - node
+        costs = nodes[core.starts[node] : core.starts[node + 1]]
+        least = np.min(costs)
+        for place in range(core.incident_starts[node], core.incident_starts[node + 1]):
+            edge = core.incident[place]
+            other = core.first[edge] + core.second[edge] - node
             if (other < node) == is_forth:
                 continue
-            width = starts[other + 1] - starts[other]
-            for choice in range(size):
-                given = share * (nodes[start + choice] - least)
-                if first[edge] == node:
-                    for column in range(width):
-                        pairs[pair_starts[edge] + choice * width + column] += given
-                    to_first[first_starts[edge] + choice] -= given
-                else:
-                    for row in range(width):
-                        pairs[pair_starts[edge] + row * size + choice] += given
-                    to_second[second_starts[edge] + choice] -= given
-        for choice in range(size):
-            nodes[start + choice] -= after * share * (nodes[start + choice] - least)
+            if core.first[edge] == node:
+                give(core, nodes, pairs, to_first, first_starts[edge], edge, node, share, least)
+            else:
+                give(core, nodes, pairs, to_second, second_starts[edge], edge, node, share, least)
+        costs -= after * share * (costs - least)
 
 
 @compiled()

@@ -178,6 +178,8 @@ class _Search:
             return
         certificate = certified(self.core, ascend(self.core, self.limits.passes, self.stop).duals)
         self._raise_bound(certificate.bound + self.constant)
+        if self._is_closed or self.stop() is not None:
+            return
         try:
             core, constant = certificate.moved()
         except OverflowError:
