@@ -19,6 +19,7 @@ import ray
 from ray._private import grpc_utils, services
 from ray.exceptions import AuthenticationError
 
+from actors.in_band import InBand
 from actors.limits import Limits
 from actors.metrics import MapMetrics, Watched
 from actors.windowed_map import WindowedMap, WorkersBrokenError
@@ -156,7 +157,7 @@ class RayExecutor(Executor):
             ]
             self._map = WindowedMap(
                 self._actors,
-                ray.put(function),
+                ray.put(InBand(function)),
                 self.limits,
                 self.notice,
                 describe,
@@ -164,7 +165,7 @@ class RayExecutor(Executor):
                 self.notice_wait,
             )
         elif function is not self._function:
-            self._map.hold(ray.put(function), describe)
+            self._map.hold(ray.put(InBand(function)), describe)
         self._function = function
         return self._map
 

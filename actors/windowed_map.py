@@ -34,6 +34,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayTaskError
 
 import dse
+from actors.in_band import InBand
 from actors.limits import Limits
 from actors.metrics import MapMetrics
 from dse.run.executor import Arrived, Failed
@@ -202,7 +203,7 @@ class WindowedMap:
         entries = self._next(seat, remaining)
         if not entries:
             return False
-        call = seat.actor.apply.remote([self._reference], [entry.item for entry in entries])
+        call = seat.actor.apply.remote([self._reference], InBand([entry.item for entry in entries]))
         if not seat.calls:
             seat.since = time.monotonic()
         seat.calls[call] = entries

@@ -9,6 +9,7 @@ from typing import Any
 import ray
 
 import dse
+from actors.in_band import InBand
 from dse.run.executor import Failed, applied
 
 
@@ -29,14 +30,14 @@ class Worker:
         self._function, self._reference = function, reference[0]
         return dse.__version__
 
-    def apply(self, reference: list[Any], items: Sequence[Any]) -> tuple[list[Any], float]:
+    def apply(self, reference: list[Any], items: Sequence[Any]) -> tuple[InBand, float]:
         """(outcome of every item, seconds of work)."""
         if self._function is None or reference[0] != self._reference:
             self.ready(reference)
         assert self._function is not None
         started = time.perf_counter()
         outcomes = [sendable(applied(self._function, item)) for item in items]
-        return outcomes, time.perf_counter() - started
+        return InBand(outcomes), time.perf_counter() - started
 
 
 def sendable(outcome: Any) -> Any:

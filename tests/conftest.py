@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -6,13 +8,15 @@ settings.register_profile("dse", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("dse")
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_auto_num_workers(config):
+    """One process more than there are cores (pytest-xdist): some tests wait, for Ray's processes or for a timeout."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items):
-    """Processes share the tests (pytest-xdist) by file, those with the session's Ray as one; the slow ones first."""
-    for item in items:
-        group = "ray" if "ray_executor" in item.fixturenames else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Files with slow tests first, so that no process is left with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

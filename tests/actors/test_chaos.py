@@ -21,7 +21,7 @@ from tests.codesign.test_exhaustive import TINY_MODEL
 pytestmark = pytest.mark.slow
 
 SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", "1,2", "--hbm-gb", "0.004,0.02,1")
-WALK = ("--area-budget", 4, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 20)
+WALK = ("--area-budget", 3.6, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 10)
 PROOF = ("--area-budget", "3.42", "--tensor-parallel", "1", "--pareto")
 SEED = 20
 KILLS = 2

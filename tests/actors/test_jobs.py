@@ -175,18 +175,9 @@ def head(checkout):
 
 
 @pytest.fixture(scope="module")
-def imported(head, checkout):
-    """The files of our packages as a job's driver and its worker import them.
-
-    Compiled kernels are then laid beside the uploaded sources: each new copy would compile them for a minute and more.
-    """
-    driver, worker = json.loads(head.run("where", "python", "-c", WHERE).lines[-1])
-    uploaded = Path(driver[0]).parents[1]
-    for kernel in checkout.rglob("*.nb[ic]"):
-        target = uploaded / kernel.relative_to(checkout)
-        target.parent.mkdir(exist_ok=True)
-        shutil.copy(kernel, target)
-    return driver, worker
+def imported(head):
+    """The files of our packages as a job's driver and its worker import them."""
+    return json.loads(head.run("where", "python", "-c", WHERE).lines[-1])
 
 
 def in_process(checkout, *arguments):

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 import ray
 
@@ -201,6 +202,23 @@ def test_items_are_taken_as_they_are_sent(executor):
     found = ours.map(Always(-1, die), endless)
     assert list(itertools.islice(found, 30)) == [-item for item in range(30)]
     assert taken == list(range(len(taken)))
+
+
+class Writable:
+    """Whether the arrays that it holds and is given can be written to; and an array."""
+
+    def __init__(self):
+        self.held, self.fixed = np.zeros(100_000), np.zeros(3)
+        self.fixed.flags.writeable = False
+
+    def __call__(self, item):
+        return self.held.flags.writeable, self.fixed.flags.writeable, item.flags.writeable, np.copy(item)
+
+
+def test_arrays_are_no_less_writable_on_the_other_side(executor):
+    ours, _ = executor()
+    for held, fixed, given, answer in ours.map(Writable(), [np.zeros(3), np.zeros(100_000)]):
+        assert (held, fixed, given, answer.flags.writeable) == (True, False, True, True)
 
 
 def test_an_abandoned_map_leaves_nothing_to_the_next(executor):
