@@ -9,15 +9,19 @@ import pytest
 from dse.codesign.evaluation.energy import least_energy_j, plan_energy
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.graph_energy import layer_energies
+from dse.codesign.evaluation.pricing import price
 from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import TrainingPlan
 from dse.placement.problem import Placement, Stage
+from dse.schedule.search.segment_search import SearchLimits
 from hardware.cost_model import cost_model
 from hardware.energy import operation_energy, peak_w, static_w
 from hardware.energy_model import energy_model
+from hardware.estimator import estimate
 from hardware.operations import Collective
 from hardware.space import architecture_space
 from tests.codesign.test_exhaustive import TINY_MODEL
+from tests.codesign.test_imported import TWO_STACKS
 
 MODEL = energy_model()
 
@@ -178,6 +182,57 @@ def test_bounds_with_energy_are_below_the_fastest_plan(evaluator, schedule, defi
             assert evaluation.bound_j[row] <= total_j
             assert evaluation.bound_j[row] >= 0.5 * total_j
     assert plans > len(indices)
+
+
+@pytest.fixture(scope="module", params=["transformer", "two kinds of layers"])
+def confined_job(request, evaluator, tmp_path_factory):
+    """A job whose placements are bounded in closed form, and one whose bounds are no optima; so many accelerators that
+    numbers of pipelines are bounded by ranges."""
+    if request.param == "transformer":
+        return replace(evaluator.job, accelerators=150, global_batch=256)
+    path = tmp_path_factory.mktemp("confined") / "stacks.py"
+    path.write_text(TWO_STACKS)
+    options = CodesignOptions(
+        (f"{path}:model",), accelerators=150, global_batch=256, microbatch="1,4", hbm_gb="0.0001,1"
+    )
+    return options.problem().jobs[0]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_what_confines_the_fastest_plan_holds_for_it(evaluator, confined_job, schedule):
+    confined = Evaluator(replace(confined_job, pipeline_schedule=schedule), evaluator.machines)
+    indices = np.arange(len(evaluator.machines))
+    everything = confined.evaluate_many(indices.tolist())
+    slower = []
+    for row, hbm_bytes in enumerate(confined_job.hbm_bytes):
+        plans = [evaluation.plans[row] for evaluation in everything]
+        fastest_s = np.array([np.inf if plan is None else plan.placement.batch_s for plan in plans])
+        batch_s, least_j = confined.confine(indices, np.full(len(indices), np.inf), hbm_bytes, MODEL)
+        known_s, known_j = confined.confine(indices, fastest_s, hbm_bytes, MODEL)
+        for index, plan in enumerate(plans):
+            if plan is None:
+                assert batch_s[index] == np.inf
+                continue
+            energy = plan_energy(confined, index, plan, MODEL)
+            work_j = energy.dynamic_j + energy.network_j
+            assert fastest_s[index] <= known_s[index] <= batch_s[index]
+            assert 0.5 * work_j <= least_j[index] <= known_j[index] <= work_j
+            slower.append(batch_s[index] / fastest_s[index])
+    assert 1 + 1e-6 < max(slower) < 2
+
+
+def test_no_schedule_is_longer_than_the_serial_one(evaluator):
+    machines, graph = evaluator.machines, evaluator.graphs[1, 2]
+    (priced,) = price([graph], machines, evaluator.job.network)
+    serial = priced.serial()
+    for index in range(len(machines)):
+        makespan, _ = priced.scheduled(np.array([index]), SearchLimits(nodes=1_000))
+        for part in ("forward_s", "backward_s", "update_s"):
+            assert (getattr(makespan, part)[:, 0] <= getattr(serial, part)[:, index] * (1 + 1e-9)).all()
+    operators = graph.distinct_layers[1].forward
+    alone_s = [estimate([each.operation], machines.one(3), evaluator.job.network) for each in operators]
+    summed_s = sum(min(each.single_s[0, 0], each.all_cores_s[0, 0]) for each in alone_s)
+    assert serial.forward_s[1, 3] == pytest.approx(summed_s)
 
 
 def test_average_power_lies_between_idle_and_peak(evaluator, plans):

@@ -34,6 +34,9 @@ Indices = npt.NDArray[np.int64]
 REFINE_LIMITS = SearchLimits(nodes=20_000)
 """How far the schedules of level 2 are searched before a bound has to do."""
 
+_ROUNDING = 1e-9
+"""Relative weakening of bounds on the fastest plan, far above the rounding of sums and of schedules to whole units."""
+
 _BLOCK = 512
 """Architectures that are evaluated at once: their priced operators take tens of megabytes."""
 
@@ -68,7 +71,17 @@ class EvaluateMany:
     nodes: int
 
 
-Task = Bound | Refine | Evaluate | EvaluateMany
+@dataclass(frozen=True)
+class Confine:
+    """Ask for :meth:`Evaluator.confine` of ``indices`` at one HBM size."""
+
+    indices: Indices
+    batch_s: Bounds
+    hbm_bytes: int
+    energy: EnergyModel
+
+
+Task = Bound | Refine | Evaluate | EvaluateMany | Confine
 
 
 class Evaluator:
@@ -102,6 +115,8 @@ class Evaluator:
                 return self.evaluate(index, nodes)
             case EvaluateMany(indices, nodes):
                 return self.evaluate_many(indices, nodes)
+            case Confine(indices, batch_s, hbm_bytes, energy):
+                return self.confine(indices, batch_s, hbm_bytes, energy)
 
     @cached_property
     def graphs(self) -> dict[GraphKey, ModelGraph]:
@@ -145,6 +160,34 @@ class Evaluator:
             return states.refined()
         return self._bound_j(states, indices, states.best_plans()[0])
 
+    def confine(self, indices: Indices, batch_s: Bounds, hbm_bytes: int, energy: EnergyModel) -> Bounds:
+        """What the fastest plan of each architecture takes at most and spends at least; no schedule is searched for.
+
+        Args:
+            indices: the architectures.
+            batch_s: batch times of plans that exist, [len(indices)]; infinite where none is known.
+            hbm_bytes: one of the job's HBM sizes.
+            energy: what things cost in joules.
+
+        Returns:
+            Upper bounds on its batch time, which plans attain that run one operator after the other, and lower bounds
+            on its joules a batch besides static power, float64[2, len(indices)]: the least over all choices whose bound
+            on the batch time is no more than that.
+        """
+        machines = self.machines.take(indices)
+        priced = dict(zip(self.graphs, price(list(self.graphs.values()), machines, self.job.network), strict=True))
+        serial = {key: graph.serial() for key, graph in priced.items()}
+        batch_s = np.minimum(batch_s, self.placements.attained_s(serial, hbm_bytes)) * (1 + _ROUNDING)
+        least_j = np.full(len(indices), np.inf)
+        for key, graph in priced.items():
+            latencies = graph.optimistic()
+            for recompute in (False, True):
+                choice = self.choice(key, hbm_bytes, recompute)
+                bound_s = self.placements.bounds_by_pipelines(choice, latencies, batch_s)
+                work_j = self.placements.work_by_pipelines(key, recompute, machines, energy)
+                np.minimum(least_j, np.where(bound_s <= batch_s, work_j, np.inf).min(axis=0), out=least_j)
+        return np.stack([batch_s, least_j * (1 - _ROUNDING)])
+
     def evaluate(self, index: int, nodes: int = DEFAULT_LIMITS.nodes) -> Evaluation:
         """The optimum on one architecture: :meth:`evaluate_many` of one."""
         return self.evaluate_many([index], nodes)[0]
@@ -178,7 +221,7 @@ class Evaluator:
         """Lower bounds on the joules of a batch under the fastest plan, [H, len(indices)], given ``plans``."""
         assert self.energy is not None
         batch_s = np.array([[np.inf if plan is None else plan.placement.batch_s for plan in row] for row in plans])
-        return states.least_j(self.graphs, self.machines.take(indices), self.energy, batch_s)
+        return states.least_j(self.machines.take(indices), self.energy, batch_s)
 
     def _states(self, indices: Indices, limits: SearchLimits) -> GraphStates:
         machines = self.machines.take(indices)

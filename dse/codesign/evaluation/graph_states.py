@@ -9,11 +9,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.evaluation.graph_energy import graph_energy_j, keeps_last_activations
 from dse.codesign.evaluation.job_placements import Choice, GraphKey, JobPlacements
 from dse.codesign.evaluation.pricing import LayerLatencies, PricedGraph
 from dse.codesign.problem import TrainingJob, TrainingPlan
-from dse.graph.operator_graph import ModelGraph
 from dse.run.progress import StopSignal, ask, never_stop
 from dse.schedule.search.segment_search import SearchLimits
 from hardware.energy import static_w
@@ -86,9 +84,7 @@ class GraphStates:
             by_size.append(plans)
         return by_size, limits
 
-    def least_j(
-        self, graphs: Mapping[GraphKey, ModelGraph], machines: Machines, model: EnergyModel, batch_s: Bounds
-    ) -> Bounds:
+    def least_j(self, machines: Machines, model: EnergyModel, batch_s: Bounds) -> Bounds:
         """Lower bounds on the joules of a batch under the fastest plan, [H, A].
 
         The fastest plan has a graph, recomputes or not, and has some number of pipelines. Of each such choice the batch
@@ -98,14 +94,11 @@ class GraphStates:
         job = self._job
         least_j = np.full(batch_s.shape, np.inf)
         for number, key in enumerate(self._keys):
-            microbatches, steps = job.global_batch // key[0], self._placements.pipeline_steps(key[1])
-            fewest = [1, *(step + 1 for step in steps[:-1])]
             for recompute in (False, True):
-                recomputed = recompute and not keeps_last_activations(job)
-                work_j = graph_energy_j(graphs[key], key[1], microbatches, recomputed, fewest, machines, model)
+                work_j = self._placements.work_by_pipelines(key, recompute, machines, model)
                 for row, hbm_bytes in enumerate(job.hbm_bytes):
                     choice = Choice(*key, hbm_bytes, recompute)
-                    bound_s = self._placements.bounds_by_pipelines(choice, self._least[number])
+                    bound_s = self._placements.bounds_by_pipelines(choice, self._least[number], batch_s[row])
                     idle_w = job.accelerators * static_w(machines, hbm_bytes, model)
                     total_j = np.where(bound_s <= batch_s[row], work_j + idle_w * bound_s, np.inf)
                     np.minimum(least_j[row], total_j.min(axis=0), out=least_j[row])

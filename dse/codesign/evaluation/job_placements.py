@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from dse.codesign.evaluation.graph_energy import Joules, graph_energy_j, keeps_last_activations
 from dse.codesign.evaluation.pricing import LayerLatencies
 from dse.codesign.problem import TrainingJob
 from dse.graph.operator_graph import ModelGraph
@@ -18,6 +19,8 @@ from dse.placement.bound import BatchBound
 from dse.placement.problem import LayerGraph, Placement, PlacementLayer, PlacementProblem
 from dse.placement.search.chain_dp import ChainLatencies
 from dse.placement.solve import ChainSolver
+from hardware.energy_model import EnergyModel
+from hardware.machines import Machines
 
 Bounds = npt.NDArray[np.float64]
 GraphKey = tuple[int, int]
@@ -39,8 +42,11 @@ class Choice:
         return self.microbatch, self.tensor
 
 
-_PIPELINE_STEPS = 32
+_PIPELINE_RANGES = 32
 """Ranges of numbers of pipelines that are bounded apart, where energy depends on them."""
+
+_ABOVE = 1e-9
+"""How far above a limit, relative to it, bounds are told apart from the limit: far more than their rounding."""
 
 
 class JobPlacements:
@@ -89,19 +95,58 @@ class JobPlacements:
                 placements[column] = placement
         return placements
 
-    def pipeline_steps(self, width: int) -> list[int]:
-        """Numbers of pipelines of ``width`` that :meth:`bounds_by_pipelines` tells apart, up to the most."""
-        most = max(1, self._job.accelerators // width)
-        return sorted({-(-most * step // _PIPELINE_STEPS) for step in range(1, _PIPELINE_STEPS + 1)})
+    def attained_s(self, latencies: Mapping[GraphKey, LayerLatencies], hbm_bytes: int) -> Bounds:
+        """The batch time of a placement that exists on each of A architectures, [A]; infinite where none is found.
 
-    def bounds_by_pipelines(self, choice: Choice, latencies: LayerLatencies) -> Bounds:
-        """Lower bounds on the batch time with at most each of :meth:`pipeline_steps`, float64[steps, A]."""
+        It is that of the graph with the least bound, placed optimally.
+        """
+        count = next(iter(latencies.values())).forward_s.shape[1]
+        bound_s, attained_s = np.full((2, count), np.inf)
+        leading = np.full(count, -1)
+        choices = [Choice(*key, hbm_bytes, recompute) for key in latencies for recompute in (False, True)]
+        for number, choice in enumerate(choices):
+            parts = latencies[choice.key]
+            lower = self._batch_bounds[choice](parts.forward_s, parts.backward_s, parts.update_s, bound_s)
+            leading[lower < bound_s] = number
+            bound_s = np.minimum(bound_s, lower)
+        for number in np.unique(leading[leading >= 0]).tolist():
+            choice, columns = choices[number], np.flatnonzero(leading == number)
+            placements = self.solve(choice, latencies[choice.key].columns(columns), attained_s[columns])
+            for position, placement in placements.items():
+                attained_s[columns[position]] = placement.batch_s
+        return attained_s
+
+    def bounds_by_pipelines(self, choice: Choice, latencies: LayerLatencies, limit_s: Bounds) -> Bounds:
+        """Lower bounds on the batch time for each range of numbers of pipelines, float64[ranges, A].
+
+        Those that exceed ``limit_s`` [A] are only known to do so.
+        """
         if choice not in self._bounds_by_pipelines:
             problem, index = self.problem(choice, None), self._graphs[choice.key].layer_index
-            steps = self.pipeline_steps(choice.tensor)
-            self._bounds_by_pipelines[choice] = [BatchBound(problem, choice.tensor, index, most) for most in steps]
+            most = [*(fewest - 1 for fewest in self._fewest_pipelines(choice.key)[1:]), None]
+            self._bounds_by_pipelines[choice] = [BatchBound(problem, choice.tensor, index, each) for each in most]
         parts = (latencies.forward_s, latencies.backward_s, latencies.update_s)
-        return np.stack([bound(*parts) for bound in self._bounds_by_pipelines[choice]])
+        above_s = limit_s * (1 + _ABOVE)
+        return np.stack([bound(*parts, above_s) for bound in self._bounds_by_pipelines[choice]])
+
+    def work_by_pipelines(self, key: GraphKey, recompute: bool, machines: Machines, model: EnergyModel) -> Joules:
+        """Lower bounds on the joules of a batch besides static power, for the same ranges, float64[ranges, A]."""
+        microbatches, fewest = self._job.global_batch // key[0], self._fewest_pipelines(key)
+        recomputed = recompute and not keeps_last_activations(self._job)
+        return graph_energy_j(self._graphs[key], key[1], microbatches, recomputed, fewest, machines, model)
+
+    def _fewest_pipelines(self, key: GraphKey) -> list[int]:
+        """The smallest number of pipelines in each range that is bounded apart.
+
+        The time depends on how many microbatches the busiest pipeline gets. So each range begins with the fewest
+        pipelines for such a count: with the counts that many pipelines leave, and with some of the others.
+        """
+        microbatches, most = self._job.global_batch // key[0], max(1, self._job.accelerators // key[1])
+        fewest = sorted({-(-microbatches // count) for count in range(1, microbatches + 1)} & set(range(1, most + 1)))
+        half = _PIPELINE_RANGES // 2
+        others = fewest[:-half]
+        chosen = [others[place] for place in np.linspace(0, len(others) - 1, half).astype(int)] if others else []
+        return sorted({*chosen, *fewest[-half:]})
 
     def _solver(self, choice: Choice) -> ChainSolver:
         if choice not in self._solvers:

@@ -64,6 +64,18 @@ class PricedGraph:
                 bound[row] = makespan_lower_bound(_kinds(operators), operators.edges, *latencies, *cores)
         return LayerLatencies.of_parts(bound)
 
+    def serial(self) -> LayerLatencies:
+        """Makespans of every layer with one operator after the other: no schedule that is searched for is longer."""
+        makespan = np.zeros((len(self.parts), len(self.machines)))
+        tensor, vector = self.machines.tensor_cores, self.machines.vector_cores
+        available = {"tensor": tensor, "vector": vector, "fused": np.minimum(tensor, vector)}
+        for row, (operators, rows) in enumerate(self._rows()):
+            if len(operators):
+                cores = np.stack([available[kind] for kind in _kinds(operators)])
+                on_one_s = np.where(cores >= 1, self.single_s[rows], np.inf)
+                makespan[row] = np.minimum(on_one_s, self.all_cores_s[rows]).sum(axis=0)
+        return LayerLatencies.of_parts(makespan)
+
     def scheduled(self, columns: Columns, limits: SearchLimits) -> tuple[LayerLatencies, LayerLatencies]:
         """(makespans of schedules, lower bounds on the makespan) on the architectures ``columns``.
 

@@ -15,9 +15,17 @@ and with the score s this is at least ``static + c · s``: with c = Π c_m^w_m f
 of c_m · x_m is no less than their geometric mean), c = min c_m for an arithmetic one. So an architecture with an upper
 bound on its score is confined to scores below it and powers above a line, and is left out if for *every* such score
 some evaluated architecture of no larger area has no less score and no more power
-(:func:`~dse.codesign.pareto.dominance.surely_dominated`). The others are evaluated, those first whose most optimistic
-points are not dominated among themselves, and evaluated again with a deeper search where schedules were not proven,
-until nothing is open or deeper searches bring next to nothing.
+(:func:`~dse.codesign.pareto.dominance.surely_dominated`).
+
+What a few evaluations leave open is confined further (:meth:`~dse.codesign.evaluation.evaluator.Evaluator.confine`):
+operators that run one after the other make plans that exist, so the fastest are no slower, which bounds the score from
+below; and only choices of microbatch, width, recomputation and number of pipelines whose bound on the time is as short
+can be the fastest, so e_m is the least over these. Once an architecture is evaluated the time of its plan takes the
+place of the serial one.
+
+The others are evaluated, those first whose most optimistic points are not dominated among themselves, and evaluated
+again with a deeper search where schedules were not proven, until nothing is open or deeper searches bring next to
+nothing.
 
 An evaluation that is not proven to the last limit is a point that can be reached but may be beaten by its own
 architecture: a point of the front is then marked as not proven; an architecture off the front that its bounds do not
@@ -34,11 +42,12 @@ import numpy.typing as npt
 from dse.algorithms.dominance import non_dominated
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.energy import plan_energy
-from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
+from dse.codesign.evaluation.evaluator import Confine, Evaluate, EvaluateMany
 from dse.codesign.evaluation.job_evaluators import (
     JobEvaluators,
     JobTask,
     bound_tasks,
+    slices,
 )
 from dse.codesign.pareto.dominance import surely_dominated
 from dse.codesign.problem import Evaluation, TrainingPlan
@@ -58,6 +67,12 @@ _TASKS = (32, 4, 1, 1, 1)
 
 _ROUND = 512
 """Architectures that are evaluated before dominance is looked at again."""
+
+_FIRST_ROUND = 64
+"""Architectures that are evaluated first: their points keep most others off the front, which need no further bounds."""
+
+_CONFINED = 512
+"""Architectures in one task that confines them."""
 
 _HOPELESS = 0.7
 """An architecture is searched no deeper once a deeper search leaves more than this share of the gap of its score."""
@@ -147,6 +162,7 @@ class _Front:
         self._exact = np.zeros(count, dtype=np.bool_)
         self._level = np.full(count, -1)
         self._plans: dict[int, tuple[TrainingPlan, ...]] = {}
+        self._confined = np.zeros(count, dtype=np.bool_)
         self._base_w = static_w(machines, hbm_bytes, energy) * (1 - _ROUNDING)
         self._rise_j = np.zeros(count)
 
@@ -161,19 +177,46 @@ class _Front:
             done += len(indices)
             self._context.progress("Pareto front: bounding architectures", done, len(jobs) * count)
         self._most = self._objective.score(most)
-        # Watts that a sample a second of each job adds at least to the power of an accelerator.
+        least_j = np.stack([self._evaluators.least_j(number) for number in range(len(jobs))])
+        self._rise_j = self._rises_j(least_j)
+
+    def _rises_j(self, least_j: Floats) -> Floats:
+        """Watts by which the power of an accelerator rises at least for a unit of the score, [n].
+
+        ``least_j`` [M, n]: what a batch of each job spends at least, besides static power.
+        """
         rises = np.stack(
             [
-                self._evaluators.least_j(number) / (job.global_batch * job.accelerators)
-                for number, job in enumerate(jobs)
+                each / (job.global_batch * job.accelerators)
+                for each, job in zip(least_j, self._problem.jobs, strict=True)
             ]
         )
         geometric = self._objective.mean == "geometric"
-        self._rise_j = (self._objective.score(rises) if geometric else rises.min(axis=0)) * (1 - _ROUNDING)
+        return np.asarray((self._objective.score(rises) if geometric else rises.min(axis=0)) * (1 - _ROUNDING))
+
+    def _confine(self, indices: Indices) -> None:
+        """Bounds the score of architectures from below, and their power from what is as fast as that."""
+        jobs = self._problem.jobs
+        nothing = (None,) * len(jobs)
+        plans = [self._plans.get(index, nothing) for index in indices.tolist()]
+        batch_s = np.array([[np.inf if plan is None else plan.placement.batch_s for plan in each] for each in plans]).T
+        tasks = [
+            JobTask(job, Confine(indices[part], batch_s[job, part], self._hbm_bytes, self._energy))
+            for job in range(len(jobs))
+            for part in slices(np.arange(len(indices)), _CONFINED)
+        ]
+        confined = np.concatenate(list(self._map(tasks)), axis=1).reshape(2, len(jobs), len(indices))
+        least = np.stack([job.global_batch / batch_s for job, batch_s in zip(jobs, confined[0], strict=True)])
+        self._score[indices] = np.maximum(self._score[indices], self._objective.score(least) * (1 - _ROUNDING))
+        self._rise_j[indices] = np.maximum(self._rise_j[indices], self._rises_j(confined[1]))
+        self._confined[indices] = True
 
     def step(self) -> bool:
         """Evaluates what may still belong to the front; False where nothing is left to do."""
         open_ = self._open()
+        if self._plans and not self._confined[open_].all():
+            self._confine(open_[~self._confined[open_]])
+            open_ = self._open()
         self._context.progress(
             "Pareto front: architectures settled", len(self._machines) - len(open_), len(self._machines)
         )
@@ -182,7 +225,7 @@ class _Front:
             # The points of the front are likely to be among those that could be, so that few others are evaluated.
             most = self._most[new]
             hopeful = non_dominated(-most, self._machines.area_mm2[new], self._base_w[new] + self._rise_j[new] * most)
-            self._evaluate(new[hopeful][:_ROUND], 0)
+            self._evaluate(new[hopeful][: _ROUND if self._plans else _FIRST_ROUND], 0)
             return True
         left = open_[self._level[open_] < len(NODES) - 1]
         if len(left) == 0:
@@ -255,6 +298,7 @@ class _Front:
         ]
         self._power_w[index] = np.average(powers, weights=self._objective.weights)
         self._plans[index] = tuple(plans)
+        self._confined[index] = False  # fewer choices are as fast as these plans
 
     def _gap(self, index: int) -> float:
         """How far the score of an architecture may rise, relative to it."""

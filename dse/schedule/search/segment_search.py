@@ -93,12 +93,12 @@ def solve_segment(
         )
 
     serial = serial_schedule(units.single, units.all_cores)
-    best = _search_both_ways(serial, directions(paired=False), multipliers, limits)
+    best = _search_both_ways(serial, directions(paired=False), multipliers, limits, units.rounding)
     core = best.core.copy()
     finish = finish_times(best.start, core, units.single, units.all_cores)
     if not assign_cores(kind, best.start, finish, core, capacity, limits.assignment_steps):
         counted = serial._replace(bound=best.bound, nodes=best.nodes)
-        best = _search_both_ways(counted, directions(paired=True), multipliers, limits)
+        best = _search_both_ways(counted, directions(paired=True), multipliers, limits, units.rounding)
         core = best.core
         finish = finish_times(best.start, core, units.single, units.all_cores)
     return SegmentSchedule(
@@ -120,18 +120,25 @@ def serial_schedule(single: Ints, all_cores: Ints) -> SearchResult:
 
 
 def _search_both_ways(
-    known: SearchResult, directions: tuple[Segment, Segment], multipliers: Floats, limits: SearchLimits
+    known: SearchResult,
+    directions: tuple[Segment, Segment],
+    multipliers: Floats,
+    limits: SearchLimits,
+    rounding: int,
 ) -> SearchResult:
-    """Improves ``known`` by searching the segment and, as that keeps the optimum, the segment with reversed edges."""
+    """Improves ``known`` by searching the segment and, as that keeps the optimum, the segment with reversed edges.
+
+    Units closer than their ``rounding`` say nothing of seconds, so no search follows to close such a gap.
+    """
     best = known
     for node_limit in (limits.first_nodes, limits.nodes // 8, limits.nodes):
         for backwards, segment in enumerate(directions):
-            if best.bound >= best.makespan:
+            if best.bound >= best.makespan - rounding:
                 return best
             reduced = segment if node_limit == limits.first_nodes else _reduced(segment, best.makespan, multipliers)
             result = search(reduced, best.makespan, best.bound, node_limit, limits.width)
             best = _improved(best, result, segment, bool(backwards))
-        if node_limit == limits.first_nodes and best.bound < best.makespan:
+        if node_limit == limits.first_nodes and best.bound < best.makespan - rounding:
             best = _without_all_cores(best, directions[0], multipliers, limits)
     return best
 
