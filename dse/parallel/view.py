@@ -2,10 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from dse.parallel.formats import SolutionDocument, stated_from_document
+from dse.parallel.export.jax_plan import jax_plan
+from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
 from dse.parallel.plan import Cause
+from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.report.units import memory_text, time_text
 from dse.report.view import Breakdown, Card, Heading, Paragraph, Row, Share, Table, View
@@ -50,8 +52,18 @@ def view(problem: ParallelProblem, result: Result) -> View:
             collectives,
             *asked,
         ],
+        files=lambda: _programs(problem, result),
         cards=lambda: [_card(problem, result)],
     )
+
+
+def _programs(problem: ParallelProblem, result: Result) -> Mapping[str, str | bytes]:
+    """The plan as a program, where the step came from JAX."""
+    if not any(operation.label.startswith("jit(") for operation in problem.graph.operations):
+        return {}
+    prices = Prices(problem)
+    plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
+    return {"plan_jax.py": jax_plan(problem, prices, plan)}
 
 
 def _verdict(problem: ParallelProblem, result: Result) -> str:

@@ -1,0 +1,1 @@
+"""Plans as programs that a framework runs: ``plan_jax.py``."""

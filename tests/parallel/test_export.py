@@ -1,0 +1,106 @@
+"""``plan_jax.py``: what it holds; and, where JAX is installed, what it does."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.parallel.problems import DUMPS
+
+ROOT = Path(__file__).parents[2]
+
+
+def constants(text):
+    """The constants of the module, with ``P(…)`` as a tuple."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Call(self, node):
+            return ast.Tuple(node.args, ast.Load())
+
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign):
+            found[node.targets[0].id] = ast.literal_eval(Plain().visit(node.value))
+    return found
+
+
+def spec(axes):
+    """One dimension of a solution as a PartitionSpec has it."""
+    return None if not axes else axes[0] if len(axes) == 1 else tuple(axes)
+
+
+@pytest.mark.parametrize("method", ["linkage", "exact"])
+def test_the_module_holds_the_layouts_of_the_plan(dse, tmp_path, method):
+    out = tmp_path / "run"
+    answer = dse(
+        "parallel", DUMPS / "dlrm-tiny.hlo", "--mesh", "data=2,model=2", "--method", method, "--out", out, "--quiet"
+    )
+    assert answer.code == 0, answer.err
+    solution = json.loads((out / "result.json").read_text())["solution"]
+    held = constants((out / "plan_jax.py").read_text())
+    assert (held["AXES"], held["SIZES"]) == (("data", "model"), (2, 2))
+    assert held["ARGUMENTS"] == {name: tuple(map(spec, split)) for name, split in solution["arguments"].items()}
+    assert any(label.endswith("dot_general") for label in held["PINS"])
+    for by_shape in held["PINS"].values():
+        for dims, layouts in by_shape.items():
+            assert all(len(layout) == len(dims) for layout in layouts)
+
+
+def python(*arguments):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def lowered(tmp_path_factory):
+    """The folder of a dump that the installed JAX made."""
+    pytest.importorskip("jax")
+    folder = tmp_path_factory.mktemp("dumps")
+    python("benchmarks.hlo.steps", folder, "bert-tiny")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("mesh", "method"), [("8", "linkage"), ("data=2,model=4", "linkage"), ("8", "exact"), ("data=2,model=4", "exact")]
+)
+def test_the_plan_run_on_devices_gives_what_one_device_gives(lowered, dse, tmp_path, mesh, method):
+    asked = ("--mesh", mesh, "--method", method, "--memory-gb", 2e-5, "--out", tmp_path / "run", "--quiet")
+    answer = dse("parallel", lowered / "bert-tiny.hlo", *asked)
+    assert answer.code == 0, answer.err
+    # Fails where a result differs by more than 1e-5.
+    printed = python("benchmarks.hlo.run_plan", "bert-tiny", tmp_path / "run")
+    (line,) = [line for line in printed.splitlines() if line.startswith("argument bytes")]
+    xla, plan = (part.split()[-1] for part in line.partition(":")[2].split(", p"))
+    assert xla == plan
+    if method == "linkage":
+        totals = [int(line.split()[2].replace(",", "")) for line in printed.splitlines() if line.startswith("plan ")]
+        (compiled,) = [line.split()[1:] for line in printed.splitlines() if line.startswith("compiled ")]
+        assert compiled == ["all-reduce", f"{sum(totals):,}"]
+
+
+def test_shardy_arrives_at_the_same_collectives(lowered, dse, tmp_path):
+    asked = (
+        "--mesh",
+        "data=2,model=4",
+        "--method",
+        "linkage",
+        "--memory-gb",
+        2e-5,
+        "--out",
+        tmp_path / "run",
+        "--quiet",
+    )
+    assert dse("parallel", lowered / "bert-tiny.hlo", *asked).code == 0
+    printed = python("benchmarks.hlo.shardy", "bert-tiny", tmp_path / "run" / "result.json")
+    rows = {"Shardy": [], "dse": []}
+    for line in printed.splitlines():
+        by, kind, axes, runs, size = line.split()[:5]
+        rows[by].append((kind, axes, runs, size))
+    assert sorted(rows["Shardy"]) == sorted(rows["dse"]) != []
