@@ -141,12 +141,19 @@ class JobPlacements:
         The time depends on how many microbatches the busiest pipeline gets. So each range begins with the fewest
         pipelines for such a count: with the counts that many pipelines leave, and with some of the others.
         """
-        microbatches, most = self._job.global_batch // key[0], max(1, self._job.accelerators // key[1])
-        fewest = sorted({-(-microbatches // count) for count in range(1, microbatches + 1)} & set(range(1, most + 1)))
+        microbatches = self._job.global_batch // key[0]
+
+        def first(pipelines: int) -> int:
+            return -(-microbatches // -(-microbatches // pipelines))
+
+        fewest: list[int] = []
         half = _PIPELINE_RANGES // 2
-        others = fewest[:-half]
-        chosen = [others[place] for place in np.linspace(0, len(others) - 1, half).astype(int)] if others else []
-        return sorted({*chosen, *fewest[-half:]})
+        left = min(microbatches, max(1, self._job.accelerators // key[1]))
+        while left and len(fewest) < half:
+            fewest.append(first(left))
+            left = fewest[-1] - 1
+        others = np.geomspace(1, left, half).astype(int).tolist() if left else []
+        return sorted({*map(first, others), *fewest})
 
     def _solver(self, choice: Choice) -> ChainSolver:
         if choice not in self._solvers:
