@@ -14,9 +14,10 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Files with slow tests first, so that no process is left with one at the end."""
+    """Files with slow tests first, then those that use Ray, so that no process is left with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    ray = {item.path for item in items if "ray_executor" in item.fixturenames}
+    items.sort(key=lambda item: (item.path not in slow, item.path not in ray))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,7 @@
 
 It holds the mesh, a PartitionSpec for each argument by its name, and for each product, convolution, lookup, update and
 reduction the PartitionSpec of its result, by the label that JAX gave the operation (its name stack) and its shape.
-Everything else is the template ``plan_jax.py`` as it is: an interpreter over the step's jaxpr that constrains those
+Everything else is ``templates/plan_jax.py`` as it is: an interpreter over the step's jaxpr that constrains those
 results, without touching the user's code.
 """
 
@@ -34,7 +34,7 @@ def jax_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
         f"    {argument.name!r}: {_spec(mesh, layout, len(graph.values[argument.value].dims))},"
         for argument, layout in zip(graph.arguments, plan.arguments, strict=True)
     ]
-    template = resources.files("dse.parallel.export").joinpath("plan_jax.py").read_text()
+    template = resources.files("dse.parallel.export").joinpath("templates", "plan_jax.py").read_text()
     docstring, imports, rest = re.split(r"\n\n(?=import inspect|AXES = )", template)
     del docstring
     constants = {
