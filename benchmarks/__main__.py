@@ -21,6 +21,7 @@ SCRIPTS = (
     "partition",
     "partition_graphs",
     "partition_calibration",
+    "parallel",
     "learning_speed",
     "wafer",
     "newcomer",

@@ -8,11 +8,12 @@ within 1 %, layer by layer.
 import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.process import answer_of
 
 CONFIGS = {
     "bert-large": {
@@ -62,10 +63,7 @@ def imported(name: str, path: str) -> dict[str, object]:
 
 def run(name: str, path: Path, cache: Path) -> dict[str, object]:
     """:func:`imported` in a process of its own; its seconds count from before the process starts."""
-    environment = {**os.environ, "DSE_CACHE_DIR": str(cache), "BEGUN": str(time.perf_counter())}
-    command = [sys.executable, "-m", "benchmarks.importer", name, str(path)]
-    answer = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return json.loads(answer.stdout.splitlines()[-1])
+    return answer_of("benchmarks.importer", name, path, DSE_CACHE_DIR=str(cache), BEGUN=str(time.perf_counter()))
 
 
 def main() -> int:

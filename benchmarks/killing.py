@@ -128,14 +128,17 @@ class Run:
 
     def __init__(self, folder, *command):
         self.out = folder / "run"
-        self._command = [sys.executable, "-m", "dse", *map(str, command), "--out", str(self.out), "--quiet"]
+        self._command = [*map(str, command), "--out", str(self.out), "--quiet"]
         self._printed = folder / "printed.txt"
         folder.mkdir()
         self._environment = os.environ | {"DSE_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
 
-    def start(self, *arguments, **settings):
-        """A process that begins or continues the run; ``arguments``: where its work is done."""
-        command = [*self._command, *map(str, arguments), *(["--resume"] if self.out.exists() else [])]
+    def start(self, *arguments, program=("dse",), **settings):
+        """A process that begins or continues the run; ``arguments``: where its work is done; ``program``: a module, and
+        its own arguments.
+        """
+        options = [*map(str, arguments), *(["--resume"] if self.out.exists() else [])]
+        command = [sys.executable, "-m", *map(str, program), *self._command, *options]
         with self._printed.open("w") as printed:
             return subprocess.Popen(
                 command, cwd=ROOT, env=self._environment, stdout=printed, stderr=printed, **settings
@@ -151,9 +154,9 @@ class Run:
             process.kill()
         return process.wait(), self._printed.read_text()
 
-    def killed(self, more, delay_s, *arguments):
+    def killed(self, more, delay_s, *arguments, **settings):
         """Begin or continue, and kill the driver so long after so many ``more`` lines; None where it ended before."""
-        lines, process = self.lines() + more, self.start(*arguments)
+        lines, process = self.lines() + more, self.start(*arguments, **settings)
         try:
             while process.poll() is None and self.lines() < lines:
                 time.sleep(0.05)

@@ -12,6 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hardware.compiled import kernel
+
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -22,13 +24,13 @@ ANY = 3
 """No dimension whose tile size is exact."""
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def tile_size(size: int, position: int) -> int:
     """The tile at ``position`` of 1, 2, 4, …, ``size``."""
     return min(size, 1 << position)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def tile_position(size: int, min_tile: int) -> int:
     """Position of the smallest tile that is at least ``min_tile``, or the whole of ``size``."""
     position = 0
@@ -60,7 +62,7 @@ def bus_words(sizes: tuple[int, int, int], operand_words: Floats, extra_words: F
     return words
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _traffic_words(
     operand_words: Floats, steps: Integers, extra_words: Floats, innermost: int, shared_bus: bool
 ) -> float:
@@ -77,15 +79,14 @@ def _traffic_words(
     return float(reads + writes) if shared_bus else float(max(reads, writes))
 
 
-@njit(error_model="numpy")
-def min_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -> Floats:
-    """Least bus words by bounds on the tile, [4, tiles of m, of n, of k]; inf where none fits.
+@kernel(error_model="numpy")
+def min_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int, table: Floats) -> None:
+    """Fills ``table`` with least bus words by bounds on the tile, [4, tiles of m, of n, of k]; inf where none fits.
 
     Entry [x, i, j, h]: over tiles of at most ``capacity`` words whose size along x is exactly the one of that position,
     and along the two other dimensions at least; x = 3 (``ANY``) has at least along all three. (The exact size along x
     tells how often the operand resident in the cores changes.)
     """
-    table = np.empty((4, words.shape[0], words.shape[1], words.shape[2]))
     for i in range(words.shape[0] - 1, -1, -1):
         tile_m = tile_size(sizes[0], i)
         for j in range(words.shape[1] - 1, -1, -1):
@@ -106,4 +107,3 @@ def min_bus_words(sizes: tuple[int, int, int], words: Floats, capacity: int) -> 
                     if exact != 2 and beyond_k:
                         min_words = min(min_words, table[exact, i, j, h + 1])
                     table[exact, i, j, h] = min_words
-    return table

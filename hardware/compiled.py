@@ -11,11 +11,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import numba
 from numba import njit
 from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
+
+ErrorModel = Literal["python", "numpy"]
 
 
 class _OneFolder:
@@ -39,9 +41,7 @@ _LOCATORS = f"{__name__}.ProvidedFolder,{__name__}.UsersFolder,InTreeCacheLocato
 """Where compiled code is kept: the first of these that can be written."""
 
 
-def compiled(
-    *modules: ModuleType, error_model: Literal["python", "numpy"] = "python"
-) -> Callable[[Callable[..., Any]], Any]:
+def compiled(*modules: ModuleType, error_model: ErrorModel = "python") -> Callable[[Callable[..., Any]], Any]:
     """Decorates an entry point: ``njit``, kept on disk until its own file or one of ``modules`` changes.
 
     ``error_model``: numba's, of divisions by zero.
@@ -72,12 +72,29 @@ _KERNEL_OPTIONS: Mapping[str, Any] = MappingProxyType(
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def kernel(function: Function) -> Function:
+@overload
+def kernel(function: Function) -> Function: ...
+
+
+@overload
+def kernel(*, error_model: ErrorModel) -> Callable[[Function], Function]: ...
+
+
+def kernel(
+    function: Function | None = None, *, error_model: ErrorModel = "python"
+) -> Function | Callable[[Function], Function]:
     """Compiles a function that allocates nothing, without counting references to the arrays it is given.
 
     The counting is two atomic operations for every array of every tuple that is passed on, which took two thirds of the
-    time of the schedule searches. Numba refuses to compile an allocation in such a function. Nothing is kept on disk:
-    kernels are compiled with the entry points that call them (:func:`compiled`).
+    time of the schedule searches, and six sevenths of that of matrix products. Numba refuses to compile an allocation
+    in such a function. Nothing is kept on disk: kernels are compiled with the entry points that call them
+    (:func:`compiled`).
+
+    ``error_model``: numba's, of divisions by zero.
     """
-    inner: Function = njit(cache=False, **_KERNEL_OPTIONS)(function)
-    return inner
+
+    def decorate(function: Function) -> Function:
+        inner: Function = njit(cache=False, error_model=error_model, **_KERNEL_OPTIONS)(function)
+        return inner
+
+    return decorate if function is None else decorate(function)

@@ -35,6 +35,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hardware.buffer_tiles import ANY, tile_position, tile_size
+from hardware.compiled import kernel
 from hardware.core_splits import (
     NOTHING,
     Cores,
@@ -119,7 +120,7 @@ def search(product: Product, cores: Cores, best: Best) -> None:
             level = next_level_down(level)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def to_beat(best: Best) -> float:
     """Cycles that a mapping must stay below to improve any entry of ``best``; 0 when all are proven."""
     cycles = 0.0
@@ -151,7 +152,7 @@ def _search_level(product: Product, cores: Cores, best: Best, level: int) -> flo
         bounds[index] = np.inf
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _search_split(product: Product, cores: Cores, best: Best, split: Split) -> None:
     """All stationary operands, orientations and register blocks of one split."""
     local = split.local
@@ -177,7 +178,7 @@ def _search_split(product: Product, cores: Cores, best: Best, split: Split) -> N
                     _search_loops(product, cores, best, split, s, p, q, wide, deep, compute)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _search_loops(
     product: Product,
     cores: Cores,
@@ -211,7 +212,7 @@ def _search_loops(
             chunk //= 2
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _place(
     product: Product, cores: Cores, best: Best, split: Split, block: Triple, s: int, x: int, compute: float
 ) -> bool:
@@ -249,7 +250,7 @@ def _place(
     return done
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _place_buffer(
     product: Product, cores: Cores, best: Best, mapping: CoreMapping, g: int, capacity: int, min_bus: float
 ) -> None:
@@ -277,7 +278,7 @@ def _place_buffer(
             return
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _shorter_may_be_better(
     product: Product, cores: Cores, best: Best, mapping: CoreMapping, chunk: int, g: int, capacity: int, min_bus: float
 ) -> bool:
@@ -310,7 +311,7 @@ def _shorter_may_be_better(
     return False
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _count_words(product: Product, best: Best, mapping: CoreMapping, g: int, x_steps: float) -> None:
     """Notes the words of one core mapping whose buffer tile makes ``x_steps`` steps along x.
 
@@ -327,21 +328,21 @@ def _count_words(product: Product, best: Best, mapping: CoreMapping, g: int, x_s
     best.counts[CORE_WORDS, g] = streamed + _moved_words(copies, steps, x, x_steps)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _moved_words(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> float:
     """Words read and written, from the words of each operand."""
     reads, writes = moved(once, steps, resident, resident_moves)
     return reads + writes
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _on_chip(split: Split, steps: Cycles, s: int, x: int, x_steps: float, compute: float) -> float:
     """Cycles on chip when the buffer tile makes ``x_steps`` steps along x."""
     core = moved_cycles(split.core_cycles, steps, s if x == s else NOTHING, x_steps)
     return max(compute, core, moved_cycles(split.buffer_cycles, steps, x, x_steps))
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def _entry(product: Product, capacity: int, exact: int, index: int, positions: Triple) -> float:
     """Least bus words at ``index`` along ``exact`` and at least ``positions`` along the other dimensions."""
     i = index if exact == 0 else positions[0]

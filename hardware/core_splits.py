@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hardware.buffer_tiles import OUTPUT, tile_position
+from hardware.compiled import kernel
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -77,7 +78,7 @@ def register_blocks(register_words: int) -> Integers:
     return np.array(pairs or [(1, 1)], dtype=np.int64)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def next_level_up(level: int, cores: int) -> int:
     """The next power of two, ``cores`` itself at the end, then 0."""
     if level == cores:
@@ -85,7 +86,7 @@ def next_level_up(level: int, cores: int) -> int:
     return min(2 * level, cores)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def next_level_down(level: int) -> int:
     """The largest power of two below ``level``, 0 below 1."""
     below = 1
@@ -120,7 +121,7 @@ def splits_over(product: Product, level: int) -> Integers:
     return parts[:count]
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def split_over(product: Product, cores: Cores, batch_parts: int, parts_m: int, parts_n: int) -> Split:
     """The split of ``product`` into these parts."""
     m, n, k = product.sizes
@@ -142,7 +143,7 @@ def split_over(product: Product, cores: Cores, batch_parts: int, parts_m: int, p
     )
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def min_traffic_cycles(product: Product, cores: Cores, split: Split) -> float:
     """Core cycles, for a chip-wide bandwidth, that this split and any finer one need at least.
 
@@ -161,7 +162,7 @@ def min_traffic_cycles(product: Product, cores: Cores, split: Split) -> float:
     return (total - greatest) / cores.core_words_per_cycle
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def min_split_cycles(cores: Cores, split: Split) -> float:
     """A lower bound on the on-chip cycles of any mapping of this split."""
     min_cycles = np.inf
@@ -177,7 +178,7 @@ def min_split_cycles(cores: Cores, split: Split) -> float:
     return min_cycles
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def min_on_chip_cycles(cores: Cores, split: Split, s: int, p: int, q: int, r_p: int, r_q: int) -> float:
     """Cycles of core and buffer traffic, at least, with a register block r_p × r_q: s makes a single step."""
     steps_p = float(ceil_divide(split.local[p], cores.width * r_p))
@@ -193,7 +194,7 @@ def min_on_chip_cycles(cores: Cores, split: Split, s: int, p: int, q: int, r_p: 
     return max(core, min(one, two))
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def moved(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> tuple[float, float]:
     """(reads, writes) of all operands, each moved as often as the dimension it lacks has steps.
 
@@ -206,14 +207,14 @@ def moved(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> 
     return first + second + output - once[OUTPUT], output
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def moved_cycles(once: Cycles, steps: Cycles, resident: int, resident_moves: float) -> float:
     """Cycles of :func:`moved`, from the cycles to move each operand once: reads and writes have a port each."""
     reads, writes = moved(once, steps, resident, resident_moves)
     return max(reads, writes)
 
 
-@njit(error_model="numpy")
+@kernel(error_model="numpy")
 def ceil_divide(numerator: int, denominator: int) -> int:
     """The least whole number that is not below numerator / denominator, for positive numbers."""
     return (numerator + denominator - 1) // denominator

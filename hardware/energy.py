@@ -34,7 +34,7 @@ from hardware.gemm import TensorWork, tensor_traffic
 from hardware.kernels import kernel_batch
 from hardware.machines import Machines
 from hardware.network import Network
-from hardware.operations import Collective, Convolution, Fused, Gemm, Operation, Transfer, Vector
+from hardware.operations import REDUCING, Collective, Convolution, Fused, Gemm, Operation, Transfer, Vector
 from hardware.units import gib_from_bytes
 from hardware.vector import element_reads, vector_batch
 
@@ -117,7 +117,7 @@ def peak_w(machines: Machines, hbm_bytes: float, network: Network | None, model:
     buffer_pj_per_byte = model.sram_pj_per_byte(machines.global_buffer_bytes)
     memory_pj_per_s = buffer_bytes_per_s * buffer_pj_per_byte
     memory_pj_per_s += hbm_bytes_per_s * (buffer_pj_per_byte + model.hbm_pj_per_byte)
-    link_bytes_per_s = 0.0 if network is None else max(network.bytes_per_s, network.node_bytes_per_s)
+    link_bytes_per_s = 0.0 if network is None else max(network.accelerator_bytes_per_s, network.node_bytes_per_s)
     dynamic_w = _J_PER_PJ * (
         cycle_pj * machines.clock_hz + memory_pj_per_s + link_bytes_per_s * _sent_pj_per_byte(model)
     )
@@ -130,8 +130,16 @@ def _sent_pj_per_byte(model: EnergyModel) -> float:
 
 def sent_elements(collective: Collective) -> float:
     """Elements that one participant of a ring collective sends."""
-    passes = 2 if collective.kind == "all_reduce" else 1
-    return passes * collective.elements * (collective.participants - 1) / collective.participants
+    others, participants = collective.participants - 1, collective.participants
+    match collective.kind:
+        case "permute":
+            return float(collective.elements if others else 0)
+        case "all_to_all":
+            return collective.elements * others / participants**2
+        case "all_reduce":
+            return 2 * collective.elements * others / participants
+        case _:
+            return collective.elements * others / participants
 
 
 def _priced(
@@ -206,7 +214,7 @@ def _fused(operations: Sequence[Fused], machines: Machines, model: EnergyModel) 
 
 def _collective(operations: Sequence[Collective], machines: Machines, model: EnergyModel) -> Floats:
     shares = [op.elements * (op.participants - 1) // op.participants for op in operations]
-    added = [share if op.kind != "all_gather" else 0 for op, share in zip(operations, shares, strict=True)]
+    added = [share if op.kind in REDUCING else 0 for op, share in zip(operations, shares, strict=True)]
     levels = _vector([Vector("add", share, 2 * share, share) for share in added], machines, model)
     return levels + _sent([sent_elements(op) for op in operations], machines, model)
 

@@ -22,7 +22,7 @@ from hardware.gemm import TensorTimes, TensorWork, tensor_times
 from hardware.kernels import kernel_batch
 from hardware.machines import Machines
 from hardware.network import Network
-from hardware.operations import Collective, Convolution, Fused, Gemm, Operation, Transfer, Vector
+from hardware.operations import REDUCING, Collective, Convolution, Fused, Gemm, Operation, Transfer, Vector
 from hardware.vector import lanes_s, memory_s, vector_batch
 
 Integers = NDArray[np.int64]
@@ -148,7 +148,7 @@ def _collective(operations: Sequence[Collective], machines: Machines, network: N
     network_s = [link.collective_s(op.kind, op.elements * width, op.participants) * factor for op in operations]
     moving_s = np.repeat(np.array(network_s)[:, None], len(machines), axis=1)
     shares = [op.elements * (op.participants - 1) // op.participants for op in operations]
-    reduces = [op.kind != "all_gather" and not link.additions_included for op in operations]
+    reduces = [op.kind in REDUCING and not link.additions_included for op in operations]
     adds = np.array(reduces) & (np.array(shares) > 0)
     additions = [Vector("add", share, 2 * share, share) for share in shares]
     single_s, all_cores_s = (np.where(adds[:, None], adding_s, 0.0) for adding_s in _vector(additions, machines, None))

@@ -236,6 +236,6 @@ def _tables(
     tables = np.empty((len(distinct), 4, every.shape[0], every.shape[1], every.shape[2]))
     min_words = np.empty(len(distinct))
     for index in range(len(distinct)):
-        tables[index] = min_bus_words(whole, every, distinct[index])
+        min_bus_words(whole, every, distinct[index], tables[index])
         min_words[index] = tables[index, ANY, 0, 0, 0]
     return tables, min_words, position

@@ -108,7 +108,7 @@ def _is_of_the_program(path: Path) -> bool:
 
 def is_file(path: str | Path) -> bool:
     """Whether ``path`` can be read: it is a file, or it is carried."""
-    return str(path) in _carried.get() or Path(path).is_file()
+    return str(path) in _carried.get() or os.path.isfile(path)  # False for a name that no file can have
 
 
 def read_once(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:

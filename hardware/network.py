@@ -16,15 +16,20 @@ ranked node by node. With tensor parallelism innermost, then data, then the pipe
 A collective that spans nodes runs in parts (Mikami et al. 2018, 2D-torus all-reduce; Cho et al., BlueConnect, MLSys
 2019): with g of its members in a node, an all-reduce is a reduce-scatter inside, an all-reduce across nodes of the g-th
 part that each member then holds, and an all-gather inside. Each part is a ring.
+
+The links of a level may belong to a node and not to an accelerator: servers with one network card. Accelerators of a
+node that communicate across nodes at once share them: the g members of one group, which work on g parts, and members
+of other groups that run the same collective at the same time.
 """
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hardware.input_files import read_once
 from hardware.inputs import fail
@@ -56,6 +61,11 @@ class Network:
     tensor-parallel groups are). ``inner`` is the network inside the nodes of ``inner_accelerators`` that this one
     joins; a flat network has none. ``domain_accelerators`` is how many accelerators its links join at most (0: any
     number); a machine of more is priced as if they joined them all, which whoever answers for it has to say.
+
+    ``shared``: the links, and so ``bytes_per_s``, belong to a node; on a flat network an accelerator is a node.
+    ``transfer_share`` is the share of ``bytes_per_s`` that one transfer between two accelerators gets when it is alone
+    (less than 1 where links lead to different neighbours, or one connection does not fill the link), ``ring_share``
+    the share that each member of a collective brings: a group of k uses min(1, k · ``ring_share``) of the links.
     """
 
     name: str
@@ -67,6 +77,9 @@ class Network:
     inner: "Network | None" = None
     inner_accelerators: int = 0
     domain_accelerators: int = 0
+    shared: bool = False
+    transfer_share: float = 1.0
+    ring_share: float = 1.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bytes_per_s) and self.bytes_per_s > 0):
@@ -76,6 +89,9 @@ class Network:
                 raise ValueError(f"`{name}` must be finite and not negative, but got {value}")
         if self.domain_accelerators < 0:
             raise ValueError(f"`domain_accelerators` must not be negative, but got {self.domain_accelerators}")
+        for name, value in (("transfer_share", self.transfer_share), ("ring_share", self.ring_share)):
+            if not 0 < value <= 1:
+                raise ValueError(f"`0 < {name} <= 1` must hold, but got {value}")
         if self.channels < 1:
             raise ValueError(f"`channels` must be at least 1, but got {self.channels}")
         if (self.inner is None) != (self.inner_accelerators == 0) or self.inner_accelerators < 0:
@@ -92,9 +108,14 @@ class Network:
         return 0.0 if self.inner is None else self.inner.node_bytes_per_s or self.inner.bytes_per_s
 
     @property
+    def accelerator_bytes_per_s(self) -> float:
+        """What of ``bytes_per_s`` each accelerator has when all of its node communicate across nodes at once."""
+        return self.bytes_per_s / max(1, self.inner_accelerators) if self.shared else self.bytes_per_s
+
+    @property
     def all_bytes_per_s(self) -> float:
         """The rates of all levels together: what leaves and enters an accelerator, each way, if all links are busy."""
-        return self.bytes_per_s + (0.0 if self.inner is None else self.inner.all_bytes_per_s)
+        return self.accelerator_bytes_per_s + (0.0 if self.inner is None else self.inner.all_bytes_per_s)
 
     def spanning(self, accelerators: int) -> "Network":
         """The network that a machine of so many accelerators needs: without the levels above the node that holds it.
@@ -109,7 +130,7 @@ class Network:
         return self.inner.spanning(accelerators)
 
     def transfer_s(self, size_bytes: float, inside: bool = False) -> float:
-        """Seconds to send ``size_bytes`` from one accelerator to another; 0 for nothing.
+        """Seconds to send ``size_bytes`` from one accelerator to another, alone on the links; 0 for nothing.
 
         They are in different nodes, or, with ``inside``, in the same one (of the innermost level).
 
@@ -118,52 +139,97 @@ class Network:
         """
         if inside and self.inner is not None:
             return self.inner.transfer_s(size_bytes, inside)
-        return self._ring_s(1, size_bytes)
+        return self._ring_s(1, size_bytes / self.transfer_share)
 
-    def collective_s(self, kind: CollectiveKind, size_bytes: float, participants: int, stride: int = 1) -> float:
+    def stage_transfer_s(self, size_bytes: float, senders: range, receivers: range) -> float:
+        """Seconds to send an array from the accelerators of one pipeline stage to those of the next; 0 for nothing.
+
+        The ``senders`` (ranks) hold ``size_bytes`` in equal consecutive parts and the ``receivers`` are to hold it in
+        as many equal parts as they are, so that each sends to those whose parts overlap its own. Messages over
+        different levels, or between different accelerators, are sent at the same time; an accelerator sends and
+        receives its own one after the other over its links of a level, and accelerators of a node share links that
+        are shared. The slowest decides. From one accelerator to one other this is :meth:`transfer_s`; it never falls
+        as bytes grow, and is the same in the other direction. What an accelerator has already is not sent.
+
+        Raises:
+            ValueError: ``size_bytes`` is negative, or a stage has no accelerators.
+        """
+        if not senders or not receivers:
+            raise ValueError(f"each stage must have accelerators, but got {senders} and {receivers}")
+        slowest_s = self._ring_s(1, size_bytes) if size_bytes < 0 else 0.0
+        loads: dict[tuple[Network, str, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for sender, receiver, share in _messages(senders, receivers):
+            level, message_bytes = self._between(sender, receiver), share * size_bytes
+            slowest_s = max(slowest_s, level.transfer_s(message_bytes))
+            for side, rank in (("sends", sender), ("receives", receiver)):
+                owner = rank // max(1, level.inner_accelerators) if level.shared else rank
+                loads[level, side, owner][rank].append(message_bytes)
+        for (level, _, _), by_rank in loads.items():
+            messages = max(map(len, by_rank.values()))
+            slowest_s = max(slowest_s, level._ring_s(messages, sum(map(sum, by_rank.values())) / messages))
+        return slowest_s
+
+    def _between(self, one: int, other: int) -> "Network":
+        """The level whose links join two ranks."""
+        level = self
+        while level.inner is not None and one // level.inner_accelerators == other // level.inner_accelerators:
+            level = level.inner
+        return level
+
+    def collective_s(
+        self, kind: CollectiveKind, size_bytes: float, participants: int, stride: int = 1, groups: int = 1
+    ) -> float:
         """Seconds of a collective over ``participants`` accelerators, ``stride`` ranks apart; 0 for a single one.
 
         ``size_bytes`` is the full tensor on each of them: the input of an all-reduce or a reduce-scatter, the output
-        of an all-gather; of an all-to-all it is what all of them hold together, each a part. On one level they form a
-        ring: an all-reduce takes 2 · (participants − 1) steps, the others half of that; each step moves
-        ``size_bytes / participants`` (Thakur, Rabenseifner, Gropp 2005, section 4), or, of an all-to-all, what one of
-        them has for another, ``size_bytes / participants²``. Of several levels, each takes its part; the first
-        participant is the first of its node, and the last node counts as full. Additions are not in it, unless
-        ``additions_included``.
+        of an all-gather, what each sends to another one in a permute; of an all-to-all it is what all of them hold
+        together, each a part. On one level they form a ring: an all-reduce takes 2 · (participants − 1) steps, a
+        permute one, the others participants − 1; each step moves ``size_bytes / participants`` (Thakur, Rabenseifner,
+        Gropp 2005, section 4), the whole of a permute, or, of an all-to-all, what one of them has for another,
+        ``size_bytes / participants²``. Of several levels, each takes its part; the first participant is the first of
+        its node, and the last node counts as full. Additions are not in it, unless ``additions_included``.
 
         An all-to-all across nodes goes in two parts: inside a node each collects what one of the members of every other
-        node is to have, and then it is exchanged with the members at the same place in other nodes.
+        node is to have, and then it is exchanged with the members at the same place in other nodes. A permute is
+        priced as if every member sent to another node.
+
+        ``groups`` collectives run at once, of neighbouring ranks: r, r + 1, … are members of different ones. They
+        share links that are shared. Where every rank of a machine takes part, there are ``stride`` of them.
 
         Raises:
-            ValueError: ``size_bytes`` is negative, or ``participants`` or ``stride`` below 1.
+            ValueError: ``size_bytes`` is negative, or ``participants``, ``stride`` or ``groups`` below 1.
         """
-        if participants < 1:
-            raise ValueError(f"`participants >= 1` must hold, but got {participants}")
-        if stride < 1:
-            raise ValueError(f"`stride >= 1` must hold, but got {stride}")
+        for name, count in (("participants", participants), ("stride", stride), ("groups", groups)):
+            if count < 1:
+                raise ValueError(f"`{name} >= 1` must hold, but got {count}")
         together = min(participants, max(1, self.inner_accelerators // stride))
-        if self.inner is None or together == 1:
-            return self._level_s(kind, size_bytes, participants)
-        if together == participants:
-            return self.inner.collective_s(kind, size_bytes, participants, stride)
+        if self.inner is not None and together == participants > 1:
+            return self.inner.collective_s(kind, size_bytes, participants, stride, groups)
         nodes = math.ceil(participants / together)
-        if kind == "all_to_all":
-            inside_s = self.inner.collective_s(kind, size_bytes / nodes, together, stride)
-            return inside_s + self._level_s(kind, size_bytes / together, nodes)
-        parts: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
-            "all_reduce": ("reduce_scatter", "all_gather"),
-            "reduce_scatter": ("reduce_scatter",),
-            "all_gather": ("all_gather",),
-        }
-        inside_s = sum(self.inner.collective_s(part, size_bytes, together, stride) for part in parts[kind])
-        return inside_s + self._level_s(kind, size_bytes / together, nodes)
+        sharing = min(max(1, self.inner_accelerators), groups * together) if self.shared else 1
+        if self.inner is None or together == 1:
+            return self._level_s(kind, size_bytes, nodes, sharing)
+        inside_bytes = size_bytes / nodes if kind == "all_to_all" else size_bytes
+        inside = [
+            self.inner.collective_s(part, inside_bytes, together, stride, groups)
+            for part in _PARTS_INSIDE.get(kind, (kind,))
+        ]
+        if kind == "permute":
+            return max(*inside, self._level_s(kind, size_bytes, nodes, sharing))
+        return sum(inside) + self._level_s(kind, size_bytes / together, nodes, sharing)
 
-    def _level_s(self, kind: CollectiveKind, size_bytes: float, participants: int) -> float:
-        """A ring over the links of this level."""
+    def _level_s(self, kind: CollectiveKind, size_bytes: float, participants: int, sharing: int) -> float:
+        """A ring over the links of this level, of which ``sharing`` rings have the same ones."""
+        if kind == "permute":
+            share = min(1 / sharing, self.transfer_share)
+            return self._ring_s(min(1, participants - 1), size_bytes / share)
+        share = min(1.0, participants * self.ring_share) / sharing
         steps = (2 if kind == "all_reduce" else 1) * (participants - 1)
-        return self._ring_s(steps, size_bytes / (participants**2 if kind == "all_to_all" else participants))
+        step_bytes = size_bytes / (participants**2 if kind == "all_to_all" else participants)
+        return self._ring_s(steps, step_bytes / share)
 
     def _ring_s(self, steps: int, step_bytes: float) -> float:
+        """Messages one after the other over all links; over a share of them a message counts as so many more bytes."""
         if step_bytes < 0:
             raise ValueError(f"`size_bytes >= 0` must hold, but got {step_bytes}")
         if steps == 0 or step_bytes == 0:
@@ -171,6 +237,22 @@ class Network:
         used = used_channels(step_bytes, self.bytes_per_s, self.latency_s, self.channels)
         channel_s = step_bytes * self.channels / (used * self.bytes_per_s)
         return self.launch_s + steps * (used * self.latency_s + channel_s)
+
+
+_PARTS_INSIDE: Mapping[CollectiveKind, tuple[CollectiveKind, ...]] = {"all_reduce": ("reduce_scatter", "all_gather")}
+"""What runs inside nodes of a collective across them, where it is not the same collective."""
+
+
+def _messages(senders: range, receivers: range) -> Iterator[tuple[int, int, float]]:
+    """(sender, receiver, share of the array) for all parts that overlap and are not there already."""
+    sending, receiving = len(senders), len(receivers)
+    place = 0  # in shares of 1 / (sending · receiving)
+    while place < sending * receiving:
+        sender, receiver = place // receiving, place // sending
+        end = min((sender + 1) * receiving, (receiver + 1) * sending)
+        if senders[sender] != receivers[receiver]:
+            yield senders[sender], receivers[receiver], (end - place) / (sending * receiving)
+        place = end
 
 
 def used_channels(step_bytes: float, bytes_per_s: float, latency_s: float, channels: int) -> float:
@@ -199,6 +281,9 @@ class NetworkSpec(StrictModel):
 
     ``link_bytes_per_s`` is one link in one direction; ``efficiency`` the sustained share of ``links`` of them.
     ``domain`` is the largest number of accelerators that such links have joined; without it, any number.
+    ``shared_by_node``: the links are those of a node, the unit of the level inside, and not of each accelerator.
+    ``transfer_bytes_per_s`` is what one transfer reaches alone, where that is less than all links together, and
+    ``links_per_member`` how many links each member of a collective brings, where a small group cannot use them all.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -211,17 +296,39 @@ class NetworkSpec(StrictModel):
     channels: Count
     additions_included: Choice
     domain: Count | None = None
+    shared_by_node: Choice | None = None
+    transfer_bytes_per_s: Quantity | None = None
+    links_per_member: Quantity | None = None
+
+    @model_validator(mode="after")
+    def _one_transfer_is_within_all_links(self) -> "NetworkSpec":
+        alone = self.transfer_bytes_per_s
+        if alone is not None and alone.value > self.bytes_per_s:
+            raise ValueError(
+                f"transfer_bytes_per_s must be at most that of all links together, {self.bytes_per_s:g}, "
+                f"but got {alone.value:g}"
+            )
+        return self
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The sustained rate of all links together."""
+        return self.links.value * self.link_bytes_per_s.value * self.efficiency.value
 
     def network(self) -> Network:
         """The network that the spec describes."""
+        alone, brought = self.transfer_bytes_per_s, self.links_per_member
         return Network(
             name=self.name,
-            bytes_per_s=self.links.value * self.link_bytes_per_s.value * self.efficiency.value,
+            bytes_per_s=self.bytes_per_s,
             latency_s=self.latency_s.value,
             launch_s=self.launch_s.value,
             channels=self.channels.value,
             additions_included=self.additions_included.value,
             domain_accelerators=0 if self.domain is None else self.domain.value,
+            shared=self.shared_by_node is not None and self.shared_by_node.value,
+            transfer_share=1.0 if alone is None else alone.value / self.bytes_per_s,
+            ring_share=1.0 if brought is None else min(1.0, brought.value / self.links.value),
         )
 
 
@@ -302,4 +409,7 @@ def _flat(name: str, index: int, levelled: str | Path) -> Network:
     spec = network_spec(beside(levelled, name))
     if not isinstance(spec, NetworkSpec):
         raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
-    return spec.network()
+    flat = spec.network()
+    if index == 0 and flat.shared:
+        raise fail(levelled, "levels.0.network", name, "must not be shared_by_node: no nodes are inside")
+    return flat

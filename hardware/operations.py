@@ -57,7 +57,11 @@ error function, sine), ``select`` a comparison and its choice (mask, maximum, cl
 maximum along axes, ``pooling`` one tap of a window an element. ``bias_backward`` sums gradients over rows; ``adam`` and
 ``sgd`` update weights."""
 
-CollectiveKind = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
+CollectiveKind = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute"]
+"""What several accelerators do together. In a permute each sends its array to another one (collective-permute)."""
+
+REDUCING: frozenset[CollectiveKind] = frozenset(("all_reduce", "reduce_scatter"))
+"""Collectives that add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,8 @@ class Fused:
 class Collective:
     """A collective over ``participants`` accelerators; ``elements`` is the full tensor on each of them.
 
-    Reductions add on the vector cores of each accelerator.
+    Of an all-to-all, ``elements`` are those that all of them hold together. Reductions add on the vector cores of each
+    accelerator.
     """
 
     kind: CollectiveKind

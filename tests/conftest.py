@@ -9,15 +9,25 @@ settings.load_profile("dse")
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One process more than there are cores (pytest-xdist): some tests wait, for Ray's processes or for a timeout."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores (pytest-xdist): many tests wait, for Ray's processes or for a timeout."""
+    return (os.cpu_count() or 1) + 2
+
+
+COMPUTING_PER_WAITING = 5
+"""Files that only compute, for each one that mostly waits for other processes."""
 
 
 def pytest_collection_modifyitems(items):
-    """Files with slow tests first, then those that use Ray, so that no process is left with one at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    ray = {item.path for item in items if "ray_executor" in item.fixturenames}
-    items.sort(key=lambda item: (item.path not in slow, item.path not in ray))
+    """Files with slow tests or Ray wait much: from the beginning they are spread among the others, so that the cores
+    are never idle while several of them run at once, and none is left for the end.
+    """
+    waiting = {item.path for item in items if item.get_closest_marker("slow") or "ray_executor" in item.fixturenames}
+    first = dict.fromkeys(item.path for item in items if item.path in waiting)
+    # Backwards: the wafers, which come last by name, compute longest.
+    others = dict.fromkeys(item.path for item in reversed(items) if item.path not in waiting)
+    places = {path: (number, 0) for number, path in enumerate(first)}
+    places |= {path: (number // COMPUTING_PER_WAITING, 1 + number) for number, path in enumerate(others)}
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)

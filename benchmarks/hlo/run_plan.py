@@ -3,7 +3,7 @@
 ``python -m benchmarks.hlo.run_plan NAME DIR`` takes ``plan_jax.py`` and ``result.json`` from DIR, a run directory of a
 plan for the step NAME of :mod:`benchmarks.hlo.steps`, and prints the largest difference of any result, relative to the
 largest number in it, the bytes of arguments on a device as XLA counts them beside those of the plan, and collectives in
-the compiled program.
+the compiled program, by kind and by the axes of the mesh along which they run.
 """
 
 import importlib.util
@@ -12,12 +12,37 @@ import os
 import re
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "bf16": 2, "f16": 2}
 _COLLECTIVE = re.compile(r"= (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
+_LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
+_IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(r"replica_groups=mesh\[(.*?)\](?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))? \{(.*?)\}")
+_IN_PARTS = ("reduce-scatter", "all-to-all")
+"""Kinds whose result is one device's part of what its group holds together."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A plan on devices beside the step on one device.
+
+    Attributes:
+        difference: the largest of any result, relative to the largest number in it.
+        losses: on one device, and by the plan.
+        argument_bytes: on a device, as XLA counts them.
+        collectives: of the compiled program, by kind and axes, the bytes that groups of devices hold together.
+    """
+
+    difference: float
+    losses: tuple[float, float]
+    argument_bytes: int
+    collectives: dict[str, int]
 
 
 def values_of(shapes: Any) -> Any:
@@ -38,23 +63,55 @@ def values_of(shapes: Any) -> Any:
     return parameters, jax.tree_util.tree_map(abs, moments), batch
 
 
-def collectives(text: str) -> Counter[str]:
-    """Bytes of the results of collectives in compiled HLO, by kind."""
-    found: Counter[str] = Counter()
+def collectives(text: str, sizes: dict[str, int]) -> Counter[tuple[str, str]]:
+    """Bytes that groups of devices hold together in collectives of compiled HLO, by (kind, axes)."""
+    found: Counter[tuple[str, str]] = Counter()
     for line in text.splitlines():
         if match := _COLLECTIVE.search(line):
-            for dtype, sizes in re.findall(r"(\w+)\[([\d,]*)\]", match.group(1)):
-                found[match.group(2)] += BYTES[dtype] * prod(int(size) for size in sizes.split(",") if size)
+            axes, kind = axes_of(line, sizes), match.group(2)
+            parts = prod(sizes[axis] for axis in axes) if kind in _IN_PARTS else 1
+            for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", match.group(1)):
+                size = BYTES[dtype] * prod(int(each) for each in dims.split(",") if each)
+                found[kind.replace("-", "_"), "+".join(axes)] += parts * size
     return found
 
 
-def main(name: str, folder: Path) -> int:
-    """Run both and print."""
+def axes_of(line: str, sizes: dict[str, int]) -> tuple[str, ...]:
+    """The axes of a mesh along which a collective of compiled HLO runs, from its replica groups in any notation."""
+    places = np.unravel_index(_group(line, prod(sizes.values())), tuple(sizes.values()))
+    return tuple(name for name, place in zip(sizes, places, strict=True) if len(set(place.tolist())) > 1)
+
+
+def _group(line: str, devices: int) -> Any:
+    """The devices of the first replica group: listed, cut from a numbered grid, or along axes of XLA's own mesh."""
+    if match := _LISTED.search(line):
+        return np.array(_numbers(match.group(1)))
+    if match := _IOTA.search(line):
+        groups, grid, order = map(_numbers, match.groups())
+        return _grid(grid, order).reshape(groups)[0]
+    if match := _MESH.search(line):
+        axes = re.findall(r"'?(\w+)'?=(\d+)", match.group(1))
+        along = re.findall(r"\w+", match.group(4))
+        ids = _grid(_numbers(match.group(2)) or [devices], _numbers(match.group(3)))
+        whole = tuple(slice(None) if name in along else 0 for name, _ in axes)
+        return ids.reshape([int(size) for _, size in axes])[whole].ravel()
+    return np.arange(devices)
+
+
+def _grid(sizes: list[int], order: list[int]) -> Any:
+    return np.arange(prod(sizes)).reshape(sizes).transpose(order or range(len(sizes)))
+
+
+def _numbers(text: str | None) -> list[int]:
+    return [int(each) for each in (text or "").split(",") if each]
+
+
+def compared(name: str, folder: Path) -> Comparison:
+    """The plan in a run directory beside the step on one device; before JAX is imported."""
     result = json.loads((folder / "result.json").read_text())
-    sizes = [int(axis.split("=")[1]) for axis in result["solution"]["mesh"].split(",")]
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={prod(sizes)}"
+    sizes = {axis: int(size) for axis, size in (each.split("=") for each in result["solution"]["mesh"].split(","))}
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={prod(sizes.values())}"
     import jax
-    import numpy as np
 
     from benchmarks.hlo.steps import STEPS
 
@@ -72,14 +129,28 @@ def main(name: str, folder: Path) -> int:
         scale = max(float(np.abs(one).max(initial=0.0)), 1e-30)
         worst = max(worst, float(np.abs(np.asarray(one) - np.asarray(other)).max(initial=0.0)) / scale)
     compiled = planned.lower(*spread).compile()
-    state = compiled.memory_analysis().argument_size_in_bytes
-    print(f"largest relative difference {worst:.2e}; loss {float(alone[-1]):.6f} and {float(together[-1]):.6f}")
-    print(f"argument bytes on a device: XLA {state:,}, plan {result['metrics']['state_bytes']:,}")
-    for kind, size in sorted(collectives(compiled.as_text()).items()):
-        print(f"compiled  {kind:20} {size:14,}")
-    for each in result["metrics"]["collectives"]:
+    sent = collectives(compiled.as_text(), sizes)
+    return Comparison(
+        worst,
+        (float(alone[-1]), float(together[-1])),
+        int(compiled.memory_analysis().argument_size_in_bytes),
+        {f"{kind} {axes}": size for (kind, axes), size in sorted(sent.items())},
+    )
+
+
+def main(name: str, folder: Path) -> int:
+    """Run both and print."""
+    metrics = json.loads((folder / "result.json").read_text())["metrics"]
+    found = compared(name, folder)
+    one, other = found.losses
+    print(f"largest relative difference {found.difference:.2e}; loss {one:.6f} and {other:.6f}")
+    print(f"argument bytes on a device: XLA {found.argument_bytes:,}, plan {metrics['state_bytes']:,}")
+    for key, size in found.collectives.items():
+        kind, _, axes = key.partition(" ")
+        print(f"compiled  {kind:20} {size:14,}  {axes}")
+    for each in metrics["collectives"]:
         print(f"plan      {each['kind']:20} {each['bytes']:14,}  {each['axes']}, {each['cause']}")
-    return 0 if worst <= 1e-5 else 1
+    return 0 if found.difference <= 1e-5 else 1
 
 
 if __name__ == "__main__":

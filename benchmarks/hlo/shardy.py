@@ -3,6 +3,7 @@
 ``python -m benchmarks.hlo.shardy NAME RESULT.json`` lowers the step NAME of :mod:`benchmarks.hlo.steps` with the
 layouts of its arguments that RESULT has, lets Shardy propagate them and make every collective explicit (the passes are
 inside the wheel of jaxlib; no device is needed), and prints runs and bytes by kind and axes, Shardy's and RESULT's.
+:func:`collectives` tells them apart by their bytes too.
 """
 
 import json
@@ -12,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.mlir import passmanager
@@ -27,8 +28,14 @@ PASSES = (
 ARGUMENTS = ("parameters", "moments", "batch")
 BYTES = {"f32": 4, "i32": 4, "ui32": 4, "i1": 1, "bf16": 2, "f16": 2}
 
-Sums = dict[tuple[str, tuple[str, ...]], tuple[int, int]]
-"""(kind, axes) → (runs, bytes of the arrays that groups of devices along the axes hold together)."""
+
+class Sent(NamedTuple):
+    """A collective: its kind, the axes along which it runs, and the bytes that a group of devices holds together."""
+
+    kind: str
+    axes: tuple[str, ...]
+    size_bytes: int
+
 
 _FUNCTION = re.compile(r"func\.func (?:public |private )?@(\S+?)\(")
 _CALL = re.compile(r"call @(\w+)\(")
@@ -37,8 +44,8 @@ _COLLECTIVE = re.compile(r"sdy\.(all_reduce|all_gather|reduce_scatter|all_to_all
 
 def partitioned(name: str, solution: dict[str, Any]) -> str:
     """The step after Shardy's partitioner, as text."""
-    axes = [axis.split("=") for axis in solution["mesh"].split(",")]
-    mesh = AbstractMesh(tuple(int(size) for _, size in axes), tuple(axis for axis, _ in axes))
+    sizes = mesh_sizes(solution)
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     step, arguments = STEPS[name]()
 
     def layouts(root: str, tree: Any) -> Any:
@@ -57,9 +64,9 @@ def partitioned(name: str, solution: dict[str, Any]) -> str:
     return str(module)
 
 
-def collectives(text: str, sizes: dict[str, int]) -> Sums:
-    """The collectives of a module on a mesh of these ``sizes``, those of a function as often as it is called."""
-    own: dict[str, list[tuple[str, tuple[str, ...], int]]] = defaultdict(list)
+def collectives(text: str, sizes: dict[str, int]) -> Counter[Sent]:
+    """How often a module runs each collective on a mesh of these ``sizes``, also in functions that it calls."""
+    own: dict[str, list[Sent]] = defaultdict(list)
     calls: dict[str, list[str]] = defaultdict(list)
     function = ""
     for line in text.splitlines():
@@ -70,19 +77,30 @@ def collectives(text: str, sizes: dict[str, int]) -> Sums:
             before, _, after = line.partition("out_sharding")
             axes = tuple(re.findall(r'"(\w+)"', before))
             others = set(re.findall(r'"(\w+)"', after)) - set(axes)
-            own[function].append((match.group(1), axes, _bytes(line) // prod(sizes[axis] for axis in others)))
+            own[function].append(Sent(match.group(1), axes, _bytes(line) // prod(sizes[axis] for axis in others)))
 
-    def all_of(name: str) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    def all_of(name: str) -> Iterator[Sent]:
         yield from own[name]
         for callee in calls[name]:
             yield from all_of(callee)
 
+    return Counter(all_of("main"))
+
+
+def summed(sent: Counter[Sent]) -> dict[tuple[str, tuple[str, ...]], tuple[int, int]]:
+    """(runs, bytes) of each (kind, axes)."""
     runs: Counter[tuple[str, tuple[str, ...]]] = Counter()
     totals: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    for kind, axes, size in all_of("main"):
-        runs[kind, axes] += 1
-        totals[kind, axes] += size
+    for each, count in sent.items():
+        runs[each.kind, each.axes] += count
+        totals[each.kind, each.axes] += count * each.size_bytes
     return {key: (runs[key], totals[key]) for key in runs}
+
+
+def mesh_sizes(solution: dict[str, Any]) -> dict[str, int]:
+    """The devices along each axis of a solution's mesh."""
+    pairs = (axis.split("=") for axis in solution["mesh"].split(","))
+    return {axis: int(size) for axis, size in pairs}
 
 
 def _bytes(line: str) -> int:
@@ -96,9 +114,8 @@ def _bytes(line: str) -> int:
 def main(name: str, path: Path) -> None:
     """Print both."""
     result = json.loads(path.read_text())
-    axes_of = (axis.split("=") for axis in result["solution"]["mesh"].split(","))
-    found = collectives(partitioned(name, result["solution"]), {axis: int(size) for axis, size in axes_of})
-    for (kind, axes), (runs, size) in sorted(found.items()):
+    found = collectives(partitioned(name, result["solution"]), mesh_sizes(result["solution"]))
+    for (kind, axes), (runs, size) in sorted(summed(found).items()):
         print(f"Shardy  {kind:15} {'+'.join(axes):12} {runs:6,} {size:18,}")
     for each in result["metrics"]["collectives"]:
         print(f"dse     {each['kind']:15} {each['axes']:12} {each['runs']:6,} {each['bytes']:18,}  {each['cause']}")

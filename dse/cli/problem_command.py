@@ -27,14 +27,13 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     def run(**given: Any) -> None:
         settings = settings_from(given)
         _refuse_idle(problem)
-        with progress(settings.quiet) as report, stopping(settings.time_limit, problem.parallel) as stop:
+        with progress(settings.quiet) as report, stopping(settings.time_limit, problem.stoppable) as stop:
             options = problem.Options(**given)
             answered = answer(problem, options, session_of(settings, problem, report, stop))
         _print(answered, settings)
         _leave(answered.result, settings)
 
-    common = run_options if problem.parallel else in_process_options
-    command = common(run)
+    command = run_options(run) if problem.parallel else in_process_options(run, problem.stoppable)
     for field in reversed(option_fields(problem.Options)):
         command = parameter_of(field)(command)
     return click.command(problem.name, help=problem.help, epilog=problem.epilog or None)(command)

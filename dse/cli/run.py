@@ -132,10 +132,11 @@ def run_options(function: Decorated) -> Decorated:
     return _with(function, _OPTIONS)
 
 
-def in_process_options(function: Decorated) -> Decorated:
+def in_process_options(function: Decorated, is_stoppable: bool) -> Decorated:
     """Add the common options to a command that never uses Ray; help says which have no effect."""
     common = {name: option for name, option in _OPTIONS.items() if name != "item_timeout"}
-    return _with(function, {**common, **_IN_PROCESS})
+    idle = {name: option for name, option in _IN_PROCESS.items() if not (is_stoppable and name == "time_limit")}
+    return _with(function, {**common, **idle})
 
 
 def unmirrored_options(function: Decorated) -> Decorated:

@@ -156,10 +156,13 @@ def _interface_mm2(problem: CodesignProblem, machine: Machines) -> float:
     if not problem.cost_model.hardware.interfaces_take_area.value or machine.process_nm is not None:
         return 0.0
     rules, level = area_model(), problem.jobs[0].network
-    rates = [(rules.hbm_interface, machine.hbm_bytes_per_s), (rules.network_interface, level.bytes_per_s)]
-    while level.inner is not None:
+    rates = [(rules.hbm_interface, machine.hbm_bytes_per_s)]
+    while True:
+        sharing = level.inner_accelerators if level.shared else 1
+        rates.append((rules.network_interface, level.bytes_per_s / sharing))
+        if level.inner is None:
+            break
         level = level.inner
-        rates.append((rules.network_interface, level.bytes_per_s))
     total_mm2 = 0.0
     for interface, bytes_per_s in rates:
         units = bytes_per_s / interface.bytes_per_s.value

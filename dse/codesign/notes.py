@@ -48,8 +48,13 @@ def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
 
 
 def _network_notes(network: Network, accelerators: int) -> list[str]:
-    """That one level of links stands for more accelerators than it joins."""
+    """That one level of links stands for more accelerators than it joins, or for the levels inside it."""
     level, joined, sentences = network, accelerators, []
+    if network.inner is not None and network.inner.inner is not None:
+        sentences.append(
+            f"Of the levels of {network.name} placement sees the innermost and the outermost: what leaves a node of "
+            f"{network.node_accelerators} accelerators is priced as if it went over the outermost links."
+        )
     while True:
         if 0 < level.domain_accelerators < joined:
             sentences.append(

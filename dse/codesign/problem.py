@@ -67,7 +67,7 @@ class TrainingJob:
     @property
     def network_bytes_per_s(self) -> float:
         """The bandwidth that placement sees: the network's, in the cost model's own clock (see network_time_factor)."""
-        return self.network.bytes_per_s / self.cost_model.hardware.network_time_factor.value
+        return self.network.accelerator_bytes_per_s / self.cost_model.hardware.network_time_factor.value
 
     @property
     def node_bytes_per_s(self) -> float:

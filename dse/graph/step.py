@@ -19,6 +19,10 @@ Attribute = tuple[int, ...] | str
 """Lists of whole numbers as tuples, everything else as HLO text writes it."""
 
 
+FORWARDING = frozenset({"while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier"})
+"""Opcodes whose results are their operands under other names: they compute and move nothing."""
+
+
 class StepValue(NamedTuple):
     """One array.
 
@@ -43,7 +47,8 @@ class StepOperation(NamedTuple):
     Attributes:
         opcode: as HLO text has it (``dot``, ``reduce-window``).
         operands, results: positions in :attr:`StepGraph.values`.
-        attributes: by their HLO names; ``combiner`` is the opcode of a binary reduction (``add``), or ``other``.
+        attributes: those that say how its arrays hang together, by their HLO names, empty lists left out; ``combiner``
+            is the opcode of a binary reduction (``add``), or ``other``.
         label: the framework's name with its scopes, such as ``jit(step)/layer00/attention/query/dot_general``.
         repeats: how often a step runs it, where loops with a known number of passes contain it.
     """
@@ -66,7 +71,11 @@ class StepArgument(NamedTuple):
 
 @dataclass(frozen=True)
 class StepGraph:
-    """A training step: values, operations in an order in which each follows its operands, arguments, results."""
+    """A training step: values, operations in an order in which each follows its operands, arguments, results.
+
+    ``framework`` is ``torch`` where the step was traced from a PyTorch module; labels of operations then are the paths
+    of the modules whose forward pass they belong to.
+    """
 
     name: str
     values: tuple[StepValue, ...]
@@ -74,6 +83,7 @@ class StepGraph:
     arguments: tuple[StepArgument, ...]
     results: tuple[int, ...]
     notes: tuple[str, ...] = field(default=())
+    framework: Literal["", "torch"] = ""
 
     @cached_property
     def trainable(self) -> tuple[StepArgument, ...]:

@@ -7,11 +7,16 @@ from typing import Any, Literal
 from dse import DISTRIBUTION
 from hardware.inputs import InputError, fail
 
-Library = Literal["torch", "transformers", "onnx"]
+Library = Literal["torch", "transformers", "onnx", "jax"]
 
-_NAMES: dict[Library, str] = {"torch": "PyTorch", "transformers": "transformers", "onnx": "the library onnx"}
+_NAMES: dict[Library, str] = {
+    "torch": "PyTorch",
+    "transformers": "transformers",
+    "onnx": "the library onnx",
+    "jax": "JAX",
+}
 
-_EXTRAS: dict[Library, str] = {"torch": "learn", "transformers": "learn,models", "onnx": "onnx"}
+_EXTRAS: dict[Library, str] = {"torch": "learn", "transformers": "learn,models", "onnx": "onnx", "jax": "jax"}
 """The extras that bring a library and what it needs."""
 
 

@@ -18,6 +18,10 @@ from dse.parallel.formats import Stated
 from dse.parallel.mesh import Layout
 from dse.parallel.problem import FUSED, ParallelProblem
 from dse.sharding.factors import Dims, Factor
+from hardware.operations import CollectiveKind
+
+_FORWARDING = ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier")
+"""Operations whose results are their operands."""
 
 _FAR = 2**60
 """More than any time in picoseconds: there is no such step."""
@@ -31,15 +35,26 @@ class Account:
         faults: rules that it breaks, one sentence each; the figures mean nothing where there are any.
         work_ps: work of one device.
         communication_ps: all collectives.
+        hidden_ps: how much of them runs beside work.
         state_bytes: of all arguments on one device.
+        peak_bytes: the most that arguments and the results that are live take together on one device.
         split_dimensions: of trained tensors.
+        resharded: a value that is brought into another layout, if only by taking a part of it; empty if none is.
     """
 
     faults: list[str] = field(default_factory=list)
     work_ps: int = 0
     communication_ps: int = 0
+    hidden_ps: int = 0
     state_bytes: int = 0
+    peak_bytes: int = 0
     split_dimensions: int = 0
+    resharded: str = ""
+
+    @property
+    def step_ps(self) -> int:
+        """The time of a step."""
+        return self.work_ps + self.communication_ps - self.hidden_ps
 
 
 def account(problem: ParallelProblem, stated: Stated) -> Account:
@@ -55,6 +70,7 @@ class _Checking:
         self._graph = problem.graph
         self._sizes = [axis.size for axis in problem.mesh.axes]
         self._stored = _stored(problem.graph)
+        self._before_products = _before_products(problem.graph)
         self._distances: dict[tuple[Dims, int], Mapping[tuple[Layout, Layout], int]] = {}
         self._layout_of: dict[int, Layout] = {}
         self.account = Account()
@@ -72,6 +88,7 @@ class _Checking:
             value = self._graph.results[result]
             if value in self._layout_of and value != self._graph.arguments[argument].value:
                 self._send(value, {stated.arguments[argument]}, 1)
+        self._memory()
 
     def _refuse(self, operation: StepOperation, rule: str) -> None:
         name = self._graph.values[operation.results[0]].name
@@ -95,6 +112,36 @@ class _Checking:
         if limit is not None and self.account.state_bytes > limit:
             self.account.faults.append(f"the arguments take {self.account.state_bytes:,} bytes of {limit:,}")
 
+    def _memory(self) -> None:
+        """The peak: every array that takes memory holds on from where it is made to its last reader."""
+        graph, replaced = self._graph, {self._graph.results[result] for result in self._problem.carried}
+        end = len(graph.operations) - 1
+        roots: dict[int, set[int]] = {}  # of each value the arrays in memory that have to be there to read it
+        maker: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for number, operation in enumerate(graph.operations):
+            read = set().union(*(roots.get(value, set()) for value in operation.operands))
+            for value in read:
+                last[maker[value]] = number
+            forwards = operation.opcode in _FORWARDING
+            for value in operation.results:
+                roots[value] = (read if forwards or value not in self._stored else set()) | {value}
+                maker[value] = number
+                last.setdefault(number, number)
+        for value in set(graph.results) & maker.keys():
+            for root in roots[value]:
+                last[maker[root]] = end
+        loads = np.full(max(1, end + 1), self.account.state_bytes)
+        for number, operation in enumerate(graph.operations):
+            for value in operation.results if operation.opcode not in _FORWARDING else ():
+                if value in self._stored and value in self._layout_of and value not in replaced:
+                    size = graph.values[value].size_bytes // self._shards(self._layout_of[value])
+                    loads[number : last[number] + 1] += size
+        self.account.peak_bytes = int(loads.max())
+        limit = self._problem.state_bytes
+        if self._problem.activations and limit is not None and self.account.peak_bytes > limit:
+            self.account.faults.append(f"the step takes {self.account.peak_bytes:,} bytes of {limit:,}")
+
     def _parts(self, layout: Layout, dim: int) -> int:
         return prod(size for size, split in zip(self._sizes, layout, strict=True) if split == dim)
 
@@ -116,9 +163,17 @@ class _Checking:
         if any(len(dims) > 1 for layout in (*taken, *before) for dims in layout):
             self._refuse(operation, "an axis would split an array along two dimensions")
             return
-        self._take(operation, [_plain(layout) for layout in taken])
-        self._work(operation, cuts, [_plain(layout) for layout in taken], [_plain(layout) for layout in before])
-        self._join(operation, cuts, factors, [_plain(layout) for layout in before])
+        operands, results = list(map(_plain, taken)), list(map(_plain, before))
+        fetched_ps = self._take(operation, operands)
+        work_ps = self._work(operation, cuts, operands, results)
+        sent_ps = self.account.communication_ps
+        self._join(operation, cuts, factors, results)
+        self.account.work_ps += work_ps
+        if self._problem.overlap:
+            joined_ps = self.account.communication_ps - sent_ps
+            self.account.hidden_ps += min(fetched_ps, work_ps)
+            if not self._before_products.intersection(operation.results):
+                self.account.hidden_ps += min(joined_ps, work_ps)
 
     def _of(self, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor], side: str, place: int) -> list[list[int]]:
         """For each axis the dimensions of an array that it splits."""
@@ -127,26 +182,32 @@ class _Checking:
             for number, _ in cuts
         ]
 
-    def _take(self, operation: StepOperation, layouts: Sequence[Layout]) -> None:
-        """Bring every operand into the layouts in which it is taken, each of them once."""
+    def _take(self, operation: StepOperation, layouts: Sequence[Layout]) -> int:
+        """Bring every operand into the layouts in which it is taken, each of them once.
+
+        Returns the time of the largest argument, the first of those of one size.
+        """
         wanted: dict[int, set[Layout]] = {}
         for value, layout in zip(operation.operands, layouts, strict=True):
             if not self._graph.values[value].constant:
                 wanted.setdefault(value, set()).add(layout)
-        for value, each in wanted.items():
-            self._send(value, each, operation.repeats)
+        arguments = [each.value for each in self._graph.arguments if each.value in wanted]
+        largest = sorted(arguments, key=lambda value: (-self._graph.values[value].size_bytes, value))[:1]
+        sent = {value: self._send(value, each, operation.repeats) for value, each in wanted.items()}
+        return sum(sent[value] for value in largest)
 
     def _work(
         self, operation: StepOperation, cuts: Sequence[tuple[int, int]], taken: Sequence[Layout],
         before: Sequence[Layout],
-    ) -> None:  # fmt: skip
+    ) -> int:  # fmt: skip
+        """The time of one device's share of the work."""
         moved = 0
         for sizes, layouts in zip(_moved(self._graph, operation, self._stored), (taken, before), strict=True):
             moved += sum(size // self._shards(layout) for size, layout in zip(sizes, layouts, strict=True))
         share = prod(size for size, (number, _) in zip(self._sizes, cuts, strict=True) if number >= 0)
         device = self._problem.device
         seconds = max(_flops(self._graph, operation) / share / device.flops_per_s, moved / device.bytes_per_s)
-        self.account.work_ps += operation.repeats * round(seconds * 1e12)
+        return operation.repeats * round(seconds * 1e12)
 
     def _join(
         self, operation: StepOperation, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor],
@@ -175,6 +236,7 @@ class _Checking:
                     "reduce_scatter", axis, size // self._shards(tuple(layout))
                 )
                 layout[axis] = dim
+                self.account.resharded = self._graph.values[value].name
             remaining = [axis for axis in reduced if axis not in scattered]
             if remaining:
                 self.account.communication_ps += operation.repeats * self._all_reduce_ps(
@@ -185,9 +247,9 @@ class _Checking:
                     self._refuse(operation, f"dimension {dim} of {dims[dim]} does not divide")
             self._layout_of[value] = tuple(layout)
 
-    def _collective_ps(self, kind: str, axis: int, size: int) -> int:
+    def _collective_ps(self, kind: CollectiveKind, axis: int, size: int) -> int:
         each = self._problem.mesh.axes[axis]
-        seconds = self._problem.network.collective_s(kind, size, each.size, each.stride)  # type: ignore[arg-type]
+        seconds = self._problem.network.collective_s(kind, size, each.size, each.stride, groups=each.stride)
         return round(seconds * 1e12)
 
     def _all_reduce_ps(self, axes: Sequence[int], size: int) -> int:
@@ -202,18 +264,25 @@ class _Checking:
         for axis in reversed([axis for axis in axes if axis not in group]):
             each = self._problem.mesh.axes[axis]
             for kind in ("reduce_scatter", "all_gather"):
-                inside_s += self._problem.network.collective_s(kind, left, each.size, each.stride)
+                inside_s += self._problem.network.collective_s(kind, left, each.size, each.stride, each.stride)
             left /= each.size
         members = prod(self._sizes[axis] for axis in group)
         stride = self._problem.mesh.axes[group[-1]].stride
-        return round((inside_s + self._problem.network.collective_s("all_reduce", left, members, stride)) * 1e12)
+        across_s = self._problem.network.collective_s("all_reduce", left, members, stride, stride)
+        return round((inside_s + across_s) * 1e12)
 
-    def _send(self, value: int, layouts: set[Layout], times: int) -> None:
+    def _send(self, value: int, layouts: set[Layout], times: int) -> int:
+        """The time to bring a value from its layout into others."""
+        if layouts != {self._layout_of[value]}:
+            self.account.resharded = self._graph.values[value].name
         dims, size = self._graph.values[value].dims, self._graph.values[value].size_bytes
         if (dims, size) not in self._distances:
             self._distances[dims, size] = self._all_distances(dims, size)
+        sent_ps = 0
         for layout in layouts:
-            self.account.communication_ps += times * self._distances[dims, size][self._layout_of[value], layout]
+            sent_ps += times * self._distances[dims, size][self._layout_of[value], layout]
+        self.account.communication_ps += sent_ps
+        return sent_ps
 
     def _all_distances(self, dims: Dims, size: int) -> Mapping[tuple[Layout, Layout], int]:
         """The least time between all layouts of an array (Floyd and Warshall)."""
@@ -248,6 +317,20 @@ def _plain(layout: Sequence[Sequence[int]]) -> Layout:
     return tuple(dims[0] if dims else -1 for dims in layout)
 
 
+def _before_products(graph: StepGraph) -> set[int]:
+    """The values from which a product or a convolution follows, back from each of them."""
+    maker = {value: operation for operation in graph.operations for value in operation.results}
+    found: set[int] = set()
+    waiting = [value for each in graph.operations if each.opcode in ("dot", "convolution") for value in each.operands]
+    while waiting:
+        value = waiting.pop()
+        if value not in found:
+            found.add(value)
+            if value in maker:
+                waiting += maker[value].operands
+    return found
+
+
 def _stored(graph: StepGraph) -> set[int]:
     """The values that are written to memory, by the rule that :mod:`dse.parallel.prices` states."""
     taken = Counter(value for operation in graph.operations for value in set(operation.operands))
@@ -267,7 +350,7 @@ def _moved(graph: StepGraph, operation: StepOperation, stored: set[int]) -> Iter
         [graph.values[value].size_bytes if value in stored else 0 for value in values]
         for values in (operation.operands, operation.results)
     ]
-    if operation.opcode in ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier"):
+    if operation.opcode in _FORWARDING:
         sizes = [[0] * len(each) for each in sizes]
     elif operation.opcode in ("gather", "dynamic-slice"):
         sizes[0][0] = sizes[1][0]

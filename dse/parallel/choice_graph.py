@@ -1,7 +1,8 @@
 """The problem with resharding as choices with pairwise costs (:mod:`dse.algorithms.pairwise`), solved exactly.
 
 A node for each argument, whose choices are its layouts and whose memory is its part on one device throughout the step,
-and one for each operation, whose choices cost their work and the joining of their terms. An edge for each value that is
+and one for each operation, whose choices cost their work and the joining of their terms, and whose memory, where
+activations count, is that of its results over their lifetimes. An edge for each value that is
 handed on: resharding it from the layout in which it is made to the one in which it is taken. Where two operations take
 a value in the same other layout, both pay for it.
 
@@ -10,14 +11,15 @@ arrays of costs.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from dse.algorithms.pairwise.problem import PairwiseProblem
+from dse.parallel.lifetimes import Lifetime, held, lifetimes
 from dse.parallel.mesh import Layout
-from dse.parallel.plan import Plan, Transfer, transfers
+from dse.parallel.plan import Plan, Transfer, is_hidden, transfers
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import Fabric, paths_from
@@ -47,18 +49,17 @@ class ChoiceGraph:
         ]
         for operation in self._node:
             costs.append(np.array([each.picoseconds for each in self._prices.priced[operation]], np.int64))
-            usages.append(np.zeros(len(costs[-1]), np.int64))
+            usages.append(self._memory(operation))
         edges, edge_costs = [], []
         for transfer in transfers(self._problem):
             edges.append((self._node_of(transfer.source), self._node_of(transfer.target)))
-            edge_costs.append(transfer.times * self._resharding(transfer))
-        live = len(self._layouts) if self._problem.state_bytes is not None else 0
+            edge_costs.append(self._exposed(transfer, transfer.times * self._resharding(transfer)))
         return PairwiseProblem.build(
             costs,
             edges,
             edge_costs,
             usages,
-            [(0, 1)] * live + [(0, 0)] * (len(costs) - live),
+            self._intervals(),
             self._problem.state_bytes,
             graph.name,
         )
@@ -71,8 +72,43 @@ class ChoiceGraph:
             operations[operation] = int(choices[node])
         return Plan(tuple(operations), arguments)
 
+    @cached_property
+    def _held(self) -> tuple[tuple[int, ...], ...]:
+        return held(self._problem, self._prices.stored)
+
+    def _memory(self, operation: int) -> Costs:
+        """The bytes of an operation's results on one device, [its choices]."""
+        graph, mesh = self._problem.graph, self._problem.mesh
+        sizes = [graph.values[value].size_bytes for value in graph.operations[operation].results]
+        return np.array(
+            [
+                sum(sizes[place] // mesh.shards(priced.layouts.results[place]) for place in self._held[operation])
+                for priced in self._prices.priced[operation]
+            ],
+            np.int64,
+        )
+
+    def _intervals(self) -> list[Lifetime]:
+        """When each node's memory counts."""
+        problem = self._problem
+        if problem.state_bytes is None:
+            return [(0, 0)] * (len(self._layouts) + len(self._node))
+        if not problem.activations:
+            return [(0, 1)] * len(self._layouts) + [(0, 0)] * len(self._node)
+        of = lifetimes(problem.graph, self._prices.stored)
+        whole = (0, max(1, len(of)))
+        made = [of[operation] if self._held[operation] else (0, 0) for operation in self._node]
+        return [whole] * len(self._layouts) + made
+
     def _node_of(self, end: int) -> int:
         return -1 - end if end < 0 else self._node[end]
+
+    def _exposed(self, transfer: Transfer, costs: Costs) -> Costs:
+        """What of ``costs``, [choices before, choices after], does not run beside the work of the target."""
+        if not is_hidden(self._problem, transfer):
+            return costs
+        work = np.array([priced.work_ps for priced in self._prices.priced[transfer.target]], np.int64)
+        return np.asarray(np.maximum(costs - work, 0))
 
     def _resharding(self, transfer: Transfer) -> Costs:
         value = self._problem.graph.values[transfer.value]

@@ -1,17 +1,27 @@
 """``dse parallel`` by the contract of a problem."""
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dse.importer.hlo.flatten import step_graph
-from dse.importer.hlo.text import read_hlo
+from dse.graph.step import StepGraph, StepOperation
+from dse.parallel.baselines import baselines, unlimited
 from dse.parallel.check import Account, account
 from dse.parallel.formats import MetricsDocument, SolutionDocument, plan_document, plan_of, stated_from_document
-from dse.parallel.mesh import WHOLE, Layout, Mesh, mesh_of
-from dse.parallel.plan import Plan, picoseconds_of, sent_by, split_dimensions, state_bytes_of, summed
+from dse.parallel.mesh import mesh_of
+from dse.parallel.pins import pins_of
+from dse.parallel.plan import (
+    Plan,
+    hidden_of,
+    picoseconds_of,
+    profile_of,
+    sent_by,
+    split_dimensions,
+    state_bytes_of,
+    summed,
+    work_of_plan,
+)
 from dse.parallel.prices import Prices
 from dse.parallel.problem import Device, Objective, ParallelProblem
 from dse.parallel.resharding import PICO
@@ -27,7 +37,9 @@ from dse.results.result import Objective as Goal
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
-from hardware.inputs import choose, fail, nearest
+from dse.sharding.hlo.table import step_factors
+from dse.sources.steps import resolve_step, step_of, with_variables
+from hardware.inputs import choose, fail
 from hardware.network import network
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
@@ -42,7 +54,7 @@ class ParallelOptions(Options):
 
     COMMAND: ClassVar[str] = "parallel"
 
-    step: Annotated[str, Option("A training step (HLO text).", metavar="STEP", positional=True, is_source=True)]
+    step: Annotated[Any, Option("A training step.", metavar="STEP", positional=True, is_source=True)]
     mesh: Annotated[str, Option("Devices, or axes from the outermost in: data=4,model=8.", metavar="MESH")] = "8"
     objective: Annotated[
         Objective, Option("cost: seconds of a step; count: split dimensions of trained tensors, the paper's reward.")
@@ -57,10 +69,20 @@ class ParallelOptions(Options):
         float | None,
         Option("GiB a device has for the arguments of the step (default: the accelerator's memory).", min=0.0),
     ] = None
+    activations: Annotated[
+        bool, Option("The memory must also hold what the step makes, as long as it is read (method exact).")
+    ] = False
+    overlap: Annotated[
+        bool, Option("Let communication run beside work where it can: gradients joined late, weights fetched ahead.")
+    ] = False
     pin: Annotated[
         tuple[str, ...],
         Option("A layout that an argument must have: for each dimension an axis or -.", metavar="NAME=AXIS,-"),
     ] = ()
+    variables: Annotated[
+        str | None,
+        Option("The trained arguments, one name a line (default: as names and uses tell).", metavar="FILE"),
+    ] = None
     why: Annotated[
         str | None, Option("Also what every other layout of this argument costs, or what forbids it.", metavar="NAME")
     ] = None
@@ -70,7 +92,11 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
     """The tensors of a training step over a mesh of devices."""
 
     name = "parallel"
-    help = "Split the tensors of the training step STEP (HLO text; docs/parallel.md) over a mesh of devices."
+    help = """Split the tensors of the training step STEP over a mesh of devices.
+
+    STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
+    shapes of its arguments, or a PyTorch module and its inputs (docs/parallel.md).
+    """
     Options = ParallelOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument
@@ -82,25 +108,29 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
         chosen = accelerator(options.accelerator)
         if options.objective == "count" and options.method == "exact":
             raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+        if options.memory_gb is not None and not options.memory_gb <= _MAX_MEMORY_GB:
+            raise fail("dse parallel", "--memory-gb", options.memory_gb, f"must be at most {_MAX_MEMORY_GB:,}")
+        if options.activations and _method(options) != "exact":
+            raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
         joined = network(options.network or chosen.network)
-        graph = step_graph(read_hlo(options.step), options.step)
-        if not graph.arguments:
-            raise fail(options.step, "", "", "must take arguments: without them there is nothing to split")
+        where, graph = _step(options)
         names = [argument.name for argument in graph.arguments]
         dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
         problem = ParallelProblem(
             graph,
             mesh,
-            _device(chosen),
+            device_of(chosen),
             joined.spanning(mesh.devices),
             options.objective,
             chosen.hbm_bytes if options.memory_gb is None else bytes_from_gib(options.memory_gb),
-            dict(_pin(text, names, dims, mesh) for text in options.pin),
-            options.step,
+            options.activations,
+            options.overlap,
+            pins_of(options.pin, names, dims, mesh),
+            where,
+            rules=step_factors(graph, where),
         )
         if options.why is not None:
-            choose(options.step, "--why", options.why, names, "argument")
-        problem.rules  # noqa: B018 (an operation that breaks its rule is found now)
+            choose(where, "--why", options.why, names, "argument")
         return Posed(options, problem, graph.name, _document(problem), _goal(options))
 
     def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
@@ -125,7 +155,9 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
             value=None if solution.value is None else solution.value * scale,
             bound=None if solution.bound is None else solution.bound * scale,
             solution=document,
-            metrics=None if solution.plan is None else _metrics(problem, prices, solution.plan) | _why(posed, run),
+            metrics=None
+            if solution.plan is None
+            else _metrics(problem, prices, solution.plan) | _why(posed, prices, run),
             infeasibility=_infeasibility(problem, solution),
             evaluations=1,
             seconds=time.perf_counter() - started,
@@ -144,21 +176,37 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
         of = account(problem, stated)
         if of.faults:
             return of.faults
-        value = of.split_dimensions if problem.objective == "count" else (of.work_ps + of.communication_ps) * PICO
+        if result.method == "linkage" and of.resharded:
+            return [f"{of.resharded} is resharded, which method linkage never does"]
+        value = of.split_dimensions if problem.objective == "count" else of.step_ps * PICO
         claimed = result.objective.value
         faults = []
         if claimed is None or abs(claimed - value) > PROOF_TOLERANCE * abs(value):
             faults.append(f"objective.value must be {value}, but got {claimed}")
-        if result.bound is not None and not _is_proven(problem, result.bound, again):
-            faults.append(f"bound {result.bound} is more than can be proven")
+        faults += _bound_faults(problem, value, result.bound, again)
         expected = _metrics_of(problem, prices, plan_of(prices, stated), of)
         unfinished = result.metrics.get("unfinished") == ["why"]
-        expected |= {"unfinished": ["why"]} if unfinished else _why(posed, Run(seed=result.seed))
+        expected |= {"unfinished": ["why"]} if unfinished else _why(posed, prices, Run(seed=result.seed))
         return faults + differences("metrics", result.metrics, expected)
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits, collectives by kind and axis."""
         return view(posed.problem, result)
+
+
+def _step(options: ParallelOptions) -> tuple[str, StepGraph]:
+    """What errors call the step that the options name, and its graph."""
+    source = resolve_step(options.step)
+    graph = step_of(source)
+    if not graph.arguments:
+        raise fail(source.where, "", "", "must take arguments: without them there is nothing to split")
+    if options.variables is not None:
+        graph = with_variables(graph, options.variables)
+    return source.where, graph
+
+
+_MAX_MEMORY_GB = 2**30
+"""Sums of bytes stay below the largest integer of 64 bits."""
 
 
 def _method(options: ParallelOptions) -> str:
@@ -173,7 +221,7 @@ def _goal(options: ParallelOptions) -> Goal:
     return Goal(name="step_s", value=None, unit="s", sense="min")
 
 
-def _device(chosen: Accelerator) -> Device:
+def device_of(chosen: Accelerator) -> Device:
     """Sustained rates: those of the spec, by the efficiencies of its matrix products and its other kernels."""
     machines = chosen.machines
     products = machines.kernels.get("gemm")
@@ -185,33 +233,6 @@ def _device(chosen: Accelerator) -> Device:
         machines.hbm_bytes_per_s * (others.memory_efficiency if others else 1.0),
         chosen.hbm_bytes,
     )
-
-
-def _pin(text: str, names: list[str], dims: Mapping[str, tuple[int, ...]], mesh: Mesh) -> tuple[int, Layout]:
-    """The number of an argument and its layout."""
-    name, _, spec = text.rpartition("=")
-    if name not in dims:
-        rule = "must be NAME=SPEC with the name of an argument, and for each dimension an axis, axes joined by +, or -"
-        raise fail("dse parallel", "--pin", text, rule, nearest(name, names))
-    entries = spec.split(",") if spec else []
-    if len(entries) != len(dims[name]):
-        raise fail("dse parallel", "--pin", text, f"must have an entry for each of {len(dims[name])} dimensions")
-    layout = [WHOLE] * len(mesh.axes)
-    axes = [axis.name for axis in mesh.axes]
-    for dim, entry in enumerate(entries):
-        for axis in [] if entry.strip() == "-" else re.split(r"\+", entry.strip()):
-            if axis not in axes:
-                raise fail("dse parallel", "--pin", text, f"{axis} must be an axis of {mesh.text}", nearest(axis, axes))
-            if layout[axes.index(axis)] != WHOLE:
-                raise fail("dse parallel", "--pin", text, f"{axis} must split at most one dimension")
-            layout[axes.index(axis)] = dim
-    for dim in set(layout) - {WHOLE}:
-        parts, size = mesh.parts(tuple(layout), dim), dims[name][dim]
-        if size % parts:
-            padded = -(-size // parts) * parts
-            rule = f"dimension {dim} of {size:,} must be a multiple of {parts} (padded to {padded:,} it would be)"
-            raise fail("dse parallel", "--pin", text, rule)
-    return names.index(name), tuple(layout)
 
 
 def _document(problem: ParallelProblem) -> Any:
@@ -230,6 +251,8 @@ def _document(problem: ParallelProblem) -> Any:
         "network": repr(problem.network),
         "objective": problem.objective,
         "state_bytes": problem.state_bytes,
+        "activations": problem.activations,
+        "overlap": problem.overlap,
         "pins": {str(number): list(layout) for number, layout in problem.pins.items()},
     }
 
@@ -239,40 +262,64 @@ def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:
-    whole_ps = picoseconds_of(problem, prices, plan)
-    work_ps = sum(priced[choice].work_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
+    work_ps, hidden_ps = work_of_plan(prices, plan), hidden_of(problem, prices, plan)
     of = Account(
         work_ps=work_ps,
-        communication_ps=whole_ps - work_ps,
+        communication_ps=picoseconds_of(problem, prices, plan) - work_ps + hidden_ps,
+        hidden_ps=hidden_ps,
         state_bytes=state_bytes_of(problem, plan.arguments),
+        peak_bytes=max(profile_of(problem, prices, plan), default=0),
         split_dimensions=split_dimensions(problem, plan.arguments),
     )
     return _metrics_of(problem, prices, plan, of)
 
 
 def _metrics_of(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
-    from dse.parallel.linkage_plans import data_parallel  # loads OR-Tools
-
-    spread = data_parallel(problem, prices)
     whole = Plan((0,) * len(problem.graph.operations), (problem.mesh.whole,) * len(problem.graph.arguments))
     unknown: dict[str, int] = {}
     for operation, rule in zip(problem.graph.operations, problem.rules, strict=True):
         if rule is None:
-            unknown[operation.opcode] = unknown.get(operation.opcode, 0) + 1
+            name = _shown_opcode(operation)
+            unknown[name] = unknown.get(name, 0) + 1
     return {
-        "step_s": (of.work_ps + of.communication_ps) * PICO,
+        "step_s": of.step_ps * PICO,
         "work_s": of.work_ps * PICO,
         "communication_s": of.communication_ps * PICO,
+        "hidden_s": of.hidden_ps * PICO,
         "state_bytes": of.state_bytes,
+        "peak_bytes": of.peak_bytes,
         "split_dimensions": of.split_dimensions,
         "collectives": summed(problem, sent_by(problem, prices, plan)),
         "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
-        "data_parallel_s": None if spread is None else picoseconds_of(problem, prices, spread) * PICO,
+        "baselines": _baselines(problem, prices),
         "unknown_operations": unknown,
     }
 
 
-def _why(posed: ParallelPosed, run: Run) -> dict[str, Any]:
+def _baselines(problem: ParallelProblem, prices: Prices) -> dict[str, Any]:
+    """What the checker says of the plans that need no search."""
+    documents: dict[str, Any] = {}
+    for name, plan in baselines(problem, prices).items():
+        stated = stated_from_document(problem, plan_document(problem, prices, plan), "solution")
+        of = account(unlimited(problem), stated)
+        if of.faults:
+            raise FailedCheckError(f"{name}: {'; '.join(of.faults)}")
+        documents[name] = {
+            "step_s": of.step_ps * PICO,
+            "communication_s": of.communication_ps * PICO,
+            "state_bytes": of.state_bytes,
+            "peak_bytes": of.peak_bytes,
+        }
+    return documents
+
+
+def _shown_opcode(operation: StepOperation) -> str:
+    """The opcode, of a custom call with what it calls."""
+    target = str(operation.attributes.get("custom_call_target", "")).strip('"')
+    return f"{operation.opcode} {target}".rstrip()
+
+
+def _why(posed: ParallelPosed, prices: Prices, run: Run) -> dict[str, Any]:
     """The alternatives to the layout of the argument that the options name, where they name one: all or none."""
     problem, name = posed.problem, posed.options.why
     if name is None:
@@ -281,7 +328,7 @@ def _why(posed: ParallelPosed, run: Run) -> dict[str, Any]:
 
     number = [argument.name for argument in problem.graph.arguments].index(name)
     rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
-    found = alternatives(problem, number, _method(posed.options), run.seed, run.stop)
+    found = alternatives(problem, prices, number, _method(posed.options), run.seed, run.stop)
     if run.stop() is not None:
         return {"unfinished": ["why"]}
     layouts = [
@@ -299,6 +346,7 @@ def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibilit
     if solution.least_state_bytes is None or problem.state_bytes is None:
         return None
     needed, limit = solution.least_state_bytes, problem.state_bytes
+    what = "The step takes" if problem.activations else "The arguments of the step take"
     return Infeasibility(
         resource="memory_bytes",
         demand=needed,
@@ -306,8 +354,8 @@ def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibilit
         unit="bytes",
         levers=[f"{needed_memory_text(needed)} on each device", "more devices"],
         explanation=(
-            f"The arguments of the step take at least {needed_memory_text(needed)} on each of {problem.mesh.devices} "
-            f"devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
+            f"{what} at least {needed_memory_text(needed)} on each of {problem.mesh.devices} devices, of "
+            f"{memory_text(limit)}: {needed - limit:,} bytes too many."
         ),
         where={},
     )
@@ -323,13 +371,17 @@ def _faults_without_plan(result: Result, problem: ParallelProblem, again: Soluti
     return differences("infeasibility", stated, proof.model_dump())
 
 
-def _is_proven(problem: ParallelProblem, bound: float, again: Solution) -> bool:
-    """Whether the method proves as much again."""
-    if again.bound is None:
-        return False
-    if problem.objective == "count":
-        return bound >= again.bound
-    return bound <= again.bound * PICO * (1 + PROOF_TOLERANCE)
+def _bound_faults(problem: ParallelProblem, value: float, bound: float | None, again: Solution) -> list[str]:
+    """Whether a bound is proven again, and no value is better than what is proven."""
+    sign = -1.0 if problem.objective == "count" else 1.0  # both as of something to be minimised
+    scale = 1.0 if problem.objective == "count" else PICO
+    slack = 0.0 if problem.objective == "count" else PROOF_TOLERANCE * abs(value)
+    faults = []
+    if again.bound is None or sign * value < sign * again.bound * scale - slack:
+        faults.append(f"value {value} is better than what is proven to be possible")
+    if bound is not None and (again.bound is None or sign * bound > sign * again.bound * scale + slack):
+        faults.append(f"bound {bound} is more than can be proven")
+    return faults
 
 
 PROBLEM = ParallelType()

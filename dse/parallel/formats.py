@@ -1,10 +1,11 @@
 """The solution and the metrics of a parallel plan, as they stand in a result file."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dse.parallel.baselines import BaselineName
 from dse.parallel.choices import ALL_REDUCE, NONE, Choice, Cut
 from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.plan import Cause, Plan
@@ -61,17 +62,34 @@ class AlternativeDocument(_Document):
     reason: str
 
 
+class BaselineDocument(_Document):
+    """A plan to compare with; pins and the limit of memory are left aside.
+
+    Attributes:
+        step_s, communication_s: the time of a step, and that of all collectives.
+        state_bytes: of all arguments on one device.
+        peak_bytes: the most that arguments and what the step makes take together on one device.
+    """
+
+    step_s: float
+    communication_s: float
+    state_bytes: _Count
+    peak_bytes: _Count
+
+
 class MetricsDocument(_Document):
     """``metrics`` of a result.
 
     Attributes:
-        step_s, work_s, communication_s: the time of a step and its parts, one after the other.
+        step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
+        work_s, communication_s, hidden_s: work, communication, and how much of that runs beside work.
         state_bytes: of all arguments on one device.
+        peak_bytes: the most that the arguments and what the step makes take together on one device.
         split_dimensions: of trained tensors.
         collectives: what is sent, by kind, axes and cause; those of most bytes first.
         one_device_s: the step on one device.
-        data_parallel_s: the step with its batch split over as many devices as divide it.
-        unknown_operations: how often each opcode without a rule occurs.
+        baselines: plans that need no search (:mod:`dse.parallel.baselines`), by name; those that there are.
+        unknown_operations: how often each opcode without a rule occurs; of custom calls, each target.
         unfinished: ``why`` where the run was stopped before all layouts were tried.
         why: every layout of the argument that was asked about; None where none was.
     """
@@ -79,11 +97,13 @@ class MetricsDocument(_Document):
     step_s: float
     work_s: float
     communication_s: float
+    hidden_s: float
     state_bytes: _Count
+    peak_bytes: _Count
     split_dimensions: _Count
     collectives: list[CollectiveDocument]
     one_device_s: float
-    data_parallel_s: float | None
+    baselines: dict[BaselineName, BaselineDocument]
     unknown_operations: dict[str, int]
     unfinished: list[str]
     why: list[AlternativeDocument] | None = None
@@ -106,7 +126,7 @@ def plan_document(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[
     }
 
 
-class Stated:
+class Stated(NamedTuple):
     """A solution as it was read: the cuts of operations and the layouts of arguments, by their numbers.
 
     Attributes:
@@ -114,9 +134,8 @@ class Stated:
         arguments: of each argument its layout.
     """
 
-    def __init__(self, cuts: tuple[Choice, ...], arguments: tuple[Layout, ...]) -> None:
-        self.cuts = cuts
-        self.arguments = arguments
+    cuts: tuple[Choice, ...]
+    arguments: tuple[Layout, ...]
 
 
 def stated_from_document(problem: ParallelProblem, document: Any, path: str) -> Stated:

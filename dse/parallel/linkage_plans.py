@@ -10,8 +10,8 @@ Objective ``count`` is the paper's reward (section 4.2: +0.4 for a split, +0.1 f
 tensor, no conflict), which is most where most dimensions are split; of those plans the cheapest one is taken.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import prod
@@ -19,21 +19,15 @@ from math import prod
 from ortools.sat.python import cp_model
 
 from dse.algorithms.cp_sat import solved
-from dse.graph.step import StepOperation
-from dse.parallel.choices import ALL_REDUCE, NONE, Cut
-from dse.parallel.mesh import WHOLE, Layout
+from dse.parallel.choices import ALL_REDUCE, NONE
+from dse.parallel.linkage_decisions import Decision, Decisions
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.run.progress import StopSignal, never_stop
-from dse.sharding.factors import Factor
-from dse.sharding.linkage import Linkage, linkage
 
 DETERMINISTIC_S = 60.0
 """CP-SAT's limit, far above what real steps need (below a second)."""
-
-Decision = tuple[int, int]
-"""(group, axis): the group is split on the axis."""
 
 Costs = dict[frozenset[Decision], int]
 """Costs of sets of decisions: what is added where all of them are taken."""
@@ -54,13 +48,6 @@ class LinkagePlan:
     bound: int | None
 
 
-def linkage_of(problem: ParallelProblem) -> Linkage:
-    """The linkage groups of the step, with the arguments tied to the results that replace them."""
-    graph = problem.graph
-    ties = [(graph.results[result], graph.arguments[number].value) for result, number in problem.carried.items()]
-    return linkage(graph, problem.file, ties)
-
-
 def linkage_plan(problem: ParallelProblem, prices: Prices, seed: int = 0, stop: StopSignal = never_stop) -> LinkagePlan:
     """The best plan without resharding, with its bound (equal to the value unless CP-SAT was stopped)."""
     model = _Model(problem, prices)
@@ -74,21 +61,14 @@ def least_state_bytes(problem: ParallelProblem, prices: Prices, seed: int = 0) -
     return _Model(replace(problem, state_bytes=None), prices).least_state(seed)
 
 
-def data_parallel(problem: ParallelProblem, prices: Prices) -> Plan | None:
-    """The paper's automatic data parallelism: the group of most inputs, split on as many axes as divide it.
-
-    Pins and the memory limit are left aside. None where no group of inputs can be split.
-    """
-    return _Model(replace(problem, pins={}, state_bytes=None), prices).data_parallel()
-
-
 class _Model:
     """The CP-SAT model of one problem."""
 
     def __init__(self, problem: ParallelProblem, prices: Prices) -> None:
         self._problem = problem
         self._prices = prices
-        self._linkage = linkage_of(problem)
+        self._decisions = Decisions(problem, prices)
+        self._linkage = self._decisions.linkage
         self._cp = cp_model.CpModel()
         self._split = {
             (number, axis): self._cp.new_bool_var(f"{number} on {each.name}")
@@ -125,23 +105,6 @@ class _Model:
         solver, status = solved(self._cp, DETERMINISTIC_S, seed, linearization=2)
         return round(solver.best_objective_bound) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
 
-    def data_parallel(self) -> Plan | None:
-        """The plan that splits the group of most inputs."""
-        inputs: Counter[int] = Counter()
-        for argument in self._problem.graph.arguments:
-            if argument.role == "input":
-                dims = range(len(self._problem.graph.values[argument.value].dims))
-                groups = {self._linkage.group_of.get((argument.value, dim)) for dim in dims}
-                inputs.update(group for group in groups if group is not None and (group, 0) in self._split)
-        if not inputs:
-            return None
-        group, taken, parts = max(inputs, key=lambda each: (inputs[each], -each)), set(), 1
-        for axis, each in enumerate(self._problem.mesh.axes):
-            if self._linkage.groups[group].allows(parts * each.size):
-                parts *= each.size
-                taken.add((group, axis))
-        return self._plan(taken)
-
     def _solved(self, seed: int, stop: StopSignal) -> LinkagePlan:
         solver, status = solved(self._cp, DETERMINISTIC_S, seed, stop, linearization=2)
         if status == cp_model.INFEASIBLE:
@@ -150,20 +113,15 @@ class _Model:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return LinkagePlan(None, None, bound)
         taken = {decision for decision, variable in self._split.items() if solver.boolean_value(variable)}
-        return LinkagePlan(self._plan(taken), round(solver.objective_value), bound)
+        return LinkagePlan(self._decisions.plan(taken), round(solver.objective_value), bound)
 
     # Rules ------------------------------------------------------------------------------------------------------------
 
     def _exclude(self) -> None:
         """At most one of the groups that meet in a value or an operation is split on an axis."""
-        together = {frozenset(groups) for groups in self._linkage.meetings}
-        for number, operation in enumerate(self._problem.graph.operations):
-            groups = frozenset(group for group in self._groups(number, operation) if group is not None)
-            if len(groups) > 1:
-                together.add(groups)
-        for meeting in sorted(map(sorted, together)):
+        for meeting in self._linkage.meetings:
             for axis in range(len(self._problem.mesh.axes)):
-                known = [self._split[group, axis] for group in meeting if (group, axis) in self._split]
+                known = [self._split[group, axis] for group in meeting.groups if (group, axis) in self._split]
                 if len(known) > 1:
                     self._cp.add_at_most_one(known)
 
@@ -197,8 +155,8 @@ class _Model:
         if problem.state_bytes is not None:
             self._cp.add(self._sum(self._state()) <= problem.state_bytes)
         costs: Costs = defaultdict(int)
-        for number, operation in enumerate(problem.graph.operations):
-            _add(costs, self._costs(number, operation))
+        for number in range(len(problem.graph.operations)):
+            _add(costs, self._costs(number))
         return costs
 
     def _state(self) -> Costs:
@@ -208,14 +166,14 @@ class _Model:
             _add(used, self._shares(argument.value))
         return used
 
-    def _costs(self, number: int, operation: StepOperation) -> Costs:
+    def _costs(self, number: int) -> Costs:
         """The costs of one operation, by the factors that each axis cuts."""
         table = {
             tuple(cut.factor for cut in priced.choice): priced.picoseconds
             for priced in self._prices.priced[number]
             if all(cut.scattered == ALL_REDUCE for cut in priced.choice)
         }
-        return self._expanded(table, self._groups(number, operation))
+        return self._expanded(table, self._linkage.factors[number])
 
     def _shares(self, value: int) -> Costs:
         """The bytes of an argument on one device, by the dimensions that each axis splits."""
@@ -254,18 +212,6 @@ class _Model:
                 chosen = frozenset((group, axis) for group, axis in decisions.values() if group is not None) | more
                 expanded[chosen] += (-1) ** len(axes) * amount
 
-    def _groups(self, number: int, operation: StepOperation) -> list[int | None]:
-        """The group of each factor; None of one that stands in constants alone."""
-        return [self._group(operation, factor) for factor in self._problem.rules[number] or ()]
-
-    def _group(self, operation: StepOperation, factor: Factor) -> int | None:
-        group_of = self._linkage.group_of
-        for places, values in ((factor.operands, operation.operands), (factor.results, operation.results)):
-            for array, dim in places:
-                if (values[array], dim) in group_of:
-                    return group_of[values[array], dim]
-        return None
-
     def _sum(self, costs: Costs) -> cp_model.LinearExprT:
         """The sum of the amounts of all sets of decisions that are taken."""
         terms = [(self._product(decisions), amount) for decisions, amount in costs.items() if amount and decisions]
@@ -300,33 +246,6 @@ class _Model:
                     self._cp.add_bool_or(on).only_enforce_if(split)
                 terms.append((split, count))
         return cp_model.LinearExpr.weighted_sum(*zip(*terms, strict=True)) if terms else 0
-
-    # Plans ------------------------------------------------------------------------------------------------------------
-
-    def _plan(self, taken: set[Decision]) -> Plan:
-        """The plan in which these groups are split."""
-        graph, axes = self._problem.graph, range(len(self._problem.mesh.axes))
-        choices = []
-        for number, operation in enumerate(graph.operations):
-            groups = self._groups(number, operation)
-            cut = tuple(
-                next((place for place, group in enumerate(groups) if (group, axis) in taken), NONE) for axis in axes
-            )
-            choices.append(next(self._matching(number, cut), 0))
-        return Plan(tuple(choices), tuple(self._layout(argument.value, taken) for argument in graph.arguments))
-
-    def _matching(self, number: int, cut: tuple[int, ...]) -> Iterator[int]:
-        for place, priced in enumerate(self._prices.priced[number]):
-            if priced.choice == tuple(Cut(factor) for factor in cut):
-                yield place
-
-    def _layout(self, value: int, taken: set[Decision]) -> Layout:
-        group_of = self._linkage.group_of
-        dims = range(len(self._problem.graph.values[value].dims))
-        return tuple(
-            next((dim for dim in dims if (group_of.get((value, dim)), axis) in taken), WHOLE)
-            for axis in range(len(self._problem.mesh.axes))
-        )
 
 
 def _add(total: Costs, more: Costs) -> None:

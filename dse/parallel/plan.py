@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from dse.graph.step import StepGraph
+from dse.parallel.lifetimes import memory_profile
 from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.prices import Priced, Prices
 from dse.parallel.problem import ParallelProblem
@@ -156,9 +156,29 @@ def ends_of(prices: Prices, plan: Plan, transfer: Transfer) -> tuple[Layout, tup
 
 
 def picoseconds_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
-    """The time of a step: work and collectives, one after the other."""
-    work = sum(priced[choice].work_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
-    return work + sum(each.picoseconds for each in sent_by(problem, prices, plan))
+    """The time of a step: work and collectives, one after the other, without what runs beside work."""
+    sent = sum(each.picoseconds for each in sent_by(problem, prices, plan))
+    return work_of_plan(prices, plan) + sent - hidden_of(problem, prices, plan)
+
+
+def work_of_plan(prices: Prices, plan: Plan) -> int:
+    """The work of one device, in picoseconds."""
+    return sum(priced[choice].work_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
+
+
+def hidden_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
+    """The communication that runs beside work, in picoseconds (:mod:`dse.parallel.overlap`)."""
+    hidden = sum(priced[choice].hidden_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
+    for transfer in transfers(problem) if problem.overlap else ():
+        if is_hidden(problem, transfer):
+            sent = sum(each.picoseconds for each in resharded(problem, transfer, *ends_of(prices, plan, transfer)))
+            hidden += min(sent, prices.priced[transfer.target][plan.choices[transfer.target]].work_ps)
+    return hidden
+
+
+def is_hidden(problem: ParallelProblem, transfer: Transfer) -> bool:
+    """Whether a value is brought where it is taken beside work."""
+    return problem.fetched_ahead[transfer.target] == transfer.value if transfer.target >= 0 else False
 
 
 def state_bytes_of(problem: ParallelProblem, arguments: Sequence[Layout]) -> int:
@@ -170,6 +190,15 @@ def state_bytes_of(problem: ParallelProblem, arguments: Sequence[Layout]) -> int
     )
 
 
+def profile_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[int]:
+    """The bytes on one device while each operation runs, [operations]."""
+    made = [
+        priced[choice].layouts.results if priced else ()
+        for priced, choice in zip(prices.priced, plan.choices, strict=True)
+    ]
+    return memory_profile(problem, prices.stored, plan.arguments, made)
+
+
 def split_dimensions(problem: ParallelProblem, arguments: Sequence[Layout]) -> int:
     """The dimensions of trained tensors that are split: what the paper's reward counts."""
     return sum(
@@ -177,8 +206,3 @@ def split_dimensions(problem: ParallelProblem, arguments: Sequence[Layout]) -> i
         for argument, layout in zip(problem.graph.arguments, arguments, strict=True)
         if argument.role == "parameter"
     )
-
-
-def labels_of(graph: StepGraph) -> dict[int, str]:
-    """The names of the arguments by the positions of their values."""
-    return {argument.value: argument.name for argument in graph.arguments}

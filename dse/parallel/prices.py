@@ -6,28 +6,26 @@ it has to be: it is an argument or a result of the step, a product, convolution 
 makes or takes it, or several operations take it. What is not stored costs nothing; a lookup reads and writes what it
 looks up, an update what it writes.
 
-No launch times, and no overlap of communication with work: the sum of all operations and all collectives is the time of
-a step.
+No launch times; the sum of all operations and all collectives, without what runs beside work
+(:mod:`dse.parallel.overlap`), is the time of a step.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from math import prod
 from typing import NamedTuple
 
-from dse.graph.step import StepOperation, StepValue
+from dse.graph.step import FORWARDING, StepOperation, StepValue
+from dse.graph.step_work import flops_of
 from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined, layouts_of, parts_of
 from dse.parallel.mesh import Mesh
+from dse.parallel.overlap import joined_late
 from dse.parallel.problem import FUSED, Device, ParallelProblem
 from dse.parallel.resharding import PICO, Collective, Fabric
 from dse.sharding.factors import Dims, Factor
 
 _FUSES_OPERANDS = FUSED | {"reduce"}
 """Operations that compilers fuse with what makes their operands."""
-
-_LABELS = re.compile(r"[\dbf?]+_([\dio?]+)->")
 
 
 class Work(NamedTuple):
@@ -54,6 +52,7 @@ class Priced(NamedTuple):
         work_ps: of its share of the work.
         collectives: those that join its terms.
         joined_ps: their time.
+        hidden_ps: how much of that runs beside work.
     """
 
     choice: Choice
@@ -61,11 +60,12 @@ class Priced(NamedTuple):
     work_ps: int
     collectives: tuple[Collective, ...]
     joined_ps: int
+    hidden_ps: int
 
     @property
     def picoseconds(self) -> int:
         """Work and joining together."""
-        return self.work_ps + self.joined_ps
+        return self.work_ps + self.joined_ps - self.hidden_ps
 
 
 class Prices:
@@ -105,7 +105,14 @@ class Prices:
         values = self._problem.graph.values
         work = work_of(operation, values, self.stored)
         results = tuple((values[each].dims, values[each].size_bytes) for each in operation.results)
-        return _priced_choices(work, self._problem.rules[number] or (), results, self._fabric, self._problem.device)
+        return _priced_choices(
+            work, self._problem.rules[number] or (), results, self._fabric, self._problem.device, self._is_late[number]
+        )
+
+    @cached_property
+    def _is_late(self) -> tuple[bool, ...]:
+        graph = self._problem.graph
+        return joined_late(graph) if self._problem.overlap else (False,) * len(graph.operations)
 
 
 def work_of(operation: StepOperation, values: Sequence[StepValue], stored: Sequence[bool]) -> Work:
@@ -119,45 +126,29 @@ def work_of(operation: StepOperation, values: Sequence[StepValue], stored: Seque
             written = 2 if operation.opcode == "scatter" else 1
             operands[0] = 0  # updated in place
             results[0] = sum(values[each].size_bytes for each in operation.operands[written : written + 1])
-        case "while-begin" | "while-end" | "branch-begin" | "branch-end" | "optimization-barrier":
+        case opcode if opcode in FORWARDING:
             operands, results = [0] * len(operands), [0] * len(results)
     return Work(flops_of(operation, values), tuple(operands), tuple(results), operation.repeats)
 
 
-def flops_of(operation: StepOperation, values: Sequence[StepValue]) -> int:
-    """Floating-point operations of a product or a convolution, a multiplication and an addition as two; otherwise 0."""
-    if operation.opcode not in ("dot", "convolution"):
-        return 0
-    outputs = prod(values[operation.results[0]].dims)
-    left, right = (values[each].dims for each in operation.operands[:2])
-    if operation.opcode == "dot":
-        inner = operation.attributes.get("lhs_contracting_dims", ())
-        return 2 * outputs * prod(left[int(dim)] for dim in inner)
-    match = _LABELS.match(str(operation.attributes.get("dim_labels", "")))
-    return 2 * outputs * (prod(right) // right[match.group(1).index("o")]) if match else 0
-
-
 @lru_cache(maxsize=100_000)
 def _priced_choices(
-    work: Work, factors: tuple[Factor, ...], results: tuple[tuple[Dims, int], ...], fabric: Fabric, device: Device
-) -> tuple[Priced, ...]:
+    work: Work, factors: tuple[Factor, ...], results: tuple[tuple[Dims, int], ...], fabric: Fabric, device: Device,
+    is_late: bool,
+) -> tuple[Priced, ...]:  # fmt: skip
     choices = choices_of(factors, [dims for dims, _ in results], fabric.mesh)
-    return tuple(_price(work, factors, results, fabric, device, choice) for choice in choices)
+    return tuple(_price(work, factors, results, fabric, device, is_late, choice) for choice in choices)
 
 
 def _price(
     work: Work, factors: tuple[Factor, ...], results: tuple[tuple[Dims, int], ...], fabric: Fabric, device: Device,
-    choice: Choice,
+    is_late: bool, choice: Choice,
 ) -> Priced:  # fmt: skip
     layouts = layouts_of(choice, factors, len(work.operands), len(results))
     collectives = tuple(terms_of(choice, factors, layouts, [size for _, size in results], fabric.mesh))
-    return Priced(
-        choice,
-        layouts,
-        work.repeats * work_picoseconds(work, choice, layouts, fabric.mesh, device),
-        collectives,
-        work.repeats * sum(map(fabric.picoseconds, collectives)),
-    )
+    work_ps = work.repeats * work_picoseconds(work, choice, layouts, fabric.mesh, device)
+    joined_ps = work.repeats * sum(map(fabric.picoseconds, collectives))
+    return Priced(choice, layouts, work_ps, collectives, joined_ps, min(work_ps, joined_ps) if is_late else 0)
 
 
 def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, device: Device) -> int:

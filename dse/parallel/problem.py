@@ -7,9 +7,10 @@ from typing import Literal
 
 from dse.graph.step import StepGraph, StepValue
 from dse.parallel.mesh import Layout, Mesh
+from dse.parallel.overlap import fetched_ahead
 from dse.parallel.resharding import Fabric
 from dse.sharding.factors import Factor
-from dse.sharding.hlo.table import ELEMENTWISE, step_factors
+from dse.sharding.hlo.table import ELEMENTWISE
 from hardware.network import Network
 
 Objective = Literal["cost", "count"]
@@ -42,8 +43,13 @@ class ParallelProblem:
         network: what joins them.
         objective: what is optimised.
         state_bytes: the most that the arguments of the step may take on one device; None for no limit.
+        activations: whether the limit holds at every operation, for what the step makes as well
+            (:mod:`dse.parallel.lifetimes`).
+        overlap: whether communication runs beside work where it can (:mod:`dse.parallel.overlap`).
         pins: layouts that arguments must have, by their positions in ``graph.arguments``.
         file: what errors call the step.
+        rules: the factors of every operation (:func:`dse.sharding.hlo.table.step_factors`); None where the opcode has
+            no rule, so that nothing can be cut.
     """
 
     graph: StepGraph
@@ -52,8 +58,11 @@ class ParallelProblem:
     network: Network
     objective: Objective = "cost"
     state_bytes: int | None = None
+    activations: bool = False
+    overlap: bool = False
     pins: Mapping[int, Layout] = field(default_factory=dict)
     file: str = ""
+    rules: tuple[tuple[Factor, ...] | None, ...] = field(kw_only=True, repr=False)
 
     @property
     def fabric(self) -> Fabric:
@@ -61,13 +70,9 @@ class ParallelProblem:
         return Fabric(self.mesh, self.network)
 
     @cached_property
-    def rules(self) -> tuple[tuple[Factor, ...] | None, ...]:
-        """The factors of every operation; None where the opcode has no rule, so that nothing can be cut.
-
-        Raises:
-            InputError: an operation whose shapes or attributes break the rule of its opcode.
-        """
-        return step_factors(self.graph, self.file)
+    def fetched_ahead(self) -> tuple[int | None, ...]:
+        """Of each operation the value that is brought to it beside work; None of all without overlap."""
+        return fetched_ahead(self.graph) if self.overlap else (None,) * len(self.graph.operations)
 
     @cached_property
     def carried(self) -> Mapping[int, int]:

@@ -53,7 +53,8 @@ class Fabric(NamedTuple):
         """The time of a collective, in whole picoseconds.
 
         Neighbouring axes are one group of devices. Over others an all-reduce is nested: a reduce-scatter along the
-        innermost axis, an all-reduce along the others, and an all-gather along the innermost.
+        innermost axis, an all-reduce along the others, and an all-gather along the innermost. All groups of the mesh
+        run it at once, and share what links their node has.
         """
         return round(self._seconds(collective.kind, collective.axes, collective.size_bytes) / PICO)
 
@@ -61,7 +62,7 @@ class Fabric(NamedTuple):
         last = self.mesh.axes[axes[-1]]
         if axes == tuple(range(axes[0], axes[-1] + 1)):
             participants = prod(self.mesh.axes[axis].size for axis in axes)
-            return self.network.collective_s(kind, size_bytes, participants, last.stride)
+            return self.network.collective_s(kind, size_bytes, participants, last.stride, groups=last.stride)
         ends_s = sum(self._seconds(end, axes[-1:], size_bytes) for end in ("reduce_scatter", "all_gather"))
         return ends_s + self._seconds(kind, axes[:-1], size_bytes / last.size)
 

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from dse.parallel.plan import Plan, picoseconds_of
+from dse.parallel.plan import Plan, picoseconds_of, profile_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
+from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StopSignal, never_stop
+from dse.sharding.propagation import Ending, Propagation
 from hardware.inputs import fail
 
 
@@ -16,7 +18,7 @@ class Solution:
     Attributes:
         plan: the best one; None where there is none.
         value, bound: of the objective, picoseconds or split dimensions; None where unknown.
-        least_state_bytes: where nothing fits, what the arguments need at least on a device.
+        least_state_bytes: where nothing fits, what is needed at least on a device.
     """
 
     plan: Plan | None
@@ -45,29 +47,58 @@ def _without_resharding(problem: ParallelProblem, prices: Prices, seed: int, sto
         least = least_state_bytes(problem, prices, seed)
         if least is None:
             names = ", ".join(problem.graph.arguments[number].name for number in problem.pins)
-            rule = "no plan without resharding keeps these pins together (--method exact would reshard)"
+            reason = _conflict(problem) or "they need more memory or devices together than any plan leaves"
+            rule = f"no plan without resharding keeps these pins: {reason} (--method exact would reshard)"
             raise fail("dse parallel", "--pin", names, rule)
         return Solution(None, None, None, least)
     return Solution(found.plan, found.value, found.bound)
 
 
+def _stopped(problem: ParallelProblem, prices: Prices, seed: int, bound: int | None) -> Solution:
+    """The best plan without resharding, which takes seconds at most, where the search ended before it had any."""
+    from dse.parallel.linkage_plans import linkage_plan
+
+    plan = linkage_plan(problem, prices, seed).plan
+    limit = problem.state_bytes
+    if plan is None or (problem.activations and limit is not None and max(profile_of(problem, prices, plan)) > limit):
+        return Solution(None, None, bound)
+    return Solution(plan, picoseconds_of(problem, prices, plan), bound)
+
+
+def _conflict(problem: ParallelProblem) -> str:
+    """The first pin that conflicts with those before it or with the step itself, and why; empty if none does alone."""
+    from dse.parallel.linkage_decisions import linkage_of
+
+    groups = linkage_of(problem)
+    for number, axis in enumerate(problem.mesh.axes):
+        episode = Propagation(problem.graph, groups, axis.size)
+        for argument, layout in problem.pins.items():
+            value = problem.graph.arguments[argument].value
+            for dim, size in enumerate(problem.graph.values[value].dims):
+                outcome = episode.decide((value, dim), layout[number] == dim) if size > 1 else None
+                if outcome is not None and outcome.ending is Ending.CONFLICT:
+                    return f"on {axis.name}, {outcome.conflict}"
+    return ""
+
+
 def _exact(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal) -> Solution:
+    from dse.algorithms.pairwise.evaluate import evaluate
+    from dse.algorithms.pairwise.search import Limits
+    from dse.algorithms.pairwise.solve import Status
     from dse.algorithms.pairwise.solve import solve as solve_pairwise
     from dse.parallel.choice_graph import ChoiceGraph
 
-    least = sum(
-        min(
-            problem.graph.values[argument.value].size_bytes // problem.mesh.shards(layout)
-            for layout in problem.layouts_of_argument(number)
-        )
-        for number, argument in enumerate(problem.graph.arguments)
-    )
-    if problem.state_bytes is not None and least > problem.state_bytes:
-        return Solution(None, None, None, least)
     choices = ChoiceGraph(problem, prices)
-    found = solve_pairwise(choices.pairwise(), seed=seed, stop=stop)
+    pairwise = choices.pairwise()
+    if problem.state_bytes is not None:
+        least = evaluate(pairwise, [int(usages.argmin()) for usages in pairwise.usages]).peak_usage
+        if least > problem.state_bytes:
+            return Solution(None, None, None, least)
+    found = solve_pairwise(pairwise, Limits(gap=PROOF_TOLERANCE), seed, stop)
+    if found.status is Status.INFEASIBLE and problem.state_bytes is not None:
+        return Solution(None, None, None, problem.state_bytes + 1)
     if found.choices is None:
-        return Solution(None, None, found.bound)
+        return _stopped(problem, prices, seed, found.bound)
     plan = choices.plan(found.choices)
     value = picoseconds_of(problem, prices, plan)
     return Solution(plan, value, found.bound)

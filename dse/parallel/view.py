@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from dse.parallel.export.jax_plan import jax_plan
+from dse.parallel.export.torch_plan import torch_plan
 from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
-from dse.parallel.plan import Cause
+from dse.parallel.plan import Cause, profile_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.report.units import memory_text, time_text
-from dse.report.view import Breakdown, Card, Heading, Paragraph, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Row, Share, Table, View
 from dse.results.result import Result, percent
 
 _NUMBER = re.compile(r"\d+")
@@ -20,6 +21,21 @@ _CAUSES: dict[Cause, str] = {
     "resharding": "an operand in another layout",
     "carried": "a result in another layout than its argument",
 }
+
+
+_COMPARED = ("plan", "a step", "communication", "arguments on a device", "peak", "of this plan's time")
+
+_ABOUT_BASELINES = (
+    "For the same step, mesh, devices and network, at the same prices; pins and the limit of memory are left aside. "
+    "Data parallel: the batch is split. Megatron: products are split by columns, then by rows, along the innermost "
+    "axis, the batch along the others. FSDP: data parallel, with trained tensors and the optimizer's state split too."
+)
+
+
+_ABOUT_MEMORY = (
+    "On one device, in the order of the step: an array takes memory from the operation that makes it to the last one "
+    "that reads it. Copies in another layout and the scratch memory of kernels are left out."
+)
 
 
 def view(problem: ParallelProblem, result: Result) -> View:
@@ -32,24 +48,33 @@ def view(problem: ParallelProblem, result: Result) -> View:
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
     collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
+    compared = Table(_COMPARED, _baselines(result), "Beside plans that need no search")
     asked = [_alternatives(result)] if "why" in result.metrics else []
     return View(
         title=title,
         verdict=_verdict(problem, result),
         notes=list(_notes(problem, result, splits)),
-        tables=[tensors, collectives, *asked],
+        tables=[compared, tensors, *([collectives] if collectives.rows else []), *asked],
         page=lambda: [
+            Heading("Beside plans that need no search"),
+            Paragraph(_ABOUT_BASELINES, True),
+            Table(compared.headers, compared.rows),
             Heading("Trained tensors and inputs"),
             Paragraph(
-                "For each dimension the mesh axes that split it, or -. Equal tensors of several layers share a row.",
+                "The picture shows trained tensors, their areas by their bytes. In the table, for each dimension the "
+                "mesh axes that split it, or -; equal tensors of several layers share a row.",
                 True,
             ),
-            tensors,
+            _picture(problem, splits),
+            Table(tensors.headers, tensors.rows),
+            Heading("Memory over the step"),
+            Paragraph(_ABOUT_MEMORY, True),
+            _memory(problem, result),
             Heading("Collectives"),
             Paragraph(
                 "Bytes are those of the array that a group of devices holds together, all runs of a step added.", True
             ),
-            collectives,
+            Table(collectives.headers, collectives.rows),
             *asked,
         ],
         files=lambda: _programs(problem, result),
@@ -57,13 +82,30 @@ def view(problem: ParallelProblem, result: Result) -> View:
     )
 
 
+def _picture(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> Chart:
+    from dse.parallel.charts import tensors_by_split  # loads plotly
+
+    return Chart(tensors_by_split(problem, splits))
+
+
+def _memory(problem: ParallelProblem, result: Result) -> Chart:
+    from dse.parallel.charts import memory_over_step
+
+    prices = Prices(problem)
+    plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
+    return Chart(memory_over_step(problem, profile_of(problem, prices, plan), result.metrics["state_bytes"]))
+
+
 def _programs(problem: ParallelProblem, result: Result) -> Mapping[str, str | bytes]:
-    """The plan as a program, where the step came from JAX."""
-    if not any(operation.label.startswith("jit(") for operation in problem.graph.operations):
+    """The plan as a program, where the step came from JAX or PyTorch."""
+    from_jax = any(operation.label.startswith("jit(") for operation in problem.graph.operations)
+    if not from_jax and problem.graph.framework != "torch":
         return {}
     prices = Prices(problem)
     plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
-    return {"plan_jax.py": jax_plan(problem, prices, plan)}
+    if from_jax:
+        return {"plan_jax.py": jax_plan(problem, prices, plan)}
+    return {"plan_torch.py": torch_plan(problem, prices, plan)}
 
 
 def _verdict(problem: ParallelProblem, result: Result) -> str:
@@ -85,11 +127,16 @@ def _notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list
     limit = "" if problem.state_bytes is None else f" of {memory_text(problem.state_bytes)}"
     yield (
         f"{time_text(metrics['work_s'])} of work and {time_text(metrics['communication_s'])} of communication, "
-        f"one after the other; {memory_text(metrics['state_bytes'])}{limit} for the arguments on each device "
-        "(activations are not counted)."
+        + (f"of which {time_text(metrics['hidden_s'])} beside work." if problem.overlap else "one after the other.")
     )
-    if metrics["data_parallel_s"] is not None:
-        yield f"Pure data parallelism takes {time_text(metrics['data_parallel_s'])} a step."
+    state, peak = memory_text(metrics["state_bytes"]), memory_text(metrics["peak_bytes"])
+    counted = ("", limit) if problem.activations else (limit, "")
+    yield f"On each device the arguments take {state}{counted[0]}, with what the step makes at most {peak}{counted[1]}."
+    if metrics["peak_bytes"] > problem.device.memory_bytes:
+        yield (
+            f"That is more than the {memory_text(problem.device.memory_bytes)} of {problem.device.name}: "
+            "--activations makes the limit hold for what the step makes too."
+        )
     if split := _split_state(problem, splits):
         yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
     for opcode, count in sorted(metrics["unknown_operations"].items()):
@@ -123,6 +170,23 @@ def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> li
     return [
         (names[0] if len(names) == 1 else f"{family} ({len(names)})", shape, split)
         for (family, shape, split), names in families.items()
+    ]
+
+
+def _baselines(result: Result) -> list[Row]:
+    """The plan that was found, and those that need no search."""
+    metrics = result.metrics
+    plans = {"this plan": metrics, **metrics["baselines"]}
+    return [
+        (
+            name,
+            time_text(each["step_s"]),
+            time_text(each["communication_s"]),
+            memory_text(each["state_bytes"]),
+            memory_text(each["peak_bytes"]),
+            f"{each['step_s'] / metrics['step_s']:.2f} ×",
+        )
+        for name, each in plans.items()
     ]
 
 
@@ -177,9 +241,23 @@ def _card(problem: ParallelProblem, result: Result) -> Card:
                     Share("communication", metrics["communication_s"], "transfer"),
                 ],
             ),
+            Breakdown("Communication", "s", _communication(result)),
             Breakdown("Arguments on a device", "bytes", _bytes_by_role(problem, result), problem.state_bytes),
         ],
     )
+
+
+def _communication(result: Result) -> list[Share]:
+    """Its time by kind and axes, the longest first."""
+    seconds: dict[str, float] = defaultdict(float)
+    for each in result.metrics["collectives"]:
+        seconds[f"{each['kind'].replace('_', '-')} along {each['axes']}"] += each["seconds"]
+    longest = sorted(seconds.items(), key=lambda each: -each[1])
+    return [Share(label, amount, _COLOURS[place % len(_COLOURS)]) for place, (label, amount) in enumerate(longest)]
+
+
+_COLOURS = ("transfer", "synchronisation", "activations", "state", "stash", "several")
+"""The kinds of shares whose colours stand for collectives, in turn."""
 
 
 def _bytes_by_role(problem: ParallelProblem, result: Result) -> list[Share]:

@@ -1,9 +1,9 @@
 """Why an argument is split as it is: what every other layout of it would cost, or what forbids it.
 
-Each layout that the argument can have is pinned in turn and the problem solved again. Where that leaves no plan, the
-reason is found in the linkage group of the dimension: an operation in which it must be whole, a dimension of another
-size that it is tied to, or a second dimension of the same array. A dimension that an axis does not divide is named with
-the next size that it would divide.
+Each layout that the argument can have is pinned in turn and the problem solved again. Where that leaves no plan
+without resharding, the reason is found in the linkage group of the dimension: an operation in which it must be whole, a
+dimension of another size that it is tied to, or a second dimension of the same array. A dimension that an axis does not
+divide is named with the next size that it would divide.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from dse.parallel.linkage_plans import linkage_of
+from dse.parallel.linkage_decisions import linkage_of
 from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.plan import picoseconds_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.solve import solve
 from dse.run.progress import StopSignal, never_stop
-from dse.sharding.linkage import LinkageGroup
+from dse.sharding.propagation import obstacle_text
 from hardware.inputs import InputError
 
 
@@ -37,11 +37,12 @@ class Alternative(NamedTuple):
 
 
 def alternatives(
-    problem: ParallelProblem, number: int, method: str, seed: int = 0, stop: StopSignal = never_stop
+    problem: ParallelProblem, prices: Prices, number: int, method: str, seed: int = 0, stop: StopSignal = never_stop
 ) -> list[Alternative]:
     """All layouts of the argument of this number, the cheapest first, then those that are forbidden.
 
-    Costs as many solutions of the problem as the argument has layouts.
+    ``prices`` are those of the problem, which pins do not change. Costs as many solutions of the problem as the
+    argument has layouts.
     """
     value = problem.graph.arguments[number].value
     found = []
@@ -49,13 +50,13 @@ def alternatives(
         if stop() is not None:
             break
         pinned = replace(problem, pins={**problem.pins, number: layout})
-        prices = Prices(pinned)
         try:
             plan = solve(pinned, prices, method, seed, stop).plan
         except InputError:
             plan = None
         if plan is None:
-            found.append(Alternative(layout, None, "; ".join(_obstacles(problem, value, layout)) or _NO_PLAN))
+            obstacles = _obstacles(problem, value, layout) if method == "linkage" else ()
+            found.append(Alternative(layout, None, "; ".join(obstacles) or _NO_PLAN))
         else:
             found.append(Alternative(layout, picoseconds_of(pinned, prices, plan)))
     found.sort(key=lambda each: inf if each.picoseconds is None else each.picoseconds)
@@ -81,22 +82,5 @@ def _obstacles(problem: ParallelProblem, value: int, layout: Layout) -> Iterator
     linkage = linkage_of(problem)
     for dim in sorted({split for split in layout if split != WHOLE}):
         group = linkage.groups[linkage.group_of[value, dim]]
-        if reason := _reason(problem, group, problem.mesh.parts(layout, dim)):
+        if reason := obstacle_text(problem.graph, group, problem.mesh.parts(layout, dim)):
             yield f"dimension {dim} {reason}"
-
-
-def _reason(problem: ParallelProblem, group: LinkageGroup, parts: int) -> str:
-    values, operations = problem.graph.values, problem.graph.operations
-    if group.obstacles:
-        obstacle = group.obstacles[0]
-        operation = operations[obstacle.operation]
-        more = f", and in {len(group.obstacles) - 1:,} more operations" if len(group.obstacles) > 1 else ""
-        where = f"dimension {obstacle.place[1]} of {values[obstacle.place[0]].name}"
-        return f"must be whole in {values[operation.results[0]].name} ({operation.opcode}; {where}{more})"
-    if group.doubled:
-        return f"is tied to two dimensions of {values[group.doubled[0]].name}"
-    if group.size % parts:
-        other = min(group.places, key=lambda place: values[place[0]].dims[place[1]])
-        size = values[other[0]].dims[other[1]]
-        return f"is tied to dimension {other[1]} of {values[other[0]].name}, of {size:,}: no {parts} equal parts"
-    return ""

@@ -58,6 +58,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     parallel = False
+    stoppable = False
 
     def pose(self, options: PlaceOptions) -> PlacePosed:
         """The layer graph in the file that the options name."""

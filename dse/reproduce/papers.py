@@ -9,7 +9,7 @@ from typing import Any
 from dse.reproduce.paper import Paper
 from hardware.inputs import choose
 
-PAPERS = ("phaze", "mcm", "gigaplacer")
+PAPERS = ("phaze", "mcm", "gigaplacer", "automap")
 
 
 def summary_of(name: str) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -124,7 +126,7 @@ def option_fields(kind: type[Options]) -> tuple[OptionField, ...]:
     return tuple(result)
 
 
-def _model_of(kind: type[Options]) -> type[BaseModel]:
+def _new_model(kind: type[Options]) -> type[BaseModel]:
     """A model with the same fields: what judges them."""
     definitions: dict[str, Any] = {}
     for each in option_fields(kind):
@@ -137,6 +139,11 @@ def _model_of(kind: type[Options]) -> type[BaseModel]:
     config = STRICT | ConfigDict(arbitrary_types_allowed=True)
     model: type[BaseModel] = create_model(kind.__name__, __config__=config, **definitions)
     return model
+
+
+# Any stands for type[Options]: for mypy, classes of frozen dataclasses are not hashable.
+_model_of: Callable[[Any], type[BaseModel]] = cache(_new_model)
+"""The model of each class: making one takes longer than to check a small result."""
 
 
 _RULES = {

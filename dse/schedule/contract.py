@@ -49,6 +49,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     parallel = False
+    stoppable = False
 
     def pose(self, options: ScheduleOptions) -> SchedulePosed:
         """The layer in the file that the options name."""

@@ -52,7 +52,7 @@ class CatalogueNetwork:
 
 @dataclass(frozen=True)
 class PythonFunction:
-    """``FILE.py:FUNCTION``: a function that returns a PyTorch module and example inputs.
+    """``FILE.py:FUNCTION``: a function that returns a PyTorch module and example inputs, or a step of JAX.
 
     Attributes:
         path: the file, absolute.
@@ -79,7 +79,7 @@ class PythonFunction:
         Raises:
             InputError: the file cannot be read, or is not Python.
         """
-        from dse.importer.torch.source import parameters_of
+        from dse.importer.user_file import parameters_of
 
         return parameters_of(self.path, self.function)
 
@@ -162,14 +162,16 @@ class ProblemFormat:
     Attributes:
         description: for the list of what a source can be: "a .json of schema dse.graph/1".
         schema: of its JSON or YAML documents.
-        suffix: of its files, with the dot, where they are no documents.
+        suffixes: of its files, with the dot, where they are no documents.
+        keys: of its documents without a schema; one that has any of them is of this format.
         names: of what is there by name.
         object_type: of its objects.
     """
 
     description: str
     schema: str = ""
-    suffix: str = ""
+    suffixes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     object_type: type | None = None
 
@@ -196,3 +198,6 @@ Model = HyperparameterModel | CatalogueNetwork | Traceable
 """What :func:`dse.sources.traces.inference_trace_of` gives the trace of."""
 
 Source = Model | ProblemInput
+
+StepSource = ProblemInput | PythonFunction
+"""What :func:`dse.sources.steps.step_of` gives the graph of; an input is in the format of training steps."""

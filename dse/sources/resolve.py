@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     import torch
 
 _DOCUMENTS = (".json", ".yaml", ".yml")
-_HLO = (".hlo", ".txt", ".mlir", ".stablehlo", ".pb", ".pbtxt")
+STEP_SUFFIXES = (".hlo", ".txt", ".mlir", ".stablehlo")
+"""Of files that hold training steps (:mod:`dse.sources.steps`)."""
+
 _FUNCTION_RULE = "must be FILE.py:FUNCTION, where FUNCTION returns a module and example inputs"
 
 
@@ -97,14 +99,25 @@ def _of_text(text: str, formats: Sequence[ProblemFormat]) -> Source:
         return _built_in(text)
     if text in catalogue.names():
         return CatalogueNetwork(text)
-    path, _, function = text.rpartition(":")
-    if path.endswith(".py"):
-        if not function.isidentifier():
-            raise fail(text, "", function, "must be FILE.py:FUNCTION, with the name of a function in the file")
-        return PythonFunction(_existing(path), function)
+    if (function := python_function(text)) is not None:
+        return function
     if Path(text).suffix in _suffixes(formats) or "/" in text or (text and os.path.exists(text)):
         return _of_file(text, formats)
     raise fail("", "model", text, f"must be {accepted(formats)}", nearest(text, known_names(formats)))
+
+
+def python_function(text: str) -> PythonFunction | None:
+    """What ``FILE.py:FUNCTION`` names; None for a text of another form.
+
+    Raises:
+        InputError: no such file, or no name of a function.
+    """
+    path, _, function = text.rpartition(":")
+    if not path.endswith(".py"):
+        return None
+    if not function.isidentifier():
+        raise fail(text, "", function, "must be FILE.py:FUNCTION, with the name of a function in the file")
+    return PythonFunction(_existing(path), function)
 
 
 @cache
@@ -116,7 +129,7 @@ def _built_in(name: str) -> HyperparameterModel:
 
 def _suffixes(formats: Sequence[ProblemFormat]) -> set[str]:
     """The suffixes that say what a file is."""
-    return {*_DOCUMENTS, *_HLO, ".onnx", ".py", *(each.suffix for each in formats if each.suffix)}
+    return {*_DOCUMENTS, *STEP_SUFFIXES, ".onnx", ".py", *(suffix for each in formats for suffix in each.suffixes)}
 
 
 def _of_file(text: str, formats: Sequence[ProblemFormat]) -> Source:
@@ -126,7 +139,7 @@ def _of_file(text: str, formats: Sequence[ProblemFormat]) -> Source:
         rule = f"is a folder; name the file: {config}" if os.path.isfile(config) else "is a folder; name a file in it"
         raise fail(text, "", "", rule)
     for each in formats:
-        if each.suffix and path.suffix == each.suffix:
+        if path.suffix in each.suffixes:
             return ProblemInput(each, text)
     if path.suffix in _DOCUMENTS:
         return _of_document(text, read_document(text), formats)
@@ -134,8 +147,9 @@ def _of_file(text: str, formats: Sequence[ProblemFormat]) -> Source:
         return OnnxFile(_existing(text))
     if path.suffix == ".py":
         raise fail(text, "", "", _FUNCTION_RULE)
-    if path.suffix in _HLO:
-        raise fail(text, "", "", f"HLO files are not read yet; give {accepted(formats)}")
+    if path.suffix in STEP_SUFFIXES:
+        rule = f"is a training step, which dse parallel and dse partition read; must be {accepted(formats)}"
+        raise fail(text, "", "", rule)
     _existing(text)
     raise fail(text, "", path.suffix, f"is no file of a known kind; must be {accepted(formats)}")
 
@@ -157,6 +171,9 @@ def _of_document(text: str, document: Any, formats: Sequence[ProblemFormat]) -> 
         raise fail(text, "", document, "the document must be an object of keys and values")
     if "model_type" in document and "schema" not in document:
         return TransformersConfig(_existing(text))
+    for each in formats:
+        if "schema" not in document and not document.keys().isdisjoint(each.keys):
+            return ProblemInput(each, text, document)
     schemas = {each.schema: each for each in formats if each.schema}
     schema = document.get("schema")
     if isinstance(schema, str) and schema in schemas:

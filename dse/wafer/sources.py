@@ -12,7 +12,7 @@ from dse.wafer.from_trace import kernel_graph
 from dse.wafer.kernels import KernelLibrary
 from dse.wafer.networks import NETWORKS
 
-FILE = ProblemFormat("a .kgraph file", suffix=".kgraph")
+FILE = ProblemFormat("a .kgraph file", suffixes=(".kgraph",))
 """A kernel graph in the contest's format."""
 
 CONTEST = ProblemFormat(f"a network of the contest ({', '.join(NETWORKS)})", names=tuple(NETWORKS))

@@ -58,10 +58,11 @@ def test_killed_drivers_lose_and_repeat_nothing(undisturbed, model_file, tmp_pat
     sound = undisturbed(*SMALL, *asked)
     draw = random.Random(SEED)
     run = run_of(tmp_path, model_file, *SMALL, *asked)
-    # The first one while its Ray starts, the other amid the search.
-    kills = [run.killed(0, draw.uniform(1, 4), "--workers", 2)]
+    # The first one while its Ray starts, the other amid the search: a driver goes no farther than a quarter of it.
+    held = {"program": ("tests.actors.held", sound.lines() // 4)}
+    kills = [run.killed(0, draw.uniform(1, 4), "--workers", 2, **held)]
     while len(kills) < KILLS:
-        kills.append(run.killed(draw.uniform(0.01, 0.2) * sound.lines(), draw.uniform(0, 0.3), "--workers", 2))
+        kills.append(run.killed(draw.uniform(0.01, 0.2) * sound.lines(), draw.uniform(0, 0.3), "--workers", 2, **held))
     assert all(isinstance(kill, Kill) for kill in kills), "the run ended before it was killed"
     code, faults = run.finish("--workers", 2)
     assert code == 0, faults

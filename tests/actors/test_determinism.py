@@ -24,15 +24,24 @@ LEVEL = 2
 
 
 @pytest.fixture(scope="module")
-def answers(ray_executor, tmp_path_factory):
+def crews(ray_executor):
+    """By number of workers, executors that stay from search to search: starting a process takes seconds."""
+    ray_executor.release()
+    crews = {workers: Inside(workers, cpus=0.25) for workers in WORKERS if workers}
+    yield crews
+    for crew in crews.values():
+        crew.release()
+
+
+@pytest.fixture(scope="module")
+def answers(crews, tmp_path_factory):
     """Solves the same options with some numbers of workers: ``[(result file, outcome, store), …]``."""
 
     def solved(search_with, numbers=WORKERS, **changes):
         options = tiny_options(tmp_path_factory.mktemp("model"), **changes)
         found = []
         for workers in numbers:
-            ray_executor.release()
-            executor = Inside(workers) if workers else InProcessExecutor()
+            executor = crews[workers] if workers else InProcessExecutor()
             store, optima = {}, ProvenOptima(tmp_path_factory.mktemp("proven"))
             search = search_with(options, workers)
             result, outcome = solve(options, executor, store, search=search, optima=optima)
@@ -60,7 +69,7 @@ TWO = {"models": (("tiny", 3, 64), ("other", 2, 128))}
 
 @pytest.mark.parametrize(
     ("numbers", "settings"),
-    [(WORKERS, SMALLER | {"pareto": True}), ((0, 4), SMALLER | {"sensitivity": True}), ((0, 2), TWO)],
+    [(WORKERS, SMALLER | {"pareto": True}), ((0, 3), SMALLER | {"sensitivity": True}), ((0, 3), TWO)],
     ids=["front", "sensitivity", "two models"],
 )
 def test_exhaustive_search_with_what_is_asked_besides(answers, numbers, settings):
@@ -76,7 +85,11 @@ def test_exhaustive_search_with_what_is_asked_besides(answers, numbers, settings
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_hysteresis_search(answers, rule):
+def test_hysteresis_search(answers, crews, rule):
+    # Tune has workers of its own.
+    for crew in crews.values():
+        crew.release()
+
     def walk(options, workers):
         def search(context):
             proposer = AreaWalk(context.machines.area_mm2, RULES[rule](LEVEL))

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import killing
+from tests.actors import held
 from tests.codesign.test_exhaustive import TINY_MODEL
 
 pytestmark = pytest.mark.slow
@@ -34,8 +35,11 @@ PATIENCE_S = 600
 
 SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", "1,2", "--hbm-gb", "0.004,0.02,1")
 ANSWER = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 3.42, "--json")
-SWEEP = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 3.8, "--search", "hysteresis", "--hysteresis", 30)
-"""472 architectures, each journalled: a dozen seconds of work, so that a job can be stopped amid it."""
+SWEEP = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 3.5, "--search", "hysteresis", "--hysteresis", 5)
+"""88 architectures of 178, each journalled."""
+
+HELD = 20
+"""Evaluations that a job records before it is stopped (:mod:`tests.actors.held`)."""
 
 WHERE = """
 import json, ray, sys
@@ -157,9 +161,17 @@ def checkout(tmp_path_factory):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("not to be uploaded")
     (folder / "tiny.yaml").write_text(TINY_MODEL)
-    package = folder / "dse" / "__init__.py"
-    package.write_text(re.sub(r'(__version__ = "[^"]+)', rf"\1{MARK}", package.read_text()))
+    shutil.copy(held.__file__, folder / "held.py")
+    edit(folder / "dse" / "__init__.py", r'(__version__ = "[^"]+)', rf"\1{MARK}")
+    # Every step is shown, however fast the steps follow each other.
+    edit(folder / "dse" / "cli" / "progress.py", r"(_PLAIN_LINE_INTERVAL_S =) [\d.]+", r"\1 0.0")
     return folder
+
+
+def edit(path, pattern, replacement):
+    text, count = re.subn(pattern, replacement, path.read_text())
+    assert count == 1
+    path.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +220,7 @@ def test_driver_and_workers_import_the_uploaded_copy(head, imported):
 
 def test_what_git_ignores_is_not_uploaded(imported):
     uploaded = Path(imported[0][0]).parents[1]
-    assert {path.name for path in uploaded.iterdir()} == {*UPLOADED, "tiny.yaml"}
+    assert {path.name for path in uploaded.iterdir()} == {*UPLOADED, "tiny.yaml", "held.py"}
     assert not any((uploaded / name).exists() for name in IGNORED)
 
 
@@ -224,9 +236,9 @@ def test_a_job_answers_as_this_process_does(head, checkout):
 @pytest.mark.usefixtures("imported")
 def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
     run = tmp_path / "run"
-    entry = ("python", "-m", "dse", *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
+    entry = ("python", "held.py", HELD, *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
     assert head.submit("stopped", "--no-wait", "--", *entry) == 0
-    wait_for(lambda: len(journal_keys(run)) >= 50, "evaluations in the journal")
+    wait_for(lambda: len(journal_keys(run)) >= HELD, "evaluations in the journal")
     assert head.ray_job("stop", "stopped").returncode == 0
     assert head.state("stopped") == "STOPPED"
     finished = journal_keys(run)
@@ -234,7 +246,7 @@ def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
     job = head.dse("resumed", *SWEEP, "--out", run, "--resume", "--workers", 2)
     assert job.exit_code == 0
     undisturbed = in_process(checkout, *SWEEP, "--json")
-    assert 50 <= len(finished) < undisturbed["evaluations"]
+    assert HELD <= len(finished) < undisturbed["evaluations"]
     assert untimed(json.loads((run / "result.json").read_text())) == undisturbed
     assert journal_keys(run)[: len(finished)] == finished
     assert len(set(journal_keys(run))) == len(journal_keys(run))

@@ -9,6 +9,7 @@ from actors import learning_sweep
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies.learning.sweep import SweepPlan, SweepRun, sweep
+from tests.actors.inside import Inside
 from tests.policies.test_pretraining import Once
 from tests.policies.test_sweep import BUDGET, found
 
@@ -58,12 +59,13 @@ def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, u
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_in_the_driver_is_raised(tmp_path, ray_executor):
+@pytest.mark.usefixtures("ray_executor")
+def test_what_goes_wrong_in_the_driver_is_raised(tmp_path):
     def full(*_):
         raise OSError("no space left on the disk")
 
-    with pytest.raises(OSError, match="no space left"):
-        learning_sweep.sweep(SweepRun(tmp_path, ASKED), ray_executor, full, never_stop)
+    with Inside(1) as executor, pytest.raises(OSError, match="no space left"):
+        learning_sweep.sweep(SweepRun(tmp_path, ASKED), executor, full, never_stop)
 
 
 @pytest.mark.slow

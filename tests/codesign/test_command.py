@@ -152,8 +152,9 @@ def test_a_cluster_that_does_not_answer_is_bad_usage(dse, model_file):
 def test_an_interrupt_stops_cleanly_and_the_run_resumes(tmp_path, model_file, begun):
     """Interrupted once the run directory is there, or an evaluation is in the journal."""
     out = tmp_path / "run"
-    # A front of the whole template would take minutes.
-    command = [sys.executable, "-m", "dse", "codesign", "megatron-2.5b", "--pareto", "--workers", "0", "--out", out]
+    # Every one of 51,943 architectures, in the order of their areas, would take minutes.
+    whole = ("--accelerators", "16", "--global-batch", "32", "--search", "hysteresis", "--hysteresis", "51943")
+    command = [sys.executable, "-m", "dse", "codesign", model_file, *whole, "--workers", "0", "--out", out]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

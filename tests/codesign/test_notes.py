@@ -67,6 +67,23 @@ def test_a_network_that_joins_them_all_is_not(tmp_path, name, accelerators):
     assert notes(problem, used(problem, accelerators)) == []
 
 
+def test_levels_between_the_first_and_the_last_are_named(tmp_path):
+    levels = [("nvlink2", 4), ("infiniband-hdr", 16), ("ethernet-25g", None)]
+    path = tmp_path / "three.yaml"
+    document = [
+        {"network": name} | ({"accelerators": {"value": size, "source": "here"}} if size else {})
+        for name, size in levels
+    ]
+    path.write_text(json.dumps({"name": "three", "levels": document}))
+    problem = tiny_options(tmp_path, accelerators=32, network=str(path)).problem()
+    (line,) = notes(problem, used(problem, 32))
+    assert line.startswith(
+        "Of the levels of three placement sees the innermost and the outermost: what leaves a node of 4 "
+    )
+    inside = tiny_options(tmp_path, accelerators=16, network=str(path)).problem()
+    assert notes(inside, used(inside, 16)) == []  # two levels are left
+
+
 def test_every_domain_has_its_source_and_holds_the_nodes_that_are_built_of_it():
     for spec in map(network_spec, list_networks()):
         if getattr(spec, "domain", None) is not None:

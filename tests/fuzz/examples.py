@@ -1,5 +1,8 @@
 """One small valid example of each input format."""
 
+import json
+from pathlib import Path
+
 LAYER = {
     "forward_s": 1e-3,
     "backward_s": 2e-3,
@@ -116,6 +119,85 @@ CONFIG = {
     "n_positions": 16,
     "vocab_size": 64,
 }
+HLO_JSON = json.loads((Path(__file__).parents[1] / "data" / "hlo" / "mlp.json").read_text())
+
+
+STABLEHLO = """module @mlp {
+  func.func public @main(%arg0: tensor<16x32xf32> loc("params['w1']"), %arg1: tensor<32x8xf32> loc("params['w2']"), \
+%arg2: tensor<64x16xf32> loc("batch['x']"), %arg3: tensor<64x8xf32> loc("batch['y']")) \
+-> (tensor<16x32xf32>, tensor<32x8xf32>, tensor<f32>) {
+    %0 = stablehlo.dot_general %arg2, %arg0, contracting_dims = [1] x [0] : (tensor<64x16xf32>, tensor<16x32xf32>) -> tensor<64x32xf32>
+    %1 = stablehlo.tanh %0 : tensor<64x32xf32>
+    %2 = stablehlo.dot_general %1, %arg1, contracting_dims = [1] x [0] : (tensor<64x32xf32>, tensor<32x8xf32>) -> tensor<64x8xf32>
+    %3 = stablehlo.subtract %2, %arg3 : tensor<64x8xf32>
+    %4 = stablehlo.dot_general %1, %3, contracting_dims = [0] x [0] : (tensor<64x32xf32>, tensor<64x8xf32>) -> tensor<32x8xf32>
+    %5 = stablehlo.dot_general %3, %arg1, contracting_dims = [1] x [1] : (tensor<64x8xf32>, tensor<32x8xf32>) -> tensor<64x32xf32>
+    %6 = stablehlo.dot_general %arg2, %5, contracting_dims = [0] x [0] : (tensor<64x16xf32>, tensor<64x32xf32>) -> tensor<16x32xf32>
+    %7 = stablehlo.subtract %arg0, %6 : tensor<16x32xf32>
+    %8 = stablehlo.subtract %arg1, %4 : tensor<32x8xf32>
+    %9 = call @loss(%3) : (tensor<64x8xf32>) -> tensor<f32>
+    return %7, %8, %9 : tensor<16x32xf32>, tensor<32x8xf32>, tensor<f32>
+  }
+  func.func private @loss(%arg0: tensor<64x8xf32>) -> tensor<f32> {
+    %0 = stablehlo.multiply %arg0, %arg0 : tensor<64x8xf32>
+    %1 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %2 = stablehlo.reduce(%0 init: %1) applies stablehlo.add across dimensions = [0, 1] : (tensor<64x8xf32>, tensor<f32>) -> tensor<f32>
+    return %2 : tensor<f32>
+  }
+}
+"""  # noqa: E501 (lines as they are printed)
+
+
+LOOP = """HloModule loop
+condition {
+  state = (s32[], f32[4,8], f32[8,8]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  limit = s32[] constant(5)
+  ROOT less = pred[] compare(n, limit), direction=LT
+}
+inner_condition {
+  state = (s32[], f32[4,8]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  limit = s32[] constant(3)
+  ROOT less = pred[] compare(n, limit), direction=LT
+}
+inner {
+  state = (s32[], f32[4,8]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  x = f32[4,8] get-tuple-element(state), index=1
+  y = f32[4,8] tanh(x)
+  ROOT t = (s32[], f32[4,8]) tuple(m, y)
+}
+body {
+  state = (s32[], f32[4,8], f32[8,8]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  x = f32[4,8] get-tuple-element(state), index=1
+  w = f32[8,8] get-tuple-element(state), index=2
+  zero = s32[] constant(0)
+  start = (s32[], f32[4,8]) tuple(zero, x)
+  again = (s32[], f32[4,8]) while(start), condition=inner_condition, body=inner
+  z = f32[4,8] get-tuple-element(again), index=1
+  p = f32[4,8] dot(z, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (s32[], f32[4,8], f32[8,8]) tuple(m, p, w)
+}
+ENTRY main {
+  w = f32[8,8] parameter(0), metadata={op_name="params"}
+  x = f32[4,8] parameter(1), metadata={op_name="batch"}
+  a = f32[4,8] negate(x)
+  zero = s32[] constant(0)
+  start = (s32[], f32[4,8], f32[8,8]) tuple(zero, a, w)
+  looped = (s32[], f32[4,8], f32[8,8]) while(start), condition=condition, body=body
+  out = f32[4,8] get-tuple-element(looped), index=1
+  second = (s32[], f32[4,8]) tuple(zero, out)
+  last = (s32[], f32[4,8]) while(second), condition=inner_condition, body=inner
+  z = f32[4,8] get-tuple-element(last), index=1
+  ROOT r = f32[4,8] abs(z)
+}
+"""
 
 
 def onnx_model():

@@ -12,6 +12,7 @@ import yaml
 
 from tests.fuzz import examples
 from tests.fuzz.mutations import changed_document, changed_text, changed_yaml
+from tests.parallel.problems import MLP
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 SMALL_JOB = ("--accelerators", "4", "--global-batch", "8", "--microbatch", "1,2", "--workers", "0", "--quiet")
@@ -34,6 +35,7 @@ class Format:
 
 
 PARTITION = ("partition", "graph.json", "--workers", "0", "--quiet", "--samples", "5", "--method", "greedy")
+SMALL_MESH = ("--mesh", "2", "--quiet")
 FORMATS = {
     "placement": Format("layers.json", examples.PLACEMENT, ("place", "layers.json", "--quiet")),
     "placement in YAML": Format("layers.yaml", examples.PLACEMENT, ("place", "layers.yaml", "--quiet")),
@@ -69,6 +71,10 @@ FORMATS = {
         (("model.json", examples.MODEL),),
         inputs=20,
     ),
+    "HLO text": Format("step.hlo", MLP, ("parallel", "step.hlo", *SMALL_MESH)),
+    "HLO in JSON": Format("step.json", examples.HLO_JSON, ("parallel", "step.json", *SMALL_MESH)),
+    "StableHLO": Format("step.mlir", examples.STABLEHLO, ("parallel", "step.mlir", *SMALL_MESH)),
+    "loops in HLO": Format("loop.hlo", examples.LOOP, ("partition", "loop.hlo", *PARTITION[2:], "--package", "mcm-4")),
 }
 
 

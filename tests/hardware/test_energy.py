@@ -251,13 +251,16 @@ def test_vector_work_needs_the_energy_computed_by_hand():
     assert level.buffer_j[0, 0] == pytest.approx(2 * 200 * 2 * MODEL.sram.access_pj[1 << 20] / 8 * 1e-12)
 
 
-@pytest.mark.parametrize(("kind", "passes"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)])
+@pytest.mark.parametrize(
+    ("kind", "passes"),
+    [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1), ("all_to_all", 1 / 4), ("permute", 4 / 3)],
+)
 def test_a_ring_sends_its_share_and_adds_it(kind, passes):
     machine = small_machine()
     level = energy_by_level([Collective(kind, 4000, 4)], machine, MODEL)
     sent_bytes = passes * 2 * 4000 * 3 / 4
     assert level.network_j[0, 0] == pytest.approx(sent_bytes * 80e-12)
-    added = joules(Vector("add", 3000, 6000, 3000), machine) if kind != "all_gather" else 0
+    added = joules(Vector("add", 3000, 6000, 3000), machine) if "reduce" in kind else 0
     assert level.total_j[0, 0] == pytest.approx(
         1e-12 * sent_bytes * (MODEL.network_pj_per_byte + 2 * MODEL.hbm_pj_per_byte) + added
     )

@@ -171,6 +171,8 @@ def test_collectives_take_the_time_computed_by_hand():
     assert seconds(Collective("all_gather", elements, peers), machine)[1] == pytest.approx(moved_s / 2)
     assert seconds(Collective("reduce_scatter", elements, peers), machine)[1] == pytest.approx(moved_s / 2 + adding_s)
     assert seconds(Collective("all_reduce", elements, 1), machine)[1] == 0
+    assert seconds(Collective("all_to_all", elements, peers), machine)[1] == pytest.approx(moved_s / 2 / peers)
+    assert seconds(Collective("permute", elements, peers), machine)[1] == pytest.approx(elements * 2 / 1e10)
     assert seconds(Transfer(elements), machine)[1] == pytest.approx(elements * 2 / 1e10)
 
 

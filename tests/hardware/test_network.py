@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -13,15 +14,24 @@ from hardware.network import LevelledNetworkSpec, Network, NetworkSpec, list_net
 from tests.placement.strategies import chain_of
 
 KINDS = ("all_reduce", "reduce_scatter", "all_gather")
+ALL_KINDS = (*KINDS, "all_to_all", "permute")
 SIZES = st.integers(0, 10**13)
 LEVELLED = [name for name in list_networks() if isinstance(network_spec(name), LevelledNetworkSpec)]
-FLAT = st.sampled_from([network(name) for name in list_networks() if name not in LEVELLED])
-NETWORKS = st.sampled_from([network(name) for name in list_networks()])
+SPECS = [network(name) for name in list_networks()]
+"""All networks; of some, small groups cannot use all links."""
+
+
+def uses_all_links(net):
+    return net.ring_share == 1 and (net.inner is None or uses_all_links(net.inner))
+
+
+FLAT = st.sampled_from([net for net in SPECS if net.inner is None and uses_all_links(net)])
+NETWORKS = st.sampled_from([net for net in SPECS if uses_all_links(net)])
 
 
 @st.composite
 def levelled(draw, latency=True):
-    """Two or three levels, of any speeds."""
+    """Two or three levels, of any speeds, some with links that belong to nodes."""
     sizes = draw(st.sampled_from([(2,), (4,), (8,), (2, 8), (4, 12)]))
     seconds = st.sampled_from([0.0, 1e-6]) if latency else st.just(0.0)
     joined = None
@@ -34,6 +44,8 @@ def levelled(draw, latency=True):
             draw(st.sampled_from([1, 4])),
             inner=joined,
             inner_accelerators=size,
+            shared=draw(st.booleans()),
+            transfer_share=draw(st.sampled_from([1.0, 0.25])),
         )
     return joined
 
@@ -142,7 +154,7 @@ def test_an_all_to_all_across_nodes_sends_over_each_level_what_crosses_it(partic
     assert found_s == pytest.approx(outside_s + inside_s, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "all_to_all"])
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_nothing_to_do_costs_nothing(kind):
     net = network("nvlink3")
     assert net.collective_s(kind, 1e6, 1) == 0.0
@@ -158,10 +170,24 @@ def test_impossible_arguments_are_refused_with_the_rule():
         net.transfer_s(-1)
 
 
+@given(FLAT | levelled(), SIZES, st.integers(2, 64), st.integers(1, 16))
+def test_a_permute_sends_the_whole_array_once_over_the_outermost_links(net, size_bytes, participants, stride):
+    found_s = net.collective_s("permute", size_bytes, participants, stride)
+    reached = net.spanning(participants * stride)
+    if reached.inner is None:
+        assert found_s == reached.transfer_s(size_bytes)
+    else:
+        assert found_s >= reached.transfer_s(size_bytes) * (1 - 1e-12)
+    assert net.collective_s("permute", size_bytes, participants, stride, groups=2) >= found_s
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("bytes_per_s", 0.0), ("bytes_per_s", math.inf), ("latency_s", -1e-6), ("launch_s", math.nan), ("channels", 0)],
-)
+    [
+        ("bytes_per_s", 0.0), ("bytes_per_s", math.inf), ("latency_s", -1e-6), ("launch_s", math.nan), ("channels", 0),
+        ("transfer_share", 0.0), ("transfer_share", 1.1), ("ring_share", math.nan),
+    ],
+)  # fmt: skip
 def test_impossible_networks_are_refused(field, value):
     fields = {"name": "n", "bytes_per_s": 1e9, "latency_s": 0.0, "launch_s": 0.0, "channels": 1, field: value}
     with pytest.raises(ValueError, match=field):
@@ -216,9 +242,10 @@ def test_levels_are_never_faster_than_their_fastest_or_slower_than_an_all_slow_r
     assert actual_s <= slowest * (1 + 1e-12)
 
 
-@given(levelled(), st.sampled_from(KINDS), SIZES, st.integers(1, 100), st.integers(1, 16), st.floats(1.0, 10.0))
+@given(levelled(), st.sampled_from(ALL_KINDS), SIZES, st.integers(1, 100), st.integers(1, 16), st.floats(1.0, 10.0))
 def test_more_bandwidth_at_any_level_is_never_slower(net, kind, size_bytes, participants, stride, factor):
     slow_s = net.collective_s(kind, size_bytes, participants, stride)
+    assert slow_s <= net.collective_s(kind, size_bytes * factor, participants, stride) * (1 + 1e-12)
     outside = replace(net, bytes_per_s=net.bytes_per_s * factor)
     inside = replace(net, inner=replace(net.inner, bytes_per_s=net.inner.bytes_per_s * factor))
     for faster in (outside, inside):
@@ -232,12 +259,12 @@ def test_placement_synchronises_as_the_network_does(net, weight_bytes, data, ten
         return  # placement sees two levels
     problem = chain_of(
         [(1.0, 1.0)],
-        network_bytes_per_s=net.bytes_per_s,
+        network_bytes_per_s=net.accelerator_bytes_per_s,
         node_accelerators=net.node_accelerators,
         node_bytes_per_s=net.node_bytes_per_s,
         gradient_sync_factor=factor,
     )
-    expected_s = factor / 2 * net.collective_s("all_reduce", weight_bytes, data, stride=tensor)
+    expected_s = factor / 2 * net.collective_s("all_reduce", weight_bytes, data, stride=tensor, groups=tensor)
     assert gradient_sync_s(problem, tensor, data, weight_bytes) == pytest.approx(expected_s, rel=1e-12)
 
 
@@ -273,10 +300,146 @@ def test_impossible_levels_and_strides_are_refused():
     for fields in ({"inner": inner}, {"inner_accelerators": 4}, {"inner": inner, "inner_accelerators": -1}):
         with pytest.raises(ValueError, match="inner_accelerators"):
             Network("n", 1e9, **fields)
-    with pytest.raises(ValueError, match=r"stride >= 1.*got 0"):
-        inner.collective_s("all_reduce", 1e6, 2, stride=0)
+    for name in ("stride", "groups"):
+        with pytest.raises(ValueError, match=rf"{name} >= 1.*got 0"):
+            inner.collective_s("all_reduce", 1e6, 2, **{name: 0})
     with pytest.raises(ValueError, match=r"accelerators >= 1.*got 0"):
         inner.spanning(0)
+
+
+# Links that belong to nodes -------------------------------------------------------------------------------------------
+
+
+@given(levelled(), st.sampled_from(ALL_KINDS), SIZES, st.integers(1, 64), st.integers(1, 16))
+def test_links_of_a_node_are_never_faster_than_links_of_each_accelerator(net, kind, size_bytes, members, stride):
+    for groups in {1, stride}:
+        own_s, shared_s, busier_s = (
+            replace(net, shared=shared).collective_s(kind, size_bytes, members, stride, count)
+            for shared, count in ((False, groups), (True, groups), (True, groups + 1))
+        )
+        assert own_s <= shared_s * (1 + 1e-12) <= busier_s * (1 + 1e-12) ** 2
+
+
+@given(NETWORKS, st.sampled_from(ALL_KINDS), SIZES, st.integers(1, 64), st.integers(1, 16))
+def test_with_one_accelerator_in_a_node_sharing_changes_nothing(net, kind, size_bytes, members, stride):
+    single = Network("out", 1e9, 1e-6, inner=net, inner_accelerators=1)
+    found_s = replace(single, shared=True).collective_s(kind, size_bytes, members, stride, groups=stride)
+    assert found_s == single.collective_s(kind, size_bytes, members, stride)
+    assert found_s == Network("flat", 1e9, 1e-6, shared=True).collective_s(kind, size_bytes, members, groups=3)
+
+
+@given(
+    st.sampled_from([*KINDS, "all_to_all"]), st.integers(1, 10**12), st.integers(2, 8), st.sampled_from([1, 2, 4, 8])
+)
+def test_a_shared_link_is_as_slow_as_the_share_that_is_left(kind, size_bytes, nodes, stride):
+    """All ranks of nodes of eight take part, so each has an eighth of the rate."""
+    inside = Network("inside", 1e11)
+    shared = Network("out", 8e9, inner=inside, inner_accelerators=8, shared=True)
+    own = Network("out", 1e9, inner=inside, inner_accelerators=8)
+    members = nodes * (8 // stride)
+    found_s = shared.collective_s(kind, size_bytes, members, stride, groups=stride)
+    assert found_s == pytest.approx(own.collective_s(kind, size_bytes, members, stride), rel=1e-12)
+
+
+@given(st.integers(1, 10**12), st.integers(2, 8))
+def test_the_figures_of_dapple_give_its_formulas(size_bytes, count):
+    net = network("dapple")
+    inside_s = 2 * (count - 1) / count * size_bytes / 25e9 / (count / 2)
+    assert net.collective_s("all_reduce", size_bytes, count) == pytest.approx(inside_s, rel=1e-12)
+    across_s = 2 * (count - 1) / count * size_bytes / 3e9
+    assert net.collective_s("all_reduce", size_bytes, count, stride=8) == pytest.approx(across_s, rel=1e-12)
+    # All eight of each server: each of them rings with an eighth of the bytes, over one connection.
+    server_s = 2 * 7 / 8 * size_bytes / 25e9 / 4
+    whole_s = net.collective_s("all_reduce", size_bytes, 8 * count)
+    assert whole_s == pytest.approx(server_s + across_s, rel=1e-12)
+    assert net.transfer_s(size_bytes) == pytest.approx(size_bytes / 1e9, rel=1e-12)
+    assert net.transfer_s(size_bytes, inside=True) == pytest.approx(size_bytes / 25e9, rel=1e-12)
+
+
+@given(st.sampled_from(SPECS) | levelled())
+def test_what_each_accelerator_has_of_all_levels(net):
+    rate = net.bytes_per_s / (net.inner_accelerators if net.shared and net.inner else 1)
+    assert net.accelerator_bytes_per_s == rate
+    assert net.all_bytes_per_s == rate + (net.inner.all_bytes_per_s if net.inner else 0)
+
+
+# Transfers between pipeline stages ------------------------------------------------------------------------------------
+
+STAGES = st.tuples(st.integers(0, 20), st.integers(1, 16), st.integers(0, 5), st.integers(1, 16)).map(
+    lambda drawn: (range(drawn[0], drawn[0] + drawn[1]), range(sum(drawn[:3]), sum(drawn)))
+)
+"""Two stages, one after the other, with a gap or none between them."""
+
+
+@given(st.sampled_from(SPECS) | levelled(), SIZES, SIZES, STAGES)
+def test_a_stage_transfer_grows_with_its_bytes_and_is_the_same_both_ways(net, some, others, stages):
+    small, large = sorted((some, others))
+    small_s = net.stage_transfer_s(small, *stages)
+    assert small_s <= net.stage_transfer_s(large, *stages) * (1 + 1e-12)
+    assert net.stage_transfer_s(small, *reversed(stages)) == pytest.approx(small_s, rel=1e-9)
+    assert (small_s > 0) == (small > 0)
+
+
+@given(st.sampled_from(SPECS) | levelled(), SIZES, st.integers(0, 40), st.integers(1, 40))
+def test_from_one_accelerator_to_one_it_is_a_transfer(net, size_bytes, rank, distance):
+    level = net
+    while level.inner is not None and rank // level.inner_accelerators == (rank + distance) // level.inner_accelerators:
+        level = level.inner
+    found_s = net.stage_transfer_s(size_bytes, range(rank, rank + 1), range(rank + distance, rank + distance + 1))
+    assert found_s == level.transfer_s(size_bytes)
+
+
+@given(levelled(), st.integers(1, 10**12), STAGES, st.floats(1, 10))
+def test_more_bandwidth_never_slows_a_stage_transfer(net, size_bytes, stages, factor):
+    slow_s = net.stage_transfer_s(size_bytes, *stages)
+    for faster in (
+        replace(net, bytes_per_s=net.bytes_per_s * factor),
+        replace(net, inner=replace(net.inner, bytes_per_s=net.inner.bytes_per_s * factor)),
+        replace(net, shared=False),
+    ):
+        assert faster.stage_transfer_s(size_bytes, *stages) <= slow_s * (1 + 1e-12)
+
+
+@given(levelled(latency=False), st.integers(1, 10**12), STAGES)
+def test_a_stage_transfer_takes_as_long_as_its_fullest_link(net, size_bytes, stages):
+    """Byte by byte: the array in as many equal pieces as both stages divide, each sent from its owner to its taker."""
+    senders, receivers = stages
+    pieces = math.lcm(len(senders), len(receivers))
+    links, pairs = Counter(), Counter()
+    for piece in range(pieces):
+        one, other = senders[piece * len(senders) // pieces], receivers[piece * len(receivers) // pieces]
+        level = net
+        while level.inner is not None and one // level.inner_accelerators == other // level.inner_accelerators:
+            level = level.inner
+        node = level.inner_accelerators if level.shared and level.inner_accelerators else 1
+        pairs[level, one, other] += 1
+        links[level, "out", one // node] += 1
+        links[level, "in", other // node] += 1
+    seconds = [count / level.bytes_per_s for (level, *_), count in links.items()]
+    seconds += [count / level.bytes_per_s / level.transfer_share for (level, *_), count in pairs.items()]
+    expected_s = max(seconds) * size_bytes / pieces
+    assert net.stage_transfer_s(size_bytes, *stages) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_a_stage_transfer_over_a_shared_link():
+    net = network("dapple")
+    servers = [range(first, first + 8) for first in (0, 8, 16, 24)]
+    assert net.stage_transfer_s(3e9, servers[0], servers[1]) == pytest.approx(1.0)
+    assert net.stage_transfer_s(3e9, range(8, 9), range(16, 24)) == pytest.approx(1.0)
+    assert net.stage_transfer_s(3e9, range(8, 9), range(16, 18)) == pytest.approx(1.5)  # two connections of 1 GB/s
+    assert net.stage_transfer_s(3e9, range(16), range(16, 32)) == pytest.approx(0.5)  # two servers on each side
+    # A cut inside a server: what stays there goes over NVLink.
+    assert net.stage_transfer_s(1e9, range(4), range(4, 8)) == pytest.approx(0.25 / 25)
+    assert net.stage_transfer_s(3e9, range(4), range(4, 12)) == pytest.approx(0.5)
+    assert net.stage_transfer_s(1e9, range(4), range(4)) == 0.0
+
+
+def test_impossible_stages_are_refused():
+    net = network("dapple")
+    with pytest.raises(ValueError, match="each stage must have accelerators"):
+        net.stage_transfer_s(1, range(4), range(4, 4))
+    with pytest.raises(ValueError, match=r"size_bytes >= 0.*got -1"):
+        net.stage_transfer_s(-1, range(4), range(4, 5))
 
 
 EIGHT = {"value": 8, "source": "datasheet"}
@@ -308,6 +471,7 @@ BROKEN_LEVELS = [
     ("levels.0.size", [{"network": "nvlink3", "accelerators": EIGHT, "size": 1}, LEVELS[1]], "unknown key"),
     ("nvlink-3", [{"network": "nvlink-3", "accelerators": EIGHT}, LEVELS[1]], "did you mean nvlink3?"),
     ("levels.1.network: dgx-a100", [LEVELS[0], {"network": "dgx-a100"}], "must be a flat network"),
+    ("levels.0.network: eth", [{"network": "ethernet-25g", "accelerators": EIGHT}, LEVELS[1]], "not be shared_by_node"),
 ]
 
 
@@ -391,6 +555,11 @@ BROKEN = [
     ("launch_s.value", changed("launch_s.value", "soon"), "valid number"),
     ("channels.value", changed("channels.value", -1), "greater than 0"),
     ("latency", changed("latency", {"value": 1, "source": "datasheet"}), "unknown key"),
+    ("transfer_bytes_per_s", changed("transfer_bytes_per_s", {"value": 2e9, "source": "x y"}), "at most that of all"),
+    ("transfer_bytes_per_s.value", changed("transfer_bytes_per_s", {"value": 0, "source": "x y"}), "greater than"),
+    ("links_per_member.value", changed("links_per_member", {"value": -1, "source": "measured"}), "greater than"),
+    ("shared_by_node", changed("shared_by_node", True), "mapping of keys"),
+    ("shared_by_node.value", changed("shared_by_node", {"value": 8, "source": "measured"}), "valid boolean"),
     ("", "- a\n- list\n", "must be an object"),
     ("", "", "must be an object"),
     ("line 2", "links: {value: 1\n", "not well-formed YAML"),

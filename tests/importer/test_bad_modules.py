@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dse.importer.torch.source import parameters_of
+from dse.importer.user_file import parameters_of
 from dse.models.recipe import TrainingRecipe
 from dse.sources.workloads import workload
 from hardware.inputs import InputError

@@ -7,6 +7,7 @@ from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo, read_hlo
 from dse.parallel.mesh import mesh_of
 from dse.parallel.problem import Device, ParallelProblem
+from dse.sharding.hlo.table import step_factors
 from hardware.network import network
 
 DUMPS = Path(__file__).parents[1] / "data" / "hlo"
@@ -61,5 +62,5 @@ def dump(name, mesh="4", **changes):
 
 
 def problem(graph, mesh, **changes):
-    settings = {"device": DEVICE, "network": network("nvlink2")} | changes
+    settings = {"device": DEVICE, "network": network("nvlink2"), "rules": step_factors(graph)} | changes
     return ParallelProblem(graph, mesh_of(mesh), **settings)

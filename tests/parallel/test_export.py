@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from benchmarks.hlo.run_plan import axes_of, collectives
 from tests.parallel.problems import DUMPS
 
 ROOT = Path(__file__).parents[2]
@@ -87,9 +89,38 @@ def test_the_plan_run_on_devices_gives_what_one_device_gives(lowered, dse, tmp_p
     xla, plan = (part.split()[-1] for part in line.partition(":")[2].split(", p"))
     assert xla == plan
     if method == "linkage":
-        totals = [int(line.split()[2].replace(",", "")) for line in printed.splitlines() if line.startswith("plan ")]
-        (compiled,) = [line.split()[1:] for line in printed.splitlines() if line.startswith("compiled ")]
-        assert compiled == ["all-reduce", f"{sum(totals):,}"]
+        sums = {"plan": Counter(), "compiled": Counter()}
+        for line in printed.splitlines():
+            if line.split()[0] in sums:
+                by, kind, size, axes, *_ = line.replace(",", "").split()
+                sums[by][kind, axes] += int(size)
+        assert sums["plan"] == sums["compiled"] != {}
+
+
+@pytest.mark.parametrize(
+    ("groups", "axes"),
+    [
+        ("{{0,1,2,3},{4,5,6,7}}", ("model",)),
+        ("{{0,4},{1,5},{2,6},{3,7}}", ("data",)),
+        ("[2,4]<=[8]", ("model",)),
+        ("[4,2]<=[2,4]T(1,0)", ("data",)),
+        ("mesh['axis_0'=1,'axis_1'=2,'axis_2'=4] {'axis_1'}", ("data",)),
+        ("mesh['axis_0'=4,'axis_1'=2], device_ids=([2,4]T(1,0)) {'axis_0'}", ("model",)),
+        ("mesh['data'=2,'model'=4] {'data','model'}", ("data", "model")),
+        ("{}", ("data", "model")),
+    ],
+)
+def test_replica_groups_are_axes_of_the_mesh_in_every_notation(groups, axes):
+    line = f"  %r = f32[4,2]{{1,0}} all-reduce(%x), channel_id=1, replica_groups={groups}, to_apply=%add"
+    assert axes_of(line, {"data": 2, "model": 4}) == axes
+    assert collectives(line, {"data": 2, "model": 4}) == {("all_reduce", "+".join(axes)): 32}
+
+
+def test_shardy_splits_the_same_dimensions_together():
+    pytest.importorskip("jax")
+    printed = python("benchmarks.hlo.classes", "vgg-tiny", "t5-tiny", "bert-tiny")
+    alike = [line.split()[:4] for line in printed.splitlines()]
+    assert alike == [["vgg-tiny", "5", "of", "5"], ["t5-tiny", "10", "of", "10"], ["bert-tiny", "9", "of", "9"]]
 
 
 def test_shardy_arrives_at_the_same_collectives(lowered, dse, tmp_path):

@@ -1,5 +1,8 @@
 """Plans: the checker agrees with what is searched, linkage plans with enumeration, and broken plans are found."""
 
+import json
+import re
+from dataclasses import replace
 from itertools import combinations, product
 from math import prod
 from random import Random
@@ -7,16 +10,24 @@ from random import Random
 import pytest
 
 from dse.algorithms.pairwise.evaluate import evaluate
+from dse.algorithms.pairwise.solve import Status
+from dse.algorithms.pairwise.solve import solve as solve_pairwise
+from dse.parallel.baselines import data_parallel
 from dse.parallel.check import account
 from dse.parallel.choice_graph import ChoiceGraph
 from dse.parallel.choices import Cut
 from dse.parallel.formats import Stated, plan_document, stated_from_document
-from dse.parallel.linkage_plans import data_parallel, least_state_bytes, linkage_of, linkage_plan
+from dse.parallel.linkage_decisions import linkage_of
+from dse.parallel.linkage_plans import least_state_bytes, linkage_plan
 from dse.parallel.mesh import WHOLE
-from dse.parallel.plan import Plan, picoseconds_of, sent_by, split_dimensions, state_bytes_of
+from dse.parallel.plan import Plan, hidden_of, picoseconds_of, sent_by, split_dimensions, state_bytes_of
 from dse.parallel.prices import Prices
+from dse.parallel.solve import solve
+from dse.results.result import seal_of
 from hardware.inputs import InputError
-from tests.parallel.problems import dump, mlp
+from hardware.network import network
+from tests.parallel.problems import DUMPS as DUMPS_OF
+from tests.parallel.problems import MLP, dump, mlp
 
 DUMPS = ["vgg-tiny.hlo", "dlrm-tiny.hlo", "rare.hlo"]
 MESHES = ["2", "data=2,model=2"]
@@ -36,8 +47,10 @@ def stated(problem, prices, plan):
 
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", DUMPS)
-def test_the_checker_and_the_search_price_every_plan_the_same(name, mesh):
-    problem = dump(name, mesh)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_checker_and_the_search_price_every_plan_the_same(name, mesh, overlap):
+    pairs = replace(network("ethernet-25g"), inner=network("nvlink2"), inner_accelerators=2)
+    problem = dump(name, mesh, network=pairs, overlap=overlap)
     prices, draw = Prices(problem), Random(3)
     graph = ChoiceGraph(problem, prices)
     pairwise = graph.pairwise()
@@ -46,10 +59,12 @@ def test_the_checker_and_the_search_price_every_plan_the_same(name, mesh):
         plan = graph.plan(choices)
         found = account(problem, stated(problem, prices, plan))
         assert found.faults == []
-        assert found.work_ps + found.communication_ps == picoseconds_of(problem, prices, plan)
-        assert found.work_ps + found.communication_ps == evaluate(pairwise, choices).cost
+        assert found.step_ps == picoseconds_of(problem, prices, plan)
+        assert found.step_ps == evaluate(pairwise, choices).cost
         assert found.state_bytes == state_bytes_of(problem, plan.arguments)
         assert found.split_dimensions == split_dimensions(problem, plan.arguments)
+        assert found.hidden_ps == hidden_of(problem, prices, plan) <= found.communication_ps
+        assert (found.hidden_ps > 0) == overlap
 
 
 def enumerated(problem, prices):
@@ -202,6 +217,22 @@ def test_each_rule_of_operations_is_checked(name, cuts, rule):
     assert any(rule in fault for fault in account(problem, altered(whole, number, cuts)).faults)
 
 
+@pytest.mark.parametrize(
+    ("pins", "words"),
+    [
+        (
+            {0: (1,), 1: (1,)},
+            "on model, dimension 0 of params['w2'] is split, as was decided of dimension 1 of params['w1']",
+        ),
+        ({0: (0,), 3: (0,)}, "on model, dimension 0 of batch['y'] must be whole: in "),
+    ],
+)
+def test_a_pin_that_conflicts_says_with_what(pins, words):
+    problem = mlp("4", pins=pins)
+    with pytest.raises(InputError, match=re.escape(words)):
+        solve(problem, Prices(problem), "linkage")
+
+
 def test_arguments_are_checked():
     problem = mlp("data=2,model=3", state_bytes=9_000, pins={1: (WHOLE, WHOLE)})
     whole = Stated(((Cut(), Cut()),) * len(problem.graph.operations), ((WHOLE, WHOLE),) * 4)
@@ -238,3 +269,89 @@ def test_malformed_solutions_name_the_entry_and_the_rule(change, words):
     }
     with pytest.raises(InputError, match=words):
         stated_from_document(problem, merged, "result")
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_a_memory_limit_that_the_best_plan_keeps_changes_nothing_and_a_tighter_one_binds(mesh):
+    free = mlp(mesh)
+    best = solve(free, Prices(free), "exact")
+    needed = state_bytes_of(free, best.plan.arguments)
+    loose = mlp(mesh, state_bytes=needed)
+    assert solve(loose, Prices(loose), "exact") == best
+    tight = mlp(mesh, state_bytes=needed - 1)
+    found = solve(tight, Prices(tight), "exact")
+    directly = solve_pairwise(ChoiceGraph(tight, Prices(tight)).pairwise())
+    assert directly.status is Status.OPTIMAL
+    assert (found.value, found.bound) == (directly.value, directly.bound)
+    assert found.value >= best.value
+    assert state_bytes_of(tight, found.plan.arguments) < needed
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--pin", "params['w1']=model,-", "--pin", "params['w1']=-,-"), "must be the only pin of params['w1']"),
+        (("--pin", "params['w1']=model+data,-"), "model+data must name its axes from the outermost in"),
+        (("--pin", "params['w9']=-,-"), "params['w9']"),
+        (("--pin", "params"), "must be NAME=SPEC"),
+        (("--memory-gb", "inf"), "must be at most 1,073,741,824"),
+        (("--memory-gb", "1e30"), "must be at most 1,073,741,824"),
+        (("--mesh", "1000000"), "at most 3 axes and 65,536 devices"),
+    ],
+)
+def test_options_that_break_a_rule_are_one_line(dse, tmp_path, asked, words):
+    (tmp_path / "step.hlo").write_text(MLP)
+    answer = dse("parallel", tmp_path / "step.hlo", "--mesh", "data=2,model=2", *asked)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1
+    assert words in answer.err
+
+
+def forged(dse, tmp_path, change, *asked):
+    """The result of ``asked``, changed and sealed again, as the check sees it."""
+    path = tmp_path / "asked" / "result.json"
+    assert dse("parallel", *asked, "--out", path.parent, "--quiet").code == 0
+    document = json.loads(path.read_text())
+    change(document)
+    document["seal"] = seal_of(document)
+    path.write_text(json.dumps(document))
+    return dse("check", path)
+
+
+def test_a_plan_with_resharding_is_no_plan_of_linkage(dse, tmp_path):
+    exact = tmp_path / "exact" / "result.json"
+    common = (DUMPS_OF / "vgg-tiny.hlo", "--mesh", "4", "--memory-gb", "0.0002")
+    assert dse("parallel", *common, "--out", exact.parent, "--quiet").code == 0
+    better = json.loads(exact.read_text())
+
+    def change(document):
+        assert better["objective"]["value"] < document["objective"]["value"]
+        document.update({key: better[key] for key in ("solution", "metrics", "objective", "bound", "gap")})
+
+    answer = forged(dse, tmp_path, change, *common, "--method", "linkage")
+    assert answer.code == 1
+    assert "which method linkage never does" in answer.out + answer.err
+
+
+def test_more_split_dimensions_than_are_possible_are_refused(dse, tmp_path):
+    def change(document):
+        arguments = document["solution"]["arguments"]
+        name = next(n for n, split in arguments.items() if n.startswith("parameters") and not any(split))
+        arguments[name][0] = ["model"]
+        document["objective"]["value"] += 1
+        document["bound"] += 1
+
+    answer = forged(dse, tmp_path, change, DUMPS_OF / "dlrm-tiny.hlo", "--mesh", "4", "--objective", "count")
+    assert answer.code == 1
+    assert "which method linkage never does" in answer.out + answer.err or "no multiple of" in answer.out + answer.err
+
+
+def test_a_time_limit_leaves_the_best_plan_so_far_and_a_bound(dse, tmp_path):
+    """Stopped before anything was found: a plan without resharding, which needs no search."""
+    answer = dse("parallel", DUMPS_OF / "vgg-tiny.hlo", "--mesh", "data=2,model=2", "--time-limit", "1e-9", "--json")
+    assert answer.code == 0
+    stopped = json.loads(answer.out)
+    assert stopped["status"] in ("interrupted", "feasible")
+    assert stopped["solution"]
+    (tmp_path / "result.json").write_text(answer.out)
+    assert dse("check", tmp_path / "result.json").code == 0

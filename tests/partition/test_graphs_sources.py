@@ -18,6 +18,7 @@ from dse.sources.resolve import resolve
 from dse.sources.traces import inference_trace_of
 from dse.sources.workloads import model
 from hardware.inputs import InputError
+from tests.partition.graph_rows import rows
 
 MODULES = """
 import torch
@@ -60,15 +61,6 @@ def modules(tmp_path):
     path = tmp_path / "modules.py"
     path.write_text(MODULES)
     return path
-
-
-def rows(graph):
-    """Every operator: (output bytes, weight bytes, FLOPs, moved bytes, producers)."""
-    read = {name: [] for name in graph.names}
-    for source, target in graph.edges:
-        read[graph.names[target]].append(graph.names[source])
-    columns = (graph.output_bytes, graph.weight_bytes, graph.flops, graph.moved_bytes)
-    return {name: (*map(float, cells), read[name]) for name, *cells in zip(graph.names, *columns, strict=True)}
 
 
 def test_operators_of_a_small_module_are_those_counted_by_hand(modules):
@@ -360,7 +352,7 @@ def test_an_onnx_file_gives_its_operators_without_its_weights(tmp_path):
         ("nothing.py", {}, "must be FILE.py:FUNCTION"),
         ("nothing.py:f", {}, "cannot be read"),
         ("nothing.py:not a name", {}, "name of a function"),
-        ("dump.hlo", {}, "not read yet"),
+        ("dump.hlo", {}, "dump.hlo: cannot be read"),
         ("resnet18", {"microbatch": 2}, "of one sample"),
         ("resnet18", {"microbatch": 0}, "at least 1"),
         ("resnet18", {"sequence": 8}, "sequence length of its own"),

@@ -154,7 +154,7 @@ def test_answers_and_bounds_respect_memory_limits(seed):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("objective", ["throughput", "latency"])
 def test_every_method_gives_a_valid_partition_and_its_cost(method, objective):
-    problem = PartitionProblem(random_graph(5, 24, 0.1), 4, LINK_BYTES_PER_S, objective=objective)
+    problem = PartitionProblem(random_graph(3, 18, 0.15), 4, LINK_BYTES_PER_S, objective=objective)
     found = METHODS[method](context_of(problem))
     if found.chip is None:
         pytest.fail(f"{method} found nothing")

@@ -30,13 +30,14 @@ def inputs(kind, folder):
         "wafer": ("wafer", folder / "case.kgraph", "--moves", 500),
         "sweep": ("wafer", folder / "case.kgraph", "--moves", 200, "--sweep", "side=10,14"),
         "codesign": ("codesign", "bert-large", "--microbatch", 4),
+        "parallel": ("parallel", DATA / "hlo" / "vgg-tiny.hlo", "--mesh", "data=2,model=2", "--memory-gb", 0.0002),
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["schedule", "place", "partition", "wafer", "sweep", "codesign"])
+@pytest.mark.parametrize("kind", ["schedule", "place", "partition", "wafer", "sweep", "codesign", "parallel"])
 def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, tmp_path, kind):
     out = tmp_path / "out"
-    workers = () if kind in ("schedule", "place") else ("--workers", 0)
+    workers = () if kind in ("schedule", "place", "parallel") else ("--workers", 0)
     answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
     assert answer.code == 0, answer.err
     page = (out / "report.html").read_text()

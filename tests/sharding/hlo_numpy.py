@@ -193,6 +193,11 @@ def _sort(given, operands, results):
     return [np.take_along_axis(each, order, given["dimensions"][0]) for each in operands]
 
 
+def _topk(given, operands, results):
+    order = np.argsort(-operands[0], axis=-1, kind="stable")[..., : results[0][-1]]
+    return [np.take_along_axis(operands[0], order, -1), order]
+
+
 def _cholesky(given, operands, results):
     return [np.linalg.cholesky(operands[0])]
 

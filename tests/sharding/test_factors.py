@@ -66,6 +66,7 @@ CASES = {
     ),
     "sort": ("sort", [(4, 6), (4, 6)], [(4, 6), (4, 6)], {"dimensions": (1,)}),
     "cholesky": ("cholesky", [(4, 3, 3)], [(4, 3, 3)], {}),
+    "topk": ("topk", [(4, 6)], [(4, 2), (4, 2)], {}),
     "gather of words": (
         "gather", [(8, 6), (2, 4, 1)], [(2, 4, 6)],
         {"offset_dims": (2,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "index_vector_dim": (2,),
@@ -101,7 +102,7 @@ EXPECTED = {
     "dynamic-update-slice": 1, "reverse": 1, "dot": 4, "dot of two contractions": 4, "convolution": 3,
     "convolution with strides and dilation": 3, "convolution by groups": 2, "convolution by groups of the batch": 2,
     "convolution for the gradient of weights": 3, "reduce": 2, "reduce to a maximum": 3, "reduce-window": 2,
-    "select-and-scatter": 2, "sort": 1, "cholesky": 1, "gather of words": 4, "gather with batches": 3,
+    "select-and-scatter": 2, "sort": 1, "cholesky": 1, "topk": 1, "gather of words": 4, "gather with batches": 3,
     "gather of windows": 2, "scatter of words": 4, "scatter with batches": 3,
 }  # fmt: skip
 """How many factors there are: a rule that forgets some would pass all other tests."""

@@ -1,26 +1,15 @@
 """Linkage groups: the laws that they must keep, on real steps, and why a group cannot be split."""
 
-from pathlib import Path
-
 import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from dse.importer.hlo.flatten import step_graph
-from dse.importer.hlo.text import parse_hlo, read_hlo
+from dse.importer.hlo.text import parse_hlo
 from dse.sharding.factors import shapes_of
 from dse.sharding.hlo.table import factors_of
 from dse.sharding.linkage import linkage
 from hardware.inputs import InputError
-
-DUMPS = Path(__file__).parents[1] / "data" / "hlo"
-STEPS = ["vgg-tiny.hlo", "vgg-tiny.opt.hlo", "dlrm-tiny.hlo", "rare.hlo"]
-
-
-@pytest.fixture(scope="module", params=STEPS)
-def linked(request):
-    graph = step_graph(read_hlo(DUMPS / request.param), request.param)
-    return graph, linkage(graph)
 
 
 def ties(graph):
@@ -107,7 +96,8 @@ def test_a_product_says_what_it_reduces_and_what_excludes_what():
     inner = groups.groups[groups.group_of[place(graph, "w", 0)]]
     assert [(each.operation, each.combiner) for each in inner.reductions] == [(0, "add")]
     assert len(groups.groups) == 3
-    assert len(groups.meetings) == 3
+    assert len(groups.meetings) == 4  # in x, in w, in y, and all three in the product
+    assert groups.factors == (tuple(groups.group_of[place(graph, *each)] for each in (("x", 0), ("w", 1), ("x", 1))),)
 
 
 def test_a_group_that_meets_itself_cannot_be_split():

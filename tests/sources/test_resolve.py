@@ -27,7 +27,7 @@ from dse.sources.workloads import list_models, model, workload
 from hardware.inputs import InputError
 
 GRAPH = ProblemFormat("a .json of schema dse.graph/1", schema="dse.graph/1", object_type=frozenset)
-DRAWING = ProblemFormat("a .drawing file", suffix=".drawing", names=("mona-lisa",))
+DRAWING = ProblemFormat("a .drawing file", suffixes=(".drawing",), names=("mona-lisa",))
 MODEL = Path(__file__).parents[2] / "docs" / "example-model.yaml"
 
 
@@ -120,7 +120,7 @@ def test_formats_of_a_problem_are_resolved_for_that_problem_only():
         ("./gone", "gone: cannot be read: no such file"),
         (".", "is a folder; name the file: config.json"),
         ("empty", "empty: is a folder; name a file in it"),
-        ("dump.hlo", "dump.hlo: HLO files are not read yet"),
+        ("dump.hlo", "dump.hlo: is a training step, which dse parallel and dse partition read"),
         ("weights.bin", ".bin: is no file of a known kind"),
         ("plain", "plain: is no file of a known kind"),
         ("other.json", "schema: dse.grap/1: must be dse.model/1"),

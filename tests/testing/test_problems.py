@@ -90,6 +90,11 @@ CASES = {
     "codesign": ("codesign", "model.yaml", FEW),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),
+    "parallel activations": (
+        "parallel",
+        "step.hlo",
+        {"mesh": "4", "memory_gb": 0.1, "activations": True, "overlap": True},
+    ),
     "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }

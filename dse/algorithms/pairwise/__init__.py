@@ -15,7 +15,7 @@ Modules, in the order in which data flows:
 * ``message_passing``: a dual solution of that linear program where it is too large for a simplex method.
 * ``certificate``: from any dual solution, a bound proven in integers, and what no better plan contains.
 * ``local_search``: good plans by simulated annealing, from a seed.
-* ``solve``: all of it together, with limits in numbers of steps wherever the library has them.
+* ``search``: all of it together in a reduced core, within limits in numbers of steps; ``solve``: a problem.
 
 What is proven: a bound is exact integer arithmetic from the first step to the last wherever messages or the linear
 program close the gap, as they do on most problems of this kind. Where branching is needed, the last part of the proof
@@ -24,8 +24,9 @@ of the largest of them: plans are proven to the unit where the gap before branch
 the bound that is stated lacks the rest.
 
 Why this order: reduction costs little and shrinks sharding problems three to four times. Messages take milliseconds and
-come close to the linear program, which in turn is integral more often than not. The bound, with a plan that is decoded
-from the messages and improved by the local search, forbids nearly every choice that no better plan has; then the
-reduction shrinks the rest again, so that the linear program and the branch and bound, if they are needed at all, see a
-small problem.
+come close to the linear program, which in turn is integral more often than not. A cutoff a little above their bound
+forbids nearly every choice that no better plan has; then the reduction shrinks the rest again, so that the linear
+program and the branch and bound, if they are needed at all, see a small problem, which contains the best plan or proves
+that there is none below the cutoff. On T5 (6 + 6 layers) over 4 × 8 devices, 1.2 million choices and pairs after
+reduction, the guess that finds the best plan leaves some ten thousand.
 """

@@ -1,8 +1,9 @@
 """The form in which solvers take a problem: memory as rows, the sets of nodes that are live together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import rustworkx
 
 from dse.algorithms.pairwise.problem import FORBIDDEN, Ints, PairwiseProblem
@@ -45,9 +46,18 @@ class Core:
             costs.append(int(matrix[choices[u], choices[v]]))
         if max(costs, default=0) >= FORBIDDEN:
             return None
+        return None if (self.excess(choices) > 0).any() else sum(costs)
+
+    def excess(self, choices: Ints) -> Ints:
+        """By how much ``choices``, [nodes], exceed each limit, [rows]; below 0 where they leave something."""
         usages = np.array([usages[choice] for usages, choice in zip(self.usages, choices, strict=True)], dtype=np.int64)
-        fits = all(usages[members].sum() <= limit for members, limit in zip(self.members, self.limits, strict=True))
-        return sum(costs) if fits else None
+        loads = [usages[members].sum() for members in self.members]
+        return np.array(loads, dtype=np.int64) - self.limits
+
+    def with_rows(self, rows: npt.NDArray[np.bool_]) -> "Core":
+        """The core with those of its memory rows that are set in ``rows``."""
+        members = tuple(members for members, row in zip(self.members, rows, strict=True) if row)
+        return replace(self, members=members, limits=self.limits[rows])
 
     def components(self) -> list[Ints]:
         """The nodes of each part that neither an edge nor a memory row ties to another, rising."""

@@ -1,13 +1,11 @@
 """HiGHS on the pairwise linear program: its relaxation, whose duals prove a bound, and the mixed-integer program.
 
 HiGHS runs inside OR-Tools (MathOpt); the package ``highspy`` must not be imported into the same process, as both bring
-the same symbols. It is not interrupted. Its limits are numbers of iterations and of nodes, the same on every machine,
-and one of time, because no number limits what it does at one node.
+the same symbols. It is not interrupted. Its limits are numbers of iterations and of nodes, the same on every machine;
+no number limits what it does at one node, so that whoever calls it limits the size of the model.
 """
 
-import math
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -74,10 +72,10 @@ class MipAnswer:
     bound: float
 
 
-def relaxation(core: Core, max_iterations: int, max_s: float = math.inf) -> Relaxation | None:
+def relaxation(core: Core, max_iterations: int) -> Relaxation | None:
     """The linear relaxation of ``core`` by the dual simplex; None if it has no solution."""
     model = linear_model(core, is_integer=False)
-    result = _solved(model.proto, {"simplex_iteration_limit": max_iterations}, {"solver": "simplex"}, max_s)
+    result = _solved(model.proto, {"simplex_iteration_limit": max_iterations}, {"solver": "simplex"})
     marginals, duals = None, Duals.zero(core)
     if result is None:
         return Relaxation(marginals, duals)
@@ -100,7 +98,6 @@ def mip(
     hint: Ints | None = None,
     seed: int = 0,
     scale: int = 1,
-    max_s: float = math.inf,
 ) -> MipAnswer:
     """The best plan of ``core``, by branch and bound.
 
@@ -110,7 +107,6 @@ def mip(
         hint: [nodes], a plan to begin with.
         seed: of HiGHS.
         scale: by which costs are divided.
-        max_s: of time.
     """
     model = linear_model(core, is_integer=True)
     parameters = model_parameters_pb2.ModelSolveParametersProto()
@@ -119,7 +115,7 @@ def mip(
         values.ids.extend(range(int(model.starts[-1])))
         values.values.extend(np.isin(np.arange(model.starts[-1]), model.starts[:-1] + hint).astype(float))
     integers = {"mip_max_nodes": max_nodes, "random_seed": seed % 2**31}
-    result = _solved(model.proto, integers, {}, max_s, parameters, _PROVEN_GAP * scale / model.unit)
+    result = _solved(model.proto, integers, {}, parameters, _PROVEN_GAP * scale / model.unit)
     if result is None:
         return MipAnswer(MipStatus.LIMIT, None, -np.inf)
     if _is_infeasible(result):
@@ -154,14 +150,11 @@ def _solved(
     proto: model_pb2.ModelProto,
     integers: dict[str, int],
     strings: dict[str, str],
-    max_s: float,
     model_parameters: Any = None,
     gap: float = 0.0,
 ) -> Any:
     """MathOpt's result; None where HiGHS fails, as it may by rounding errors."""
     parameters = parameters_pb2.SolveParametersProto(absolute_gap_tolerance=gap, relative_gap_tolerance=0.0)
-    if math.isfinite(max_s):
-        parameters.time_limit.FromTimedelta(timedelta(seconds=max_s))
     for name, number in integers.items():
         parameters.highs.int_options[name] = number
     for name, text in {**strings, "parallel": "off"}.items():

@@ -84,6 +84,67 @@ def plan_cost(core, choices):
     return cost
 
 
+@kernel
+def add_neighbours(core, choices, local):
+    """Add to ``local``, [choices of all nodes], what the edges of each choice cost with the neighbours as they are."""
+    for node in range(len(core.starts) - 1):
+        for place in range(core.incident_starts[node], core.incident_starts[node + 1]):
+            edge = core.incident[place]
+            other = core.first[edge] + core.second[edge] - node
+            for option in range(core.starts[node + 1] - core.starts[node]):
+                local[core.starts[node] + option] += core.pairs[pair_place(core, edge, node, option, choices[other])]
+
+
+@kernel
+def add_loads(core, choices, loads):
+    """Add to ``loads``, [rows], what ``choices`` use of each limit."""
+    for node in range(len(core.starts) - 1):
+        for place in range(core.row_starts[node], core.row_starts[node + 1]):
+            loads[core.rows[place]] += core.usages[core.starts[node] + choices[node]]
+
+
+@kernel
+def move_chain(core, choices, local, loads, chain, move, penalty, node, choice):
+    """Let ``node`` take ``choice``, then every neighbour left with a forbidden pair what is best for it, and so on.
+
+    Args:
+        core: CoreArrays, with penalties in place of forbidden costs.
+        choices: [nodes]; changed.
+        local: [choices of all nodes], what each would cost with the neighbours as they are; changed.
+        loads: [rows]; changed.
+        chain: (moved, previous, moved_at), [nodes] each: the nodes in the order in which they move, the choices that
+            they had, and the last move of each node; changed.
+        move: the number of this move.
+        penalty: what a forbidden pair costs.
+        node: the first one.
+        choice: its new choice.
+
+    Returns:
+        (nodes that moved, change of the cost, change of the excess).
+    """
+    moved, previous, moved_at = chain
+    count, done, change, excess_change = 0, 0, 0, 0.0
+    while True:
+        where = core.starts[node]
+        change += local[where + choice] - local[where + choices[node]]
+        added = core.usages[where + choice] - core.usages[where + choices[node]]
+        excess_change += load_change(core, loads, node, added)
+        moved[count], previous[count], moved_at[node] = node, choices[node], move
+        count += 1
+        apply_choice(core, choices, local, loads, node, choice)
+        while done < count:
+            node = left_behind(core, choices, moved_at, move, penalty, moved[done])
+            if node >= 0:
+                break
+            done += 1
+        if node < 0:
+            break
+        choice = int(np.argmin(local[core.starts[node] : core.starts[node + 1]]))
+        if choice == choices[node]:
+            break  # it has no choice that is better, so this move leads nowhere
+    return count, change, excess_change
+
+
 @compiled(draws)
 def anneal(core, start, moves, first_temperature, last_temperature, penalty, seed):
     """The best plan visited, [nodes]; -1 everywhere if none was.
@@ -101,23 +162,14 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
     choices = start.copy()
     best = np.full(nodes, -1, np.int64)
     best_cost = np.iinfo(np.int64).max
-    loads = np.zeros(len(core.limits), np.int64)
-    local = core.costs.copy()
-    for node in range(nodes):
-        for place in range(core.row_starts[node], core.row_starts[node + 1]):
-            loads[core.rows[place]] += core.usages[core.starts[node] + choices[node]]
-        for place in range(core.incident_starts[node], core.incident_starts[node + 1]):
-            edge = core.incident[place]
-            other = core.first[edge] + core.second[edge] - node
-            for option in range(core.starts[node + 1] - core.starts[node]):
-                local[core.starts[node] + option] += core.pairs[pair_place(core, edge, node, option, choices[other])]
+    local, loads = core.costs.copy(), np.zeros(len(core.limits), np.int64)
+    add_neighbours(core, choices, local)
+    add_loads(core, choices, loads)
     cost, excess = plan_cost(core, choices), 0.0
     for row in range(len(core.limits)):
         excess += max(0, loads[row] - core.limits[row]) / max(1, core.limits[row])
     price, max_price = first_temperature * 100.0, first_temperature * 1e9
-    moved = np.empty(nodes, np.int64)
-    previous = np.empty(nodes, np.int64)
-    moved_at = np.full(nodes, -1, np.int64)
+    moved, previous, moved_at = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.full(nodes, -1, np.int64)
     for move in range(moves):
         if cost < best_cost and cost < penalty and not np.any(loads > core.limits):
             best_cost = cost
@@ -131,37 +183,16 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
         choice = int(draw(seed) * (size - 1))
         if choice >= choices[node]:
             choice += 1
-        # The node moves, and then every neighbour that this leaves with a forbidden pair, to what is best for it.
-        count, done, change, excess_change = 0, 0, 0, 0.0
-        while True:
-            where = core.starts[node]
-            change += local[where + choice] - local[where + choices[node]]
-            added = core.usages[where + choice] - core.usages[where + choices[node]]
-            excess_change += load_change(core, loads, node, added)
-            moved[count], previous[count], moved_at[node] = node, choices[node], move
-            count += 1
-            apply_choice(core, choices, local, loads, node, choice)
-            while done < count:
-                node = left_behind(core, choices, moved_at, move, penalty, moved[done])
-                if node >= 0:
-                    break
-                done += 1
-            if node < 0:
-                break
-            choice = int(np.argmin(local[core.starts[node] : core.starts[node + 1]]))
-            if choice == choices[node]:
-                moved_at[node] = move
-                moved[count], previous[count] = node, choice
-                count += 1
-                break  # it has no choice that is better, so this move leads nowhere
+        count, change, excess_change = move_chain(
+            core, choices, local, loads, (moved, previous, moved_at), move, penalty, node, choice
+        )
         loss = change + price * excess_change
         if loss <= 0 or draw(seed) < np.exp(-loss / temperature):
             cost += change
             excess += excess_change
         else:
             for place in range(count - 1, -1, -1):
-                if choices[moved[place]] != previous[place]:
-                    apply_choice(core, choices, local, loads, moved[place], previous[place])
+                apply_choice(core, choices, local, loads, moved[place], previous[place])
     if cost < best_cost and cost < penalty and not np.any(loads > core.limits):
         best[:] = choices
     return best

@@ -26,12 +26,12 @@ Floats = npt.NDArray[np.float64]
 _MIN_GAIN = 1e-4
 """Share of what is open by which the bound must rise in :data:`_PATIENCE` passes, or multipliers begin to move."""
 
-_PATIENCE = 10
+_PATIENCE = 5
 
 _FIRST_STEP, _LAST_STEP = 0.05, 1e-7
 """The share of what is open that a step of the multipliers is meant to close; halved when the bound does not rise."""
 
-_MAX_FAILURES = 5
+_MAX_FAILURES = 3
 """Passes in which the bound does not rise, before the best dual solution is returned to and the step is halved."""
 
 
@@ -64,25 +64,28 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
     state = _State(core, arrays_of(core))
     best, best_plan, best_cost = state.copy(), None, np.inf
     marks: list[float] = []
-    step, failures = 0.0, 0
+    step, failures, highest = 0.0, 0, -np.inf
     for _ in range(passes):
         state.pass_messages()
+        marks.append(state.bound)
         if state.cost < best_cost and state.is_plan:
             best_plan, best_cost = state.choices.copy(), state.cost
-        failures += 1
         if state.bound > best.bound:
-            best, failures = state.copy(), 0
+            best = state.copy()
         if best_cost - best.bound < 1 or stop() is not None:
             break
         # The cost of decoded choices may be far above what a plan costs: the bound itself is a measure too.
         scale = max(1.0, min(best_cost - best.bound, best.bound))
+        if len(marks) <= _PATIENCE or marks[-1] - marks[-1 - _PATIENCE] > _MIN_GAIN * scale:
+            continue
+        marks.clear()
+        failures = 0 if best.bound > highest else failures + 1
+        highest = best.bound
         if step == 0.0:
-            marks.append(best.bound)
-            if len(marks) > _PATIENCE and marks[-1] - marks[-1 - _PATIENCE] <= _MIN_GAIN * scale:
-                step = _FIRST_STEP
+            step = _FIRST_STEP
         elif failures == _MAX_FAILURES:
             step, failures, state = step / 2, 0, best.copy()
-        if step and (step < _LAST_STEP or not state.step(step * scale)):
+        if step < _LAST_STEP or not state.step(step * scale):
             break
     return Ascent(best.duals(core), best_plan, state.choices.copy())
 

@@ -117,8 +117,6 @@ class PairwiseProblem:
             and _same(self.edge_costs, other.edge_costs)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # arrays have none
-
     @property
     def node_count(self) -> int:
         """The number of nodes."""

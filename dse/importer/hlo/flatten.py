@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.graph.step import Attribute, StepGraph, StepOperation, StepValue
-from dse.importer.hlo.module import ArrayShape, Computation, HloModule, Instruction, Shape
+from dse.importer.hlo.module import MAX_DIGITS, ArrayShape, Computation, HloModule, Instruction, Shape, limited_nesting
 from dse.importer.hlo.roles import arguments_of
 from hardware.inputs import InputError, fail
 
@@ -20,14 +20,25 @@ MAX_OPERATIONS = 4_000_000
 """Operations after inlining; calls inside calls could otherwise grow without end."""
 
 _INLINED = {"call": "to_apply", "fusion": "calls", "async-start": "calls"}
-_TAKING = ("get-tuple-element", "optimization-barrier", "async-done", "async-update", "while", "conditional")
+_GIVING = ("opt-barrier", "optimization-barrier", "async-done", "async-update")
+_TAKING = ("get-tuple-element", *_GIVING, "while", "conditional")
 _FREE = ("constant", "iota")
 _COMBINED = ("reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "map")
 _NO_OPERATION = ("after-all", "partition-id", "replica-id", "add-dependency")
 _RANDOM = ("rng", "rng-bit-generator", "rng-get-and-update-state")
-_INTEGERS = re.compile(r"\{?\s*(-?\d+(?:\s*,\s*-?\d+)*)?\s*\}?$")
-_TRIPS = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"(\d+)"')
-_WHOLE = re.compile(r"-?\d+$")
+_ATTRIBUTES = frozenset((
+    "dimensions", "lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims", "window",
+    "dim_labels", "feature_group_count", "batch_group_count", "padding", "slice", "dynamic_slice_sizes", "fft_length",
+    "iota_dimension", "custom_call_target",
+    "offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims", "start_indices_batching_dims",
+    "index_vector_dim", "slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims",
+    "input_batching_dims", "scatter_indices_batching_dims",
+))  # fmt: skip
+"""Attributes that say how an operation's arrays hang together; all others say what it computes, or how fast."""
+
+_INTEGERS = re.compile(r"\{?\s*(-?\d{1,18}(?:\s*,\s*-?\d{1,18})*)?\s*\}?$")
+_TRIPS = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"(\d{1,18})"')
+_WHOLE = re.compile(r"-?\d{1,18}$")
 
 
 def step_graph(module: HloModule, file: str | Path) -> StepGraph:
@@ -39,9 +50,10 @@ def step_graph(module: HloModule, file: str | Path) -> StepGraph:
 
     Raises:
         InputError: a call of a computation that does not stand before its caller, parts of a tuple that it does not
-            have, or more than :data:`MAX_OPERATIONS`.
+            have, more than :data:`MAX_OPERATIONS`, or calls nested too deeply.
     """
-    return _Flattening(module, str(file)).graph()
+    with limited_nesting(str(file)):
+        return _Flattening(module, str(file)).graph()
 
 
 class _Flattening:
@@ -105,7 +117,7 @@ class _Flattening:
                 return tuple(operands)
             case "get-tuple-element":
                 return self._part(each, operands[0])
-            case "optimization-barrier" | "async-done" | "async-update":
+            case opcode if opcode in _GIVING:
                 return operands[0]
             case "call" | "fusion" | "async-start":
                 callee = self._callee(each, _INLINED[each.opcode], caller)
@@ -197,7 +209,7 @@ class _Flattening:
 
     def _part(self, each: Instruction, tree: Tree) -> Tree:
         index = each.attributes.get("index", "")
-        if not isinstance(tree, tuple) or not index.isdigit() or int(index) >= len(tree):
+        if not isinstance(tree, tuple) or not index.isdecimal() or len(index) > MAX_DIGITS or int(index) >= len(tree):
             raise self._fault(each, f"must take a part that its tuple has, but index is {index}")
         return tree[int(index)]
 
@@ -217,13 +229,10 @@ class _Flattening:
         text = each.attribute_text.partition(", metadata=")[0]
         key = f"{each.opcode} {text}"
         if key not in self._parsed:
-            parsed: dict[str, Attribute] = {name: _parsed(value) for name, value in each.attributes.items()}
-            for dropped in ("metadata", "backend_config", "sharding", "frontend_attributes"):
-                parsed.pop(dropped, None)
+            given = {name: _parsed(value) for name, value in each.attributes.items() if name in _ATTRIBUTES}
+            parsed: dict[str, Attribute] = {name: value for name, value in given.items() if value != ()}
             if each.opcode in _COMBINED:
                 parsed["combiner"] = self._combiner(each)
-            if each.opcode == "constant":
-                parsed["literal"] = each.literal[:40]
             if each.opcode == "iota":
                 parsed.setdefault("iota_dimension", (0,))
             self._parsed[key] = parsed
@@ -237,7 +246,7 @@ class _Flattening:
         return computation.instructions[computation.root].opcode
 
     def _fault(self, each: Instruction, rule: str) -> InputError:
-        return fail(self._file, f"line {each.line}", each.name, rule)
+        return fail(self._file, each.place, each.name, rule)
 
 
 def _leaves(tree: Tree) -> Iterator[int]:

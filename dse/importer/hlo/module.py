@@ -5,11 +5,14 @@ computation has instructions, one of them its root; an instruction has an opcode
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
+
+from hardware.inputs import fail
 
 ELEMENT_BITS = {
     "pred": 8, "token": 0, "opaque": 0,
@@ -48,7 +51,7 @@ class Instruction(NamedTuple):
         operands: names of instructions before it.
         literal: what stands in its parentheses where that is no list of operands: a parameter's number, a constant.
         attribute_text: what follows the parentheses.
-        line: where it stands in the file.
+        place: where it stands in the file: ``line 7``, ``computations.1.instructions.3``.
     """
 
     name: str
@@ -57,7 +60,7 @@ class Instruction(NamedTuple):
     operands: tuple[str, ...]
     literal: str
     attribute_text: str
-    line: int
+    place: str
 
     @property
     def attributes(self) -> Mapping[str, str]:
@@ -93,6 +96,45 @@ class HloModule:
     name: str
     computations: Mapping[str, Computation]
     entry: str
+
+
+_MAX_DIM = 2**48
+
+MAX_DIGITS = 18
+"""Of whole numbers in a text: Python refuses to read those of thousands."""
+
+SHAPE_RULE = "the element type must be one of XLA's, and sizes whole numbers of at most 2^48"
+"""Of arrays: their sizes stay far below what integers of 64 bits hold."""
+
+
+def is_storable(shape: ArrayShape) -> bool:
+    """Whether :data:`SHAPE_RULE` holds."""
+    return shape.dtype in ELEMENT_BITS and all(0 <= size <= _MAX_DIM for size in shape.dims)
+
+
+@contextmanager
+def limited_nesting(file: str) -> Iterator[None]:
+    """Types inside types, or calls inside calls, deeper than Python can follow, are refused.
+
+    Raises:
+        InputError: about ``file``.
+    """
+    try:
+        yield
+    except RecursionError as error:
+        raise fail(file, "", "", "types, calls or loops are nested too deeply") from error
+
+
+def require_parameters(computation: Computation, file: str, place: str) -> None:
+    """Raises where the parameters of ``computation`` are not numbered from 0.
+
+    Raises:
+        InputError: at ``place`` of ``file``.
+    """
+    numbers = [each.literal for each in computation.instructions.values() if each.opcode == "parameter"]
+    if sorted(numbers) != sorted(map(str, range(len(numbers)))):
+        rule = f"parameters must be numbered from 0, but the numbers are {', '.join(numbers)}"
+        raise fail(file, place, computation.name, rule)
 
 
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
@@ -136,8 +178,8 @@ def end_of_value(text: str, start: int, stops: str = ",") -> int:
 
 
 def _end_of_string(text: str, start: int) -> int:
-    """The position after the string that begins with the quote at ``start``."""
+    """The position after the string that begins with the quote at ``start``; the end where it is never closed."""
     position = start + 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1
-    return position + 1
+    return min(position + 1, len(text))

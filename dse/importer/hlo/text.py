@@ -10,13 +10,17 @@ from functools import lru_cache
 from pathlib import Path
 
 from dse.importer.hlo.module import (
-    ELEMENT_BITS,
+    MAX_DIGITS,
+    SHAPE_RULE,
     ArrayShape,
     Computation,
     HloModule,
     Instruction,
     Shape,
     end_of_value,
+    is_storable,
+    limited_nesting,
+    require_parameters,
 )
 from hardware.documents import text_of
 from hardware.inputs import InputError, fail
@@ -33,9 +37,6 @@ _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _LITERALS = ("constant", "parameter", "iota", "infeed")
 """Opcodes in whose parentheses something else may stand than operands."""
 
-_MAX_DIM = 2**48
-"""Elements along one dimension: sizes of arrays stay far below what integers of 64 bits hold."""
-
 
 def read_hlo(path: str | Path) -> HloModule:
     """The module in a file.
@@ -48,7 +49,8 @@ def read_hlo(path: str | Path) -> HloModule:
 
 def parse_hlo(text: str, file: str | Path) -> HloModule:
     """The module that ``text`` describes; ``file`` is what errors call it."""
-    return _Reader(text, str(file)).module()
+    with limited_nesting(str(file)):
+        return _Reader(text, str(file)).module()
 
 
 class _Reader:
@@ -119,13 +121,11 @@ class _Reader:
         if not instructions:
             raise self._fault(name, "a computation must have an instruction")
         computation = Computation(name, instructions, root or next(reversed(instructions)))
-        numbers = [each.literal for each in instructions.values() if each.opcode == "parameter"]
-        if sorted(numbers) != sorted(map(str, range(len(numbers)))):
-            raise self._fault(name, f"parameters must be numbered from 0, but the numbers are {', '.join(numbers)}")
+        require_parameters(computation, self._file, f"line {self._number}")
         return computation
 
     def _instruction(self, line: str) -> tuple[Instruction, bool]:
-        number = self._number
+        place = f"line {self._number}"
         if "/*" in line:
             line = _COMMENT.sub("", line)
         match = _NAME.match(line)
@@ -142,7 +142,7 @@ class _Reader:
         inside = line[start:end].strip()
         literal = inside if opcode.group(1) in _LITERALS else ""
         operands = () if literal else _operands(inside)
-        made = Instruction(match.group(2), opcode.group(1), shape, operands, literal, line[end + 1 :], number)
+        made = Instruction(match.group(2), opcode.group(1), shape, operands, literal, line[end + 1 :], place)
         return made, match.group(1) is not None
 
     def _closing(self, line: str, start: int) -> tuple[str, int]:
@@ -170,8 +170,7 @@ class _Reader:
     def _array(self, dtype: str, sizes: str) -> ArrayShape:
         shape = _array_shape(dtype, sizes)
         if shape is None:
-            known = "the element type must be one of XLA's, and sizes whole numbers of at most 2^48"
-            raise self._fault(f"{dtype}[{sizes}]", known)
+            raise self._fault(f"{dtype}[{sizes}]", SHAPE_RULE)
         return shape
 
     def _fault(self, value: str, rule: str) -> InputError:
@@ -199,9 +198,8 @@ def _operands(inside: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def _array_shape(dtype: str, sizes: str) -> ArrayShape | None:
-    if dtype not in ELEMENT_BITS:
-        return None
     dims = [size.strip().removeprefix("<=") for size in sizes.split(",")] if sizes.strip() else []
-    if not all(size.isascii() and size.isdigit() and int(size) <= _MAX_DIM for size in dims):
+    if not all(size.isascii() and size.isdigit() and len(size) <= MAX_DIGITS for size in dims):
         return None
-    return ArrayShape(dtype, tuple(map(int, dims)))
+    shape = ArrayShape(dtype, tuple(map(int, dims)))
+    return shape if is_storable(shape) else None

@@ -1,9 +1,7 @@
 """Tracing a PyTorch module: one forward pass on the meta device, without weights and without data."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
-from io import StringIO
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from dse.graph.trace import Trace
@@ -11,8 +9,8 @@ from dse.importer.libraries import library
 from dse.importer.torch.operators import HANDLERS
 from dse.importer.torch.recorder import Rules, TorchRecorder, dispatch_mode
 from dse.importer.torch.rewrites import REWRITTEN
-from dse.importer.torch.user_code import UserCode
-from hardware.inputs import InputError, fail, one_line
+from dse.importer.user_code import guarded
+from hardware.inputs import fail
 
 if TYPE_CHECKING:
     import torch
@@ -22,9 +20,6 @@ Mode = Literal["training", "inference"]
 
 _PROBE = 97
 """Samples of a pass that only shows where they go: unlike the sizes of a model."""
-
-_MAX_PRINTED_LINES = 20
-"""Lines of a user's code that are shown, of each part of it that is called."""
 
 
 def trace_module(
@@ -53,11 +48,11 @@ def trace_module(
     """
     source = source or name
     torch = library("torch", source)
-    positional, named = _arguments(torch, example_inputs, source)
-    tensors = dict(_named_tensors(torch, (positional, named)))
+    positional, named = forward_arguments(torch, example_inputs, source)
+    tensors = dict(named_tensors(torch, (positional, named)))
     batch = _leading_dimension(source, tensors)
     positional, named = _resized(torch, (positional, named), microbatch or batch)
-    tensors = dict(_named_tensors(torch, (positional, named)))
+    tensors = dict(named_tensors(torch, (positional, named)))
     module = module.to("meta").train(mode == "training")
     trained = {key: item for key, item in module.named_parameters() if item.requires_grad}
     frozen = {key: item for key, item in module.named_parameters() if not item.requires_grad}
@@ -66,7 +61,7 @@ def trace_module(
     if microbatch not in (None, batch):
         _check_time_first(torch, module, (positional, named), source)
     recorder = TorchRecorder(Rules(HANDLERS, REWRITTEN), trained, frozen, dict(module.named_buffers()), tensors)
-    with _operators_as_written(torch):
+    with operators_as_written(torch):
         answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
     return Trace(name, microbatch or batch, tuple(recorder.values), tuple(recorder.steps), outputs)
@@ -110,55 +105,8 @@ def _check_time_first(torch: Any, module: Any, inputs: tuple[tuple[Any, ...], di
             each.remove()
 
 
-def guarded(name: str, action: Callable[[], Any]) -> Any:
-    """What ``action`` returns; any exception of the user's code becomes one line with the user's file and line.
-
-    An exit and any other BaseException counts as one; only Ctrl-C ends the program. What the user's code prints goes to
-    stderr, with the file's name, since stdout is for the answer.
-
-    Raises:
-        InputError: the action failed.
-    """
-    try:
-        with _printing_to_stderr(name):
-            return action()
-    except InputError:
-        raise
-    except BaseException as error:
-        if type(error) is KeyboardInterrupt:
-            raise
-        line = UserCode(sys.modules.get("torch")).line_of(error)
-        file, key = (name, "") if line is None else (line[0], f"line {line[1]}")
-        words = _words(error)
-        if isinstance(error, NotImplementedError) and "meta" in words:
-            words = f"an operator has no shape rule for the meta device ({words[:120]})"
-        raise fail(file, key, "", f"{type(error).__name__}: {words[:300]}") from error
-
-
-def _words(error: BaseException) -> str:
-    """What the exception says of itself; its type where it says nothing, or fails at it."""
-    try:
-        words = " ".join(str(error).split())
-    except Exception:
-        words = ""
-    return words or type(error).__name__
-
-
 @contextmanager
-def _printing_to_stderr(name: str) -> Iterator[None]:
-    """Lines that the user's code prints, as messages on stderr."""
-    printed = StringIO()
-    try:
-        with redirect_stdout(printed):
-            yield
-    finally:
-        lines = [line for line in printed.getvalue().splitlines() if line.strip()]
-        for line in lines[:_MAX_PRINTED_LINES]:
-            sys.stderr.write(f"dse: {one_line(name, 200)}: {one_line(line, 200)}\n")
-
-
-@contextmanager
-def _operators_as_written(torch: Any) -> Iterator[None]:
+def operators_as_written(torch: Any) -> Iterator[None]:
     """PyTorch without its inference kernels that stand for whole transformer layers, of which a trace sees nothing."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -173,7 +121,12 @@ def _run(torch: Any, module: Any, positional: tuple[Any, ...], named: dict[str, 
         return module(*positional, **named)
 
 
-def _arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def forward_arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and named arguments.
+
+    Raises:
+        InputError: they are something else.
+    """
     if isinstance(example_inputs, torch.Tensor):
         return (example_inputs,), {}
     if isinstance(example_inputs, tuple | list):
@@ -184,16 +137,16 @@ def _arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple[Any, .
     raise fail(name, "example inputs", kind, "must be a tensor, a tuple of them, or a dictionary of named ones")
 
 
-def _named_tensors(torch: Any, tree: Any, path: str = "") -> Any:
+def named_tensors(torch: Any, tree: Any, path: str = "") -> Any:
     """(name, tensor) pairs of the tensors in ``tree``; a tensor that stands twice is named once."""
     if isinstance(tree, torch.Tensor):
         yield path.strip("."), tree
     elif isinstance(tree, tuple | list):
         for position, item in enumerate(tree):
-            yield from _named_tensors(torch, item, f"{path}.{position}")
+            yield from named_tensors(torch, item, f"{path}.{position}")
     elif isinstance(tree, Mapping):
         for key, item in tree.items():
-            yield from _named_tensors(torch, item, f"{path}.{key}")
+            yield from named_tensors(torch, item, f"{path}.{key}")
 
 
 def _leading_dimension(name: str, tensors: Mapping[str, Any]) -> int:
@@ -244,9 +197,9 @@ def _loss_or_outputs(torch: Any, answer: Any, recorder: TorchRecorder, name: str
         loss = answer.get("loss")
     if isinstance(loss, torch.Tensor):
         return (recorder.index(loss),)
-    outputs = [tensor for _, tensor in _named_tensors(torch, answer) if tensor.is_floating_point()]
+    outputs = [tensor for _, tensor in named_tensors(torch, answer) if tensor.is_floating_point()]
     if not outputs and hasattr(answer, "__dict__"):
-        outputs = [item for _, item in _named_tensors(torch, vars(answer)) if item.is_floating_point()]
+        outputs = [item for _, item in named_tensors(torch, vars(answer)) if item.is_floating_point()]
     if not outputs:
         raise fail(name, "outputs", type(answer).__name__, "the module must return a floating-point tensor (a loss)")
     return tuple(dict.fromkeys(recorder.index(tensor) for tensor in outputs))

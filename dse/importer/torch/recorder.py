@@ -17,7 +17,7 @@ from dse.graph.trace import Attribute, Role, StepKind
 from dse.importer.torch.arguments import by_name, replaced, tensors_in
 from dse.importer.torch.constants import MAX_ELEMENTS, NOT_COMPUTABLE, Constant, constants_of
 from dse.importer.torch.tensor_values import TensorValues
-from dse.importer.torch.user_code import UserCode
+from dse.importer.user_code import UserCode
 from hardware.inputs import fail
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class TorchRecorder(TensorValues):
         import torch
         from torch._decomp import core_aten_decompositions
 
-        super().__init__(UserCode(torch))
+        super().__init__(UserCode())
         self.torch = torch
         self._rules = rules
         self._decompositions = core_aten_decompositions()

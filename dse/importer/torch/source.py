@@ -1,35 +1,17 @@
 """Calling a user's ``FILE.py:FUNCTION`` for a module and its inputs."""
 
-import ast
-import importlib
-import importlib.util
 import inspect
-import os
 import sys
-import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
-from dse.importer.torch.module import Mode, guarded, trace_module
-from hardware.documents import text_of
-from hardware.inputs import InputError, fail, nearest
-
-_OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
-
-
-@dataclass
-class LoadedFile:
-    """A user's Python file, run; ``local_files`` are it and the user's own files that it imported so far."""
-
-    path: Path
-    module: ModuleType
-    local_files: list[Path] = field(default_factory=list)
+from dse.importer.torch.module import Mode, trace_module
+from dse.importer.user_code import guarded
+from dse.importer.user_file import function_of, loaded, parameters_of, takes
+from hardware.inputs import InputError, fail
 
 
 def trace_function(
@@ -48,13 +30,13 @@ def trace_function(
     parameters_of(path, name)  # a file that is not Python is refused with its line
     library("torch", path)
     with loaded(path) as file:
-        function = _function(file, name)
+        function = function_of(file, name)
         taken = takes(function)
         given = {key: size for key, size in sizes.items() if key in taken}
         for key in sorted(set(taken) - set(sizes)):
             if taken[key]:
                 raise fail(path, name, key, "the function may ask for microbatch, tensor_parallel and sequence only")
-        module, inputs = _called(function, given, path, name)
+        module, inputs, *_ = called(function, given, path, name)
         resized = None if "microbatch" in given else sizes["microbatch"]
         trace = trace_module(module, inputs, model, resized, str(path), mode)
         if trace.microbatch != sizes["microbatch"]:
@@ -63,103 +45,46 @@ def trace_function(
     return trace, tuple(file.local_files)
 
 
-def parameters_of(path: Path, name: str) -> tuple[str, ...]:
-    """The sizes that function ``name`` of the file asks for, read from its text: the file is not run.
+def called(function: Callable[..., Any], given: dict[str, int], path: Path, name: str) -> tuple[Any, ...]:
+    """(module, example inputs), and targets where the function returns some, on the meta device where it allows.
 
     Raises:
-        InputError: the file cannot be read, is not Python, or defines no such function at its top level.
+        InputError: it fails, or returns something else.
     """
-    text = text_of(path)  # outside: its InputError is a ValueError
-    try:
-        tree = ast.parse(text, str(path))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
-        line = f"line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        reason = error.args[0] if error.args else "is nested too deeply"
-        raise fail(path, line, "", f"is not Python: {reason}") from error
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if name in functions:
-        arguments = functions[name].args
-        return tuple(argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-    return ()
-
-
-def takes(function: Callable[..., Any]) -> dict[str, bool]:
-    """The parameters of ``function``, and whether each must be given."""
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = inspect.signature(function).parameters.values()
-    return {item.name: item.default is inspect.Parameter.empty for item in parameters if item.kind in plain}
-
-
-@contextmanager
-def loaded(path: Path) -> Iterator[LoadedFile]:
-    """The file, run as a module; the user's modules that it imported are forgotten again at the end."""
-    if not os.path.isfile(path):
-        raise fail(path, "", "", "cannot be read: no such file")
-    spec = importlib.util.spec_from_file_location(f"_dse_import_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise fail(path, "", "", "is no Python file: its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    before = set(sys.modules)
-    keeps_no_bytecode = sys.dont_write_bytecode
-    sys.dont_write_bytecode = True  # compiled files are stale when a source changes twice in a second
-    importlib.invalidate_caches()
-    sys.path.insert(0, str(path.parent))
-    file = LoadedFile(path, module, [path])
-    loader = spec.loader
-    folder = Path.cwd()
-    try:
-        guarded(str(path), lambda: loader.exec_module(module))
-        yield file
-    finally:
-        os.chdir(folder)  # the user's code may have gone elsewhere
-        with suppress(ValueError):
-            sys.path.remove(str(path.parent))
-        sys.dont_write_bytecode = keeps_no_bytecode
-        for name in set(sys.modules) - before:
-            imported = _local_file(name)
-            if imported is not None:
-                file.local_files.append(imported)
-                del sys.modules[name]
-        file.local_files.sort()
-
-
-def _local_file(name: str) -> Path | None:
-    """The file of module ``name``, if it is neither Python's, nor installed, nor this program's."""
-    file = getattr(sys.modules[name], "__file__", None)
-    if file is None or name.partition(".")[0] in _OUR_PACKAGES:
-        return None
-    path = Path(file).resolve()
-    installed = [Path(folder).resolve() for folder in sysconfig.get_paths().values()]
-    outside = path.is_file() and not any(path.is_relative_to(folder) for folder in installed)
-    return path if outside else None  # libraries give some of their modules files that are not there
-
-
-def _function(file: LoadedFile, name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] | None = getattr(file.module, name, None)
-    if not callable(function):
-        known = sorted(key for key, item in vars(file.module).items() if inspect.isfunction(item))
-        rule = f"the file has no function of this name; it has {', '.join(known) or 'none'}"
-        raise fail(file.path, "", name, rule, nearest(name, known))
-    return function
-
-
-def _called(function: Callable[..., Any], given: dict[str, int], path: Path, name: str) -> tuple[Any, Any]:
-    """(module, example inputs) on the meta device where the function allows, else moved there."""
-    import torch
-
-    def on_meta() -> Any:
-        with torch.device("meta"):
-            return function(**given)
-
-    try:
-        answer = guarded(str(path), on_meta)
-    except InputError:  # whatever the function cannot do without data, it may do with it
-        answer = guarded(str(path), lambda: function(**given))
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], torch.nn.Module)):
+    answer = answer_of(function, given, path)
+    if not is_module_with_inputs(answer):
         shown = type(answer).__name__
         if inspect.iscoroutine(answer):
             answer.close()  # or Python complains on stderr that nobody awaited it
         if isinstance(answer, tuple):
             shown = f"({', '.join(type(item).__name__ for item in answer)})"
         raise fail(path, name, shown, "the function must return (module, example inputs)")
-    return answer
+    return tuple(answer)
+
+
+def answer_of(function: Callable[..., Any], given: dict[str, int], path: Path) -> Any:
+    """What a user's function returns, made on PyTorch's meta device where the function allows.
+
+    Raises:
+        InputError: it fails.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:  # then it makes no modules
+        return guarded(str(path), lambda: function(**given))
+
+    def on_meta() -> Any:
+        with torch.device("meta"):
+            return function(**given)
+
+    try:
+        return guarded(str(path), on_meta)
+    except InputError:  # whatever the function cannot do without data, it may do with it
+        return guarded(str(path), lambda: function(**given))
+
+
+def is_module_with_inputs(answer: object) -> bool:
+    """Whether a function returned a PyTorch module with its inputs, and maybe targets."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(answer, tuple) or len(answer) not in (2, 3):
+        return False
+    return isinstance(answer[0], torch.nn.Module)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
 from dse.importer.torch.constants import Constant
-from dse.importer.torch.user_code import UserCode
+from dse.importer.user_code import UserCode
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
-from dse.importer.torch.module import Mode, guarded, trace_module
+from dse.importer.torch.module import Mode, trace_module
+from dse.importer.user_code import guarded
 from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest
 

@@ -4,11 +4,14 @@ from typing import TypedDict, Unpack
 
 from dse.graph.trace import Granularity
 from dse.partition.formats import GRAPH_SCHEMA, graph_from_document
+from dse.partition.graphs.from_step import graph_from_step
 from dse.partition.graphs.from_trace import graph_from_trace
 from dse.partition.graphs.prepare import prepare
 from dse.partition.problem import PartitionGraph
+from dse.sharding.hlo.table import step_factors
 from dse.sources.kinds import CatalogueNetwork, Model, ProblemFormat, ProblemInput
 from dse.sources.resolve import resolve
+from dse.sources.steps import STEP, step_of
 from dse.sources.traces import inference_trace_of
 from hardware.inputs import fail
 from hardware.packages import ELEMENT_BYTES
@@ -37,14 +40,15 @@ def graph_of(source: object, **sizes: Unpack[GraphSizes]) -> PartitionGraph:
     """The operators of the inference forward pass of ``source``.
 
     Args:
-        source: what :func:`~dse.sources.resolve.resolve` takes, or a graph (``dse.graph/1``), which stays as it is.
+        source: what :func:`~dse.sources.resolve.resolve` takes; a step as HLO or StableHLO; or a graph
+            (``dse.graph/1``), which stays as it is.
         sizes: of a model (:class:`GraphSizes`).
 
     Raises:
         InputError: a source of no kind that is known, one that cannot be read or traced, or a size or granularity that
             it does not take.
     """
-    return _graph_of(resolve(source, (GRAPH,)), **sizes)
+    return _graph_of(resolve(source, (GRAPH, STEP)), **sizes)
 
 
 def prepared_graph_of(source: object, **sizes: Unpack[GraphSizes]) -> PartitionGraph:
@@ -52,9 +56,9 @@ def prepared_graph_of(source: object, **sizes: Unpack[GraphSizes]) -> PartitionG
 
     See :mod:`~dse.partition.graphs.prepare`.
     """
-    resolved = resolve(source, (GRAPH,))
+    resolved = resolve(source, (GRAPH, STEP))
     graph = _graph_of(resolved, **sizes)
-    return graph if isinstance(resolved, ProblemInput) else prepare(graph).graph
+    return graph if isinstance(resolved, ProblemInput) and resolved.format is GRAPH else prepare(graph).graph
 
 
 def _graph_of(
@@ -71,10 +75,21 @@ def _graph_of(
     return graph_from_trace(trace, granularity or usual, element_bytes)
 
 
+def _graph_of_step(source: ProblemInput) -> PartitionGraph:
+    step = step_of(source)
+    step_factors(step, source.where)  # refuses an operation whose shapes break its rule
+    graph = graph_from_step(step)
+    if not len(graph):
+        raise fail(source.where, "", "", "must compute something of its arguments")
+    return graph
+
+
 def _own_graph(source: ProblemInput, **sizes: object) -> PartitionGraph:
     for option, given in sizes.items():
         if given is not None:
             raise fail(source.where, option, given, "cannot be chosen: the graph states its operators and their sizes")
+    if source.format is STEP:
+        return _graph_of_step(source)
     if isinstance(source.content, PartitionGraph):
         return source.content
     return graph_from_document(source.content, source.where)

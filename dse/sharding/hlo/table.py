@@ -53,6 +53,7 @@ _RULES: dict[str, Rule] = {
     "select-and-scatter": select_and_scatter,
     "sort": across,
     "fft": fft,
+    "topk": outer(1),
     "cholesky": outer(2),
     "triangular-solve": outer(2),
     "gather": gather,

@@ -15,7 +15,8 @@ from dse.algorithms.pairwise.local_search import improved
 from dse.algorithms.pairwise.message_passing import ascend
 from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
 from dse.algorithms.pairwise.reduction import reduce
-from dse.algorithms.pairwise.solve import Limits, Solution, Status, solve
+from dse.algorithms.pairwise.search import Limits
+from dse.algorithms.pairwise.solve import Solution, Status, solve
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 from tests.shared_data import shared_data
 
@@ -170,7 +171,9 @@ def test_solutions_are_optimal(seed, memory, forbidden):
     assert evaluate(problem, solution.choices).cost == optimum
 
 
-@pytest.mark.parametrize("limits", [Limits(passes=1, moves=0, max_linear_size=0), Limits(branches=0, passes=3)])
+@pytest.mark.parametrize(
+    "limits", [Limits(passes=1, moves=0, max_linear_size=0, branch_work=0), Limits(branch_work=0, passes=3)]
+)
 def test_bounds_and_plans_hold_under_any_limit(limits):
     seen = set()
     for seed in range(40):
@@ -234,7 +237,7 @@ def test_case_g_with_less_memory_needs_branching_and_is_the_same_each_time(case_
     assert (solution.value, solution.bound, solution.status) == (229_274, 229_274, Status.OPTIMAL)
     assert evaluate(tighter, solution.choices).excess_usage == 0
     assert solve(tighter) == solution
-    assert solve(tighter, Limits(branches=0)).status is Status.FEASIBLE
+    assert solve(tighter, Limits(branch_work=0)).status is Status.FEASIBLE
 
 
 def test_case_g_with_too_little_memory_has_no_plan(case_g):
@@ -259,13 +262,42 @@ def test_large_costs_are_proven_to_the_unit_or_the_gap_is_stated(factor):
             assert solution.bound == optimum if factor < 10**9 else solution.bound > optimum - factor // 10**6
 
 
-def test_a_time_limit_of_the_branch_and_bound_leaves_a_bound():
+def test_a_limit_of_the_branch_and_bound_leaves_a_bound():
     """Random costs on a random graph: the relaxation is far from any plan."""
     rng = np.random.default_rng(0)
-    pairs = [rng.choice(150, 2, replace=False) for _ in range(300)]
+    pairs = [rng.choice(80, 2, replace=False) for _ in range(200)]
     problem = PairwiseProblem.build(
-        rng.integers(0, 1000, (150, 8)), [(u, v) for u, v in pairs], rng.integers(0, 1000, (300, 8, 8))
+        rng.integers(0, 1000, (80, 8)), [(u, v) for u, v in pairs], rng.integers(0, 1000, (200, 8, 8))
     )
-    solution = solve(problem, Limits(moves=100, highs_s=0.5))
+    solution = solve(problem, Limits(moves=100, branch_work=20_000, guesses=()))
     assert solution.status is Status.FEASIBLE
     assert 0 < solution.bound < solution.value == evaluate(problem, solution.choices).cost
+
+
+def test_guesses_prove_what_a_poor_plan_leaves_open(case_g):
+    """One pass of messages and no local search: the plan is poor, but a little above the bound there is the best."""
+    few = Limits(passes=30, moves=0, branch_work=0)
+    with_guesses, without = solve(case_g, few), solve(case_g, replace(few, guesses=()))
+    assert with_guesses.bound >= without.bound
+    assert with_guesses.value <= without.value
+
+
+@pytest.mark.parametrize(("seed", "memory"), CASES)
+def test_what_guesses_prove_holds(seed, memory):
+    """Guesses alone, and coarse ones, so that some leave no plan, some the best one, and some others too."""
+    problem = dense(seed, memory)
+    optimum = best_cost(problem)
+    guesses = Limits(passes=3, guesses=(0.01, 0.05, 0.2, 0.8), moves=0, branch_work=0)
+    solution = solve(problem, guesses)
+    if optimum is None:
+        assert solution.value is None
+        return
+    assert solution.bound <= optimum
+    assert solution.value is None or optimum <= solution.value
+
+
+def test_the_search_ends_within_the_gap_that_is_asked_for(case_g):
+    tighter = with_memory(case_g, 98)
+    near = solve(tighter, Limits(gap=0.1))
+    assert near.status is Status.FEASIBLE
+    assert 0.9 * near.value <= near.bound <= 229_274 <= near.value

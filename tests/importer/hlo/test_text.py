@@ -1,6 +1,7 @@
 """HLO text: both printed forms, real dumps, and whatever breaks them."""
 
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.module import ArrayShape, attributes_of
 from dse.importer.hlo.text import parse_hlo, read_hlo
+from dse.sharding.hlo.table import step_factors
 from hardware.inputs import InputError
 
 DUMPS = Path(__file__).parents[2] / "data" / "hlo"
@@ -145,6 +147,36 @@ def test_what_breaks_a_rule_is_named_with_its_line(old, new, message):
     assert old in SHORT
     with pytest.raises(InputError, match=message):
         parse_hlo(SHORT.replace(old, new, 1), "f.hlo")
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "²", ""])
+def test_numbers_that_are_none_are_refused_or_read(number):
+    for match in re.finditer(r"\d+", SHORT):
+        with suppress(InputError):
+            graph = step_graph(parse_hlo(SHORT[: match.start()] + number + SHORT[match.end() :], "f.hlo"), "f.hlo")
+            step_factors(graph, "f.hlo")
+
+
+DEEP = 3_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ENTRY e {\n x = " + "(" * DEEP + "f32[]" + ")" * DEEP + " parameter(0)\n}\n",
+        "c0 {\n ROOT x = f32[] parameter(0)\n}\n"
+        + "".join(f"c{n} {{\n p = f32[] parameter(0)\n ROOT x = f32[] call(p), to_apply=c{n - 1}\n}}\n"
+                  for n in range(1, DEEP))
+        + f"ENTRY e {{\n p = f32[] parameter(0)\n ROOT x = f32[] call(p), to_apply=c{DEEP - 1}\n}}\n",
+        "ENTRY e {\n t0 = f32[] parameter(0)\n"
+        + "".join(f" t{n} = f32[] tuple(t{n - 1})\n" for n in range(1, DEEP))
+        + f" ROOT z = f32[] negate(t{DEEP - 1})\n}}\n",
+    ],
+    ids=["types", "calls", "tuples"],
+)  # fmt: skip
+def test_what_is_nested_too_deeply_is_refused(body):
+    with pytest.raises(InputError, match=r"f\.hlo: types, calls or loops are nested too deeply"):
+        step_graph(parse_hlo(f"HloModule m\n{body}", "f.hlo"), "f.hlo")
 
 
 @pytest.mark.parametrize("name", ["rare.hlo", "vgg-tiny.opt.hlo"])

@@ -1,0 +1,384 @@
+"""HLO as JSON: the JSON form that protobuf gives ``xla.HloModuleProto``, alone or in ``xla.HloProto``.
+
+The messages are those of XLA (``xla/service/hlo.proto``, ``xla/xla_data.proto``); only fields that say how arrays hang
+together are read, all others may be there. As protobuf's rules for JSON have it, names may be in camel case or as in
+the schema, integers of 64 bits may be text, enumerations names or numbers, and what is 0 or empty may be left out.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from dse.importer.hlo.attributes import listed, metadata_text, padding_text, quoted, ranges_text, window_text
+from dse.importer.hlo.module import (
+    SHAPE_RULE,
+    ArrayShape,
+    Computation,
+    HloModule,
+    Instruction,
+    Shape,
+    is_storable,
+    require_parameters,
+)
+from hardware.inputs import InputError, fail, validate
+
+KEYS = ("hlo", "hloModule", "hlo_module", "computations")
+"""One of these keys tells such a document from others."""
+
+_TYPES = {
+    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32",
+    12: "f64", 13: "tuple", 14: "opaque", 15: "c64", 16: "bf16", 17: "token", 18: "c128", 19: "f8e5m2",
+    20: "f8e4m3fn", 21: "s4", 22: "u4", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2",
+    28: "f8e4m3", 29: "f8e3m4", 30: "s1", 31: "u1", 32: "f4e2m1fn", 33: "f8e8m0fnu",
+}  # fmt: skip
+"""Numbers of ``xla.PrimitiveType``."""
+
+_NAMES = {"opaque_type": "opaque"}
+"""Names of ``xla.PrimitiveType`` that text writes in another way."""
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class _Shape(_Message):
+    element_type: str | int = 0
+    dimensions: tuple[int, ...] = ()
+    tuple_shapes: tuple["_Shape", ...] = ()
+
+
+class _Metadata(_Message):
+    op_name: str = ""
+
+
+class _Literal(_Message):
+    s32s: tuple[int, ...] = ()
+    s64s: tuple[int, ...] = ()
+    u32s: tuple[int, ...] = ()
+    u64s: tuple[int, ...] = ()
+
+
+class _WindowDimension(_Message):
+    size: int = 0
+    stride: int = 1
+    padding_low: int = 0
+    padding_high: int = 0
+    window_dilation: int = 1
+    base_dilation: int = 1
+    window_reversal: bool = False
+
+
+class _Window(_Message):
+    dimensions: tuple[_WindowDimension, ...] = ()
+
+
+class _ConvolutionNumbers(_Message):
+    input_batch_dimension: int = 0
+    input_feature_dimension: int = 0
+    input_spatial_dimensions: tuple[int, ...] = ()
+    kernel_input_feature_dimension: int = 0
+    kernel_output_feature_dimension: int = 0
+    kernel_spatial_dimensions: tuple[int, ...] = ()
+    output_batch_dimension: int = 0
+    output_feature_dimension: int = 0
+    output_spatial_dimensions: tuple[int, ...] = ()
+
+
+class _Slice(_Message):
+    start: int = 0
+    limit: int = 0
+    stride: int = 1
+
+
+class _PaddingDimension(_Message):
+    edge_padding_low: int = 0
+    edge_padding_high: int = 0
+    interior_padding: int = 0
+
+
+class _Padding(_Message):
+    dimensions: tuple[_PaddingDimension, ...] = ()
+
+
+class _DotNumbers(_Message):
+    lhs_contracting_dimensions: tuple[int, ...] = ()
+    rhs_contracting_dimensions: tuple[int, ...] = ()
+    lhs_batch_dimensions: tuple[int, ...] = ()
+    rhs_batch_dimensions: tuple[int, ...] = ()
+
+
+class _GatherNumbers(_Message):
+    offset_dims: tuple[int, ...] = ()
+    collapsed_slice_dims: tuple[int, ...] = ()
+    start_index_map: tuple[int, ...] = ()
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = 0
+
+
+class _ScatterNumbers(_Message):
+    update_window_dims: tuple[int, ...] = ()
+    inserted_window_dims: tuple[int, ...] = ()
+    scatter_dims_to_operand_dims: tuple[int, ...] = ()
+    input_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = 0
+
+
+class _Instruction(_Message):
+    name: str = Field(min_length=1)
+    opcode: str = Field(min_length=1)
+    shape: _Shape
+    metadata: _Metadata = _Metadata()
+    literal: _Literal = _Literal()
+    parameter_number: int = 0
+    tuple_index: int = 0
+    dimensions: tuple[int, ...] = ()
+    window: _Window | None = None
+    convolution_dimension_numbers: _ConvolutionNumbers | None = None
+    feature_group_count: int = 1
+    batch_group_count: int = 1
+    slice_dimensions: tuple[_Slice, ...] = ()
+    dynamic_slice_sizes: tuple[int, ...] = ()
+    padding_config: _Padding | None = None
+    custom_call_target: str = ""
+    dot_dimension_numbers: _DotNumbers | None = None
+    fft_length: tuple[int, ...] = ()
+    comparison_direction: str = ""
+    gather_dimension_numbers: _GatherNumbers | None = None
+    gather_slice_sizes: tuple[int, ...] = ()
+    scatter_dimension_numbers: _ScatterNumbers | None = None
+    id: int = 0
+    operand_ids: tuple[int, ...] = ()
+    called_computation_ids: tuple[int, ...] = ()
+    backend_config: str = ""
+
+
+class _Computation(_Message):
+    name: str = Field(min_length=1)
+    instructions: tuple[_Instruction, ...] = Field(min_length=1)
+    id: int = 0
+    root_id: int = 0
+
+
+class _Module(_Message):
+    name: str = "module"
+    computations: tuple[_Computation, ...] = Field(min_length=1)
+    entry_computation_name: str = ""
+    entry_computation_id: int = 0
+
+
+def module_from_document(document: Any, file: str | Path) -> HloModule:
+    """The module that a JSON document describes; ``file`` is what errors call it.
+
+    Raises:
+        InputError: a document of another form, or a value that breaks a rule, with its key.
+    """
+    within = ""
+    for key in ("hlo", "hloModule", "hlo_module"):
+        if isinstance(document, dict) and key in document:
+            document, within = document[key], f"{within}{key}."
+    if not isinstance(document, dict) or "computations" not in document:
+        rule = "must be HLO as JSON: an object with computations, which xla.HloModuleProto has, alone or as hloModule"
+        raise fail(file, within.rstrip("."), document if within else "", rule)
+    try:
+        module = validate(_Module, document, file)
+    except InputError as error:
+        raise InputError(replace(fault, key=f"{within}{fault.key}") for fault in error.faults) from error
+    return _Reader(module, str(file), within).module()
+
+
+class _Reader:
+    """One pass over the computations; names take the place of ids."""
+
+    def __init__(self, module: _Module, file: str, within: str) -> None:
+        self._module = module
+        self._file = file
+        self._within = within
+        self._called: dict[int, str] = {}
+
+    def module(self) -> HloModule:
+        """The whole module."""
+        computations: dict[str, Computation] = {}
+        for number, each in enumerate(self._module.computations):
+            place = f"{self._within}computations.{number}"
+            if each.id in self._called or each.name in computations:
+                raise fail(self._file, place, each.name, "a computation of this name or id stands before")
+            computations[each.name] = self._computation(each, place)
+            self._called[each.id] = each.name
+        return HloModule(self._module.name, computations, self._entry(computations))
+
+    def _entry(self, computations: Mapping[str, Computation]) -> str:
+        """The computation of that name, or where no name is stated of that id."""
+        name, number = self._module.entry_computation_name, self._module.entry_computation_id
+        entry = name or self._called.get(number, "")
+        if entry not in computations:
+            key = "entryComputationName" if name else "entryComputationId"
+            raise fail(self._file, f"{self._within}{key}", name or number, "must be one of the computations")
+        return entry
+
+    def _computation(self, computation: _Computation, place: str) -> Computation:
+        instructions: dict[str, Instruction] = {}
+        names: dict[int, str] = {}
+        for number, each in enumerate(computation.instructions):
+            key = f"{place}.instructions.{number}"
+            if each.name in instructions or each.id in names:
+                raise fail(self._file, key, each.name, "an instruction of this name or id stands before")
+            instructions[each.name] = self._instruction(each, names, key)
+            names[each.id] = each.name
+        root = names.get(computation.root_id)
+        if root is None:
+            raise fail(self._file, f"{place}.rootId", computation.root_id, "must be one of its instructions")
+        made = Computation(computation.name, instructions, root)
+        require_parameters(made, self._file, place)
+        return made
+
+    def _instruction(self, each: _Instruction, names: Mapping[int, str], key: str) -> Instruction:
+        for operand in each.operand_ids:
+            if operand not in names:
+                rule = "an operand must be an instruction before, of the same computation"
+                raise fail(self._file, f"{key}.operandIds", operand, rule)
+        for called in each.called_computation_ids:
+            if called not in self._called:
+                rule = "must be a computation before this one"
+                raise fail(self._file, f"{key}.calledComputationIds", called, rule)
+        return Instruction(
+            each.name,
+            each.opcode,
+            self._shape(each.shape, f"{key}.shape"),
+            tuple(names[operand] for operand in each.operand_ids),
+            _literal(each),
+            _text_of(each, [self._called[called] for called in each.called_computation_ids]),
+            key,
+        )
+
+    def _shape(self, shape: _Shape, key: str) -> Shape:
+        kind = shape.element_type
+        dtype = _TYPES.get(kind, str(kind)) if isinstance(kind, int) else _NAMES.get(kind.lower(), kind.lower())
+        if dtype == "tuple":
+            parts = enumerate(shape.tuple_shapes)
+            return tuple(self._shape(part, f"{key}.tupleShapes.{number}") for number, part in parts)
+        array = ArrayShape(dtype, shape.dimensions)
+        if not is_storable(array):
+            raise fail(self._file, key, f"{dtype}{list(shape.dimensions)}", SHAPE_RULE)
+        return array
+
+
+def _literal(each: _Instruction) -> str:
+    """A parameter's number; a whole number that is a constant, as numbers of passes are."""
+    if each.opcode == "parameter":
+        return str(each.parameter_number)
+    whole = (*each.literal.s32s, *each.literal.s64s, *each.literal.u32s, *each.literal.u64s)
+    return str(whole[0]) if each.opcode == "constant" and len(whole) == 1 else ""
+
+
+def _text_of(each: _Instruction, called: Sequence[str]) -> str:
+    """The attributes as HLO text has them."""
+    return "".join(f", {name}={value}" for name, value in _attributes(each, called))
+
+
+def _attributes(each: _Instruction, called: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from _called_computations(each, called)
+    if each.opcode == "get-tuple-element":
+        yield "index", str(each.tuple_index)
+    if each.dimensions:
+        yield "iota_dimension" if each.opcode == "iota" else "dimensions", listed(each.dimensions)
+    if each.dynamic_slice_sizes:
+        yield "dynamic_slice_sizes", listed(each.dynamic_slice_sizes)
+    if each.fft_length:
+        yield "fft_length", listed(each.fft_length)
+    if each.comparison_direction:
+        yield "direction", each.comparison_direction
+    if each.custom_call_target:
+        yield "custom_call_target", quoted(each.custom_call_target)
+    if each.slice_dimensions:
+        yield "slice", ranges_text([(part.start, part.limit, part.stride) for part in each.slice_dimensions])
+    if each.padding_config is not None:
+        dims = each.padding_config.dimensions
+        yield "padding", padding_text([(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in dims])
+    if each.window is not None and each.window.dimensions:
+        yield "window", _window(each.window.dimensions)
+    if each.convolution_dimension_numbers is not None and each.opcode == "convolution":
+        yield "dim_labels", _labels(each.convolution_dimension_numbers)
+        yield from ((key, str(count)) for key, count in _groups(each) if count > 1)
+    yield from _numbers(each)
+    if each.backend_config:
+        yield "backend_config", _decoded(each.backend_config)
+    if each.metadata.op_name:
+        yield "metadata", metadata_text(each.metadata.op_name)
+
+
+def _called_computations(each: _Instruction, called: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each opcode has its own words for what it calls."""
+    match each.opcode, list(called):
+        case "while", [body, condition]:
+            yield from (("condition", condition), ("body", body))
+        case "select-and-scatter", [select, scatter]:
+            yield from (("select", select), ("scatter", scatter))
+        case "conditional", _:
+            yield "branch_computations", f"{{{', '.join(called)}}}"
+        case (("fusion" | "async-start"), [callee]):
+            yield "calls", callee
+        case _, [callee]:
+            yield "to_apply", callee
+
+
+def _numbers(each: _Instruction) -> Iterator[tuple[str, str]]:
+    """Dimension numbers of products and lookups."""
+    if (dot := each.dot_dimension_numbers) is not None:
+        yield "lhs_batch_dims", listed(dot.lhs_batch_dimensions)
+        yield "lhs_contracting_dims", listed(dot.lhs_contracting_dimensions)
+        yield "rhs_batch_dims", listed(dot.rhs_batch_dimensions)
+        yield "rhs_contracting_dims", listed(dot.rhs_contracting_dimensions)
+    for numbers in (each.gather_dimension_numbers, each.scatter_dimension_numbers):
+        for name, value in () if numbers is None else numbers:
+            yield name, listed(value) if isinstance(value, tuple) else str(value)
+    if each.gather_slice_sizes:
+        yield "slice_sizes", listed(each.gather_slice_sizes)
+
+
+def _groups(each: _Instruction) -> Iterator[tuple[str, int]]:
+    yield "feature_group_count", each.feature_group_count
+    yield "batch_group_count", each.batch_group_count
+
+
+def _window(dims: Sequence[_WindowDimension]) -> str:
+    return window_text(
+        {
+            "size": [str(each.size) for each in dims],
+            "stride": [str(each.stride) for each in dims],
+            "pad": [f"{each.padding_low}_{each.padding_high}" for each in dims],
+            "lhs_dilate": [str(each.base_dilation) for each in dims],
+            "rhs_dilate": [str(each.window_dilation) for each in dims],
+            "rhs_reversal": [str(int(each.window_reversal)) for each in dims],
+        }
+    )
+
+
+def _labels(numbers: _ConvolutionNumbers) -> str:
+    """``b01f_01io->b01f``."""
+    sides = (
+        ("b", "f", numbers.input_batch_dimension, numbers.input_feature_dimension, numbers.input_spatial_dimensions),
+        ("i", "o", numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension,
+         numbers.kernel_spatial_dimensions),
+        ("b", "f", numbers.output_batch_dimension, numbers.output_feature_dimension, numbers.output_spatial_dimensions),
+    )  # fmt: skip
+    texts = []
+    for first, second, first_dim, second_dim, spatial in sides:
+        label = {first_dim: first, second_dim: second, **{dim: str(number) for number, dim in enumerate(spatial)}}
+        texts.append("".join(label[dim] for dim in sorted(label)))
+    return f"{texts[0]}_{texts[1]}->{texts[2]}"
+
+
+def _decoded(text: str) -> str:
+    """Bytes, which stand in base 64, as text; nothing where they are none."""
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""

@@ -1,0 +1,153 @@
+"""``FILE.py:FUNCTION`` as a training step: a PyTorch module, its loss and an optimizer, as a step graph.
+
+FUNCTION returns ``(module, example_inputs)``, as for every other command. The module returns the loss: a number, or an
+output with a field ``loss``. Otherwise the file has a function ``loss(outputs)``, or ``loss(outputs, targets)``, and
+FUNCTION returns ``(module, example_inputs, targets)``. ``OPTIMIZER = "sgd"`` in the file takes SGD with momentum in
+place of Adam.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from dse.graph.step import StepArgument, StepGraph
+from dse.importer.torch.aten.builder import StepBuilder
+from dse.importer.torch.aten.call import DTYPES
+from dse.importer.torch.aten.table import translated
+from dse.importer.torch.module import forward_arguments, named_tensors, operators_as_written
+from dse.importer.torch.training import Optimizer, TracedStep, traced_step
+from dse.importer.user_code import guarded
+from dse.importer.user_file import LoadedFile
+from hardware.inputs import choose, fail
+
+if TYPE_CHECKING:
+    import torch
+
+_OPTIMIZERS: dict[str, Optimizer] = {"adam": "adam", "sgd": "sgd"}
+_LOSS_RULE = (
+    "the module must return its loss (a number, or an output with a field loss), or the file must have a function "
+    "loss(outputs) or loss(outputs, targets)"
+)
+
+
+def step_of_module(file: LoadedFile, name: str, answer: tuple[Any, ...]) -> StepGraph:
+    """The training step of what function ``name`` of the file returned: (module, example inputs[, targets]).
+
+    Raises:
+        InputError: no loss, an unknown optimizer, or a module that does not trace (with its own words, at the user's
+            file and line).
+    """
+    module, example_inputs, *targets = answer
+    return _graph(_traced(file, module, example_inputs, targets[0] if targets else None), name)
+
+
+def _traced(file: LoadedFile, module: "torch.nn.Module", example_inputs: Any, targets: Any) -> TracedStep:
+    import torch
+
+    path = str(file.path)
+    named_optimizer = str(getattr(file.module, "OPTIMIZER", "adam"))
+    optimizer = _OPTIMIZERS[choose(path, "OPTIMIZER", named_optimizer, _OPTIMIZERS, "optimizer")]
+    positional, named = forward_arguments(torch, example_inputs, path)
+    data = _on_meta(torch, (positional, named, targets))
+    module = module.to("meta").train()
+    names = _named(torch, module, data)
+    loss = _loss_of(file, targets is not None)
+    with torch.device("meta"), operators_as_written(torch):
+        traced: TracedStep = guarded(path, lambda: traced_step(module, data, names, loss, optimizer))
+    for key, _, tensor in traced.arguments:
+        if str(tensor.dtype).removeprefix("torch.") not in DTYPES:
+            raise fail(path, key, str(tensor.dtype), "a training step of this dtype is not supported")
+        if not tensor.numel():
+            raise fail(path, key, str(list(tensor.shape)), "a parameter or input must have elements")
+    return traced
+
+
+def _graph(traced: TracedStep, name: str) -> StepGraph:
+    build = StepBuilder()
+    views = [
+        build.argument(key, tuple(tensor.shape), DTYPES[str(tensor.dtype).removeprefix("torch.")])
+        for key, _, tensor in traced.arguments
+    ]
+    results = translated(build, traced.graph, list(views), traced.modules)
+    arguments = tuple(
+        StepArgument(view.value, build.values[view.value].name, role)
+        for view, (_, role, _) in zip(views, traced.arguments, strict=True)
+    )
+    written = tuple(build.written(view) for view in results)
+    return _pruned(StepGraph(name, tuple(build.values), tuple(build.operations), arguments, written, framework="torch"))
+
+
+def _pruned(graph: StepGraph) -> StepGraph:
+    """The step without the operations that nothing comes of."""
+    needed = {*graph.results, *(argument.value for argument in graph.arguments)}
+    operations = []
+    for operation in reversed(graph.operations):
+        if needed.intersection(operation.results):
+            needed.update(operation.operands, operation.results)
+            operations.append(operation)
+    place = {value: number for number, value in enumerate(sorted(needed))}
+    moved = [
+        each._replace(
+            operands=tuple(place[value] for value in each.operands),
+            results=tuple(place[value] for value in each.results),
+        )
+        for each in reversed(operations)
+    ]
+    return replace(
+        graph,
+        values=tuple(graph.values[value] for value in sorted(needed)),
+        operations=tuple(moved),
+        arguments=tuple(each._replace(value=place[each.value]) for each in graph.arguments),
+        results=tuple(place[value] for value in graph.results),
+    )
+
+
+def _loss_of(file: LoadedFile, has_targets: bool) -> Callable[[Any, Any], "torch.Tensor"]:
+    """The loss of what the module returns and the targets: its own, or that of the file's function."""
+    own = getattr(file.module, "loss", None)
+
+    def loss(outputs: Any, targets: Any) -> "torch.Tensor":
+        value = getattr(outputs, "loss", None)
+        value = outputs.get("loss") if value is None and isinstance(outputs, Mapping) else value
+        value = outputs if value is None else value
+        if not _is_number(value) and callable(own):
+            value = own(outputs, targets) if has_targets else own(outputs)
+        if not _is_number(value):
+            raise fail(file.path, "loss", str(list(getattr(value, "shape", ())) or type(value).__name__), _LOSS_RULE)
+        return cast("torch.Tensor", value.reshape(()))
+
+    return loss
+
+
+def _is_number(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.numel() == 1 and value.is_floating_point()
+
+
+def _on_meta(torch: Any, tree: Any) -> Any:
+    """Tensors on the meta device; whole arrays of data are not needed."""
+    if isinstance(tree, torch.Tensor):
+        return tree.detach().to("meta")
+    if type(tree) in (list, tuple):
+        return type(tree)(_on_meta(torch, each) for each in tree)
+    if isinstance(tree, dict):
+        return {key: _on_meta(torch, each) for key, each in tree.items()}
+    return tree
+
+
+def _named(torch: Any, module: "torch.nn.Module", data: Any) -> dict[str, "torch.Tensor"]:
+    """The tensors of the inputs and targets, by the names of the parameters of ``forward``."""
+    positional, named, targets = data
+    known = list(inspect.signature(module.forward).parameters)
+    names = {place: known[place] if place < len(known) else str(place) for place in range(len(positional))}
+    given = {names[place]: each for place, each in enumerate(positional)}
+    found = list(named_tensors(torch, {**given, **named})) + [
+        (f"targets{path and '.'}{path}", tensor) for path, tensor in named_tensors(torch, targets)
+    ]
+    unique: dict[str, torch.Tensor] = {}
+    for name, tensor in found:
+        key = name if name not in unique else f"{name}.{len(unique)}"
+        unique[key] = tensor
+    return unique

@@ -1,0 +1,242 @@
+"""The template of ``plan_torch.py``: a plan without parameters on no devices."""
+
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, distribute_tensor
+from torch.distributed.tensor import Replicate as R
+from torch.distributed.tensor import Shard as S
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+AXES = ()
+SIZES = ()
+
+PARAMETERS = {}
+"""The layout of each parameter and buffer: along each axis of the mesh the dimension that it splits, or R()."""
+
+USED = {}
+"""Parameters that the forward pass takes in another layout, such as gathered ones."""
+
+TAKEN = {}
+"""By module and number of dimensions the layout in which it takes its input."""
+
+LEFT = {}
+"""By module and number of dimensions the layout in which its output is handed on."""
+
+STYLES = {}
+"""Modules whose part of the plan is one of PyTorch's own styles of tensor parallelism."""
+
+INPUTS = {}
+"""The layout of each input of the step."""
+
+BY_SAMPLE = (nn.modules.conv._ConvNd, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd, nn.GroupNorm)
+BY_SAMPLE += (nn.modules.pooling._AdaptiveAvgPoolNd,)
+ELEMENTWISE_LOSSES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
+ELEMENTWISE_LOSSES += (functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits)
+
+LOCAL = (*BY_SAMPLE, nn.modules.batchnorm._BatchNorm, nn.RNNBase, nn.MultiheadAttention)
+"""Modules that run on plain tensors: what DTensor does not split. The first ones treat every sample alone."""
+
+
+class Planned(ParallelStyle):
+    """One module by the plan: its parameters, and the layouts of its input and output."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+
+    def _apply(self, module, device_mesh):
+        whole = (R(),) * len(AXES)
+        for name, parameter in module.named_parameters(recurse=False):
+            if not isinstance(parameter, DTensor):
+                spread = distribute_tensor(parameter, device_mesh, PARAMETERS.get(self._full(name), whole))
+                module.register_parameter(name, torch.nn.Parameter(spread, parameter.requires_grad))
+        for name, buffer in module.named_buffers(recurse=False):
+            if not isinstance(buffer, DTensor):
+                keeps = name not in module._non_persistent_buffers_set
+                module.register_buffer(name, distribute_tensor(buffer, device_mesh, whole), persistent=keeps)
+        if isinstance(module, LOCAL):
+            module.forward = _local(module)
+        elif any(self._full(name) in USED for name, _ in module.named_parameters(recurse=False)):
+            module.forward = self._gathering(module)
+        if self.path in TAKEN:
+            module.register_forward_pre_hook(lambda _, args: _brought(args, TAKEN[self.path]))
+        if self.path in LEFT:
+            module.register_forward_hook(lambda _, __, output: _brought(output, LEFT[self.path]))
+        return module
+
+    def _full(self, name):
+        return f"{self.path}.{name}" if self.path else name
+
+    def _gathering(self, module):
+        """The module's forward with parameters in the layouts of :data:`USED`; gradients come back in their own."""
+        forward = module.forward
+
+        def run(*args, **kwargs):
+            layouts = {name: USED.get(self._full(name)) for name, _ in module.named_parameters(recurse=False)}
+            used = {
+                (module, name): getattr(module, name).redistribute(placements=layout)
+                for name, layout in layouts.items()
+                if layout is not None
+            }
+            with _holding(used):
+                return forward(*args, **kwargs)
+
+        return run
+
+
+def mesh(device_type="cuda"):
+    """The mesh of the plan over the ranks of the process group."""
+    return init_device_mesh(device_type, SIZES, mesh_dim_names=AXES)
+
+
+def apply(model, on=None):
+    """``model`` by the plan: its parameters and buffers become DTensors, of which optimizers are made.
+
+    What the model computes stays the same, whatever the layouts are: DTensor brings operands together. A gradient is
+    summed, and left in the layout of its parameter.
+
+    Args:
+        model: the module that the plan was made for, the same on all ranks, or on the meta device.
+        on: the mesh; that of :func:`mesh` by default.
+    """
+    on = mesh() if on is None else on
+    shared = {}
+    for path, module in list(model.named_modules()):
+        for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
+            if parameter in shared:  # stands in two modules
+                setattr(module, name, shared[parameter])
+        before = dict(module.named_parameters(recurse=False))
+        parallelize_module(module, on, STYLES.get(path) or Planned(path))
+        module.register_forward_hook(_gradients_joined)
+        shared |= {each: getattr(module, name) for name, each in before.items()}
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_hook(lambda gradient, of=parameter: gradient.redistribute(placements=of.placements))
+    forward = model.forward
+
+    def run(*args, **kwargs):
+        with implicit_replication(), _Functions():  # tensors that the model makes itself are the same on all ranks
+            return tree_map_only(DTensor, _joined, forward(*args, **kwargs))
+
+    model.forward = run
+    return model
+
+
+def distributed(inputs, on=None):
+    """Inputs by their names, whole on all ranks, as DTensors in the layouts of the plan."""
+    on = mesh() if on is None else on
+    whole = (R(),) * len(AXES)
+    return {name: distribute_tensor(each, on, INPUTS.get(name, whole)) for name, each in inputs.items()}
+
+
+def _gradients_joined(_module, _args, output):
+    """The gradient of an output is summed where it stands as terms: not all that lies before takes terms."""
+
+    def hooked(tensor):
+        if tensor.requires_grad:
+            tensor.register_hook(_joined)
+        return tensor
+
+    return tree_map_only(DTensor, hooked, output)
+
+
+def _joined(tensor):
+    """Terms of a sum summed: the gradient of a loss must start from the loss itself."""
+    return tensor.redistribute(placements=tuple(R() if each.is_partial() else each for each in tensor.placements))
+
+
+def _local(module):
+    """The module's forward on plain tensors: each rank has its samples, or all of them, and the whole parameters.
+
+    For modules whose operators DTensor does not split rightly or at all.
+    """
+    forward = module.forward
+
+    def run(*args, **kwargs):
+        given = [each for each in (*args, *kwargs.values()) if isinstance(each, DTensor)]
+        if not given:
+            return forward(*args, **kwargs)
+        on, samples = given[0].device_mesh, isinstance(module, BY_SAMPLE)
+        layout = tuple(each if samples and each == S(0) else R() for each in given[0].placements)
+        gradients = tuple(Partial() if each == S(0) else each for each in layout)
+        held = {}
+        for part in module.modules():
+            for name, each in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)):
+                whole = each.redistribute(placements=(R(),) * len(AXES))
+                held[part, name] = whole.to_local(grad_placements=gradients)
+        args, kwargs = tree_map_only(
+            DTensor, lambda each: each.redistribute(placements=layout).to_local(), (args, kwargs)
+        )  # fmt: skip
+        with _holding(held):
+            output = forward(*args, **kwargs)
+        return tree_map_only(torch.Tensor, lambda each: DTensor.from_local(each, on, layout, run_check=False), output)
+
+    return run
+
+
+class _Functions(TorchFunctionMode):
+    """Functions of PyTorch that are right on DTensors in another form alone."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if not args or not isinstance(args[0], DTensor):
+            return function(*args, **kwargs)
+        if function in ELEMENTWISE_LOSSES:  # gradients of a mean are divided by the elements of a rank
+            reduction = kwargs.pop("reduction", "mean")
+            losses = function(*args, **kwargs, reduction="none")
+            return losses if reduction == "none" else losses.sum() if reduction == "sum" else losses.mean()
+        if function is functional.scaled_dot_product_attention:
+            return _attention(args, kwargs)
+        return function(*args, **kwargs)
+
+
+def _attention(args, kwargs):
+    """Attention on plain tensors: each rank has its samples and heads."""
+    on, rank = args[0].device_mesh, args[0].ndim
+    layout = tuple(each if each in (S(0), S(1)) and rank == 4 else R() for each in args[0].placements)
+
+    def part(each):
+        whole = each if isinstance(each, DTensor) else DTensor.from_local(each, on, (R(),) * len(AXES))
+        ones = rank - each.ndim  # dimensions that are not there, or broadcast
+        kept = tuple(
+            S(to.dim - ones) if to != R() and to.dim >= ones and each.shape[to.dim - ones] > 1 else R() for to in layout
+        )
+        return whole.redistribute(placements=kept).to_local()
+
+    args, kwargs = tree_map_only(torch.Tensor, part, (args, kwargs))
+    output = functional.scaled_dot_product_attention(*args, **kwargs)
+    return DTensor.from_local(output, on, layout, run_check=False)
+
+
+@contextmanager
+def _holding(tensors):
+    """Modules with other tensors in place of some parameters and buffers: by (module, name)."""
+    before = {module: (module._parameters, module._buffers) for module, _ in tensors}
+    for module, (parameters, buffers) in before.items():
+        module._parameters = {name: each for name, each in parameters.items() if (module, name) not in tensors}
+        module._buffers = {name: each for name, each in buffers.items() if (module, name) not in tensors}
+    for (module, name), each in tensors.items():
+        module.__dict__[name] = each
+    try:
+        yield
+    finally:
+        for module, name in tensors:
+            del module.__dict__[name]
+        for module, (parameters, buffers) in before.items():
+            module._parameters, module._buffers = parameters, buffers
+
+
+def _brought(tree, layouts):
+    """DTensors of a tuple, or a single one, in the layout that ``layouts`` has for their number of dimensions."""
+    if isinstance(tree, tuple | list):
+        return type(tree)(_brought(each, layouts) for each in tree)
+    if isinstance(tree, DTensor) and tree.ndim in layouts:
+        return tree.redistribute(placements=layouts[tree.ndim])
+    return tree

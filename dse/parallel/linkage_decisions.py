@@ -1,0 +1,53 @@
+"""Which linkage groups are split on which axes of the mesh, and the plan that such decisions are."""
+
+from collections.abc import Iterator, Set
+
+from dse.parallel.choices import NONE, Cut
+from dse.parallel.mesh import WHOLE, Layout
+from dse.parallel.plan import Plan
+from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from dse.sharding.linkage import Linkage, linkage
+
+Decision = tuple[int, int]
+"""(group, axis): the group is split on the axis."""
+
+
+def linkage_of(problem: ParallelProblem) -> Linkage:
+    """The linkage groups of the step, with the arguments tied to the results that replace them."""
+    graph = problem.graph
+    ties = [(graph.results[result], graph.arguments[number].value) for result, number in problem.carried.items()]
+    return linkage(graph, problem.file, ties)
+
+
+class Decisions:
+    """The linkage groups of a problem, as what can be decided."""
+
+    def __init__(self, problem: ParallelProblem, prices: Prices) -> None:
+        self._problem = problem
+        self._prices = prices
+        self.linkage = linkage_of(problem)
+
+    def plan(self, taken: Set[Decision]) -> Plan:
+        """The plan in which these groups are split."""
+        graph, axes = self._problem.graph, range(len(self._problem.mesh.axes))
+        choices = []
+        for number, groups in enumerate(self.linkage.factors):
+            cut = tuple(
+                next((place for place, group in enumerate(groups) if (group, axis) in taken), NONE) for axis in axes
+            )
+            choices.append(next(self._matching(number, cut), 0))
+        return Plan(tuple(choices), tuple(self._layout(argument.value, taken) for argument in graph.arguments))
+
+    def _matching(self, number: int, cut: tuple[int, ...]) -> Iterator[int]:
+        for place, priced in enumerate(self._prices.priced[number]):
+            if priced.choice == tuple(Cut(factor) for factor in cut):
+                yield place
+
+    def _layout(self, value: int, taken: Set[Decision]) -> Layout:
+        group_of = self.linkage.group_of
+        dims = range(len(self._problem.graph.values[value].dims))
+        return tuple(
+            next((dim for dim in dims if (group_of.get((value, dim)), axis) in taken), WHOLE)
+            for axis in range(len(self._problem.mesh.axes))
+        )

@@ -1,0 +1,42 @@
+"""Communication that can run beside work: which collectives can, and how much of each a step hides.
+
+Two kinds are taken off the critical path where ``--overlap`` asks for it:
+
+* the terms of results from which no product or convolution follows, which are gradients of weights above all, are
+  joined while the step goes on. As much is hidden as the operation itself works, in place of the one that runs then;
+* the largest argument that an operation takes is brought into the layout in which it takes it ahead of time (weights
+  that are gathered). As much is hidden as the operation works, in place of the one before it.
+
+What is longer than that is waited for. In a stack of equal layers, the operation that runs beside is as long as the
+one that stands for it; links are taken to carry one collective at a time beside work.
+"""
+
+from dse.graph.step import StepGraph
+
+PRODUCTS = ("dot", "convolution")
+
+
+def joined_late(graph: StepGraph) -> tuple[bool, ...]:
+    """Of each operation: whether no product or convolution follows from its results."""
+    precedes = [False] * len(graph.values)
+    late = []
+    for operation in reversed(graph.operations):
+        follows = any(precedes[value] for value in operation.results)
+        late.append(not follows)
+        if follows or operation.opcode in PRODUCTS:
+            for value in operation.operands:
+                precedes[value] = True
+    return tuple(reversed(late))
+
+
+def fetched_ahead(graph: StepGraph) -> tuple[int | None, ...]:
+    """Of each operation the largest argument that it takes, as a value; None where it takes none."""
+    arguments = {argument.value for argument in graph.arguments}
+    return tuple(
+        max(
+            (value for value in operation.operands if value in arguments),
+            key=lambda value: (graph.values[value].size_bytes, -value),
+            default=None,
+        )
+        for operation in graph.operations
+    )

@@ -1,0 +1,78 @@
+"""What of Auto-MAP can be made again, and from which options."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar
+
+from dse.parallel.mesh import mesh_of
+from dse.reproduce.automap import SUMMARY
+from dse.reproduce.automap.models import BUILT_IN, family_of, step_of, text_of_step
+from dse.reproduce.automap.published import read_published
+from dse.reproduce.automap.study import Machine, Study
+from dse.reproduce.automap.tables import TITLES, counts, data_parallel, plans
+from dse.reproduce.paper import Paper, Part, Posed
+from dse.results.result import digest
+from dse.run.options import Option, Options
+from hardware.inputs import fail
+from hardware.network import network
+from hardware.specs import accelerator
+
+NAME = "automap"
+
+OPERATIONS_PER_S = 2_000
+"""How many operations of a step are planned under one set of rules in a second, at the least."""
+
+_RULES = {"table3": 5, "table4": 5, "table5": 3, "table6": 2}
+"""How many sets of rules a part needs."""
+
+
+@dataclass(frozen=True)
+class AutomapOptions(Options):
+    """The options of ``dse reproduce automap``.
+
+    Attributes:
+        models: steps, separated by commas: built-in ones, or files of HLO text; None: all that are built in.
+        mesh, accelerator, network: as of ``dse parallel``; by default one server of the paper.
+    """
+
+    COMMAND: ClassVar[str] = "reproduce automap"
+
+    models: Annotated[
+        str | None,
+        Option(
+            "Some of vgg19, t5-6 and t5-11b, or HLO files of T5 or VGG steps (default: all three).", metavar="STEP,…"
+        ),
+    ] = None
+    mesh: Annotated[str, Option("Devices, or axes from the outermost in: servers=4,model=8.", metavar="MESH")] = "8"
+    accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "v100"
+    network: Annotated[str, Option("Between devices.", metavar="SPEC")] = "v100-ethernet"
+
+
+def _posed(options: AutomapOptions, _parts: tuple[str, ...]) -> Posed[Study]:
+    steps = tuple(BUILT_IN) if options.models is None else tuple(name.strip() for name in options.models.split(","))
+    if "" in steps or len(set(steps)) < len(steps):
+        raise fail("dse reproduce automap", "--models", options.models or "", "must be different steps")
+    mesh_of(options.mesh, "dse reproduce automap")
+    chosen, joined = accelerator(options.accelerator), network(options.network)
+    for step in steps:
+        family_of(step)
+    machine = Machine(options.mesh, options.accelerator, options.network)
+    seconds = sum(len(step_of(step).operations) for step in steps) / OPERATIONS_PER_S
+    where = f"{options.mesh} × {chosen.name} on {joined.name}"
+    return Posed(
+        settings={"models": list(steps), **machine._asdict()},
+        budget=f"Steps: {', '.join(steps)}; {where}; every plan is searched to its proof.",
+        identity=[[digest(text_of_step(step)) for step in steps], repr(chosen), repr(joined)],
+        predicted_s={part: 2 * count * seconds for part, count in _RULES.items()},
+        context=lambda run: Study(steps, machine, run),
+    )
+
+
+PARTS = {
+    "table3": Part(TITLES["table3"], partial(plans, part="table3", name="T5")),
+    "table4": Part(TITLES["table4"], partial(plans, part="table4", name="VGG")),
+    "table5": Part(TITLES["table5"], counts),
+    "table6": Part(TITLES["table6"], data_parallel),
+}
+
+PAPER = Paper(NAME, SUMMARY, read_published().citation, AutomapOptions, PARTS, _posed)

@@ -1,0 +1,94 @@
+"""What the paper prints, as data."""
+
+from functools import cache
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hardware.documents import read_document
+from hardware.inputs import validate
+from hardware.spec_fields import Positive, PositiveInteger, Source, StrictModel
+
+FamilyName = Literal["T5", "VGG"]
+
+WHOLE = -1
+"""In Tables 3 and 4: the variable is whole on every device."""
+
+Dimension = Annotated[int, Field(ge=WHOLE, le=3)]
+
+
+class Counts(StrictModel):
+    """A row of Table 5: dimensions that were to be split, that were, and the time that both stages took."""
+
+    target: PositiveInteger
+    found: PositiveInteger
+    seconds: Positive
+
+
+class Variables(StrictModel):
+    """How many variables a model has, and how many dimensions they have together."""
+
+    count: PositiveInteger
+    dimensions: PositiveInteger
+
+
+class DataParallel(StrictModel):
+    """A row of Table 6: inputs that might be split, those that were, and the time."""
+
+    candidates: PositiveInteger
+    split: PositiveInteger
+    seconds: Positive
+
+
+class PublishedModel(StrictModel):
+    """What is printed of one model."""
+
+    counts: Counts
+    variables: Variables | None = None
+    data_parallel: DataParallel | None = None
+
+
+class Sources(StrictModel):
+    """Where it stands."""
+
+    tables: Source
+    text: Source
+
+
+class PlanPaper(StrictModel):
+    """All that is printed.
+
+    Attributes:
+        tables: of each family the dimension that is split, by variable.
+        uncounted: variables of ``tables`` that Table 5 does not count.
+        models: by the paper's names.
+    """
+
+    schema_: Literal["dse.parallel-paper/1"] = Field(alias="schema")
+    name: str
+    citation: str
+    sources: Sources
+    tables: dict[FamilyName, dict[str, Dimension]]
+    uncounted: dict[FamilyName, tuple[str, ...]]
+    models: dict[str, PublishedModel]
+
+    @model_validator(mode="after")
+    def _uncounted_are_variables(self) -> "PlanPaper":
+        for family, names in self.uncounted.items():
+            unknown = {*names} - {*self.tables[family]}
+            if unknown:
+                raise ValueError(f"{', '.join(sorted(unknown))}: no variable of {family}")
+        return self
+
+    def plan(self, family: FamilyName) -> dict[str, int]:
+        """The variables that are counted, and the dimension of each that is split."""
+        left_out = self.uncounted.get(family, ())
+        return {name: dim for name, dim in self.tables[family].items() if name not in left_out}
+
+
+@cache
+def read_published() -> PlanPaper:
+    """The published numbers."""
+    with resources.as_file(resources.files("dse.reproduce").joinpath("automap", "published.yaml")) as path:
+        return validate(PlanPaper, read_document(path), path)

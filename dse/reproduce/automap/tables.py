@@ -1,0 +1,234 @@
+"""Tables 3 to 6: which dimensions are split, how many, how soon, and which inputs are."""
+
+from collections.abc import Iterable, Mapping
+
+from dse.parallel.mesh import WHOLE
+from dse.report.units import memory_text, time_text
+from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, title_of, variables_of
+from dse.reproduce.automap.published import FamilyName, PublishedModel, read_published
+from dse.reproduce.automap.study import DATA_PARALLEL, RULES, Found, Outcome, Study, is_as_published, split_text
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table
+from dse.results.result import percent
+
+TITLES: Mapping[str, str] = {
+    "table3": "Table 3: the dimension of each variable of T5 that is split",
+    "table4": "Table 4: the dimension of each variable of VGG-19 that is split",
+    "table5": "Table 5: how many dimensions are split, and the time to plan",
+    "table6": "Table 6: automatic data parallelism",
+}
+
+
+def plans(study: Study, part: str, name: FamilyName) -> Section:
+    """Table 3 or 4: the plans of all rules beside the paper's, and what the paper's is worth under each of them."""
+    steps = [step for step in study.steps if family_of(step).name == name]
+    if not steps:
+        reason = f"none of --models is a {name}"
+        return Section(part, TITLES[part], (), (reason,), skipped=reason)
+    outcomes = study.outcomes(list(RULES), steps)
+    tables, notes, comparisons = list[Table](), list[str](), list[Comparison]()
+    for step in steps:
+        of_step = {rules: outcomes[step, rules] for rules in RULES}
+        tables += [_variables(step, of_step), _rules(step, of_step)]
+        notes += _verdicts(step, of_step)
+        comparisons += _compared(step, of_step)
+    return Section(
+        part, TITLES[part], tuple(tables), (*notes, *_plan_notes(study, name)), tuple(comparisons), (_chart(outcomes),)
+    )
+
+
+def _variables(step: str, outcomes: Mapping[str, Outcome]) -> Table:
+    """One row a variable: the paper's dimension and that of each of our plans."""
+    printed = read_published().tables[family_of(step).name]
+    rows = []
+    for variable, names in variables_of(step).items():
+        ours = ("–" if each.best is None else split_text(each.best, names) for each in outcomes.values())
+        rows.append((f"{variable} ({len(names)})", str(printed.get(variable, "–")), *ours))
+    return Table((title_of(step), "paper", *outcomes), tuple(rows))
+
+
+def _rules(step: str, outcomes: Mapping[str, Outcome]) -> Table:
+    """One row for each set of rules: our plan, and the paper's under the same rules."""
+    headers = (title_of(step), "split", "a step", "paper's split", "a step", "paper's plan", "plan, s")
+    rows = []
+    for rules, each in outcomes.items():
+        best, published = each.best, each.published
+        cells = ("–", "–") if best is None else (str(best.split_dimensions), time_text(best.step_s, 3))
+        theirs = ("–", "–") if published is None else (str(published.split_dimensions), time_text(published.step_s, 3))
+        rows.append((rules, *cells, *theirs, _judged(rules, each), f"{each.seconds:.1f}"))
+    return Table(headers, tuple(rows))
+
+
+def _judged(rules: str, outcome: Outcome) -> str:
+    """How far the paper's plan is from the best one."""
+    if outcome.published is None or outcome.best is None:
+        return "not possible"
+    if outcome.is_published_optimal:
+        return "optimal"
+    more, less = ("more", "fewer") if RULES[rules].objective == "count" else ("dearer", "cheaper")
+    excess = outcome.published.value / outcome.best.value - 1
+    return f"{percent(abs(excess))} {more if excess >= 0 else less}"
+
+
+def _verdicts(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[str]:
+    """Under which rules the paper's plan is the best one, and where that is not known."""
+    optimal = [rules for rules, each in outcomes.items() if each.is_published_optimal]
+    yield f"{title_of(step)}: the paper's plan is an optimum of {', '.join(optimal) or 'none of these rules'}."
+    for rules, each in outcomes.items():
+        if each.best is not None and not each.best.is_proven:
+            yield f"{title_of(step)}: the plan of {rules} is not proven best."
+
+
+def _plan_notes(study: Study, name: FamilyName) -> Iterable[str]:
+    mesh = study.mesh
+    places = "" if len(mesh.axes) == 1 else f" on the axes {'/'.join(axis.name for axis in mesh.axes)}"
+    yield f"A number is the dimension that is split{places}, {WHOLE} is whole, as in the paper; (n) are n variables."
+    layers = next(family.layers_text for family in FAMILIES if family.name == name)
+    yield f"Rules: {'; '.join(f'{key}: {rules.text.format(layers=layers)}' for key, rules in RULES.items())}."
+    yield (
+        "Paper's plan: the variables of the paper's table are split as there, on the axis where that is best, and all "
+        "else as is best under the same rules. Every plan has passed the independent check."
+    )
+    for variable in read_published().uncounted.get(name, ()):
+        yield f"{variable}: split in the paper's table, but not counted in Table 5, and so left open here."
+
+
+def _compared(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[Comparison]:
+    family = family_of(step)
+    plan = read_published().plan(family.name)
+    names_of = {variable: names for variable, names in variables_of(step).items() if variable in plan}
+    for rules, each in outcomes.items():
+        alike = [
+            names
+            for variable, names in names_of.items()
+            if each.best is not None and is_as_published(each.best, names, plan[variable])
+        ]
+        quantity = "variables split as in the paper's table"
+        yield Comparison(title_of(step), rules, quantity, "", float(len(alike)), float(len(names_of)))
+        yield from (
+            Comparison(title_of(step), rules, what, unit, value, None)
+            for what, unit, value in (
+                ("split dimensions", "", None if each.best is None else float(each.best.split_dimensions)),
+                ("time of a step", "s", None if each.best is None else each.best.step_s),
+                ("time of a step, the paper's plan", "s", None if each.published is None else each.published.step_s),
+            )
+        )
+
+
+def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
+    """The times of a step."""
+    steps = list(dict.fromkeys(step for step, _ in outcomes))
+
+    def bars(step: str, whose: str) -> Series:
+        found = [getattr(outcomes[step, rules], whose) for rules in RULES]
+        y = tuple(None if each is None else 1e3 * each.step_s for each in found)
+        label = "ours" if whose == "best" else "the paper's plan"
+        return Series(f"{title_of(step)}, {label}", tuple(RULES), y)
+
+    series = tuple(bars(step, whose) for step in steps for whose in ("best", "published"))
+    return Chart("bars", "Time of a step", "rules", "ms", series, logarithmic=True)
+
+
+# Counts and times -----------------------------------------------------------------------------------------------------
+
+
+def counts(study: Study) -> Section:
+    """Table 5: dimensions that are split, and the time to plan."""
+    chosen = ("count", "count*", "cost*")
+    outcomes = study.outcomes(chosen)
+    rows, comparisons = list[Row](), list[Comparison]()
+    for step in study.steps:
+        published = _published(step)
+        printed = None if published is None else published.counts
+        theirs = ("–",) * 3
+        if printed is not None:
+            theirs = (str(printed.target), str(printed.found), time_text(printed.seconds, 3))
+        ours = [outcomes[step, rules] for rules in chosen]
+        splits = ["–" if each.best is None else str(each.best.split_dimensions) for each in ours]
+        rows.append((title_of(step), _size(step), *theirs, *splits, f"{max(each.seconds for each in ours):.1f} s"))
+        for rules, each in zip(chosen, ours, strict=True):
+            reason = _unlike(step, rules)
+            found = None if each.best is None else float(each.best.split_dimensions)
+            target = None if printed is None else float(printed.found)
+            comparisons.append(Comparison(title_of(step), rules, "split dimensions", "", found, target, reason))
+            seconds = None if printed is None else printed.seconds
+            comparisons.append(Comparison(title_of(step), rules, "time to plan", "s", each.seconds, seconds))
+    headers = ("", "variables / dims", "target", "paper", "in", *chosen, "in")
+    notes = (
+        "The paper's target for VGG-19 is its number of variables; it splits five dimensions. Its target for T5-11B "
+        "(and T5-3B) leaves out the embedding and the two position tables, which ours count.",
+        "Ours in: the longest of the three, with reading the step; the paper's: both stages of its search.",
+    )
+    return Section("table5", TITLES["table5"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
+
+
+def _size(step: str) -> str:
+    graph = step_of(step)
+    return f"{len(graph.trainable)} / {_dimensions(step)}"
+
+
+def _dimensions(step: str) -> int:
+    graph = step_of(step)
+    return sum(len(graph.values[argument.value].dims) for argument in graph.trainable)
+
+
+def _unlike(step: str, rules: str) -> str:
+    """Why a count of ours is not the paper's quantity; empty where it is."""
+    published = _published(step)
+    if published is None:
+        return ""
+    if rules == "count":
+        return "the paper splits fewer dimensions than its reward asks for"
+    variables = published.variables
+    if variables is not None and (variables.count, variables.dimensions) != (
+        len(step_of(step).trainable),
+        _dimensions(step),
+    ):
+        return f"the paper's model has {variables.count} variables with {variables.dimensions} dimensions"
+    return ""
+
+
+def _published(step: str) -> PublishedModel | None:
+    name = BUILT_IN.get(step)
+    return None if name is None else read_published().models[name]
+
+
+# Data parallelism -----------------------------------------------------------------------------------------------------
+
+
+def data_parallel(study: Study) -> Section:
+    """Table 6: the inputs that are split along the batch."""
+    outcomes = study.outcomes((DATA_PARALLEL, "cost"))
+    rows, comparisons = list[Row](), list[Comparison]()
+    for step in study.steps:
+        outcome, cheapest = outcomes[step, DATA_PARALLEL], outcomes[step, "cost"].best
+        found, published = outcome.best, _published(step)
+        printed = None if published is None else published.data_parallel
+        inputs = [argument.name for argument in step_of(step).arguments if argument.role == "input"]
+        split = [] if found is None else [name for name in inputs if set(found.arguments[name]) != {WHOLE}]
+        dims = ", ".join(f"{name}={split_text(found, [name])}" for name in split) if found is not None else "–"
+        theirs = "–" if printed is None else f"{printed.split} of {printed.candidates} in {printed.seconds:g} s"
+        ours = f"{len(split)} of {len(inputs)} in {outcome.seconds:.1f} s"
+        rows.append((title_of(step), theirs, ours, dims, *_worth(study, found, cheapest)))
+        target = None if printed is None else float(printed.split)
+        reason = "" if printed is None or printed.candidates == len(inputs) else "the paper's step has other inputs"
+        line = Comparison(title_of(step), DATA_PARALLEL, "inputs split", "", float(len(split)), target, reason)
+        comparisons.append(line)
+        seconds = None if printed is None else printed.seconds
+        comparisons.append(Comparison(title_of(step), DATA_PARALLEL, "time to plan", "s", outcome.seconds, seconds))
+    headers = ("", "paper", "ours", "split along", "a step", "fits", "cheapest")
+    notes = (
+        "The linkage group that holds a dimension of most inputs is split, and nothing else. Inputs are arguments that "
+        "are neither trained nor state of the optimizer; the paper's steps have more of them than ours.",
+        "Cheapest: whether no plan without resharding that fits takes less time.",
+    )
+    return Section("table6", TITLES["table6"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
+
+
+def _worth(study: Study, found: Found | None, cheapest: Found | None) -> Row:
+    """The time of a step, whether it fits the memory of a device, and whether it is the least of all plans."""
+    if found is None:
+        return ("–",) * 3
+    limit = study.memory_bytes
+    fits = "yes" if found.state_bytes <= limit else f"no: {memory_text(found.state_bytes, 3)} of {memory_text(limit)}"
+    is_cheapest = cheapest is not None and found.step_s <= cheapest.step_s
+    return time_text(found.step_s, 3), fits, "yes" if is_cheapest else "no"

@@ -1,0 +1,136 @@
+"""Training steps: what a user names as one, and its graph."""
+
+import os
+from pathlib import Path
+
+from dse.graph.step import StepGraph
+from dse.importer.hlo.file import read_module
+from dse.importer.hlo.flatten import step_graph
+from dse.importer.hlo.json_form import KEYS, module_from_document
+from dse.importer.hlo.roles import with_trained
+from dse.importer.hlo.text import parse_hlo
+from dse.importer.user_file import function_of, loaded, parameters_of, takes
+from dse.sources.kinds import ProblemFormat, ProblemInput, PythonFunction, StepSource
+from dse.sources.resolve import STEP_SUFFIXES, python_function
+from hardware.documents import text_of
+from hardware.input_files import is_file, note
+from hardware.inputs import fail, nearest
+
+STEP = ProblemFormat(
+    "a step as HLO or StableHLO (.hlo, .txt, .json, .mlir)",
+    suffixes=STEP_SUFFIXES,
+    keys=KEYS,
+    object_type=StepGraph,
+)
+"""What problems beside ``dse parallel`` can read of training steps: those in files, and graphs."""
+
+_ACCEPTED = "a file that holds HLO, or FILE.py:FUNCTION"
+_MAX_LISTED = 200
+
+
+def resolve_step(source: object) -> StepSource:
+    """The training step that ``source`` names.
+
+    Args:
+        source: text or a path: a file of any name that holds HLO; ``FILE.py:FUNCTION``, a function without parameters
+            that returns a step of JAX and its arguments, or a module of PyTorch and its inputs; a
+            ``jax.stages.Lowered``; or a :class:`~dse.graph.step.StepGraph`.
+
+    Raises:
+        InputError: no such file (the nearest name in its folder is offered), or an object of another type.
+    """
+    if isinstance(source, StepGraph):
+        return ProblemInput(STEP, source.name, source)
+    if _is_lowered(source):
+        return ProblemInput(STEP, "step", source)
+    if not isinstance(source, str | os.PathLike):
+        raise fail("", "step", type(source).__name__, f"must be {_ACCEPTED}, a jax.stages.Lowered, or a StepGraph")
+    text = os.fsdecode(source)
+    if isinstance(source, str) and (function := python_function(text)) is not None:
+        return function
+    if Path(text).suffix == ".py":
+        raise fail(text, "", "", "must be FILE.py:FUNCTION, where FUNCTION returns a step or a module")
+    if os.path.isdir(text):
+        raise fail(text, "", "", "is a folder; name a file in it")
+    if not is_file(text):
+        raise fail("", "step", text, f"no such file; must be {_ACCEPTED}", nearest(text, _beside(text)))
+    return ProblemInput(STEP, text)
+
+
+def step_of(source: StepSource) -> StepGraph:
+    """The graph of a training step.
+
+    Args:
+        source: as :func:`resolve_step`, or :func:`~dse.sources.resolve.resolve` with :data:`STEP`, gives it.
+
+    Raises:
+        InputError: whatever is wrong with the step.
+    """
+    if isinstance(source, PythonFunction):
+        return _of_function(source)
+    if isinstance(source.content, StepGraph):
+        return source.content
+    if _is_lowered(source.content):
+        from dse.importer.jax.step import text_of_lowered
+
+        return step_graph(parse_hlo(text_of_lowered(source.content), source.where), source.where)
+    document = source.content is not None
+    module = module_from_document(source.content, source.where) if document else read_module(source.where)
+    return step_graph(module, source.where)
+
+
+def _is_lowered(item: object) -> bool:
+    """Whether ``item`` is what JAX lowered, without importing JAX: who has made one has done so."""
+    return any(cls.__name__ == "Lowered" and cls.__module__.startswith("jax.") for cls in type(item).__mro__)
+
+
+def with_variables(graph: StepGraph, path: str | Path) -> StepGraph:
+    """``graph`` with the arguments trained that a text file lists by name, one a line, and no others.
+
+    Raises:
+        InputError: a name that no argument has (the nearest one is offered).
+    """
+    names = [argument.name for argument in graph.arguments]
+    trained = []
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if name := line.strip():
+            if name not in names:
+                raise fail(path, f"line {number}", name, "must be an argument of the step", nearest(name, names))
+            trained.append(name)
+    if not trained:
+        raise fail(path, "", "", "must name an argument that is trained")
+    return with_trained(graph, trained)
+
+
+def _of_function(source: PythonFunction) -> StepGraph:
+    """The step that a user's function returns: one of JAX, or a module of PyTorch."""
+    from dse.importer.torch.source import answer_of, is_module_with_inputs
+
+    parameters_of(source.path, source.function)  # a file that is not Python is refused with its line
+    with loaded(source.path) as file:
+        function = function_of(file, source.function)
+        needed = [name for name, required in takes(function).items() if required]
+        if needed:
+            raise fail(source.path, source.function, ", ".join(needed), "the function must have no parameters")
+        answer = answer_of(function, {}, source.path)
+        if is_module_with_inputs(answer):
+            from dse.importer.torch.step import step_of_module
+
+            graph = step_of_module(file, source.function, answer)
+        else:
+            from dse.importer.jax.step import step_text
+
+            graph = step_graph(parse_hlo(step_text(answer, source.path, source.function), source.where), source.where)
+    for path in file.local_files:
+        note(path, path.read_bytes())
+    return graph
+
+
+def _beside(text: str) -> list[str]:
+    """Files in the folder that ``text`` leads to, as it would name them."""
+    folder = os.path.dirname(text)
+    try:
+        with os.scandir(folder or ".") as entries:
+            return [os.path.join(folder, each.name) for _, each in zip(range(_MAX_LISTED), entries, strict=False)]
+    except (OSError, ValueError):
+        return []

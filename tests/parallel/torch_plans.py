@@ -1,0 +1,98 @@
+"""Plans run by PyTorch: ``python -m tests.parallel.torch_plans FOLDER …``, run directories of plans on four devices.
+
+Four processes on this machine, joined by gloo, train each module by its ``plan_torch.py`` beside the module itself in
+double precision. The first one prints a line of JSON for each plan: how far losses and new parameters differ from those
+of one device, relative to the largest, the bytes of parameters on a rank, and the collectives of one step.
+"""
+
+import importlib.util
+import inspect
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+from tests.importer.torch import steps
+
+DEVICES = 4
+SMALL = {"wide": (8, 16)}
+"""Arguments of modules that are trained smaller than they are planned: layouts are the same."""
+
+
+def plan_of(folder):
+    """The plan's module."""
+    spec = importlib.util.spec_from_file_location("plan_torch", Path(folder) / "plan_torch.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def made(name):
+    """The module with its inputs by name and its targets, the same on every rank."""
+    torch.manual_seed(0)
+    module, inputs, *targets = getattr(steps, name)(*SMALL.get(name, ()))
+    if not isinstance(inputs, dict):
+        inputs = dict(zip(inspect.signature(module.forward).parameters, inputs, strict=False))
+    wide = {key: each.double() if each.is_floating_point() else each for key, each in inputs.items()}
+    return module.double().train(), wide, *targets
+
+
+def trained(module, inputs, targets, optimizer):
+    """The loss of one step."""
+    optimizer.zero_grad()
+    outputs = module(**inputs)
+    loss = steps.loss(whole(outputs), whole(targets[0])) if targets else whole(outputs)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def whole(tensor):
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def measured(folder):
+    """One plan beside one device: three steps of SGD, which unlike Adam shows every factor of a gradient."""
+    name = json.loads((Path(folder) / "result.json").read_text())["problem"]["name"]
+    alone, inputs, *targets = made(name)
+    expected = [trained(alone, inputs, targets, torch.optim.SGD(alone.parameters(), 0.1)) for _ in range(3)]
+    plan = plan_of(folder)
+    on = plan.mesh("cpu")
+    spread = plan.apply(made(name)[0], on)
+    data = plan.distributed(inputs, on)
+    losses = []
+    for _ in range(3):
+        with CommDebugMode() as counted:
+            losses.append(trained(spread, data, targets, torch.optim.SGD(spread.parameters(), 0.1)))
+    worst = max(abs(one - other) / abs(one) for one, other in zip(expected, losses, strict=True))
+    for (key, one), (other_key, other) in zip(alone.state_dict().items(), spread.state_dict().items(), strict=True):
+        assert key == other_key
+        difference = (one - whole(other)).abs().max() / one.abs().max().clamp(min=1e-3)
+        worst = max(worst, float(difference))
+    counts = {str(kind).rpartition(".")[2]: count for kind, count in counted.get_comm_counts().items()}
+    size = sum(each.to_local().numel() * 4 for each in spread.parameters())
+    return {"worst": worst, "parameter_bytes": size, "collectives": counts}
+
+
+def work(rank, port, folders):
+    torch.set_num_threads(1)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    distributed.init_process_group("gloo", rank=rank, world_size=DEVICES)
+    for folder in folders:
+        found = measured(folder)
+        if rank == 0:
+            print(json.dumps(found), flush=True)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    multiprocessing.spawn(work, (number, sys.argv[1:]), nprocs=DEVICES)

@@ -1,0 +1,237 @@
+"""``dse reproduce automap``: the steps, the paper's plans, and the command."""
+
+import json
+
+import pytest
+
+from dse.importer.hlo.flatten import step_graph
+from dse.importer.hlo.text import parse_hlo
+from dse.parallel.mesh import WHOLE, mesh_of
+from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, text_of_step, variables_of
+from dse.reproduce.automap.published import PlanPaper, read_published
+from dse.reproduce.automap.study import RULES, Machine, Outcome, Study, Trial, is_as_published, planned, published_pins
+from dse.reproduce.automap.tables import counts, data_parallel, plans
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.run import Run
+from hardware.inputs import InputError, validate
+from tests.reproduce.sections import assert_whole
+from tests.shared_data import shared_data
+
+PAPER = read_published()
+SERVER = Machine("8", "v100", "v100-ethernet")
+TINY = str(shared_data("hlo") / "vgg-tiny.hlo")
+
+
+def outcome_of(step, rules, machine=SERVER):
+    (outcome,) = study((step,), machine).outcomes((rules,)).values()
+    return outcome
+
+
+def study(steps, machine=SERVER, journal=None):
+    return Study(steps, machine, Run(InProcessExecutor(), journal=journal or Kept()))
+
+
+class Kept(dict):
+    """A journal that is not written."""
+
+    def append_all(self, values):
+        self.update(json.loads(json.dumps(values)))
+
+
+def dimensions(step):
+    return sum(len(step_of(step).values[each.value].dims) for each in step_of(step).trainable)
+
+
+@pytest.mark.parametrize(("step", "variables", "dims"), [("vgg19", 38, 89), ("t5-6", 187, 286), ("t5-11b", 727, 1114)])
+def test_the_built_in_steps_are_whole_steps(step, variables, dims):
+    graph = step_of(step)
+    assert (len(graph.trainable), dimensions(step)) == (variables, dims)
+    assert "others" not in variables_of(step)
+    assert {each.role for each in graph.arguments} == {"parameter", "state", "input"}
+    assert "source_file" not in text_of_step(step)
+    assert "stack_frame_id" not in text_of_step(step)
+
+
+def test_every_variable_of_the_papers_tables_is_one_of_ours():
+    for family in FAMILIES:
+        assert set(PAPER.tables[family.name]) <= set(family.variables)
+        assert set(family.layers) <= set(PAPER.tables[family.name])
+        assert all(PAPER.tables[family.name][name] == WHOLE for name in family.layers)
+    assert set(BUILT_IN.values()) <= set(PAPER.models)
+
+
+def test_the_papers_plans_split_as_many_dimensions_as_it_counts():
+    """Table 5's counts of VGG-19 and T5-11B follow from Tables 3 and 4."""
+    for step in ("vgg19", "t5-11b"):
+        plan = PAPER.plan(family_of(step).name)
+        split = {name: len(names) for name, names in variables_of(step).items() if plan.get(name, WHOLE) != WHOLE}
+        left_out = split.pop("embedding_weights", 0) if step == "t5-11b" else 0
+        assert sum(split.values()) == PAPER.models[BUILT_IN[step]].counts.found
+        assert left_out == (step == "t5-11b")
+
+
+@pytest.mark.parametrize("rules", ["count*", "cost*"])
+def test_table_3_is_the_optimum_where_the_inputs_or_the_layer_norms_are_whole(rules):
+    outcome = outcome_of("t5-6", rules)
+    assert outcome.best.is_proven
+    assert outcome.best.split_dimensions == PAPER.models["T5-base"].counts.found == 111
+    assert outcome.is_published_optimal
+    for variable, names in variables_of("t5-6").items():
+        if variable in PAPER.tables["T5"]:
+            assert is_as_published(outcome.best, names, PAPER.tables["T5"][variable]), variable
+
+
+def test_the_reward_alone_splits_more_than_table_3():
+    outcome = outcome_of("t5-6", "count")
+    assert outcome.best.value == 175
+    assert outcome.published.value == 111
+    assert not outcome.is_published_optimal
+    assert outcome.published.step_s < outcome.best.step_s
+
+
+def test_table_4_is_the_optimum_where_the_convolutions_are_whole():
+    outcome = outcome_of("vgg19", "count*")
+    assert outcome.best.is_proven
+    assert outcome.best.split_dimensions == PAPER.models["VGG-19"].counts.found == 5
+    assert outcome.is_published_optimal
+    for variable, dim in PAPER.plan("VGG").items():
+        assert is_as_published(outcome.best, variables_of("vgg19")[variable], dim), variable
+
+
+@pytest.mark.parametrize("rules", [*RULES])
+def test_a_fixed_plan_is_never_better_than_a_free_one(rules):
+    for step in ("vgg19", TINY):
+        outcome = outcome_of(step, rules)
+        assert outcome.best.is_proven
+        if RULES[rules].objective == "count":
+            assert outcome.published.value <= outcome.best.value
+        else:
+            assert outcome.published.value >= outcome.best.value
+
+
+def test_a_mesh_that_does_not_divide_has_no_published_plan():
+    assert published_pins("vgg19", mesh_of("24"), 0) is None
+    outcome = outcome_of("vgg19", "cost*", Machine("24", "v100", "v100-ethernet"))
+    assert outcome.published is None
+    assert not outcome.is_published_optimal
+
+
+def test_the_papers_plan_lies_on_one_axis():
+    pins = published_pins("vgg19", mesh_of("servers=2,model=8"), 1)
+    names = {step_of("vgg19").arguments[number].name: layout for number, layout in pins.items()}
+    assert names["parameters['fc1']['kernel']"] == (WHOLE, 1)
+    assert names["parameters['fc2']['kernel']"] == (WHOLE, 0)
+    assert "parameters['fc2']['bias']" not in names
+
+
+def test_between_servers_the_last_layers_are_split_and_inside_the_batch():
+    """Section 5.2.1: on several servers "the effective way is to partition the last MLP block"."""
+    outcome = outcome_of("vgg19", "cost", Machine("servers=4,model=8", "v100", "v100-ethernet"))
+    assert outcome.best.is_proven
+    variables, plan = variables_of("vgg19"), PAPER.plan("VGG")
+    for variable in ("conv/kernel", "conv/bias", "fc1/kernel", "fc1/bias", "fc2/kernel"):
+        assert is_as_published(outcome.best, variables[variable], plan[variable]), variable
+        on_servers = [outcome.best.arguments[name][0] for name in variables[variable]]
+        assert set(on_servers) == {plan[variable]}
+    assert outcome.best.arguments["batch['image']"] == [WHOLE, 0]
+    assert outcome.best.value < outcome.published.value < 1.1 * outcome.best.value
+
+
+def test_sections_are_whole(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        of = study(("vgg19", TINY), Machine("2", "v100", "dapple"), journal)
+        sections = [plans(of, "table4", "VGG"), counts(of), data_parallel(of)]
+        done = type("Done", (), {"sections": sections})
+        assert_whole(done, ("table4", "table5", "table6"))
+        skipped = plans(of, "table3", "T5")
+        assert skipped.skipped == "none of --models is a T5"
+    ours = {(each.model, each.cost_model, each.quantity): each for each in sections[2].comparisons}
+    inputs = ours["vgg19", "data parallel", "inputs split"]
+    assert (inputs.ours, inputs.paper) == (2, 2)
+    assert inputs.reason  # the paper's step has four inputs
+    assert ours["vgg-tiny", "data parallel", "inputs split"].paper is None
+
+
+def test_a_trial_depends_on_nothing_but_itself():
+    trial = Trial(TINY, "reshard", Machine("2", "v100", "dapple"), 0)
+    one, other = planned(trial), planned(trial)
+    assert one.pop("seconds") > 0
+    assert other.pop("seconds") > 0
+    assert one == other == json.loads(json.dumps(one))
+
+
+def test_nothing_is_optimal_that_is_not_proven():
+    outcome = outcome_of(TINY, "count*")
+    assert outcome.is_published_optimal
+    assert not Outcome(None, outcome.published, 1.0).is_published_optimal
+    assert not Outcome(outcome.best, None, 1.0).is_published_optimal
+
+
+def test_the_command_prints_our_plans_beside_the_papers(dse, tmp_path):
+    arguments = ("reproduce", "automap", "--models", f"vgg19,{TINY}", "--mesh", "2", "--out", tmp_path / "run")
+    done = dse(*arguments)
+    assert done.code == 0, done.err
+    assert "Table 4" in done.out
+    assert "none of --models is a T5" in " ".join(done.out.split())
+    document = json.loads((tmp_path / "run" / "reproduction.json").read_text())
+    assert [section["part"] for section in document["sections"]] == ["table3", "table4", "table5", "table6"]
+    assert document["settings"]["network"] == "v100-ethernet"
+    again = dse(*arguments, "--resume", "--json")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["sections"] == document["sections"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--models", "vgg-19"), "did you mean vgg19"),
+        (("--models", "vgg19,vgg19"), "must be different steps"),
+        (("--models", "vgg19,,t5-6"), "must be different steps"),
+        (("--models", "gone.hlo"), "gone.hlo"),
+        (("--models", str(shared_data("hlo") / "dlrm-tiny.hlo")), "must name its arguments as benchmarks/hlo/steps.py"),
+        (("--mesh", "model"), "--mesh"),
+        (("--network", "dappel"), "did you mean dapple"),
+        (("--accelerator", "v10"), "did you mean v100"),
+        (("table9",), "no table or figure"),
+        (("--moves", "5"), "is an option of gigaplacer"),
+    ],
+    ids=str,
+)
+def test_bad_usage_is_one_line(dse, arguments, expected):
+    refused = dse("reproduce", "automap", *arguments)
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema",), "dse.parallel-paper/2"),
+        (("tables", "T5", "q"), -2),
+        (("tables", "BERT"), {}),
+        (("uncounted", "VGG"), ["fc3/bias"]),
+        (("models", "VGG-19", "counts", "seconds"), 0),
+        (("sources", "tables"), ""),
+    ],
+    ids=str,
+)
+def test_broken_numbers_are_refused(path, value):
+    document = PAPER.model_dump(mode="json", by_alias=True)
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(InputError):
+        validate(PlanPaper, document, "published.yaml")
+
+
+def test_places_are_taken_out_of_dumps():
+    benchmarks = pytest.importorskip("benchmarks.hlo.dumps", exc_type=ImportError)
+    text = (shared_data("hlo") / "vgg-tiny.hlo").read_text()
+    cleaned = benchmarks.without_places(text)
+    for place in ("FileNames", "StackFrames", "steps.py", "stack_frame_id"):
+        assert place in text
+        assert place not in cleaned
+    assert step_graph(parse_hlo(cleaned, "tiny"), "tiny") == step_graph(parse_hlo(text, "tiny"), "tiny")
