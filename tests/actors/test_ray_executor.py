@@ -79,6 +79,17 @@ def test_a_map_that_was_left_does_not_reach_the_next(ray_executor):
     assert [value for value, _ in ray_executor.map(Adds(5), range(9))] == list(range(5, 14))
 
 
+def test_released_workers_free_their_cpus_whoever_holds_them(ray_executor):
+    ray_executor.release()
+    list(ray_executor.map(Adds(1), range(9)))
+    held = list(ray_executor._actors)  # as the traceback of an error does
+    ray_executor.release()
+    following = RayExecutor(ray_executor.workers)
+    assert [value for value, _ in following.map(Adds(5), range(9))] == list(range(5, 14))
+    following.release()
+    assert held
+
+
 def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):
     function = DieOnce(str(tmp_path / "died"))
     assert list(ray_executor.map(function, range(10))) == [-item for item in range(10)]
