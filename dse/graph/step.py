@@ -73,7 +73,8 @@ class StepArgument(NamedTuple):
 class StepGraph:
     """A training step: values, operations in an order in which each follows its operands, arguments, results.
 
-    ``framework`` is ``torch`` where the step was traced from a PyTorch module; labels of operations then are the paths
+    ``notes`` are what its reader assumed, for users. ``places`` say where each operation stands in the file that was
+    read (``line 7``); none of a step that was traced. They are no part of what the step is. ``framework`` is ``torch`` where the step was traced from a PyTorch module; labels of operations then are the paths
     of the modules whose forward pass they belong to.
     """
 
@@ -84,6 +85,7 @@ class StepGraph:
     results: tuple[int, ...]
     notes: tuple[str, ...] = field(default=())
     framework: Literal["", "torch"] = ""
+    places: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def trainable(self) -> tuple[StepArgument, ...]:

@@ -139,6 +139,7 @@ def _notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list
         )
     if split := _split_state(problem, splits):
         yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
+    yield from problem.graph.notes
     for opcode, count in sorted(metrics["unknown_operations"].items()):
         yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
     domain = problem.network.domain_accelerators

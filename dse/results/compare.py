@@ -1,14 +1,13 @@
 """Several runs side by side: which options differ, and which outcomes."""
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dse.results.result import PROOF_TOLERANCE, Result, percent, read_result
-from dse.run.directory import RESULT_FILE, RUN_FILE
+from dse.run.directory import RESULT_FILE, result_file
 from hardware.inputs import fail
 from hardware.units import MIB
 
@@ -62,14 +61,7 @@ def read_run(path: Path) -> FinishedRun:
     Raises:
         InputError: nothing is there, the run is not finished, or it ended without an answer.
     """
-    if not os.path.exists(path):
-        raise fail(path, "", "", "no such run directory or result file")
-    file = path / RESULT_FILE if os.path.isdir(path) else path
-    run_file = file.parent / RUN_FILE
-    if not file.exists():
-        if run_file.exists():
-            raise fail(path, "", "", f"the run is not finished: it has no {RESULT_FILE} yet")
-        raise fail(path, "", "", f"is no run directory: it holds no {RESULT_FILE}")
+    file = result_file(path)
     result = read_result(file)
     if result.objective.value is None and result.status != "infeasible":
         raise fail(file, "status", result.status, "the run ended without an answer; there is nothing to compare")

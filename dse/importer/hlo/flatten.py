@@ -65,7 +65,8 @@ class _Flattening:
         self._place = {name: position for position, name in enumerate(module.computations)}
         self._values: list[StepValue] = []
         self._operations: list[StepOperation] = []
-        self._notes: list[str] = []
+        self._places: list[str] = []
+        self._notes = list(module.notes)
         self._names: dict[str, int] = {}
         self._parsed: dict[str, dict[str, Attribute]] = {}
 
@@ -82,8 +83,9 @@ class _Flattening:
             self._values, self._operations, results,
         )  # fmt: skip
         return StepGraph(
-            self._module.name, tuple(self._values), tuple(self._operations), arguments, results, tuple(self._notes)
-        )
+            self._module.name, tuple(self._values), tuple(self._operations), arguments, results, tuple(self._notes),
+            places=tuple(self._places),
+        )  # fmt: skip
 
     def _new(self, shape: Shape, name: str, *, constant: bool = False) -> Tree:
         """New values of ``shape``."""
@@ -146,6 +148,7 @@ class _Flattening:
             raise self._fault(named[1], f"a step must have at most {MAX_OPERATIONS:,} operations")
         label = _label(named[0], named[1].op_name)
         self._operations.append(StepOperation(opcode, operands, results, attributes, label, repeats))
+        self._places.append(named[1].place)
 
     def _loop(self, each: Instruction, entering: Tree, caller: Computation, scope: str, repeats: int) -> Tree:
         body = self._callee(each, "body", caller)

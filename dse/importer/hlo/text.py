@@ -20,6 +20,7 @@ from dse.importer.hlo.module import (
     end_of_value,
     is_storable,
     limited_nesting,
+    notes_of_bounds,
     require_parameters,
 )
 from hardware.documents import text_of
@@ -61,6 +62,7 @@ class _Reader:
         self._file = file
         self._number = 0
         self._computations: dict[str, Computation] = {}
+        self._bounded: list[str] = []
 
     def module(self) -> HloModule:
         """The whole module."""
@@ -82,7 +84,7 @@ class _Reader:
                 entry = computation.name if header.group(1) else entry
         if entry is None:
             raise fail(self._file, "", "", "must hold an ENTRY computation: this text ends before it")
-        return HloModule(name, self._computations, entry)
+        return HloModule(name, self._computations, entry, notes_of_bounds(self._bounded))
 
     def _module_name(self) -> str:
         while (line := self._next()) is not None:
@@ -171,6 +173,8 @@ class _Reader:
         shape = _array_shape(dtype, sizes)
         if shape is None:
             raise self._fault(f"{dtype}[{sizes}]", SHAPE_RULE)
+        if "<=" in sizes:
+            self._bounded.append(f"line {self._number}: {dtype}[{sizes}]")
         return shape
 
     def _fault(self, value: str, rule: str) -> InputError:
