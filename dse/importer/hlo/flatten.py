@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from dse.graph.step import Attribute, StepGraph, StepOperation, StepValue
-from dse.importer.hlo.module import MAX_DIGITS, ArrayShape, Computation, HloModule, Instruction, Shape, limited_nesting
+from dse.importer.hlo.module import (
+    MAX_DIGITS,
+    ArrayShape,
+    Computation,
+    HloModule,
+    Instruction,
+    Shape,
+    limited_nesting,
+    shape_text,
+)
 from dse.importer.hlo.roles import arguments_of
 from hardware.inputs import InputError, fail
 
@@ -103,10 +112,13 @@ class _Flattening:
             if each.opcode == "parameter":
                 if int(each.literal) >= len(arguments):
                     raise self._fault(each, "a call must give every parameter an operand")
-                trees[each.name] = arguments[int(each.literal)]
+                tree = arguments[int(each.literal)]
             else:
                 operands = [trees[name] for name in each.operands]
-                trees[each.name] = self._result(each, operands, computation, scope, repeats)
+                tree = self._result(each, operands, computation, scope, repeats)
+            if not each.opcode.startswith("async-"):  # their shapes hold more than what is computed
+                self._require_shape(each, tree)
+            trees[each.name] = tree
         return trees[computation.root]
 
     def _result(
@@ -129,6 +141,12 @@ class _Flattening:
             case "conditional":
                 return self._branches(each, operands, caller, scope, repeats)
         return self._operation(each, operands, scope, repeats)
+
+    def _require_shape(self, each: Instruction, tree: Tree) -> None:
+        shape = _shape_of(tree, self._values)
+        if shape != each.shape:
+            rule = f"must have the shape of what it stands for, {shape_text(shape)}, but has {shape_text(each.shape)}"
+            raise self._fault(each, rule)
 
     def _operation(self, each: Instruction, operands: Sequence[Tree], scope: str, repeats: int) -> Tree:
         inputs = tuple(leaf for tree in operands for leaf in _leaves(tree))

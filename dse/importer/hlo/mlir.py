@@ -141,7 +141,7 @@ class _Reader:
                 arguments = self._arguments(line)
             else:
                 operations.append(self._operation(line))
-        raise fail(self._file, "", "", "must close every brace: this text is cut off")
+        raise self._fault("", "every brace must be closed, but the text is cut off here")
 
     def _operation(self, line: str) -> Operation:
         place = f"line {self._number}"

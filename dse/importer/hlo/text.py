@@ -83,7 +83,7 @@ class _Reader:
                 self._computations[computation.name] = computation
                 entry = computation.name if header.group(1) else entry
         if entry is None:
-            raise fail(self._file, "", "", "must hold an ENTRY computation: this text ends before it")
+            raise self._fault("", "the text must hold an ENTRY computation, but ends here")
         return HloModule(name, self._computations, entry, notes_of_bounds(self._bounded))
 
     def _module_name(self) -> str:
@@ -117,7 +117,7 @@ class _Reader:
                     raise self._fault(operand, "an operand must be an instruction before, of the same computation")
             instructions[instruction.name] = instruction
             root = instruction.name if is_root else root
-        raise fail(self._file, f"computation {name}", "", "must end with a line }: this text is cut off")
+        raise self._fault(name, "this computation must end with a line }, but the text is cut off here")
 
     def _closed(self, name: str, instructions: dict[str, Instruction], root: str | None) -> Computation:
         if not instructions:
