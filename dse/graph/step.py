@@ -74,8 +74,9 @@ class StepGraph:
     """A training step: values, operations in an order in which each follows its operands, arguments, results.
 
     ``notes`` are what its reader assumed, for users. ``places`` say where each operation stands in the file that was
-    read (``line 7``); none of a step that was traced. They are no part of what the step is. ``framework`` is ``torch`` where the step was traced from a PyTorch module; labels of operations then are the paths
-    of the modules whose forward pass they belong to.
+    read (``line 7``), and are no part of what the step is; a step that was traced has none. ``framework`` is ``torch``
+    where the step was traced from a PyTorch module; labels of operations then are the paths of the modules whose
+    forward pass they belong to.
     """
 
     name: str

@@ -99,7 +99,11 @@ def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] |
             found.append(factors_of(shapes_of(operation, graph.values)))
         except (ValueError, IndexError) as error:
             # Rules state what must hold of shapes; operands or dimensions that are not there at all break them before.
-            rule = str(error) if isinstance(error, RuleError) else "must have the operands, dimensions and attributes of its opcode"
+            rule = (
+                str(error)
+                if isinstance(error, RuleError)
+                else "must have the operands, dimensions and attributes of its opcode"
+            )
             raise _fault(graph, number, rule, file) from error
     return tuple(found)
 
