@@ -29,9 +29,7 @@ _MIN_GAIN = 1e-4
 _PATIENCE = 5
 
 _FIRST_STEP, _LAST_STEP = 0.05, 1e-7
-"""The share of what is open that a step of the multipliers is meant to close; halved when the bound does not rise, and
-doubled, up to all of it, when the bound rises by half of what was meant or more.
-"""
+"""The share of what is open that a step of the multipliers is meant to close; halved when the bound does not rise."""
 
 _MAX_FAILURES = 3
 """Passes in which the bound does not rise, before the best dual solution is returned to and the step is halved."""
@@ -66,7 +64,7 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
     state = _State(core, arrays_of(core))
     best, best_plan, best_cost = state.copy(), None, np.inf
     marks: list[float] = []
-    step, meant, failures, highest = 0.0, np.inf, 0, -np.inf
+    step, failures, highest = 0.0, 0, -np.inf
     for _ in range(passes):
         state.pass_messages()
         marks.append(state.bound)
@@ -74,7 +72,7 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
             best_plan, best_cost = state.choices.copy(), state.cost
         if state.bound > best.bound:
             best = state.copy()
-        if best_cost - best.bound < 1 or best.bound >= FORBIDDEN or stop() is not None:
+        if best_cost - best.bound < 1 or stop() is not None:
             break
         # The cost of decoded choices may be far above what a plan costs: the bound itself is a measure too.
         scale = max(1.0, min(best_cost - best.bound, best.bound))
@@ -82,14 +80,11 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
             continue
         marks.clear()
         failures = 0 if best.bound > highest else failures + 1
-        rise, highest = best.bound - highest, best.bound
+        highest = best.bound
         if step == 0.0:
             step = _FIRST_STEP
         elif failures == _MAX_FAILURES:
             step, failures, state = step / 2, 0, best.copy()
-        elif rise >= meant / 2:
-            step = min(1.0, 2 * step)
-        meant = step * scale
         if step < _LAST_STEP or not state.step(step * scale):
             break
     return Ascent(best.duals(core), best_plan, state.choices.copy())

@@ -123,7 +123,7 @@ class Search:
             if reduction is None:
                 self._raise_bound(cutoff)
                 continue
-            if reduction.core.size > max(self.limits.max_linear_size, _SMALLER * self.core.size):
+            if reduction.core.size > self.limits.max_linear_size:
                 return
             constant += reduction.constant
             inner = Search(reduction.core, self.limits, self.seed, self.stop, cutoff - constant)
