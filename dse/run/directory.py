@@ -25,7 +25,7 @@ REPORT_FILE = "report.html"
 TUNE_FOLDER = "tune"
 
 
-def result_file(path: str | os.PathLike[str]) -> Path:
+def result_file(path: str | Path) -> Path:
     """The result file that ``path`` names: itself, or that of a run directory.
 
     Raises:
