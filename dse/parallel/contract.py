@@ -1,13 +1,14 @@
 """``dse parallel`` by the contract of a problem."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dse.graph.step import StepGraph, StepOperation
 from dse.parallel.baselines import baselines, unlimited
 from dse.parallel.check import Account, account
+from dse.parallel.comparison import Rows, compared
 from dse.parallel.formats import MetricsDocument, SolutionDocument, plan_document, plan_of, stated_from_document
 from dse.parallel.mesh import mesh_of
 from dse.parallel.pins import pins_of
@@ -67,7 +68,7 @@ class ParallelOptions(Options):
     network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
     memory_gb: Annotated[
         float | None,
-        Option("GiB a device has for the arguments of the step (default: the accelerator's memory).", min=0.0),
+        Option("GB a device has for the arguments of the step (default: the accelerator's memory).", min=0.0),
     ] = None
     activations: Annotated[
         bool, Option("The memory must also hold what the step makes, as long as it is read (method exact).")
@@ -192,6 +193,10 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits, collectives by kind and axis."""
         return view(posed.problem, result)
+
+    def compared(self, results: Sequence[Result]) -> Rows:
+        """Times, memory, bytes by collective, and the tensors that are split otherwise."""
+        return compared(results)
 
 
 def _step(options: ParallelOptions) -> tuple[str, StepGraph]:
@@ -347,15 +352,20 @@ def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibilit
         return None
     needed, limit = solution.least_state_bytes, problem.state_bytes
     what = "The step takes" if problem.activations else "The arguments of the step take"
+    pinned = ", with these pins" if problem.pins else ""
     return Infeasibility(
         resource="memory_bytes",
         demand=needed,
         limit=limit,
         unit="bytes",
-        levers=[f"{needed_memory_text(needed)} on each device", "more devices"],
+        levers=[
+            f"{needed_memory_text(needed)} on each device",
+            "more devices",
+            *(["fewer pins"] if problem.pins else []),
+        ],
         explanation=(
             f"{what} at least {needed_memory_text(needed)} on each of {problem.mesh.devices} devices, of "
-            f"{memory_text(limit)}: {needed - limit:,} bytes too many."
+            f"{memory_text(limit)}{pinned}: {needed - limit:,} bytes too many."
         ),
         where={},
     )
