@@ -112,9 +112,12 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PairwiseProble
     def answer(self, posed: ParallelPosed, run: Run) -> Result:
         """The best plan by the chosen method, with its proof or bound."""
         problem = posed.problem
-        if isinstance(problem, PairwiseProblem):
-            return contest.answer(posed, problem, run)
-        return _step_answer(posed, problem, run)
+        is_contest = isinstance(problem, PairwiseProblem)
+        result = contest.answer(posed, problem, run) if is_contest else _step_answer(posed, problem, run)
+        is_proven = result.status in ("optimal", "infeasible")
+        if is_proven or run.stop() != "interrupted":
+            return result
+        return result.model_copy(update={"status": "interrupted"})
 
     def faults(self, result: Result, posed: ParallelPosed) -> list[str]:
         """The plan's own rules, its times and bytes; the bound is proven again."""

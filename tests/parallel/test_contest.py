@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 import dse
 from dse.algorithms.pairwise.evaluate import evaluate
 from dse.algorithms.pairwise.iopddl import read_problem, write_problem
+from dse.problem import problem_type
+from dse.results.session import Session
+from dse.results.session import answer as answer_of
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 from tests.parallel.problems import DUMPS, mlp_text
 from tests.shared_data import shared_data
@@ -132,7 +135,7 @@ def altered(change):
         (altered(lambda problem: problem["edges"]["nodes"].append([0, 9])), "problem.edges.nodes.5", "from 0 to 4"),
         (altered(lambda problem: problem.update(usage_limit=0.5)), "problem.usage_limit", "integer"),
         (EXAMPLE.read_text()[:-40], "line ", "is not well-formed JSON"),
-        ('{"problem": 3}', "problem", "dictionary"),
+        ('{"problem": 3}', "problem", "must be a mapping"),
     ],
 )
 def test_malformed_files_are_refused_by_place_and_rule(dse, tmp_path, text, place, rule):
@@ -142,6 +145,24 @@ def test_malformed_files_are_refused_by_place_and_rule(dse, tmp_path, text, plac
     assert answer.code == 2
     lines = [line for line in answer.err.splitlines() if line.startswith(f"error: {path}: {place}")]
     assert any(rule in line for line in lines), answer.err
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        (shared_data("iopddl", "asplos-2025-iopddl-G.json.gz"), {}),
+        (DUMPS / "vgg-tiny.hlo", {"mesh": "data=2,model=2"}),
+    ],
+)
+def test_an_interrupted_run_says_so_and_is_resumed(tmp_path, path, asked):
+    kind = problem_type("parallel")
+    options = kind.Options(str(path), **asked)
+    stopped = answer_of(kind, options, Session(out=tmp_path / "run", stop=lambda: "interrupted"))
+    assert (stopped.status, stopped.result.exit_code) == ("interrupted", 130)
+    assert stopped.check() == []
+    resumed = answer_of(kind, options, Session(out=tmp_path / "run", resume=True))
+    assert resumed.status == "optimal"
+    assert resumed.check() == []
 
 
 def test_a_packed_file_that_ends_too_early_is_refused(dse, tmp_path):
