@@ -112,8 +112,10 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PairwiseProble
     def answer(self, posed: ParallelPosed, run: Run) -> Result:
         """The best plan by the chosen method, with its proof or bound."""
         problem = posed.problem
-        is_contest = isinstance(problem, PairwiseProblem)
-        result = contest.answer(posed, problem, run) if is_contest else _step_answer(posed, problem, run)
+        if isinstance(problem, PairwiseProblem):
+            result = contest.answer(posed, problem, run)
+        else:
+            result = _step_answer(posed, problem, run)
         is_proven = result.status in ("optimal", "infeasible")
         if is_proven or run.stop() != "interrupted":
             return result

@@ -1,8 +1,8 @@
 """``plan_torch.py``: the plan as a module that a PyTorch program imports.
 
-It holds the mesh, the DTensor placements of every parameter, buffer and input by its name, and for each module that
-has parameters of its own the placements in which it takes its input and hands on its output. Everything else is
-``templates/plan_torch.py`` as it is.
+It holds the mesh, the DTensor placements of every parameter and input by its name, which of them ``fully_shard`` holds,
+and for each module that has parameters of its own the placements in which it takes its input and hands on its output.
+Everything else is ``templates/plan_torch.py`` as it is.
 """
 
 import re
@@ -22,6 +22,8 @@ _DOCSTRING = '''"""A parallel plan for {name} on {devices} devices ({mesh}), by 
     optimizer = torch.optim.Adam(model.parameters())
     outputs = model(**distributed({{…}}, on))  # inputs by their names: {inputs}
     outputs.full_tensor()  # the loss, or what a loss outside of the model is computed from
+
+Moments take the layouts of their parameters, and buffers are whole.
 """'''
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
@@ -42,7 +44,7 @@ def torch_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
     inputs = [each.name for each in graph.arguments if each.role == "input"]
     taken, left = _pins(problem, prices, plan)
     used = _used(problem, prices, plan, held)
-    sharded = _fully_sharded(problem, laid, held, used)
+    sharded = _fully_sharded(problem, laid, held, used, taken)
     styles = _styles(problem, held, taken, left) if len(mesh.axes) == 1 else {}
     for path in styles:
         taken.pop(path, None)
@@ -104,21 +106,25 @@ def _used(problem: ParallelProblem, prices: Prices, plan: Plan, held: Placements
 
 
 def _fully_sharded(
-    problem: ParallelProblem, laid: Placements, held: Placements, used: Placements
+    problem: ParallelProblem, laid: Placements, held: Placements, used: Placements, taken: Pins
 ) -> dict[str, tuple[str, bool]]:
     """Parameters that differ from what the forward pass takes in being split along one axis, that of their module.
 
-    That axis is by name the one along which most bytes of the module are gathered. Beside it stands whether the plan
-    gathers one of the module's parameters for every use (ZeRO-3), and not once a step (ZeRO-1).
+    The module's input is split along this axis too, so that gradients are terms. Where there are several such axes, it
+    is the one along which most bytes of the module are gathered. Beside its name stands whether the plan gathers one of
+    the module's parameters for every use (ZeRO-3), and not once a step (ZeRO-1).
     """
     axes = problem.mesh.axes
     gathered: dict[str, dict[int, dict[str, int]]] = {}
     for each in problem.graph.trainable:
-        own, taken = held[each.name], used.get(each.name, held[each.name])
-        differing = [axis for axis in range(len(axes)) if own[axis] != taken[axis]]
+        own, needed = held[each.name], used.get(each.name, held[each.name])
         module = each.name.rpartition(".")[0]
-        if module and len(differing) == 1 and taken[differing[0]] == WHOLE:
-            sizes = gathered.setdefault(module, {}).setdefault(differing[0], {})
+        differing = [axis for axis in range(len(axes)) if own[axis] != needed[axis]]
+        if not module or len(differing) != 1 or needed[differing[0]] != WHOLE:
+            continue
+        axis = differing[0]
+        if any(layout[axis] != WHOLE for layout in taken.get(module, {}).values()):
+            sizes = gathered.setdefault(module, {}).setdefault(axis, {})
             sizes[each.name] = problem.graph.values[each.value].size_bytes
     found: dict[str, tuple[str, bool]] = {}
     for by_axis in gathered.values():

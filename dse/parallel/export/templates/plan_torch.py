@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import nn
@@ -100,8 +101,9 @@ class Planned(ParallelStyle):
         return run
 
 
+@cache
 def mesh(device_type="cuda"):
-    """The mesh of the plan over the ranks of the process group."""
+    """The mesh of the plan over the ranks of the process group: the same one each time, as fully_shard needs it."""
     return init_device_mesh(device_type, SIZES, mesh_dim_names=AXES)
 
 
