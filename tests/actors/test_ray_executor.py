@@ -15,6 +15,7 @@ from actors.ray_executor import RayExecutor, _greet
 from dse.run.executor import InProcessExecutor
 from dse.run.owned_folder import OWNER_FILE
 from hardware.inputs import InputError
+from tests.actors import inside
 
 
 class Square:
@@ -84,9 +85,8 @@ def test_released_workers_free_their_cpus_whoever_holds_them(ray_executor):
     list(ray_executor.map(Adds(1), range(9)))
     held = list(ray_executor._actors)  # as the traceback of an error does
     ray_executor.release()
-    following = RayExecutor(ray_executor.workers)
-    assert [value for value, _ in following.map(Adds(5), range(9))] == list(range(5, 14))
-    following.release()
+    with inside.workers(ray_executor.workers) as following:
+        assert [value for value, _ in following.map(Adds(5), range(9))] == list(range(5, 14))
     assert held
 
 
