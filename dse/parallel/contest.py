@@ -105,12 +105,13 @@ def faults(result: Result, problem: PairwiseProblem) -> list[str]:
 
     again = solve(problem, seed=result.seed)
     if not result.solution:
+        unasked = differences("metrics", result.metrics, {})
         if result.status != "infeasible":
-            return [] if result.status in ("unknown", "interrupted") else ["choices must be given"]
+            return unasked if result.status in ("unknown", "interrupted") else ["choices must be given"]
         if again.status is not Status.INFEASIBLE:
             return ["status infeasible: but there are choices within the limit"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-        return differences("infeasibility", stated, _infeasibility(problem, result.seed).model_dump())
+        return unasked + differences("infeasibility", stated, _infeasibility(problem, result.seed).model_dump())
     if set(result.solution) != {"choices"}:
         return [f"solution must hold choices alone, but holds {', '.join(sorted(result.solution))}"]
     choices = choices_of(result.solution["choices"], problem, "result", "solution.choices")

@@ -197,7 +197,7 @@ def _step_answer(posed: ParallelPosed, problem: ParallelProblem, run: Run) -> Re
 
 
 def _step_faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -> list[str]:
-    if result.solution:
+    if result.solution or result.metrics:
         validate(MetricsDocument, result.metrics, "result: metrics")
     prices = Prices(problem)
     again = solve(problem, prices, _method(options), result.seed)
