@@ -41,6 +41,7 @@ def training_dataflow(name: str, tape: Tape, outputs: Mapping[str, Tensor]) -> D
     """
     draft = _forward(tape, outputs)
     tape.differentiate(*outputs.values())
+    draft.called.update((f"{tensor.name}_gradient", f"{output}_gradient") for output, tensor in outputs.items())
     for position, each in enumerate(tape.backward):
         draft.add_recorded(position, each, True)
         for tensor in each.kept:
@@ -69,12 +70,14 @@ Node = tuple[bool, int | str]
 class _Draft:
     """A graph under construction.
 
-    ``arriving`` are the elements of what may come from outside; ``ends`` the operators that nothing needs to read.
+    ``arriving`` are the elements of what may come from outside, ``called`` the names that some of it has in the graph;
+    ``ends`` are the operators that nothing needs to read.
     """
 
     arriving: Mapping[str, int]
     operators: dict[Node, DataflowOperator] = field(default_factory=dict)
     edges: dict[tuple[Node, Node, str], int] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
     ends: list[Node] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
 
@@ -108,8 +111,8 @@ class _Draft:
         for flow in flows:
             node = is_backward, flow.operator
             if isinstance(flow.operator, str) and node not in self.operators:
-                elements = self.arriving[flow.operator]
-                self._add(node, DataflowOperator(flow.operator, Pass("input", elements), 0, is_backward))
+                name, elements = self.called.get(flow.operator, flow.operator), self.arriving[flow.operator]
+                self._add(node, DataflowOperator(name, Pass("input", elements), 0, is_backward))
             self.edges[node, reader, flow.tensor] = flow.elements
 
     def _add(self, node: Node, operator: DataflowOperator) -> None:

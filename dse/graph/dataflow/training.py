@@ -92,7 +92,7 @@ class _Player:
 
     def _written(self, position: int) -> list[DataflowEdge]:
         """One edge for each tensor that the operator writes."""
-        return list({edge.tensor: edge for edge in reversed(self.graph.outgoing[position])}.values())
+        return list({edge.tensor: edge for edge in self.graph.outgoing[position]}.values())
 
     def _parts(self, name: str, result: Tensor, written: Sequence[DataflowEdge]) -> list[tuple[DataflowEdge, Tensor]]:
         """The tensors that readers name, as ``result`` or parts of it; parts that are the whole need no operator."""
@@ -134,9 +134,8 @@ class _Player:
 
     def _factors(self, position: int, sizes: tuple[int, int]) -> tuple[Tensor, Tensor]:
         """Both operands of a product; one whose elements divide what is needed is broadcast."""
-        operands = self.operands(position)
-        if len(operands) == 1:
-            operands *= 2  # one edge stands for a tensor that is both
+        read = self.operands(position)
+        operands = read * 2 if len(read) == 1 else read  # one edge stands for a tensor that is both
         totals = list(accumulate(operand.elements for operand in operands))
         first = totals.index(sizes[0]) + 1 if sizes[0] in totals else 1
         factors = []
@@ -145,7 +144,7 @@ class _Player:
             if factor is None or size % factor.elements:
                 needed = f"batch·m·k ({sizes[0]:,}) and then batch·k·n ({sizes[1]:,}) elements"
                 rule = f"a gemm without weights must read {needed}"
-                raise self.refused(position, "kind", [operand.elements for operand in operands], rule)
+                raise self.refused(position, "kind", [operand.elements for operand in read], rule)
             name = f"{self._name(position)}_operand"
             factors.append(factor if factor.elements == size else tensors.broadcast(self.tape, name, factor, size))
         return factors[0], factors[1]
