@@ -231,15 +231,20 @@ def normalise(
     return tape.record(name, Vector(kind, n, n + weights, n, row), [source], n, backward, weights)
 
 
-def lookup(tape: Tape, name: str, table_weights: int, elements: int) -> Tensor:
-    """Rows of an embedding table; backward adds the gradients to the table's rows."""
+def lookup(tape: Tape, name: str, table_weights: int, elements: int, table_elements: int | None = None) -> Tensor:
+    """Rows of an embedding table; backward adds the gradients to the table's rows.
+
+    ``table_weights`` of the table are counted here: all its ``table_elements`` when None, fewer where another operator
+    reads it too.
+    """
+    table = table_weights if table_elements is None else table_elements
 
     def backward(gradient: Flows) -> None:
         operation = Vector("embedding_backward", elements, 2 * elements, elements)
-        tape.record_backward(f"{name}_table_gradient", operation, gradient, writes=0, weights_read=table_weights)
+        tape.record_backward(f"{name}_table_gradient", operation, gradient, writes=0, weights_read=table)
 
     operation = Vector("embedding", elements, elements, elements)
-    return tape.record(name, operation, [], elements, backward, table_weights, trained=True)
+    return tape.record(name, operation, [], elements, backward, table_weights, trained=True, weights_read=table)
 
 
 def add_lookup(tape: Tape, name: str, source: Tensor, table_weights: int, rows_read: int) -> Tensor:

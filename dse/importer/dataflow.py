@@ -7,6 +7,7 @@ from dse.importer.assemble import boundaries, features_of
 from dse.importer.record import recorded
 from dse.importer.segment import Section
 from dse.models.recipe import TrainingRecipe
+from hardware.inputs import fail
 
 
 def section_graph(name: str, trace: Trace, section: Section, graph_pass: GraphPass) -> DataflowGraph:
@@ -19,12 +20,17 @@ def section_graph(name: str, trace: Trace, section: Section, graph_pass: GraphPa
         name: what the graph is called.
         trace: a canonical trace of a whole model, for inference or training as the pass is.
         section: consecutive layers of it.
-        graph_pass: ``forward`` for the forward pass alone.
+        graph_pass: ``forward`` or ``training``.
+
+    Raises:
+        InputError: nothing that depends on weights leaves the section.
     """
     before, after = Section("", 0, section.start), Section("", section.stop, len(trace.steps))
     _, boundary, _ = boundaries(trace, (before, section, after))
     recorder = recorded(trace, section.steps(trace), boundary, TrainingRecipe(fuse=False))
     outputs = output_names(list({recorder.tensor(value): None for value in _leaving(trace, section)}))
+    if not outputs:
+        raise fail(name, "", "", "must give a tensor that depends on weights, but gives none")
     build = forward_dataflow if graph_pass == "forward" else training_dataflow
     return build(name, recorder.tape, outputs)
 

@@ -209,8 +209,8 @@ class _LayerRecorder(SectionTensors):
     def embedding(self, step: Step) -> Tensor:
         if self.value(step.inputs[0]).role != "parameter":
             return tensors.move(self.tape, self.named(step), self.operands(step)[:1], self.elements(step), "embedding")
-        name = self.named(step)
-        return nn.lookup(self.tape, name, self.weights(step.inputs[0]), self.elements(step))
+        name, table = self.named(step), step.inputs[0]
+        return nn.lookup(self.tape, name, self.weights(table), self.elements(step), self.value(table).elements)
 
     def cross_entropy(self, step: Step) -> Tensor:
         participants = step.attributes["participants"]

@@ -1,8 +1,7 @@
 """Building blocks of networks in any width and depth as dataflow graphs: GEMM, MLP, FFN and MHA.
 
-The blocks that a learned cost model of a dataflow fabric is trained on in Guha et al., "Learned Cost Model for Placement
-on Reconfigurable Dataflow Hardware" ("with various width and depth"). The paper gives no sizes; those of
-:class:`BlockSizes` are ours.
+The blocks on which Guha et al. train ("Learned Cost Model for Placement on Reconfigurable Dataflow Hardware", section
+IV-A: "with various width and depth"). The paper gives no sizes; those of :class:`BlockSizes` are ours.
 """
 
 from collections.abc import Mapping

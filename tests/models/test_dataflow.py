@@ -67,7 +67,8 @@ def test_operators_and_their_order_are_those_of_the_layer(m, microbatch, name):
             if each.is_backward == is_backward and each.kind not in PORTS and not each.name.endswith("_accumulation")
         }
         assert ours == {each.name for each in operators}
-        order = {(operators.operators[source].name, operators.operators[target].name) for source, target in operators.edges}
+        called = [each.name for each in operators]
+        order = {(called[source], called[target]) for source, target in operators.edges}
         joined = ((names[edge.source], names[edge.target]) for edge in graph.edges)
         assert {(source, target) for source, target in joined if source in ours and target in ours} == order
 

@@ -11,9 +11,11 @@ that reads it; what an edge of this kind carries waits between the passes.
 
 Weights are no edges. ``weight_elements`` of an operator stay with it from sample to sample: the weights that it reads,
 frozen ones included, and for the backward pass the weights of a data gradient (a second copy, or the same, is for the
-machine to say). The gradient of a weight does not leave with each sample: it goes to an operator ``add`` that adds it
-to the sum of the batch, which is its ``weight_elements`` and stays there (gradient accumulation); gradients of lookup
-tables are added in place by ``embedding_backward``. The optimizer's step, once a batch, is not part of the graph.
+machine to say). A weight that several operators read is counted with each.
+
+Gradients of weights do not leave with each sample. Each goes to an operator ``add`` that adds it to the sum of the
+batch, which is its ``weight_elements`` and stays there (gradient accumulation); ``embedding_backward`` adds gradients
+to its table in place. The optimizer's step, once a batch, is not part of the graph.
 
 Inputs and outputs are operators: the layer's input, images, and in a training step the gradients of the outputs come
 in by ``input``; what later layers read, and the gradients of inputs, leave by ``output``. Attention masks, tables of
@@ -116,5 +118,5 @@ class DataflowGraph:
 
     @property
     def weights(self) -> int:
-        """Elements of the weights that the forward pass reads."""
+        """Elements of the weights that the forward pass reads, each as often as there are operators that read it."""
         return sum(operator.weight_elements for operator in self.operators if not operator.is_backward)

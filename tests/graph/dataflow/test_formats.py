@@ -2,23 +2,26 @@
 
 import copy
 import json
+import re
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.graph.dataflow.formats import graph_document, graph_from_document
+from dse.graph.dataflow.training import differentiated
 from dse.models.dataflow_blocks import BlockSizes, block_graph, random_block
 from hardware.documents import parse_document
 from hardware.inputs import InputError
+from tests.fuzz.mutations import changed_document
 from tests.graph.dataflow.graphs import ATTENTION, FEED_FORWARD
 
 SMALL = BlockSizes(step=2, tokens=(2, 8), width=(2, 12), copies=(1, 2), depth=(1, 2))
 
 
-@given(
-    st.sampled_from(["gemm", "mlp", "ffn", "mha"]), st.integers(0, 2**32), st.sampled_from(["forward", "training"])
-)
+@given(st.sampled_from(["gemm", "mlp", "ffn", "mha"]), st.integers(0, 2**32), st.sampled_from(["forward", "training"]))
 def test_what_is_written_is_read_again(kind, seed, graph_pass):
     graph = block_graph(random_block(kind, seed, SMALL), graph_pass)
     text = json.dumps(graph_document(graph))
@@ -108,7 +111,28 @@ def test_what_is_malformed_is_named_with_file_and_key(change, line):
     assert all(each.startswith("graph.json: ") for each in lines)
 
 
+@pytest.mark.parametrize("original", [FEED_FORWARD, ATTENTION])
+@pytest.mark.parametrize("seed", range(150))
+def test_a_changed_document_is_a_graph_or_lines_of_errors(original, seed):
+    """Read, differentiated, written and read again; whatever is wrong is named with the file, a line a fault."""
+    document, lines = changed_document(Random(seed), original), []
+    try:
+        graph = graph_from_document(document, "graph.json")
+        training = graph if graph.is_training else differentiated(graph, "graph.json")
+        assert graph_from_document(graph_document(training), "graph.json").operators == training.operators
+    except InputError as error:
+        lines = str(error).splitlines()
+    assert all(line.startswith("graph.json: ") for line in lines)
+
+
 @pytest.mark.parametrize("document", [[], 3, "text", None])
 def test_what_is_no_object_is_refused(document):
-    with pytest.raises(InputError, match="graph.json: .*the document must be an object"):
+    with pytest.raises(InputError, match=r"graph.json: .*the document must be an object"):
         graph_from_document(document, "graph.json")
+
+
+def test_the_example_of_the_documentation_is_read_and_trains():
+    text = (Path(__file__).parents[3] / "docs" / "formats.md").read_text()
+    (example,) = re.findall(r"```json\n(\{\"schema\": \"dse\.dataflow/1\".*?)```", text, re.DOTALL)
+    graph = graph_from_document(parse_document(example, "example.json"), "example.json")
+    assert differentiated(graph).flops == 3 * graph.flops
