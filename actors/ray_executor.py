@@ -134,8 +134,6 @@ class RayExecutor(Executor):
         try:
             yield from self._map_of(function).outcomes(items, stop, arrived)
         except StoppedError:
-            for actor in self._actors:
-                ray.kill(actor)
             self.release()
             raise
         except WorkersBrokenError as error:
@@ -194,7 +192,13 @@ class RayExecutor(Executor):
         return self._address is not None and self._address.startswith("ray://")
 
     def release(self) -> None:
-        """Let the actors go, and their CPUs, until the next map."""
+        """End the actors, which frees their CPUs, until the next map.
+
+        To drop the handles is not enough: what else holds one (the traceback of an error) would hold its CPU too, and
+        whatever is started next would wait for it forever.
+        """
+        for actor in self._actors if ray.is_initialized() else ():
+            ray.kill(actor)
         self._actors = []
         self._function = self._map = None
 

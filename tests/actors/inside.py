@@ -1,6 +1,18 @@
 """Executors of any number of workers in the Ray of the test session."""
 
+from contextlib import contextmanager
+
 from actors.ray_executor import RayExecutor, WorkerKind
+
+
+@contextmanager
+def workers(*arguments, **settings):
+    """An executor in the Ray of the test session, whose workers end with the context."""
+    executor = RayExecutor(*arguments, **settings)
+    try:
+        yield executor
+    finally:
+        executor.release()
 
 
 class Inside:

@@ -15,6 +15,7 @@ from actors.ray_executor import RayExecutor, _greet
 from dse.run.executor import InProcessExecutor
 from dse.run.owned_folder import OWNER_FILE
 from hardware.inputs import InputError
+from tests.actors import inside
 
 
 class Square:
@@ -77,6 +78,16 @@ def test_a_map_that_was_left_does_not_reach_the_next(ray_executor):
     assert next(iter(first))[0] == 1
     first.close()
     assert [value for value, _ in ray_executor.map(Adds(5), range(9))] == list(range(5, 14))
+
+
+def test_released_workers_free_their_cpus_whoever_holds_them(ray_executor):
+    ray_executor.release()
+    list(ray_executor.map(Adds(1), range(9)))
+    held = list(ray_executor._actors)  # as the traceback of an error does
+    ray_executor.release()
+    with inside.workers(ray_executor.workers) as following:
+        assert [value for value, _ in following.map(Adds(5), range(9))] == list(range(5, 14))
+    assert held
 
 
 def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):

@@ -14,6 +14,7 @@ from actors.limits import Limits
 from actors.ray_executor import RayExecutor, WorkerKind
 from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
 from hardware.inputs import InputError
+from tests.actors import inside
 
 
 class Once:
@@ -66,9 +67,8 @@ def refuse_unsendably():
 def workers(ray_executor):
     """Two workers for all tests of this file that need no others: starting a process takes seconds."""
     ray_executor.release()
-    shared = RayExecutor(2)
-    yield shared
-    shared.release()
+    with inside.workers(2) as shared:
+        yield shared
 
 
 @pytest.fixture
@@ -234,22 +234,22 @@ def test_an_abandoned_map_leaves_nothing_to_the_next(executor):
 
 @pytest.mark.usefixtures("room")
 def test_more_workers_than_the_cluster_has_room_for():
-    crowd = RayExecutor(5)
-    assert list(crowd.map(Always(-1, die), range(50))) == [-item for item in range(50)]
+    with inside.workers(5) as crowd:
+        assert list(crowd.map(Always(-1, die), range(50))) == [-item for item in range(50)]
 
 
 @pytest.mark.usefixtures("room")
 def test_a_wait_for_room_is_explained_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr(windowed_map, "PATIENCE_S", 0.5)
     heard = []
-    greedy = RayExecutor((WorkerKind(1, cpus=1, gpus=3),), notice=heard.append)
     begun = time.monotonic()
 
     def stop():
         return "time limit" if heard and time.monotonic() - begun > 1 else None
 
-    with pytest.raises(Exception, match="time limit"):
-        list(greedy.map(Always(-1, die), range(3), stop))
+    greedy = inside.workers((WorkerKind(1, cpus=1, gpus=3),), notice=heard.append)
+    with greedy as executor, pytest.raises(Exception, match="time limit"):
+        list(executor.map(Always(-1, die), range(3), stop))
     assert "none of 1 runs" in heard[0]
     assert "1 need 1 CPU and 3 GPU each; the cluster has 2 CPU" in heard[0]
 
@@ -271,7 +271,6 @@ class SlowToReturn(Once):
 def test_a_wait_after_the_last_worker_was_lost_is_explained_and_ends(monkeypatch, tmp_path):
     monkeypatch.setattr(windowed_map, "PATIENCE_S", 0.5)
     heard, freed = [], tmp_path / "freed"
-    alone = RayExecutor(1, notice=heard.append)
 
     def said_since_the_death():
         places = [place for place, text in enumerate(heard) if "a worker died under" in text]
@@ -281,8 +280,9 @@ def test_a_wait_after_the_last_worker_was_lost_is_explained_and_ends(monkeypatch
         if said_since_the_death():
             freed.touch()
 
-    assert list(alone.map(SlowToReturn(tmp_path / "died", 3, die, freed), range(10), stop)) == [-i for i in range(10)]
-    alone.release()
+    slow = SlowToReturn(tmp_path / "died", 3, die, freed)
+    with inside.workers(1, notice=heard.append) as alone:
+        assert list(alone.map(slow, range(10), stop)) == [-item for item in range(10)]
     assert "waiting for workers: none of 1 runs; 1 need 1 CPU each; the cluster has" in said_since_the_death()[0]
 
 
@@ -344,8 +344,7 @@ class Devices:
     def __call__(self, item):
         gpus = sum(map(len, ray.get_runtime_context().get_accelerator_ids().values()))
         open(os.path.join(self.folder, str(gpus)), "w").close()
-        deadline = time.monotonic() + 120
-        while len(os.listdir(self.folder)) < 2 and time.monotonic() < deadline:
+        while len(os.listdir(self.folder)) < 2:
             time.sleep(0.02)
         return gpus
 

@@ -27,9 +27,7 @@ def test_the_copy_follows_the_run_and_holds_it_at_its_end(tmp_path):
     with Mirror(run, copy.as_uri(), notice, interval_s=0.05), Journal(run / "journal.jsonl") as journal:
         assert (copy / "run.yaml").read_text() == "command: x"
         journal.append("a", 1)
-        deadline = time.monotonic() + 30
         while not ((copy / "journal.jsonl").exists() and (copy / "journal.jsonl").read_text()):
-            assert time.monotonic() < deadline
             time.sleep(0.02)
         (run / "tables").mkdir()
         (run / "tables" / "t.parquet").write_text("late")
