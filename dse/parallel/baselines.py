@@ -64,13 +64,15 @@ def data_parallel(problem: ParallelProblem, prices: Prices) -> Plan | None:
 
 
 def _batch(problem: ParallelProblem, decisions: Decisions, axes: Sequence[int]) -> set[Decision]:
-    """The group of most inputs on those of ``axes`` that divide it."""
+    """The group of most inputs on those of ``axes`` that divide it; a batch is no dimension of a trained tensor."""
     inputs: Counter[int] = Counter()
     groups = decisions.linkage.groups
+    trained = {argument.value for argument in problem.graph.trainable}
+    features = {group for (value, _), group in decisions.linkage.group_of.items() if value in trained}
     for argument in problem.graph.arguments:
         if axes and argument.role == "input":
             dims = range(len(problem.graph.values[argument.value].dims))
-            here = {decisions.linkage.group_of.get((argument.value, dim)) for dim in dims} - {None}
+            here = {decisions.linkage.group_of.get((argument.value, dim)) for dim in dims} - {None} - features
             first = problem.mesh.axes[axes[0]].size
             inputs.update(group for group in here if group is not None and groups[group].allows(first))
     if not inputs:
@@ -219,7 +221,8 @@ class _Sharded:
         """The first dimension that all devices divide, split on all axes."""
         mesh, dims = self._problem.mesh, self._problem.graph.values[value].dims
         divided = (dim for dim, size in enumerate(dims) if size > 1 and size % mesh.devices == 0)
-        return (next(divided, WHOLE),) * len(mesh.axes)
+        split = next(divided, WHOLE)
+        return tuple(split if axis.size > 1 else WHOLE for axis in mesh.axes)
 
     def _is_spread(self, number: int) -> bool:
         priced = self._prices.priced[number]
@@ -237,7 +240,7 @@ class _Sharded:
             made = next((each for each in priced if each.layouts.before[0] == layout and _moves(each)), None)
             if layout is not None and made is not None:
                 for value, taken in zip(operation.operands, made.layouts.operands, strict=True):
-                    if WHOLE not in taken:
+                    if self._problem.mesh.shards(taken) == self._problem.mesh.devices:
                         wanted.setdefault(value, taken)
         return wanted
 

@@ -6,7 +6,7 @@ which every device along the axis has the whole sum, or by a reduce-scatter alon
 each has its part of it (only for sums, and only where the operation has one result).
 
 With F factors and D dimensions of the result, there are at most (1 + F + D) choices for an axis, and their product for
-a mesh: some 7 for a matrix product on one axis.
+a mesh: some 7 for a matrix product on one axis. An axis of one device cuts nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def _choices(factors: tuple[Factor, ...], results: tuple[Dims, ...], mesh: Mesh)
         cuts.append(Cut(number))
         if factor.combiner == "add" and len(results) == 1:
             cuts += [Cut(number, dim) for dim, size in enumerate(results[0]) if size > 1]
-    every = product(cuts, repeat=len(mesh.axes))
+    every = product(*(cuts if axis.size > 1 else cuts[:1] for axis in mesh.axes))
     return tuple(choice for choice in every if _is_possible(choice, factors, results, mesh))
 
 

@@ -29,8 +29,10 @@ class Decisions:
         self.linkage = linkage_of(problem)
 
     def plan(self, taken: Set[Decision]) -> Plan:
-        """The plan in which these groups are split."""
-        graph, axes = self._problem.graph, range(len(self._problem.mesh.axes))
+        """The plan in which these groups are split; an axis of one device splits none."""
+        graph, mesh = self._problem.graph, self._problem.mesh
+        axes = range(len(mesh.axes))
+        taken = {(group, axis) for group, axis in taken if mesh.axes[axis].size > 1}
         choices = []
         for number, groups in enumerate(self.linkage.factors):
             cut = tuple(

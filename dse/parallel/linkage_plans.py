@@ -74,7 +74,7 @@ class _Model:
             (number, axis): self._cp.new_bool_var(f"{number} on {each.name}")
             for number, group in enumerate(self._linkage.groups)
             for axis, each in enumerate(problem.mesh.axes)
-            if group.allows(each.size)
+            if each.size > 1 and group.allows(each.size)
         }
         self._products: dict[frozenset[Decision], cp_model.IntVar] = {}
         self._exclude()

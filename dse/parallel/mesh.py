@@ -65,8 +65,9 @@ class Mesh(NamedTuple):
         return all(dims[dim] % self.parts(layout, dim) == 0 for dim in set(layout) if dim != WHOLE)
 
     def layouts(self, dims: Sequence[int]) -> Iterator[Layout]:
-        """All layouts of an array of these dimensions, the whole one first."""
-        for layout in product((WHOLE, *(dim for dim, size in enumerate(dims) if size > 1)), repeat=len(self.axes)):
+        """All layouts of an array of these dimensions, the whole one first; an axis of one device splits none."""
+        splits = (WHOLE, *(dim for dim, size in enumerate(dims) if size > 1))
+        for layout in product(*(splits if axis.size > 1 else (WHOLE,) for axis in self.axes)):
             if self.fits(layout, dims):
                 yield layout
 

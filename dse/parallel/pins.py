@@ -9,7 +9,7 @@ from hardware.inputs import choose, fail, nearest
 
 
 def pins_of(texts: Sequence[str], names: list[str], dims: Mapping[str, Dims], mesh: Mesh) -> dict[int, Layout]:
-    """The layouts of all pins, by the numbers of their arguments.
+    """The layouts of all pins, by the numbers of their arguments; an axis of one device splits nothing.
 
     Args:
         texts: as they are given.
@@ -57,4 +57,5 @@ def _pin(text: str, names: list[str], dims: Mapping[str, Dims], mesh: Mesh) -> t
             padded = -(-size // parts) * parts
             rule = f"dimension {dim} of {size:,} must be a multiple of {parts} (padded to {padded:,} it would be)"
             raise fail("dse parallel", "--pin", text, rule)
-    return names.index(name), tuple(layout)
+    split = (dim if axis.size > 1 else WHOLE for axis, dim in zip(mesh.axes, layout, strict=True))
+    return names.index(name), tuple(split)

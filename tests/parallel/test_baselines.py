@@ -4,13 +4,16 @@ from collections import Counter
 
 import pytest
 
+from dse.importer.hlo.flatten import step_graph
+from dse.importer.hlo.text import parse_hlo
 from dse.parallel.baselines import baselines, unlimited
 from dse.parallel.check import account
 from dse.parallel.formats import plan_document, stated_from_document
 from dse.parallel.mesh import WHOLE
 from dse.parallel.plan import picoseconds_of, sent_by
 from dse.parallel.prices import Prices
-from tests.parallel.problems import dump, mlp
+from dse.parallel.solve import solve
+from tests.parallel.problems import MLP, dump, mlp, problem
 
 
 def sent(problem, prices, plan):
@@ -47,6 +50,12 @@ def test_megatron_splits_the_batch_along_the_outer_axes():
     assert plan.arguments == ((WHOLE, 1), (WHOLE, 0), (0, WHOLE), (0, WHOLE))
 
 
+def test_a_dimension_of_weights_is_no_batch():
+    text = MLP.replace("f32[64,", "f32[63,").replace("f32[64]", "f32[63]")
+    posed = problem(step_graph(parse_hlo(text, "mlp.hlo"), "mlp.hlo"), "4")
+    assert [*baselines(posed, Prices(posed))] == ["Megatron"]
+
+
 def test_fsdp_gathers_weights_where_they_are_taken_and_scatters_gradients():
     problem = mlp("4")
     prices = Prices(problem)
@@ -78,3 +87,20 @@ def test_the_layers_of_vgg_are_split_as_the_paper_counts_them():
         "parameters['predictions']['kernel']": (1,),
         "parameters['predictions']['bias']": (0,),
     }
+
+
+@pytest.mark.parametrize(("mesh", "place"), [("data=1,model=4", 0), ("data=4,model=1", 1)])
+def test_an_axis_of_one_device_changes_nothing(mesh, place):
+    def beside(layouts):
+        return tuple((*layout[:place], WHOLE, *layout[place:]) for layout in layouts)
+
+    alone, posed = mlp("4"), mlp(mesh)
+    prices = Prices(alone), Prices(posed)
+    plans, wider = baselines(alone, prices[0]), baselines(posed, prices[1])
+    for name in ("data parallel", "FSDP") if place else plans:
+        assert wider[name].arguments == beside(plans[name].arguments)
+        assert picoseconds_of(posed, prices[1], wider[name]) == picoseconds_of(alone, prices[0], plans[name])
+    for method in ("exact", "linkage"):
+        found, more = (solve(*each, method) for each in zip((alone, posed), prices, strict=True))
+        assert more.value == found.value
+        assert {layout[place] for layout in more.plan.arguments} == {WHOLE}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dse.graph.step import StepOperation, StepValue
-from dse.parallel.choices import choices_of, layouts_of
+from dse.parallel.choices import Cut, choices_of, layouts_of
 from dse.parallel.mesh import mesh_of
 from dse.parallel.prices import terms_of
 from dse.sharding.factors import shapes_of
@@ -73,3 +73,12 @@ def test_a_factor_is_cut_into_as_many_parts_as_all_its_axes_have_devices():
     choices = choices_of(factors, [values[-1].dims], mesh_of("data=2,model=4"))
     both = [choice for choice in choices if choice[0].factor == choice[1].factor >= 0]
     assert [choice[0].factor for choice in both] == [0]  # 8 divides by 8, 12 does not
+
+
+def test_an_axis_of_one_device_cuts_nothing():
+    _, values, factors = case_of("sum")
+    results = [values[-1].dims]
+    alone = choices_of(factors, results, mesh_of("model=4"))
+    beside = choices_of(factors, results, mesh_of("data=1,model=4"))
+    assert len(alone) > 1
+    assert beside == [(Cut(), *choice) for choice in alone]

@@ -274,8 +274,12 @@ class _Flattening:
 
     def _combiner(self, each: Instruction) -> str:
         names = _names(each.attributes.get("to_apply") or each.attributes.get("scatter", ""))
-        computation = self._module.computations.get(names[0]) if names else None
-        if computation is None or len(computation.instructions) != 3:
+        if not names:
+            return "other"
+        if names[0] not in self._module.computations:
+            raise self._fault(each, f"calls {names[0]}, which must be a computation of the module")
+        computation = self._module.computations[names[0]]
+        if len(computation.instructions) != 3:
             return "other"
         return computation.instructions[computation.root].opcode
 

@@ -99,18 +99,19 @@ class HloModule:
     notes: tuple[str, ...] = ()
 
 
-_MAX_DIM = 2**48
+_MAX_ELEMENTS = 2**48
 
 MAX_DIGITS = 18
 """Of whole numbers in a text: Python refuses to read those of thousands."""
 
-SHAPE_RULE = "the element type must be one of XLA's, and sizes whole numbers of at most 2^48"
+SHAPE_RULE = "the element type must be one of XLA's, and sizes whole numbers whose product is at most 2^48"
 """Of arrays: their sizes stay far below what integers of 64 bits hold."""
 
 
 def is_storable(shape: ArrayShape) -> bool:
     """Whether :data:`SHAPE_RULE` holds."""
-    return shape.dtype in ELEMENT_BITS and all(0 <= size <= _MAX_DIM for size in shape.dims)
+    sizes = [max(size, 1) for size in shape.dims]
+    return shape.dtype in ELEMENT_BITS and min(shape.dims, default=0) >= 0 and prod(sizes) <= _MAX_ELEMENTS
 
 
 def notes_of_bounds(places: Sequence[str]) -> tuple[str, ...]:

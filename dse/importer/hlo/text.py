@@ -149,10 +149,12 @@ class _Reader:
 
     def _closing(self, line: str, start: int) -> tuple[str, int]:
         """The line, with those that follow where a literal runs over them, and where its parenthesis closes."""
+        begin = self._number
         while (end := end_of_value(line, start, stops="")) == len(line) or line[end] != ")":
             following = self._next()
             if following is None or end < len(line):
-                raise self._fault(line.strip(), "the parenthesis after the opcode must be closed")
+                rule = "the parenthesis after the opcode must be closed"
+                raise fail(self._file, f"line {begin}", line.strip(), rule)
             line += "\n" + following
         return line, end
 

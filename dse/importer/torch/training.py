@@ -26,7 +26,7 @@ _TAKEN_APART = (
 )  # fmt: skip
 """Operators of the core set that are taken apart as well."""
 
-_KEPT = ("embedding_dense_backward", "select_backward", "slice_backward")
+_KEPT = ("embedding_dense_backward", "select_backward", "slice_backward", "stack")
 """Operators that have a counterpart in HLO as they are."""
 
 _RATE, _MOMENTUM, _FIRST, _SECOND, _EPSILON = 1e-3, 0.9, 0.9, 0.999, 1e-8

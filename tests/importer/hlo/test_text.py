@@ -136,10 +136,11 @@ def test_roles_follow_from_use_where_names_say_nothing():
         ("n.1 = s32[] constant(7)", "r.1 = s32[] constant(7)", "line 15: r.1: an instruction of this name"),
         ("f32[4]{0} reduce", "q32[4]{0} reduce", r"line 14: q32\[4\]: the element type"),
         ("f32[4]{0} reduce", "f32[-4]{0} reduce", r"line 14: f32\[-4\]"),
+        ("f32[4]{0} reduce", "f32[4194304,4194304,4194304]{2,1,0} reduce", r"line 14: f32\[4194304.* at most 2\^48"),
         ("f32[4]{0} reduce(", "f32[4]{0} (", "line 14"),
         ("parameter(1)", "parameter(2)", "parameters must be numbered from 0"),
         ("tuple(r.1, n.1)\n}", "tuple(r.1, n.1)", "cut off"),
-        ("{ 3, 4 } })", "{ 3, 4 } }", "line 15|line 16|line 17"),
+        ("{ 3, 4 } })", "{ 3, 4 } }", "line 12: .*must be closed"),
         ("region.1 {\n", "main.2 {\n", "line 9|of this name"),
     ],
 )
@@ -147,6 +148,13 @@ def test_what_breaks_a_rule_is_named_with_its_line(old, new, message):
     assert old in SHORT
     with pytest.raises(InputError, match=message):
         parse_hlo(SHORT.replace(old, new, 1), "f.hlo")
+
+
+def test_what_is_called_to_combine_must_exist():
+    text = SHORT.replace("to_apply=region.1", "to_apply=region.9")
+    assert text != SHORT
+    with pytest.raises(InputError, match=r"line 14: r\.1: calls region\.9, which must be a computation of the module"):
+        step_graph(parse_hlo(text, "f.hlo"), "f.hlo")
 
 
 DISAGREEING = """HloModule m

@@ -110,6 +110,22 @@ def packed():
     return Encoder(), (torch.randint(32, (2, 8)),)
 
 
+def stacked():
+    """Attention whose queries, keys and values are one product, parted by a dimension of its own."""
+
+    class Stacked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inputs, self.output = nn.Linear(16, 48), nn.Linear(16, 16)
+
+        def forward(self, x):
+            query, key, value = self.inputs(x).unflatten(-1, (3, 4, 4)).permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            return self.output(mixed.transpose(1, 2).flatten(-2)).square().mean()
+
+    return Stacked(), (torch.randn(2, 8, 16),)
+
+
 def convolutions():
     return Convolutions(), (torch.randn(2, 4, 16, 16),), torch.randint(5, (2,))
 

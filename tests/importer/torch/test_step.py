@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dse.sharding.hlo.table import step_factors
+from dse.sharding.linkage import linkage
 from hardware.inputs import InputError
 from tests.importer.torch.interpreter import run
 from tests.importer.torch.traced import torch_step
@@ -66,7 +67,7 @@ def trained(name, optimizer, numbers=torch.float64):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("name", ["perceptron", "transformer", "packed", "convolutions", "moved"])
+@pytest.mark.parametrize("name", ["perceptron", "transformer", "packed", "stacked", "convolutions", "moved"])
 def test_the_step_in_numpy_gives_what_pytorch_gives(written, name, optimizer):
     graph = torch_step(written(name, f"OPTIMIZER = {optimizer!r}"), name)
     before, data, after, value = trained(name, optimizer)
@@ -80,11 +81,20 @@ def test_the_step_in_numpy_gives_what_pytorch_gives(written, name, optimizer):
         np.testing.assert_allclose(result, after[argument.name], rtol=1e-6, atol=1e-10, err_msg=argument.name)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "transformer", "packed", "convolutions", "moved"])
+@pytest.mark.parametrize("name", ["perceptron", "transformer", "packed", "stacked", "convolutions", "moved"])
 def test_every_operation_has_a_rule(name):
     graph = torch_step(FILE, name)
     unknown = [each.opcode for each, rule in zip(graph.operations, step_factors(graph), strict=True) if rule is None]
     assert unknown == []
+
+
+@pytest.mark.parametrize("name", ["transformer", "packed", "stacked"])
+def test_the_batch_of_a_transformer_can_be_split(name):
+    graph = torch_step(FILE, name)
+    groups = linkage(graph).groups
+    for argument in graph.arguments:
+        if argument.role == "input":
+            assert [each.allows(2) for each in groups if (argument.value, 0) in each.places] == [True]
 
 
 FAULTY = """

@@ -80,18 +80,22 @@ class StepBuilder:
 
     def written(self, view: View) -> int:
         """The value of the view itself: transposed and reshaped where that is needed."""
-        value, shape = self.values[view.value], self.shape(view)
-        key = view, shape
+        key = view, self.shape(view)
         if key not in self._written:
-            order = permutation(view, value.dims)
-            result = view.value
-            if order != tuple(range(len(order))) and view.order != tuple(sorted(view.order)):
-                moved = tuple(value.dims[dim] for dim in order)
-                result = self.one("transpose", (result,), moved, value.dtype, dimensions=order).value
-            if self.values[result].dims != shape:
-                result = self.one("reshape", (result,), shape, value.dtype).value
+            result = self._ordered(view)
+            if self.values[result].dims != key[1]:
+                result = self.one("reshape", (result,), key[1], self.dtype(view)).value
             self._written[key] = result
         return self._written[key]
+
+    def _ordered(self, view: View) -> int:
+        """The dimensions of the value in the view's order, none of them merged."""
+        dims = self.values[view.value].dims
+        order = permutation(view, dims)
+        if view.order == tuple(sorted(view.order)):
+            return view.value
+        moved = tuple(dims[dim] for dim in order)
+        return self.one("transpose", (view.value,), moved, self.dtype(view), dimensions=order).value
 
     def reshape(self, view: View, shape: Dims) -> View:
         """The view in another shape: a note where that is enough, otherwise an operation."""
@@ -100,7 +104,7 @@ class StepBuilder:
             return noted
         key = view, shape
         if key not in self._reshaped:
-            self._reshaped[key] = self.one("reshape", (self.written(view),), shape, self.dtype(view))
+            self._reshaped[key] = self.one("reshape", (self._ordered(view),), shape, self.dtype(view))
         return self._reshaped[key]
 
     def broadcast(self, view: View, dims: Dims, groups: Sequence[Group]) -> int:

@@ -50,6 +50,17 @@ def concatenation(call: Call) -> View:
     return build.one("concatenate", values, call.shape, call.dtype, dimensions=(along,))
 
 
+def stack(call: Call) -> View:
+    """Arrays side by side along a new dimension."""
+    build, along = call.build, call.dim("dim", len(call.shape))
+    shape = tuple(1 if dim == along else size for dim, size in enumerate(call.shape))
+    views = [build.reshape(each, shape) for each in call.given["tensors"]]
+    if len(views) == 1:
+        return views[0]
+    values = [build.written(each) for each in views]
+    return build.one("concatenate", values, call.shape, call.dtype, dimensions=(along,))
+
+
 def slice_(call: Call) -> View:
     """Part of one dimension."""
     source = call.tensor("self")

@@ -46,6 +46,7 @@ HANDLERS: dict[str, Handler] = {
     "transpose": moves.transpose,
     "expand": moves.expand,
     "cat": moves.concatenation,
+    "stack": moves.stack,
     "slice": moves.slice_,
     "select": moves.select,
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), moves.split),
