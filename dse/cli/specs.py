@@ -7,7 +7,7 @@ import click
 from dse.cli.terminal import console, print_table
 from hardware.cost_model import cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
-from hardware.network import list_networks, network
+from hardware.network_specs import list_networks, network
 from hardware.packages import list_packages, package
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
