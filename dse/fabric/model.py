@@ -19,8 +19,11 @@ from hardware.fabrics import Fabric
 
 Integers = npt.NDArray[np.int64]
 
-MAX_WORK_SLOTS = 2**31
+MAX_WORK_SLOTS = 2**20
 """Slots of work, and flits, of a sample at most."""
+
+MAX_SAMPLES = 1024
+"""Samples that a memory unit holds at most."""
 
 
 class UnitKind(IntEnum):
@@ -169,17 +172,20 @@ class Pipeline:
 def _unit_faults(unit: Unit, sends: bool, receives: bool) -> Iterator[str]:
     if (unit.work_slots != 0) != (unit.kind == UnitKind.COMPUTE) or not 0 <= unit.work_slots <= MAX_WORK_SLOTS:
         yield f"`1 <= work_slots <= {MAX_WORK_SLOTS}` must hold of compute units, 0 of others, but got {unit.work_slots}"
-    if (unit.samples != 0) != (unit.kind == UnitKind.MEMORY) or not 0 <= unit.samples <= MAX_WORK_SLOTS:
-        yield f"`1 <= samples <= {MAX_WORK_SLOTS}` must hold of memory units, 0 of others, but got {unit.samples}"
+    if (unit.samples != 0) != (unit.kind == UnitKind.MEMORY) or not 0 <= unit.samples <= MAX_SAMPLES:
+        yield f"`1 <= samples <= {MAX_SAMPLES}` must hold of memory units, 0 of others, but got {unit.samples}"
     if unit.shares_banks and unit.kind != UnitKind.MEMORY:
         yield "only a memory unit has banks to share"
-    if receives == (unit.kind == UnitKind.INPUT):
-        if unit.kind != UnitKind.MEMORY or not sends:
-            yield "nothing is sent to it" if not receives else "an input unit must not be sent to"
+    if receives and unit.kind == UnitKind.INPUT:
+        yield "nothing can be sent to an input unit"
+    if not receives and unit.kind in (UnitKind.COMPUTE, UnitKind.OUTPUT):
+        yield "it must be the sink of a net"
     if sends and unit.kind == UnitKind.OUTPUT:
-        yield "an output unit must not send"
+        yield "an output unit cannot send"
     if not sends and unit.kind in (UnitKind.COMPUTE, UnitKind.INPUT):
-        yield "it must send to another unit"
+        yield "it must be the source of a net"
+    if not (sends or receives) and unit.kind == UnitKind.MEMORY:
+        yield "it must be the source or a sink of a net"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,100 @@
+"""Generated pipelines and placements: random small ones, and layered ones that fill a fabric."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, UnitKind
+from hardware.fabrics import Fabric, fabric
+
+PLASTICINE = fabric("plasticine-8x16")
+SMALL = replace(PLASTICINE, name="small", rows=3, columns=4)
+
+COMPUTE, MEMORY, INPUT, OUTPUT = UnitKind.COMPUTE, UnitKind.MEMORY, UnitKind.INPUT, UnitKind.OUTPUT
+
+
+def tree(fabric: Fabric, start: int, ends: Sequence[int], columns_first: bool = False) -> list[int]:
+    """Links of a multicast tree whose branches go along rows and then columns, or the other way."""
+    grid = fabric.grid
+    number = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(grid.link_from, grid.link_to, strict=True))}
+    entered, links = {start}, []
+    for end in ends:
+        cell = start
+        for along_row in (columns_first, not columns_first):
+            while True:
+                row, column = divmod(cell, grid.columns)
+                end_row, end_column = divmod(end, grid.columns)
+                if along_row:
+                    step = int(np.sign(end_row - row)) * grid.columns
+                else:
+                    step = int(np.sign(end_column - column))
+                if step == 0:
+                    break
+                if cell + step not in entered:
+                    links.append(number[cell, cell + step])
+                    entered.add(cell + step)
+                cell += step
+    return links
+
+
+def routed(pipeline: Pipeline, fabric: Fabric, site: Sequence[int]) -> Placement:
+    """The placement with these sites whose routes are such trees."""
+    cell = [int(fabric.grid.site_cell[each]) for each in site]
+    routes = [tree(fabric, cell[net.source], [cell[sink.unit] for sink in net.sinks]) for net in pipeline.nets]
+    return Placement.of(site, routes)
+
+
+def placed(pipeline: Pipeline, fabric: Fabric, random: np.random.Generator) -> Placement:
+    """A random placement."""
+    free = {kind: list(random.permutation(fabric.grid.sites(kind))) for kind in ("compute", "memory", "io")}
+    return routed(pipeline, fabric, [int(free[unit.kind.site].pop()) for unit in pipeline.units])
+
+
+def random_pipeline(random: np.random.Generator, fabric: Fabric, max_flits: int = 6) -> Pipeline:
+    """A few units in a random order of data, some nets with several sinks, all that a net may be."""
+    computes = int(random.integers(1, len(fabric.grid.sites("compute")) + 1))
+    memories = int(random.integers(0, len(fabric.grid.sites("memory")) + 1))
+    middle = [COMPUTE] * computes + [MEMORY] * memories
+    kinds = [INPUT, *(middle[i] for i in random.permutation(len(middle))), OUTPUT]
+    units = [unit_of(kind, number, random) for number, kind in enumerate(kinds)]
+    sinks: dict[int, set[int]] = {number: set() for number in range(len(kinds) - 1)}
+    for number in range(1, len(kinds)):
+        if kinds[number] != MEMORY or random.random() < 0.7:
+            sinks[int(random.integers(0, number))].add(number)
+    for number, kind in enumerate(kinds[:-1]):
+        if not sinks[number] and (kind != MEMORY or random.random() < 0.7):
+            later = [other for other in range(number + 1, len(kinds))]
+            sinks[number].add(int(random.choice(later)))
+    lonely = [n for n, kind in enumerate(kinds) if kind == MEMORY and not sinks[n] and not is_sink(n, sinks)]
+    for number in lonely:
+        sinks[number].add(len(kinds) - 1)
+    nets = [net for source, ends in sinks.items() for net in nets_of(source, sorted(ends), kinds, random, max_flits)]
+    return Pipeline(tuple(units), tuple(nets))
+
+
+def unit_of(kind: UnitKind, number: int, random: np.random.Generator) -> Unit:
+    if kind == COMPUTE:
+        return Unit(f"u{number}", kind, work_slots=int(random.integers(1, 13)))
+    if kind == MEMORY:
+        samples = int(random.integers(1, 4))
+        return Unit(f"u{number}", kind, samples=samples, shares_banks=bool(random.random() < 0.3))
+    return Unit(f"u{number}", kind)
+
+
+def is_sink(number, sinks):
+    return any(number in ends for ends in sinks.values())
+
+
+def nets_of(source, ends, kinds, random, max_flits):
+    """One net to all ``ends`` or, sometimes, one to each."""
+    groups = [ends] if random.random() < 0.7 else [[end] for end in ends]
+    for group in groups:
+        if group:
+            yield Net(
+                source,
+                tuple(Sink(end, bool(kinds[end] == COMPUTE and random.random() < 0.3)) for end in group),
+                int(random.integers(1, max_flits + 1)),
+                late=bool(kinds[source] == COMPUTE and random.random() < 0.3),
+                transposed=bool(kinds[source] == MEMORY and random.random() < 0.3),
+            )
