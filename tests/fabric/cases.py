@@ -98,3 +98,37 @@ def nets_of(source, ends, kinds, random, max_flits):
                 late=bool(kinds[source] == COMPUTE and random.random() < 0.3),
                 transposed=bool(kinds[source] == MEMORY and random.random() < 0.3),
             )
+
+
+BLOCK_WORK = (24, 40, 56, 72)
+"""Slots of the compute units of a layered pipeline."""
+
+
+def layered_pipeline(random: np.random.Generator, copies: int, layers: int, width: int) -> Pipeline:
+    """Copies of a multi-layer perceptron side by side.
+
+    A layer has ``width`` compute units, each with a memory unit that holds its weights (taken early), and a memory unit
+    that keeps what they make (emitted late) for the next layer. The first one reads an input, the last writes an output.
+    """
+    units: list[Unit] = []
+    nets: list[Net] = []
+
+    def add(kind: UnitKind, **what: int) -> int:
+        units.append(Unit(f"{kind.name.lower()}{len(units)}", kind, **what))
+        return len(units) - 1
+
+    for _ in range(copies):
+        flits = int(random.integers(8, 21))
+        held = add(INPUT)
+        for layer in range(layers):
+            work = int(random.choice(BLOCK_WORK))
+            parts = [add(COMPUTE, work_slots=work) for _ in range(width)]
+            nets.append(Net(held, tuple(Sink(part) for part in parts), flits, transposed=layer % 3 == 1))
+            held = add(MEMORY, samples=2)
+            weights = [add(MEMORY, samples=1) for _ in range((width + 1) // 2)]
+            for number, part in enumerate(parts):
+                nets.append(Net(weights[number // 2], (Sink(part, early=True),), int(random.integers(4, 13))))
+                nets.append(Net(part, (Sink(held),), max(1, flits // width), late=True))
+        nets.append(Net(held, (Sink(add(OUTPUT)),), flits))
+    nets = [net if units[net.source].kind == MEMORY else replace(net, transposed=False) for net in nets]
+    return Pipeline(tuple(units), tuple(nets))

@@ -115,6 +115,16 @@ def _ready_from(s, pin):
 
 
 @kernel
+def _notify(s, pin, now):
+    """Something is known that ``pin`` waited for."""
+    ready = _ready_from(s, pin)
+    s.ready[pin] = ready
+    if ready < FAR:
+        actor = s.pin[pin, ACTOR]
+        _wake(s, actor, max(ready, s.actor[actor, FREE_AT]), now)
+
+
+@kernel
 def _pass(s, pin, slot, now):
     """Pass a flit in ``slot``: out of one queue, into another one."""
     queue = s.pin[pin, IN]
@@ -123,7 +133,7 @@ def _pass(s, pin, slot, now):
         s.place[place, UNREAD] -= 1
         s.place[place, FREE_FROM] = max(s.place[place, FREE_FROM], slot + 1)
         if s.place[place, UNREAD] == 0 and place == s.queue[queue, NEXT_PLACE]:
-            _wake(s, s.queue[queue, PRODUCER], s.place[place, FREE_FROM], now)
+            _notify(s, s.queue[queue, PRODUCER], now)
         end = s.queue[queue, RING] + s.queue[queue, PLACES]
         s.pin[pin, IN_PLACE] = s.queue[queue, RING] if place + 1 == end else place + 1
     queue = s.pin[pin, OUT]
@@ -132,24 +142,24 @@ def _pass(s, pin, slot, now):
         s.place[place, ARRIVES] = slot + s.queue[queue, LATENCY]
         s.place[place, UNREAD] = s.queue[queue, READERS]
         s.place[place, FREE_FROM] = 0
-        reader = s.queue[queue, FIRST_READER]
-        while reader >= 0:
-            if s.pin[reader, COUNT] == s.queue[queue, WRITTEN]:
-                _wake(s, s.pin[reader, ACTOR], s.place[place, ARRIVES], now)
-            reader = s.pin[reader, NEXT_READER]
         end = s.queue[queue, RING] + s.queue[queue, PLACES]
         s.queue[queue, NEXT_PLACE] = s.queue[queue, RING] if place + 1 == end else place + 1
         s.queue[queue, WRITTEN] += 1
+        reader = s.queue[queue, FIRST_READER]
+        while reader >= 0:
+            if s.pin[reader, COUNT] + 1 == s.queue[queue, WRITTEN]:
+                _notify(s, reader, now)
+            reader = s.pin[reader, NEXT_READER]
     s.pin[pin, COUNT] += 1
     s.pin[pin, PHASE] += 1
 
 
 @kernel
-def _wake_flows(s, unit, column, slot, now, flows, flow_first):
-    """Look at the servers of the flows that read (column SOURCE) or write (SINK) a memory unit."""
+def _notify_flows(s, unit, column, now, flows, flow_first):
+    """Tell the flows that read (column SOURCE) or write (SINK) a memory unit."""
     for index in range(flow_first[unit], flow_first[unit + 1]):
         if s.pin[flows[index], column] == unit:
-            _wake(s, s.pin[flows[index], ACTOR], slot, now)
+            _notify(s, flows[index], now)
 
 
 @kernel
@@ -162,7 +172,7 @@ def _free_sample(s, unit, sample, slot, now, flows, flow_first):
     if s.sample[row, UNRETURNED] <= 0:
         s.sample[row, UNRETURNED] = s.memory[unit, CONSUMERS]
         s.memory[unit, FREED] += 1
-        _wake_flows(s, unit, SINK, s.sample[row, SAMPLE_FREE_FROM], now, flows, flow_first)
+        _notify_flows(s, unit, SINK, now, flows, flow_first)
 
 
 @kernel
@@ -175,7 +185,7 @@ def _write_sample(s, unit, sample, slot, now, flows, flow_first):
     if s.sample[row, UNWRITTEN] == 0:
         s.sample[row, UNWRITTEN] = s.memory[unit, WRITERS]
         s.memory[unit, WHOLE] += 1
-        _wake_flows(s, unit, SOURCE, s.sample[row, WHOLE_FROM], now, flows, flow_first)
+        _notify_flows(s, unit, SOURCE, now, flows, flow_first)
         if s.memory[unit, CONSUMERS] == 0:
             _free_sample(s, unit, sample, s.sample[row, WHOLE_FROM], now, flows, flow_first)
 
@@ -191,11 +201,8 @@ def _depart(s, sample, slot):
 
 
 @kernel
-def _pass_on(s, flow, slot, now, flows, flow_first):
-    """Pass a flit of a server's flow in ``slot``, and what follows from the end of a sample."""
-    _pass(s, flow, slot, now)
-    if s.pin[flow, PHASE] < s.pin[flow, FLITS]:
-        return
+def _end_flow_sample(s, flow, slot, now, flows, flow_first):
+    """A server's flow passes the last flit of a sample in ``slot``."""
     sample = s.pin[flow, SAMPLE]
     s.pin[flow, PHASE] = 0
     s.pin[flow, SAMPLE] = sample + 1
@@ -208,59 +215,63 @@ def _pass_on(s, flow, slot, now, flows, flow_first):
 
 
 @kernel
-def _serve_one(s, actor, now, flows, flow_first):
-    """A server with a single flow: pass all flits that are known to be ready, now or later."""
-    flow = s.actor[actor, FIRST]
-    free = s.actor[actor, FREE_AT]
+def _serve(s, actor, flow, slot, burst, now, flows, flow_first):
+    """Pass flits of ``flow`` from ``slot`` on, as long as its turn lasts and they are known to be ready.
+
+    That is for ever where it is the only one: then flits need not follow one another in the next possible slot.
+    """
+    is_alone = s.actor[actor, LAST] - s.actor[actor, FIRST] == 1
+    turn = s.actor[actor, TURN]
     while True:
+        _pass(s, flow, slot, now)
+        if s.pin[flow, PHASE] == s.pin[flow, FLITS]:
+            _end_flow_sample(s, flow, slot, now, flows, flow_first)
+        slot += s.pin[flow, SLOTS]
+        turn = min(turn + 1, burst)
         ready = _ready_from(s, flow)
-        if ready == FAR:
+        s.ready[flow] = ready
+        if is_alone:
+            if ready == FAR:
+                break
+            slot = max(slot, ready)
+        elif ready > slot or turn == burst:
             break
-        free = max(free, ready)
-        _pass_on(s, flow, free, now, flows, flow_first)
-        free += s.pin[flow, SLOTS]
-    s.actor[actor, FREE_AT] = free
+    s.actor[actor, TURN] = turn
+    s.actor[actor, FREE_AT] = slot
 
 
 @kernel
 def _choose(s, actor, now, burst):
     """The flow that an arbiter turns to in slot ``now``; -1 if none is ready."""
     first, last, owner = s.actor[actor, FIRST], s.actor[actor, LAST], s.actor[actor, OWNER]
-    owner_is_ready = _ready_from(s, owner) <= now
+    owner_is_ready = s.ready[owner] <= now
     if owner_is_ready and s.actor[actor, TURN] < burst:
         return owner
     flow = owner
     for _ in range(last - first - 1):
         flow = first if flow + 1 == last else flow + 1
-        if _ready_from(s, flow) <= now:
+        if s.ready[flow] <= now:
             return flow
     return owner if owner_is_ready else np.int64(-1)
 
 
 @kernel
-def _serve_many(s, actor, now, burst, flows, flow_first):
-    """A server that several flows share: the arbiter's choice in slot ``now``, and what must follow from it."""
-    free = s.actor[actor, FREE_AT]
-    if free <= now:
-        free = now
+def _arbitrate(s, actor, now, burst, flows, flow_first):
+    """A server: the arbiter's choice in slot ``now``, and what must follow from it."""
+    if s.actor[actor, FREE_AT] <= now:
         flow = _choose(s, actor, now, burst)
         if flow >= 0:
+            slot = now
             if flow != s.actor[actor, OWNER]:
                 s.actor[actor, OWNER] = flow
                 s.actor[actor, TURN] = 0
-                free += s.actor[actor, DEAD]
-            while True:
-                _pass_on(s, flow, free, now, flows, flow_first)
-                free += s.pin[flow, SLOTS]
-                s.actor[actor, TURN] = min(s.actor[actor, TURN] + 1, burst)
-                if s.actor[actor, TURN] == burst or _ready_from(s, flow) > free:
-                    break
-            s.actor[actor, FREE_AT] = free
+                slot += s.actor[actor, DEAD]
+            _serve(s, actor, flow, slot, burst, now, flows, flow_first)
     following = FAR
     for flow in range(s.actor[actor, FIRST], s.actor[actor, LAST]):
-        following = min(following, _ready_from(s, flow))
+        following = min(following, s.ready[flow])
     if following < FAR:
-        _wake(s, actor, max(following, free), now)
+        _wake(s, actor, max(following, s.actor[actor, FREE_AT]), now)
 
 
 @kernel
@@ -283,7 +294,7 @@ def _compute(s, actor, now, flows, flow_first):
         for pin in range(first, last):
             phase = s.pin[pin, PHASE]
             if phase < s.pin[pin, FLITS] and s.schedule[s.pin[pin, SCHEDULE] + phase] == step:
-                ready = _ready_from(s, pin)
+                ready = s.ready[pin]
                 if ready == FAR:
                     return
                 slot = max(slot, ready)
@@ -291,6 +302,7 @@ def _compute(s, actor, now, flows, flow_first):
             phase = s.pin[pin, PHASE]
             if phase < s.pin[pin, FLITS] and s.schedule[s.pin[pin, SCHEDULE] + phase] == step:
                 _pass(s, pin, slot, now)
+                s.ready[pin] = _ready_from(s, pin)
         s.actor[actor, STEP] = step
         s.actor[actor, AT] = slot
         if step == s.actor[actor, STEPS]:
@@ -314,12 +326,14 @@ def run(s, burst, flows, flow_first):
     """Simulate until all samples of ``s.departs`` have departed, or nothing can happen any more.
 
     Args:
-        s: :class:`~dse.fabric.evaluators.event_state.State`, with every actor that has pins to be woken in slot 0.
+        s: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out.
         burst: flits of a flow in turn while others wait.
         flows, flow_first: the flows that read or write each memory unit u: ``flows[flow_first[u] : flow_first[u + 1]]``.
     """
     now, idle = 0, 0
     words = s.wheel.shape[1]
+    for pin in range(len(s.pin)):
+        _notify(s, pin, -1)
     while idle < WHEEL and s.departed[0] < len(s.departs):
         idle += 1
         for word in range(words):
@@ -333,9 +347,7 @@ def run(s, burst, flows, flow_first):
                 woken &= woken - np.uint64(1)
                 if s.actor[actor, STEPS] > 0:
                     _compute(s, actor, now, flows, flow_first)
-                elif s.actor[actor, LAST] - s.actor[actor, FIRST] == 1:
-                    _serve_one(s, actor, now, flows, flow_first)
                 else:
-                    _serve_many(s, actor, now, burst, flows, flow_first)
+                    _arbitrate(s, actor, now, burst, flows, flow_first)
         now += 1
     return now

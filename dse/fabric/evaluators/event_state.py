@@ -17,7 +17,7 @@ FAR = 2**60
 WHEEL = 64
 """Slots ahead for which an actor can be woken; it is woken earlier, in vain, where that is not enough."""
 
-# Of a queue.
+# Of a queue. PRODUCER is the pin that writes it.
 PLACES, LATENCY, RING, WRITTEN, NEXT_PLACE, PRODUCER, READERS, FIRST_READER = range(8)
 QUEUE_COLUMNS = 8
 
@@ -52,6 +52,7 @@ class State(NamedTuple):
     Attributes:
         queue, place, pin, actor, memory, sample: rows.
         schedule: steps in which compute units read or write flits, pin by pin.
+        ready: the slot from which the next flit of each pin can be passed, :data:`FAR` where that is not yet known, [pins].
         wheel: actors to wake, as bits, by slot modulo :data:`WHEEL`, [WHEEL, ⌈actors / 64⌉].
         departs: slots in which samples depart, [samples].
         remaining: of those units that each sample has yet to depart from, [samples].
@@ -65,6 +66,7 @@ class State(NamedTuple):
     memory: Integers
     sample: Integers
     schedule: Integers
+    ready: Integers
     wheel: npt.NDArray[np.uint64]
     departs: Integers
     remaining: Integers

@@ -205,7 +205,7 @@ def _fill_pin(p, f, entry, pin, number, fed_samples):
 
 @kernel
 def _fill_queues(p, f, listed, actor, queue):
-    """Latency, places and producer of every queue."""
+    """Latency and places of every queue."""
     ring = 0
     for row in range(len(listed)):
         number = listed[row, _PIN_OUT]
@@ -221,15 +221,16 @@ def _fill_queues(p, f, listed, actor, queue):
         queue[number, columns.LATENCY] = latency
         queue[number, columns.PLACES] = places
         queue[number, columns.RING] = queue[number, columns.NEXT_PLACE] = ring
-        queue[number, columns.PRODUCER] = producer
         queue[number, columns.FIRST_READER] = -1
         ring += places
 
 
 @kernel
 def _join(pin, queue):
-    """Tell queues who reads them, and readers where the first flit is."""
+    """Tell queues who writes and reads them, and readers where the first flit is."""
     for number in range(len(pin)):
+        if pin[number, columns.OUT] >= 0:
+            queue[pin[number, columns.OUT], columns.PRODUCER] = number
         source = pin[number, columns.IN]
         if source >= 0:
             pin[number, columns.IN_PLACE] = queue[source, columns.RING]
@@ -288,7 +289,6 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
         number = listed[row, _PIN_ACTOR]
         _fill_pin(p, f, listed[row], pin, actor[number, columns.LAST], fed_samples)
         actor[number, columns.LAST] += 1
-        wheel[0, number >> 6] |= np.uint64(1) << np.uint64(number & 63)
     queue = np.zeros((nets + len(route_link), columns.QUEUE_COLUMNS), np.int64)
     _fill_queues(p, f, listed, actor, queue)
     _join(pin, queue)
@@ -299,8 +299,9 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     flow_first = np.zeros(units + 1, np.int64)
     _list_flows(pin, flows, flow_first, np.empty(units, np.int64))
     place = np.zeros((queue[:, columns.PLACES].sum(), columns.PLACE_COLUMNS), np.int64)
+    ready = np.zeros(pins, np.int64)
     departs = np.zeros(samples, np.int64)
     remaining = np.full(samples, pin[:, columns.DEPARTS].sum())
     departed = np.zeros(1, np.int64)
-    state = State(queue, place, pin, actor, memory, sample, p.schedule, wheel, departs, remaining, departed)
+    state = State(queue, place, pin, actor, memory, sample, p.schedule, ready, wheel, departs, remaining, departed)
     return state, flows, flow_first
