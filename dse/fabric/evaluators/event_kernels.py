@@ -36,6 +36,7 @@ from dse.fabric.evaluators.event_state import (
     FREE_AT,
     FREE_FROM,
     FREED,
+    GATED,
     IN,
     IN_PLACE,
     LAST,
@@ -83,73 +84,103 @@ def _wake(s, actor, slot, now):
 
 
 @kernel
-def _ready_from(s, pin):
-    """The slot from which the next flit of ``pin`` can be passed; FAR if that is not yet known."""
-    if s.pin[pin, SAMPLE] >= s.pin[pin, LIMIT]:
+def _index(number):
+    """``number`` as an index that is not negative, so that none from the end of an array is looked for."""
+    return np.uintp(number)
+
+
+@kernel
+def _gate_opens(s, pin):
+    """The slot from which the units at a flow's end let it pass its next flit; FAR if that is not yet known."""
+    sample = s.pin[pin, SAMPLE]
+    if sample >= s.pin[pin, LIMIT]:
         return FAR
     ready = np.int64(0)
-    queue = s.pin[pin, IN]
-    if queue >= 0:
-        if s.pin[pin, COUNT] >= s.queue[queue, WRITTEN]:
-            return FAR
-        ready = s.place[s.pin[pin, IN_PLACE], ARRIVES]
-    queue = s.pin[pin, OUT]
-    if queue >= 0:
-        place = s.queue[queue, NEXT_PLACE]
-        if s.place[place, UNREAD] > 0:
-            return FAR
-        ready = max(ready, s.place[place, FREE_FROM])
     unit = s.pin[pin, SOURCE]
     if unit >= 0:
-        sample = s.pin[pin, SAMPLE]
         if sample >= s.memory[unit, WHOLE]:
             return FAR
-        ready = max(ready, s.sample[s.memory[unit, SAMPLE_RING] + sample % s.memory[unit, SAMPLES], WHOLE_FROM])
+        ready = np.int64(s.sample[s.memory[unit, SAMPLE_RING] + sample % s.memory[unit, SAMPLES], WHOLE_FROM])
     unit = s.pin[pin, SINK]
     if unit >= 0:
-        sample = s.pin[pin, SAMPLE]
         if sample >= s.memory[unit, FREED] + s.memory[unit, SAMPLES]:
             return FAR
-        ready = max(ready, s.sample[s.memory[unit, SAMPLE_RING] + sample % s.memory[unit, SAMPLES], SAMPLE_FREE_FROM])
+        ready = np.int64(s.sample[s.memory[unit, SAMPLE_RING] + sample % s.memory[unit, SAMPLES], SAMPLE_FREE_FROM])
     return ready
 
 
 @kernel
-def _notify(s, pin, now):
-    """Something is known that ``pin`` waited for."""
-    ready = _ready_from(s, pin)
-    s.ready[pin] = ready
-    if ready < FAR:
-        actor = s.pin[pin, ACTOR]
-        _wake(s, actor, max(ready, s.actor[actor, FREE_AT]), now)
+def _ready_from(s, number):
+    """The slot from which the next flit of a pin can be passed; FAR if that is not yet known."""
+    pin = _index(number)
+    ready = np.int64(0)
+    if s.pin[pin, IN] >= 0:
+        if s.pin[pin, COUNT] >= s.queue[_index(s.pin[pin, IN]), WRITTEN]:
+            return FAR
+        ready = np.int64(s.place[_index(s.pin[pin, IN_PLACE]), ARRIVES])
+    if s.pin[pin, OUT] >= 0:
+        place = _index(s.queue[_index(s.pin[pin, OUT]), NEXT_PLACE])
+        if s.place[place, UNREAD] > 0:
+            return FAR
+        ready = max(ready, np.int64(s.place[place, FREE_FROM]))
+    if s.pin[pin, GATED]:
+        ready = max(ready, _gate_opens(s, pin))
+    return ready
 
 
 @kernel
-def _pass(s, pin, slot, now):
+def _notify(s, number, now):
+    """Something is known that a pin waited for."""
+    pin = _index(number)
+    ready = _ready_from(s, pin)
+    s.ready[pin] = ready
+    if ready < FAR:
+        actor = _index(s.pin[pin, ACTOR])
+        _wake(s, actor, max(ready, np.int64(s.actor[actor, FREE_AT])), now)
+
+
+@kernel
+def _read(s, number, slot, now):
+    """A pin reads its queue in ``slot``."""
+    pin = _index(number)
+    queue, place = _index(s.pin[pin, IN]), _index(s.pin[pin, IN_PLACE])
+    first = np.int64(s.queue[queue, RING])
+    following = np.int64(s.pin[pin, IN_PLACE]) + 1
+    s.pin[pin, IN_PLACE] = first if following == first + s.queue[queue, PLACES] else following
+    s.place[place, FREE_FROM] = max(np.int64(s.place[place, FREE_FROM]), slot + 1)
+    s.place[place, UNREAD] -= 1
+    if s.place[place, UNREAD] == 0 and s.queue[queue, NEXT_PLACE] + 1 == following:
+        _notify(s, s.queue[queue, PRODUCER], now)
+
+
+@kernel
+def _write(s, number, slot, now):
+    """A pin writes its queue in ``slot``."""
+    queue = _index(s.pin[_index(number), OUT])
+    place = _index(s.queue[queue, NEXT_PLACE])
+    first = np.int64(s.queue[queue, RING])
+    following = np.int64(s.queue[queue, NEXT_PLACE]) + 1
+    s.queue[queue, NEXT_PLACE] = first if following == first + s.queue[queue, PLACES] else following
+    s.place[place, ARRIVES] = slot + s.queue[queue, LATENCY]
+    s.place[place, UNREAD] = s.queue[queue, READERS]
+    s.place[place, FREE_FROM] = 0
+    written = np.int64(s.queue[queue, WRITTEN])
+    s.queue[queue, WRITTEN] = written + 1
+    reader = np.int64(s.queue[queue, FIRST_READER])
+    while reader >= 0:
+        if s.pin[_index(reader), COUNT] == written:
+            _notify(s, reader, now)
+        reader = np.int64(s.pin[_index(reader), NEXT_READER])
+
+
+@kernel
+def _pass(s, number, slot, now):
     """Pass a flit in ``slot``: out of one queue, into another one."""
-    queue = s.pin[pin, IN]
-    if queue >= 0:
-        place = s.pin[pin, IN_PLACE]
-        s.place[place, UNREAD] -= 1
-        s.place[place, FREE_FROM] = max(s.place[place, FREE_FROM], slot + 1)
-        if s.place[place, UNREAD] == 0 and place == s.queue[queue, NEXT_PLACE]:
-            _notify(s, s.queue[queue, PRODUCER], now)
-        end = s.queue[queue, RING] + s.queue[queue, PLACES]
-        s.pin[pin, IN_PLACE] = s.queue[queue, RING] if place + 1 == end else place + 1
-    queue = s.pin[pin, OUT]
-    if queue >= 0:
-        place = s.queue[queue, NEXT_PLACE]
-        s.place[place, ARRIVES] = slot + s.queue[queue, LATENCY]
-        s.place[place, UNREAD] = s.queue[queue, READERS]
-        s.place[place, FREE_FROM] = 0
-        end = s.queue[queue, RING] + s.queue[queue, PLACES]
-        s.queue[queue, NEXT_PLACE] = s.queue[queue, RING] if place + 1 == end else place + 1
-        s.queue[queue, WRITTEN] += 1
-        reader = s.queue[queue, FIRST_READER]
-        while reader >= 0:
-            if s.pin[reader, COUNT] + 1 == s.queue[queue, WRITTEN]:
-                _notify(s, reader, now)
-            reader = s.pin[reader, NEXT_READER]
+    pin = _index(number)
+    if s.pin[pin, IN] >= 0:
+        _read(s, pin, slot, now)
+    if s.pin[pin, OUT] >= 0:
+        _write(s, pin, slot, now)
     s.pin[pin, COUNT] += 1
     s.pin[pin, PHASE] += 1
 

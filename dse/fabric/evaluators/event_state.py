@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
 
-FAR = 2**60
+FAR = 2**30
 """A slot that never comes."""
 
 WHEEL = 64
@@ -27,10 +27,10 @@ ARRIVES, UNREAD, FREE_FROM = range(3)
 PLACE_COLUMNS = 3
 
 # Of a pin: IN and OUT are queues, SOURCE and SINK memory units, or -1; IN_PLACE is the place of its next flit; PHASE
-# counts flits of a sample. SLOTS is what a flit takes on a server, SCHEDULE where the steps of a compute unit's flits are, UNIT a unit or -1.
+# counts flits of a sample. SLOTS is what a flit takes on a server, SCHEDULE where the steps of a compute unit's flits are, UNIT a unit or -1; GATED is whether SOURCE, SINK or LIMIT limit it.
 ACTOR, IN, IN_PLACE, OUT, COUNT, FLITS, PHASE, SAMPLE, SLOTS, SOURCE, SINK, LIMIT = range(12)
-TOKEN_TO, TOKEN_DELAY, DEPARTS, NEXT_READER, SCHEDULE, UNIT = range(12, 18)
-PIN_COLUMNS = 18
+TOKEN_TO, TOKEN_DELAY, DEPARTS, NEXT_READER, SCHEDULE, UNIT, GATED = range(12, 19)
+PIN_COLUMNS = 19
 
 # Of an actor: its pins are FIRST … LAST - 1. OWNER, TURN, FREE_AT and DEAD are of servers. A compute unit was in STEP of
 # STEPS of sample ENDED at slot AT.
@@ -59,15 +59,15 @@ class State(NamedTuple):
         departed: samples that have departed, [1].
     """
 
-    queue: Integers
-    place: Integers
-    pin: Integers
-    actor: Integers
-    memory: Integers
-    sample: Integers
-    schedule: Integers
-    ready: Integers
+    queue: Rows
+    place: Rows
+    pin: Rows
+    actor: Rows
+    memory: Rows
+    sample: Rows
+    schedule: Rows
+    ready: Rows
     wheel: npt.NDArray[np.uint64]
-    departs: Integers
-    remaining: Integers
-    departed: Integers
+    departs: Rows
+    remaining: Rows
+    departed: Rows

@@ -193,9 +193,11 @@ def _fill_pin(p, f, entry, pin, number, fed_samples):
             pin[number, columns.SOURCE] = unit
         elif kind != _COMPUTE:
             pin[number, columns.LIMIT] = fed_samples
+        pin[number, columns.GATED] = kind != _COMPUTE
         return
     if kind == _MEMORY:
         pin[number, columns.SINK] = unit
+        pin[number, columns.GATED] = 1
     pin[number, columns.DEPARTS] = kind != _COMPUTE and p.consumers[unit] == 0
     source = p.source[net]
     if p.kind[source] == _MEMORY and p.writers[source] > 0:
@@ -280,28 +282,28 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     entered = np.zeros((f.cells, 3), np.int64)
     dealt = np.zeros((units, 2), np.int64)
     _list_pins(p, f, site, route_first, route_link, listed, entered, dealt, np.zeros(links, np.int64))
-    actor = np.zeros((actors, columns.ACTOR_COLUMNS), np.int64)
+    actor = np.zeros((actors, columns.ACTOR_COLUMNS), np.int32)
     _sort(listed, actor)
     _fill_actors(p, f, actor)
-    pin = np.zeros((pins, columns.PIN_COLUMNS), np.int64)
+    pin = np.zeros((pins, columns.PIN_COLUMNS), np.int32)
     wheel = np.zeros((columns.WHEEL, (actors + 63) // 64), np.uint64)
     for row in range(pins):
         number = listed[row, _PIN_ACTOR]
         _fill_pin(p, f, listed[row], pin, actor[number, columns.LAST], fed_samples)
         actor[number, columns.LAST] += 1
-    queue = np.zeros((nets + len(route_link), columns.QUEUE_COLUMNS), np.int64)
+    queue = np.zeros((nets + len(route_link), columns.QUEUE_COLUMNS), np.int32)
     _fill_queues(p, f, listed, actor, queue)
     _join(pin, queue)
-    memory = np.zeros((units, columns.MEMORY_COLUMNS), np.int64)
-    sample = np.zeros((p.samples.sum(), columns.SAMPLE_COLUMNS), np.int64)
+    memory = np.zeros((units, columns.MEMORY_COLUMNS), np.int32)
+    sample = np.zeros((p.samples.sum(), columns.SAMPLE_COLUMNS), np.int32)
     _fill_memories(p, memory, sample)
     flows = np.empty(pins, np.int64)
     flow_first = np.zeros(units + 1, np.int64)
     _list_flows(pin, flows, flow_first, np.empty(units, np.int64))
-    place = np.zeros((queue[:, columns.PLACES].sum(), columns.PLACE_COLUMNS), np.int64)
-    ready = np.zeros(pins, np.int64)
-    departs = np.zeros(samples, np.int64)
-    remaining = np.full(samples, pin[:, columns.DEPARTS].sum())
-    departed = np.zeros(1, np.int64)
+    place = np.zeros((queue[:, columns.PLACES].sum(), columns.PLACE_COLUMNS), np.int32)
+    ready = np.zeros(pins, np.int32)
+    departs = np.zeros(samples, np.int32)
+    remaining = np.full(samples, pin[:, columns.DEPARTS].sum(), np.int32)
+    departed = np.zeros(1, np.int32)
     state = State(queue, place, pin, actor, memory, sample, p.schedule, ready, wheel, departs, remaining, departed)
     return state, flows, flow_first
