@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dse.fabric.evaluators import event_state
 from dse.fabric.evaluators.event_kernels import run
 from dse.fabric.evaluators.event_state import FAR, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
@@ -57,12 +56,12 @@ class Simulator:
         """Samples that each unit has ended."""
         units = len(self.pipeline.units)
         ended = np.full(units, FAR)
-        at_units = state.pin[state.pin[:, event_state.UNIT] >= 0]
-        np.minimum.at(ended, at_units[:, event_state.UNIT], at_units[:, event_state.SAMPLE])
+        at_units = state.pin[state.pin["unit"] >= 0]
+        np.minimum.at(ended, at_units["unit"], at_units["sample"])
         is_written = self._pipeline_arrays.writers > 0
-        ended[is_written] = state.memory[is_written, event_state.WHOLE]
+        ended[is_written] = state.memory["whole"][is_written]
         is_compute = self._pipeline_arrays.kind == UnitKind.COMPUTE
-        ended[is_compute] = state.actor[-units:][is_compute, event_state.ENDED]
+        ended[is_compute] = state.actor["ended"][-units:][is_compute]
         return tuple(ended.tolist())
 
 
