@@ -76,7 +76,7 @@ def _ready_from(s, number):
     return ready
 
 
-@kernel
+@kernel(inline=False)
 def _notify(s, number, now):
     """Something is known that a pin waited for."""
     pin = _index(number)
@@ -178,7 +178,7 @@ def _depart(s, sample, slot):
             s.departed[0] += 1
 
 
-@kernel
+@kernel(inline=False)
 def _end_flow_sample(s, flow, slot, now, flows, flow_first):
     """A server's flow passes the last flit of a sample in ``slot``."""
     sample = s.pin[flow].sample
@@ -262,7 +262,7 @@ def _next_step(s, actor):
     return step
 
 
-@kernel
+@kernel(inline=False)
 def _compute(s, actor, now, flows, flow_first):
     """All steps of a compute unit that are known to be possible, now or later."""
     first, last = s.actor[actor].first, s.actor[actor].last
@@ -287,7 +287,7 @@ def _compute(s, actor, now, flows, flow_first):
             _end_sample(s, actor, slot, now, flows, flow_first)
 
 
-@kernel
+@kernel(inline=False)
 def _end_sample(s, actor, slot, now, flows, flow_first):
     """A compute unit ends a sample in ``slot``."""
     sample = s.actor[actor].ended

@@ -28,26 +28,15 @@ PLACE = _record("arrives", "unread", "free_from")
 """A place in a queue: the slot from which its flit can be read, how many are still to read it, and the slot from which
 the next flit can be written."""
 
-PIN = _record(
-    "actor",
-    "reads",
-    "in_place",
-    "writes",
-    "count",
-    "gated",
-    "flits",
-    "phase",
-    "next_reader",
-    "slots",
-    "schedule",
-    "sample",
-    "limit",
-    "source",
-    "sink",
-    "token_to",
-    "token_delay",
-    "departs",
-    "unit",
+PIN = np.dtype(
+    [
+        *_record("actor", "reads", "in_place", "writes", "count", "flits", "phase", "next_reader").descr,
+        ("slots", np.int16),
+        ("gated", np.bool_),
+        ("departs", np.bool_),
+        *_record("schedule", "sample", "limit", "source", "sink", "token_to", "token_delay").descr,
+    ],
+    align=True,
 )
 """A pin: ``reads`` and ``writes`` are queues, ``in_place`` the place of its next flit, ``count`` the flits that it has
 passed, ``phase`` those of the current sample. ``slots`` is what a flit takes on a server, ``schedule`` where the steps
@@ -82,6 +71,7 @@ class State(NamedTuple):
         departs: slots in which samples depart, [samples].
         remaining: of those units that each sample has yet to depart from, [samples].
         departed: samples that have departed, [1].
+        unit: that each pin is at, or -1, [pins].
     """
 
     queue: Records
@@ -96,3 +86,4 @@ class State(NamedTuple):
     departs: Numbers
     remaining: Numbers
     departed: Numbers
+    unit: Numbers

@@ -180,7 +180,6 @@ def _fill_pin(p, f, entry, pin, number, fed_samples):
     pin[number].source = pin[number].sink = pin[number].token_to = -1
     pin[number].limit = FAR
     pin[number].schedule = entry[_PIN_SCHEDULE]
-    pin[number].unit = unit
     if unit < 0:
         return
     kind, reads_queue = p.kind[unit], entry[_PIN_IN] >= 0
@@ -197,7 +196,7 @@ def _fill_pin(p, f, entry, pin, number, fed_samples):
         return
     if kind == _MEMORY:
         pin[number].sink = unit
-        pin[number].gated = 1
+        pin[number].gated = True
     pin[number].departs = kind != _COMPUTE and p.consumers[unit] == 0
     source = p.source[net]
     if p.kind[source] == _MEMORY and p.writers[source] > 0:
@@ -296,10 +295,12 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     _sort(listed, actor)
     _fill_actors(p, f, actor)
     pin = np.zeros(pins, PIN)
+    unit = np.empty(pins, np.int32)
     wheel = np.zeros((WHEEL, (actors + 63) // 64), np.uint64)
     for row in range(pins):
         number = listed[row, _PIN_ACTOR]
         _fill_pin(p, f, listed[row], pin, actor[number].last, fed_samples)
+        unit[actor[number].last] = listed[row, _PIN_UNIT]
         actor[number].last += 1
     queue = np.zeros(nets + len(route_link), QUEUE)
     places = _fill_queues(p, f, listed, actor, queue)
@@ -315,5 +316,5 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     departs = np.zeros(samples, np.int32)
     remaining = np.full(samples, _departures(pin), np.int32)
     departed = np.zeros(1, np.int32)
-    state = State(queue, place, pin, actor, memory, sample, p.schedule, ready, wheel, departs, remaining, departed)
+    state = State(queue, place, pin, actor, memory, sample, p.schedule, ready, wheel, departs, remaining, departed, unit)
     return state, flows, flow_first

@@ -56,8 +56,8 @@ class Simulator:
         """Samples that each unit has ended."""
         units = len(self.pipeline.units)
         ended = np.full(units, FAR)
-        at_units = state.pin[state.pin["unit"] >= 0]
-        np.minimum.at(ended, at_units["unit"], at_units["sample"])
+        is_at_unit = state.unit >= 0
+        np.minimum.at(ended, state.unit[is_at_unit], state.pin["sample"][is_at_unit])
         is_written = self._pipeline_arrays.writers > 0
         ended[is_written] = state.memory["whole"][is_written]
         is_compute = self._pipeline_arrays.kind == UnitKind.COMPUTE
