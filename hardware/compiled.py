@@ -90,8 +90,8 @@ def kernel(
     in such a function. Nothing is kept on disk: kernels are compiled with the entry points that call them
     (:func:`compiled`).
 
-    ``error_model``: numba's, of divisions by zero. ``inline``: in every place that calls it; False for what is large and
-    called from many.
+    ``error_model``: numba's, of divisions by zero. ``inline``: into whatever calls it; False for what is large and
+    called from many places.
     """
 
     def decorate(function: Function) -> Function:

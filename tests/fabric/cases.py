@@ -25,10 +25,8 @@ def tree(fabric: Fabric, start: int, ends: Sequence[int], columns_first: bool = 
             while True:
                 row, column = divmod(cell, grid.columns)
                 end_row, end_column = divmod(end, grid.columns)
-                if along_row:
-                    step = int(np.sign(end_row - row)) * grid.columns
-                else:
-                    step = int(np.sign(end_column - column))
+                towards = np.sign(end_row - row) * grid.columns if along_row else np.sign(end_column - column)
+                step = int(towards)
                 if step == 0:
                     break
                 if cell + step not in entered:
@@ -64,7 +62,7 @@ def random_pipeline(random: np.random.Generator, fabric: Fabric, max_flits: int 
             sinks[int(random.integers(0, number))].add(number)
     for number, kind in enumerate(kinds[:-1]):
         if not sinks[number] and (kind != MEMORY or random.random() < 0.7):
-            later = [other for other in range(number + 1, len(kinds))]
+            later = list(range(number + 1, len(kinds)))
             sinks[number].add(int(random.choice(later)))
     lonely = [n for n, kind in enumerate(kinds) if kind == MEMORY and not sinks[n] and not is_sink(n, sinks)]
     for number in lonely:
@@ -107,9 +105,9 @@ BLOCK_WORK = (24, 40, 56, 72)
 def layered_pipeline(random: np.random.Generator, copies: int, layers: int, width: int) -> Pipeline:
     """Copies of a multi-layer perceptron side by side.
 
-    A layer has ``width`` compute units, a memory unit for each three of them that holds their weights (taken early), and
-    one that keeps what they make (emitted late) for the next layer. The first one reads an input, the last writes an
-    output.
+    A layer has ``width`` compute units, a memory unit for each three of them that holds their weights (taken early),
+    and one that keeps what they make (emitted late) for the next layer. The first one reads an input, the last writes
+    an output.
     """
     units: list[Unit] = []
     nets: list[Net] = []
@@ -141,7 +139,9 @@ def compacted(pipeline: Pipeline, fabric: Fabric, random: np.random.Generator, s
     row, column = np.divmod(fabric.grid.site_cell, fabric.grid.columns)
     ends = [[net.source, *(sink.unit for sink in net.sinks)] for net in pipeline.nets]
     of_unit = [[n for n, units in enumerate(ends) if unit in units] for unit in range(len(pipeline.units))]
-    alike = {kind: [n for n, unit in enumerate(pipeline.units) if unit.kind.site == kind] for kind in ("compute", "memory")}
+    alike = {
+        kind: [n for n, unit in enumerate(pipeline.units) if unit.kind.site == kind] for kind in ("compute", "memory")
+    }
 
     def length(nets: set[int]) -> int:
         return sum(int(np.ptp(row[site[ends[net]]]) + np.ptp(column[site[ends[net]]])) for net in nets)

@@ -134,14 +134,14 @@ def _pass(s, number, slot, now):
 
 
 @kernel
-def _notify_flows(s, unit, now, flows, flow_first):
+def _notify_flows(s, unit, now):
     """Tell the flows that read or write a memory unit."""
-    for index in range(flow_first[unit], flow_first[unit + 1]):
-        _notify(s, flows[index], now)
+    for index in range(s.flow_first[unit], s.flow_first[unit + 1]):
+        _notify(s, s.flows[index], now)
 
 
 @kernel
-def _free_sample(s, unit, sample, slot, now, flows, flow_first):
+def _free_sample(s, unit, sample, slot, now):
     """A consumer's token for ``sample`` arrives in ``slot``, or, without consumers, the sample is whole."""
     row = s.memory[unit].sample_ring + sample % s.memory[unit].samples
     before = s.sample[row].sample_free_from if s.sample[row].unreturned < s.memory[unit].consumers else 0
@@ -150,11 +150,11 @@ def _free_sample(s, unit, sample, slot, now, flows, flow_first):
     if s.sample[row].unreturned <= 0:
         s.sample[row].unreturned = s.memory[unit].consumers
         s.memory[unit].freed += 1
-        _notify_flows(s, unit, now, flows, flow_first)
+        _notify_flows(s, unit, now)
 
 
 @kernel
-def _write_sample(s, unit, sample, slot, now, flows, flow_first):
+def _write_sample(s, unit, sample, slot, now):
     """A writer ends ``sample`` in ``slot``."""
     row = s.memory[unit].sample_ring + sample % s.memory[unit].samples
     before = s.sample[row].whole_from if s.sample[row].unwritten < s.memory[unit].writers else 0
@@ -163,9 +163,9 @@ def _write_sample(s, unit, sample, slot, now, flows, flow_first):
     if s.sample[row].unwritten == 0:
         s.sample[row].unwritten = s.memory[unit].writers
         s.memory[unit].whole += 1
-        _notify_flows(s, unit, now, flows, flow_first)
+        _notify_flows(s, unit, now)
         if s.memory[unit].consumers == 0:
-            _free_sample(s, unit, sample, s.sample[row].whole_from, now, flows, flow_first)
+            _free_sample(s, unit, sample, s.sample[row].whole_from, now)
 
 
 @kernel
@@ -179,21 +179,21 @@ def _depart(s, sample, slot):
 
 
 @kernel(inline=False)
-def _end_flow_sample(s, flow, slot, now, flows, flow_first):
+def _end_flow_sample(s, flow, slot, now):
     """A server's flow passes the last flit of a sample in ``slot``."""
     sample = s.pin[flow].sample
     s.pin[flow].phase = 0
     s.pin[flow].sample = sample + 1
     if s.pin[flow].sink >= 0:
-        _write_sample(s, s.pin[flow].sink, sample, slot, now, flows, flow_first)
+        _write_sample(s, s.pin[flow].sink, sample, slot, now)
     if s.pin[flow].token_to >= 0:
-        _free_sample(s, s.pin[flow].token_to, sample, slot + s.pin[flow].token_delay, now, flows, flow_first)
+        _free_sample(s, s.pin[flow].token_to, sample, slot + s.pin[flow].token_delay, now)
     if s.pin[flow].departs:
         _depart(s, sample, slot)
 
 
 @kernel
-def _serve(s, actor, flow, slot, burst, now, flows, flow_first):
+def _serve(s, actor, flow, slot, now):
     """Pass flits of ``flow`` from ``slot`` on, as long as its turn lasts and they are known to be ready.
 
     That is for ever where it is the only one: then flits need not follow one another in the next possible slot.
@@ -203,27 +203,27 @@ def _serve(s, actor, flow, slot, burst, now, flows, flow_first):
     while True:
         _pass(s, flow, slot, now)
         if s.pin[flow].phase == s.pin[flow].flits:
-            _end_flow_sample(s, flow, slot, now, flows, flow_first)
+            _end_flow_sample(s, flow, slot, now)
         slot += s.pin[flow].slots
-        turn = min(turn + 1, burst)
+        turn = min(turn + 1, s.burst)
         ready = _ready_from(s, flow)
         s.ready[flow] = ready
         if is_alone:
             if ready == FAR:
                 break
             slot = max(slot, ready)
-        elif ready > slot or turn == burst:
+        elif ready > slot or turn == s.burst:
             break
     s.actor[actor].turn = turn
     s.actor[actor].free_at = slot
 
 
 @kernel
-def _choose(s, actor, now, burst):
+def _choose(s, actor, now):
     """The flow that an arbiter turns to in slot ``now``; -1 if none is ready."""
     first, last, owner = s.actor[actor].first, s.actor[actor].last, s.actor[actor].owner
     owner_is_ready = s.ready[owner] <= now
-    if owner_is_ready and s.actor[actor].turn < burst:
+    if owner_is_ready and s.actor[actor].turn < s.burst:
         return owner
     flow = owner
     for _ in range(last - first - 1):
@@ -234,17 +234,17 @@ def _choose(s, actor, now, burst):
 
 
 @kernel
-def _arbitrate(s, actor, now, burst, flows, flow_first):
+def _arbitrate(s, actor, now):
     """A server: the arbiter's choice in slot ``now``, and what must follow from it."""
     if s.actor[actor].free_at <= now:
-        flow = _choose(s, actor, now, burst)
+        flow = _choose(s, actor, now)
         if flow >= 0:
             slot = now
             if flow != s.actor[actor].owner:
                 s.actor[actor].owner = flow
                 s.actor[actor].turn = 0
                 slot += s.actor[actor].dead
-            _serve(s, actor, flow, slot, burst, now, flows, flow_first)
+            _serve(s, actor, flow, slot, now)
     following = FAR
     for flow in range(s.actor[actor].first, s.actor[actor].last):
         following = min(following, s.ready[flow])
@@ -263,7 +263,7 @@ def _next_step(s, actor):
 
 
 @kernel(inline=False)
-def _compute(s, actor, now, flows, flow_first):
+def _compute(s, actor, now):
     """All steps of a compute unit that are known to be possible, now or later."""
     first, last = s.actor[actor].first, s.actor[actor].last
     while True:
@@ -284,11 +284,11 @@ def _compute(s, actor, now, flows, flow_first):
         s.actor[actor].step = step
         s.actor[actor].at = slot
         if step == s.actor[actor].steps:
-            _end_sample(s, actor, slot, now, flows, flow_first)
+            _end_sample(s, actor, slot, now)
 
 
 @kernel(inline=False)
-def _end_sample(s, actor, slot, now, flows, flow_first):
+def _end_sample(s, actor, slot, now):
     """A compute unit ends a sample in ``slot``."""
     sample = s.actor[actor].ended
     s.actor[actor].ended = sample + 1
@@ -296,17 +296,14 @@ def _end_sample(s, actor, slot, now, flows, flow_first):
     for pin in range(s.actor[actor].first, s.actor[actor].last):
         s.pin[pin].phase = 0
         if s.pin[pin].token_to >= 0:
-            _free_sample(s, s.pin[pin].token_to, sample, slot + s.pin[pin].token_delay, now, flows, flow_first)
+            _free_sample(s, s.pin[pin].token_to, sample, slot + s.pin[pin].token_delay, now)
 
 
 @compiled(bits, event_state)
-def run(s, burst, flows, flow_first):
+def run(s):
     """Simulate until all samples of ``s.departs`` have departed, or nothing can happen any more.
 
-    Args:
-        s: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out.
-        burst: flits of a flow in turn while others wait.
-        flows, flow_first: the flows that read or write each memory unit u: ``flows[flow_first[u] : flow_first[u + 1]]``.
+    ``s``: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out.
     """
     now, idle = 0, 0
     words = s.wheel.shape[1]
@@ -324,8 +321,7 @@ def run(s, burst, flows, flow_first):
                 actor = 64 * word + np.int64(lowest(woken))
                 woken &= woken - np.uint64(1)
                 if s.actor[actor].steps > 0:
-                    _compute(s, actor, now, flows, flow_first)
+                    _compute(s, actor, now)
                 else:
-                    _arbitrate(s, actor, now, burst, flows, flow_first)
+                    _arbitrate(s, actor, now)
         now += 1
-    return now

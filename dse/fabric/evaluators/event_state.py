@@ -45,8 +45,8 @@ samples that it may pass, ``gated`` whether any of these limits it, ``token_to``
 samples. -1 stands for none."""
 
 ACTOR = _record("first", "last", "owner", "turn", "free_at", "dead", "steps", "step", "at", "ended")
-"""An actor with the pins ``first`` … ``last`` - 1. A server has an ``owner``, a pin, in a ``turn`` of so many flits, and
-``dead`` slots when it goes over to another one. A compute unit was in ``step`` of ``steps`` in slot ``at``, and has
+"""An actor with the pins ``first`` … ``last`` - 1. A server has an ``owner``, a pin, whose ``turn`` has had so many
+flits, and ``dead`` slots when it goes over to another one. A compute unit was in ``step`` of ``steps`` in slot ``at``, and has
 ``ended`` so many samples."""
 
 MEMORY = _record("samples", "sample_ring", "writers", "whole", "consumers", "freed")
@@ -72,6 +72,8 @@ class State(NamedTuple):
         remaining: of those units that each sample has yet to depart from, [samples].
         departed: samples that have departed, [1].
         unit: that each pin is at, or -1, [pins].
+        flows, flow_first: those that read or write memory unit u are ``flows[flow_first[u] : flow_first[u + 1]]``.
+        burst: flits of a flow in turn while others wait.
     """
 
     queue: Records
@@ -87,3 +89,6 @@ class State(NamedTuple):
     remaining: Numbers
     departed: Numbers
     unit: Numbers
+    flows: Numbers
+    flow_first: Numbers
+    burst: int

@@ -72,6 +72,7 @@ class FabricArrays(NamedTuple):
     buffer_flits: int
     min_flow_flits: int
     max_flow_flits: int
+    burst_flits: int
     switch_slots: int
     port_slots: int
     port_flits: int
@@ -183,7 +184,7 @@ def _fill_pin(p, f, entry, pin, number, fed_samples):
     if unit < 0:
         return
     kind, reads_queue = p.kind[unit], entry[_PIN_IN] >= 0
-    if kind == _INPUT or kind == _OUTPUT:
+    if kind in (_INPUT, _OUTPUT):
         pin[number].slots = f.channel_slots
     if not reads_queue:
         if kind == _MEMORY and p.transposed[net]:
@@ -266,7 +267,7 @@ def _departures(pin):
 
 @kernel
 def _list_flows(pin, flows, flow_first, cursor):
-    """The flows that read or write each memory unit: ``flows[flow_first[u] : flow_first[u + 1]]``; ``cursor``: room, [U]."""
+    """Fill in ``flows`` and ``flow_first``, which is 0; ``cursor``: room, [U]."""
     for number in range(len(pin)):
         unit = max(pin[number].source, pin[number].sink)
         if unit >= 0:
@@ -283,7 +284,7 @@ def _list_flows(pin, flows, flow_first, cursor):
 
 @compiled(event_state)
 def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
-    """The state in which the simulation of a legal placement begins, and the flows of its memory units."""
+    """The state in which the simulation of a legal placement begins."""
     nets, units, links = len(p.source), len(p.kind), len(f.link_from)
     pins = nets + len(route_link) + len(p.sink)
     _, _, _, actors = _actors(p, f)
@@ -308,13 +309,29 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     memory = np.zeros(units, MEMORY)
     sample = np.zeros(p.samples.sum(), SAMPLE)
     _fill_memories(p, memory, sample)
-    flows = np.empty(pins, np.int64)
-    flow_first = np.zeros(units + 1, np.int64)
+    flows = np.empty(pins, np.int32)
+    flow_first = np.zeros(units + 1, np.int32)
     _list_flows(pin, flows, flow_first, np.empty(units, np.int64))
     place = np.zeros(places, PLACE)
     ready = np.zeros(pins, np.int32)
     departs = np.zeros(samples, np.int32)
     remaining = np.full(samples, _departures(pin), np.int32)
     departed = np.zeros(1, np.int32)
-    state = State(queue, place, pin, actor, memory, sample, p.schedule, ready, wheel, departs, remaining, departed, unit)
-    return state, flows, flow_first
+    return State(
+        queue=queue,
+        place=place,
+        pin=pin,
+        actor=actor,
+        memory=memory,
+        sample=sample,
+        schedule=p.schedule,
+        ready=ready,
+        wheel=wheel,
+        departs=departs,
+        remaining=remaining,
+        departed=departed,
+        unit=unit,
+        flows=flows,
+        flow_first=flow_first,
+        burst=f.burst_flits,
+    )

@@ -38,7 +38,7 @@ class Simulator:
         """
         require_samples(samples, fed_samples)
         require_legal(self.pipeline, placement, self.fabric)
-        state, flows, flow_first = lay_out(
+        state = lay_out(
             self._pipeline_arrays,
             self._fabric_arrays,
             placement.site,
@@ -47,7 +47,7 @@ class Simulator:
             samples,
             FAR if fed_samples is None else fed_samples,
         )
-        run(state, self.fabric.burst_flits, flows, flow_first)
+        run(state)
         departed = int(state.departed[0])
         blocked = () if departed == samples else self._ended(State(*state))
         return Outcome(tuple(state.departs[:departed].tolist()), blocked)
@@ -134,6 +134,7 @@ def _fabric_arrays(fabric: Fabric) -> FabricArrays:
         buffer_flits=fabric.buffer_flits,
         min_flow_flits=fabric.min_flow_flits,
         max_flow_flits=fabric.max_flow_flits,
+        burst_flits=fabric.burst_flits,
         switch_slots=fabric.switch_slots,
         port_slots=fabric.port_slots,
         port_flits=fabric.port_flits,
