@@ -7,7 +7,7 @@ import pytest
 
 from dse.fabric.evaluators import reference, simulator
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, placement_faults
-from tests.fabric.cases import COMPUTE, INPUT, MEMORY, OUTPUT, SMALL, placed
+from tests.fabric.cases import COMPUTE, INPUT, MEMORY, OUTPUT, SMALL, placed, tree
 
 UNITS = (Unit("in", INPUT), Unit("m", MEMORY, samples=2), Unit("c", COMPUTE, 5), Unit("out", OUTPUT))
 NETS = (Net(0, (Sink(1),), 3), Net(1, (Sink(2),), 3), Net(2, (Sink(3),), 4))
@@ -71,7 +71,7 @@ def test_a_faulty_placement_is_refused_by_both_simulators():
         (altered(good, site=999), "unit out: the site must be below"),
         (altered(good, route=route[1:]), "net 0: link .* begins at cell 1, which no earlier link of the route enters"),
         (altered(good, route=route[:-1]), "net 0: the route does not reach m at cell 11"),
-        (altered(good, route=[*route, good.route(1)[0]]), "net 0: link .* enters cell .* a second time"),
+        (altered(good, route=[*route, route_of(11, 7)[0]]), "net 0: link .* enters cell .* a second time"),
         (altered(good, route=[999]), "net 0: links must be numbers below 34, but got 999"),
         (Placement.of(good.site[:-1].tolist(), [[], [], []]), "4 units must have a site each"),
         (Placement.of(good.site.tolist(), [[], []]), "3 nets must have a route each, but 2 are given"),
@@ -82,8 +82,6 @@ def test_a_faulty_placement_is_refused_by_both_simulators():
 
 
 def route_of(start: int, end: int) -> list[int]:
-    from tests.fabric.cases import tree
-
     return tree(SMALL, start, [end])
 
 

@@ -46,8 +46,8 @@ samples. -1 stands for none."""
 
 ACTOR = _record("first", "last", "owner", "turn", "free_at", "dead", "steps", "step", "at", "ended")
 """An actor with the pins ``first`` … ``last`` - 1. A server has an ``owner``, a pin, whose ``turn`` has had so many
-flits, and ``dead`` slots when it goes over to another one. A compute unit was in ``step`` of ``steps`` in slot ``at``, and has
-``ended`` so many samples."""
+flits, and ``dead`` slots when it goes over to another one. A compute unit was in ``step`` of ``steps`` in slot ``at``,
+and has ``ended`` so many samples."""
 
 MEMORY = _record("samples", "sample_ring", "writers", "whole", "consumers", "freed")
 """A memory unit: ``sample_ring`` is the first of its ``samples`` records; ``whole`` and ``freed`` count samples."""
