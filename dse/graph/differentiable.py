@@ -9,9 +9,12 @@ operand of an operator once; token indices are left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import Literal
 
-from dse.graph.tape import Gradient, Tape, Tensor
+from dse.graph.flows import Flows, part_of, share_of
+from dse.graph.tape import Tape, Tensor
 from hardware.operations import Collective, Gemm, Vector, VectorKind
 
 MASK_BYTES = 1
@@ -52,17 +55,21 @@ def linear(tape: Tape, name: str, source: Tensor, shape: LinearShape) -> Tensor:
     """A linear layer: one GEMM; backward one GEMM for the input, one for W, and a sum over rows for b."""
     tape.keep(source)
     rows, inputs, outputs = shape.rows, shape.inputs, shape.outputs
+    matrix = inputs * outputs
 
-    def backward(gradient: Gradient) -> None:
-        tape.propagate(source, f"{name}_data_gradient", Gemm(rows, inputs, outputs), gradient)
+    def backward(gradient: Flows) -> None:
+        data = Gemm(rows, inputs, outputs)
+        tape.propagate(source, f"{name}_data_gradient", data, gradient, weights_read=matrix)
         if tape.weight_gradients:
-            tape.record_backward(f"{name}_weight_gradient", Gemm(inputs, outputs, rows), gradient)
+            product = Gemm(inputs, outputs, rows)
+            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", product, gradient, matrix, [source]))
             if shape.bias:
                 sum_over_rows = Vector("bias_backward", rows * outputs, rows * outputs, outputs, row=rows)
-                tape.record_backward(f"{name}_bias_gradient", sum_over_rows, gradient)
+                tape.accumulate(tape.record_backward(f"{name}_bias_gradient", sum_over_rows, gradient, outputs))
 
     operation = Gemm(m=rows, n=outputs, k=inputs)
-    return tape.record(name, operation, [source], shape.tokens * outputs, backward, shape.weights, trained=True)
+    read = matrix + (outputs if shape.bias else 0)
+    return tape.record(name, operation, [source], shape.tokens * outputs, backward, shape.weights, True, read)
 
 
 def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> Tensor:
@@ -75,13 +82,17 @@ def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> 
     tape.keep(left, right)
     m, n, k, batch = shape.m, shape.n, shape.k, shape.batch
 
-    def backward(gradient: Gradient) -> None:
-        of_left = tape.record_backward(f"{name}_left_gradient", Gemm(m, k, n, batch), gradient)
+    def backward(gradient: Flows) -> None:
+        product = Gemm(m, k, n, batch)
+        of_left = tape.record_backward(f"{name}_left_gradient", product, gradient, product.output_elements, [right])
         of_right = of_left
         if tape.weight_gradients:
-            of_right = tape.record_backward(f"{name}_right_gradient", Gemm(k, n, m, batch), gradient)
-        tape.contribute(left, (of_left,))
-        tape.contribute(right, (of_right,))
+            product = Gemm(k, n, m, batch)
+            of_right = tape.record_backward(
+                f"{name}_right_gradient", product, gradient, product.output_elements, [left]
+            )
+        tape.contribute(left, of_left)
+        tape.contribute(right, of_right)
 
     return tape.record(name, shape, [left, right], shape.output_elements, backward)
 
@@ -92,9 +103,9 @@ def _product_with_constant(tape: Tape, name: str, left: Tensor, right: Tensor, s
     if left.differentiable or right.differentiable:
         tape.keep(right if left.differentiable else left)
 
-    def backward(gradient: Gradient) -> None:
-        tape.propagate(left, f"{name}_left_gradient", Gemm(m, k, n, batch), gradient)
-        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient)
+    def backward(gradient: Flows) -> None:
+        tape.propagate(left, f"{name}_left_gradient", Gemm(m, k, n, batch), gradient, [right])
+        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient, [left])
 
     return tape.record(name, shape, [left, right], shape.output_elements, backward)
 
@@ -113,13 +124,14 @@ def nonlinearity(tape: Tape, name: str, kind: Nonlinearity, source: Tensor, row:
         "softmax": "softmax_backward",
     }
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         operation = Vector(backward_kind[kind], n, read_elements=2 * n, write_elements=n, row=row)
-        tape.propagate(source, f"{name}_backward", operation, gradient)
+        tape.propagate(source, f"{name}_backward", operation, gradient, [kept])
 
     result = tape.record(name, Vector(kind, n, n, n, row), [source], n, backward)
+    kept = result if kind in ("relu", "tanh", "sigmoid", "sqrt", "softmax") else source
     if source.differentiable:
-        tape.keep(result if kind in ("relu", "tanh", "sigmoid", "sqrt", "softmax") else source)
+        tape.keep(kept)
     return result
 
 
@@ -127,7 +139,7 @@ def scale(tape: Tape, name: str, source: Tensor) -> Tensor:
     """Multiplication by a constant."""
     operation = Vector("scale", source.elements, source.elements, source.elements)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         tape.propagate(source, f"{name}_backward", operation, gradient)
 
     return tape.record(name, operation, [source], source.elements, backward)
@@ -144,7 +156,7 @@ def rotary(tape: Tape, name: str, source: Tensor, table_elements: int) -> Tensor
     """Rotary position embedding (Su et al. 2021) with a table of sines and cosines; backward the inverse rotation."""
     n = source.elements
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         operation = Vector("rotary_backward", n, n + table_elements, n)
         tape.propagate(source, f"{name}_backward", operation, gradient)
 
@@ -158,18 +170,20 @@ def dropout(tape: Tape, name: str, source: Tensor) -> Tensor:
     if source.differentiable:
         tape.keep_bytes(n * MASK_BYTES)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         operation = Vector("dropout_backward", n, n + mask, n)
-        tape.propagate(source, f"{name}_backward", operation, gradient)
+        tape.propagate(source, f"{name}_backward", operation, gradient, [kept])
 
-    return tape.record(name, Vector("dropout", n, n, n + mask), [source], n, backward)
+    result = tape.record(name, Vector("dropout", n, n, n + mask), [source], n, backward)
+    kept = tape.written_beside(result, "mask", mask)
+    return result
 
 
 def add(tape: Tape, name: str, left: Tensor, right: Tensor) -> Tensor:
     """The sum of two tensors; the gradient passes to both."""
     n = left.elements
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         tape.contribute(left, gradient)
         tape.contribute(right, gradient)
 
@@ -182,9 +196,9 @@ def multiply(tape: Tape, name: str, left: Tensor, right: Tensor) -> Tensor:
     operation = Vector("multiply", n, 2 * n, n)
     tape.keep(*(other for one, other in ((left, right), (right, left)) if one.differentiable))
 
-    def backward(gradient: Gradient) -> None:
-        tape.propagate(left, f"{name}_left_gradient", operation, gradient)
-        tape.propagate(right, f"{name}_right_gradient", operation, gradient)
+    def backward(gradient: Flows) -> None:
+        tape.propagate(left, f"{name}_left_gradient", operation, gradient, [right])
+        tape.propagate(right, f"{name}_right_gradient", operation, gradient, [left])
 
     return tape.record(name, operation, [left, right], n, backward)
 
@@ -207,35 +221,40 @@ def normalise(
     if source.differentiable or weights:
         tape.keep(source)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         operation = Vector(backward_kinds[kind], n, 2 * n + weights, n + weights, row)
-        if not source.differentiable:
-            tape.record_backward(f"{name}_backward", operation, gradient)
-        tape.propagate(source, f"{name}_backward", operation, gradient)
+        written = tape.record_backward(f"{name}_backward", operation, gradient, n, [source], weights)
+        tape.contribute(source, written)
+        if weights:
+            tape.accumulate(tuple(flow._replace(elements=weights, tensor="weights") for flow in written))
 
     return tape.record(name, Vector(kind, n, n + weights, n, row), [source], n, backward, weights)
 
 
-def lookup(tape: Tape, name: str, table_weights: int, elements: int) -> Tensor:
-    """Rows of an embedding table; backward adds the gradients to the table's rows."""
+def lookup(tape: Tape, name: str, table_weights: int, elements: int, table_elements: int | None = None) -> Tensor:
+    """Rows of an embedding table; backward adds the gradients to the table's rows.
 
-    def backward(gradient: Gradient) -> None:
+    ``table_weights`` of the table are counted here: all its ``table_elements`` when None, fewer where another operator
+    reads it too.
+    """
+    table = table_weights if table_elements is None else table_elements
+
+    def backward(gradient: Flows) -> None:
         operation = Vector("embedding_backward", elements, 2 * elements, elements)
-        tape.record_backward(f"{name}_table_gradient", operation, gradient)
+        tape.record_backward(f"{name}_table_gradient", operation, gradient, writes=0, weights_read=table)
 
     operation = Vector("embedding", elements, elements, elements)
-    return tape.record(name, operation, [], elements, backward, table_weights, trained=True)
+    return tape.record(name, operation, [], elements, backward, table_weights, trained=True, weights_read=table)
 
 
 def add_lookup(tape: Tape, name: str, source: Tensor, table_weights: int, rows_read: int) -> Tensor:
     """Adds rows of a small table (positions, token types), ``rows_read`` elements of it; backward sums into them."""
     n = source.elements
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         tape.contribute(source, gradient)
-        tape.record_backward(
-            f"{name}_table_gradient", Vector("embedding_backward", n, n + rows_read, rows_read), gradient
-        )
+        operation = Vector("embedding_backward", n, n + rows_read, rows_read)
+        tape.record_backward(f"{name}_table_gradient", operation, gradient, writes=0, weights_read=table_weights)
 
     return tape.record(name, Vector("add", n, n + rows_read, n), [source], n, backward, table_weights)
 
@@ -250,9 +269,9 @@ def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int, participants:
     probabilities = tape.elements_of(n * LOGIT_BYTES)
     tape.keep_bytes(n * LOGIT_BYTES)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         operation = Vector("cross_entropy_backward", n, probabilities, n, row)
-        tape.propagate(logits, f"{name}_backward", operation, gradient)
+        tape.propagate(logits, f"{name}_backward", operation, gradient, [kept])
 
     loss = tape.record(
         name,
@@ -261,6 +280,7 @@ def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int, participants:
         tape.elements_of(n // row * LOGIT_BYTES),
         backward,
     )
+    kept = tape.written_beside(loss, "probabilities", probabilities)
     for number in ("maximum", "target", "sum"):
         loss = all_reduce(tape, f"{name}_{number}_all_reduce", loss, participants)
     return loss
@@ -286,10 +306,10 @@ def copy_to_group(tape: Tape, name: str, source: Tensor, participants: int) -> T
         return source
     operation = Collective("all_reduce", source.elements, participants)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         tape.propagate(source, f"{name}_all_reduce", operation, gradient)
 
-    return tape.view(name, [source], source.elements, backward)
+    return tape.view(name, [source], source.flows, source.elements, backward)
 
 
 def split(tape: Tape, name: str, source: Tensor, parts: int) -> list[Tensor]:
@@ -299,31 +319,37 @@ def split(tape: Tape, name: str, source: Tensor, parts: int) -> list[Tensor]:
 
 def partition(tape: Tape, name: str, source: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """``source`` in parts of these sizes, without an operator; the parts' gradients together are its gradient."""
-    gradients: list[Gradient] = []
+    gradients: dict[int, Flows] = {}
 
-    def backward(gradient: Gradient) -> None:
-        gradients.append(gradient)
+    def backward(part: int, gradient: Flows) -> None:
+        gradients[part] = gradient
         if len(gradients) == len(sizes):
-            tape.contribute(source, tuple(node for part in gradients for node in part))
+            tape.contribute(source, tuple(flow for part in range(len(sizes)) for flow in gradients[part]))
 
-    return [tape.view(f"{name}{part}", [source], size, backward) for part, size in enumerate(sizes)]
+    return [
+        tape.view(f"{name}{part}", [source], part_of(source.flows, start, size), size, partial(backward, part))
+        for part, (start, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))
+    ]
 
 
 def concatenate(tape: Tape, name: str, parts: Sequence[Tensor]) -> Tensor:
     """``parts`` side by side, without an operator."""
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
+        start = 0
         for part in parts:
-            tape.contribute(part, gradient)
+            tape.contribute(part, part_of(gradient, start, part.elements))
+            start += part.elements
 
-    return tape.view(name, parts, sum(part.elements for part in parts), backward)
+    flows = tuple(flow for part in parts for flow in part.flows)
+    return tape.view(name, parts, flows, sum(part.elements for part in parts), backward)
 
 
 def select(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
     """``elements`` values of ``source`` (the first token), a view; backward places their gradient among zeros."""
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         operation = Vector("copy", source.elements, elements, source.elements)
         tape.propagate(source, f"{name}_backward", operation, gradient)
 
-    return tape.view(name, [source], elements, backward)
+    return tape.view(name, [source], share_of(source.flows, elements, f"[{name}]"), elements, backward)

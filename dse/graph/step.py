@@ -19,8 +19,8 @@ Attribute = tuple[int, ...] | str
 """Lists of whole numbers as tuples, everything else as HLO text writes it."""
 
 
-FORWARDING = frozenset({"while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier"})
-"""Opcodes whose results are their operands under other names: they compute and move nothing."""
+FORWARDING = frozenset({"while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier", "bitcast"})
+"""Opcodes of operations that give their operands other names, outside kernels."""
 
 
 class StepValue(NamedTuple):
@@ -51,6 +51,8 @@ class StepOperation(NamedTuple):
             is the opcode of a binary reduction (``add``), or ``other``.
         label: the framework's name with its scopes, such as ``jit(step)/layer00/attention/query/dot_general``.
         repeats: how often a step runs it, where loops with a known number of passes contain it.
+        kernel: in a step after optimisation, the number of the fusion that it is part of, or one of its own, unless it
+            forwards; otherwise None: what will be fused is not known yet.
     """
 
     opcode: str
@@ -59,6 +61,12 @@ class StepOperation(NamedTuple):
     attributes: Mapping[str, Attribute]
     label: str
     repeats: int = 1
+    kernel: int | None = None
+
+    @property
+    def forwards(self) -> bool:
+        """Whether its results are its operands under other names, so that it computes and moves nothing."""
+        return self.kernel is None and self.opcode in FORWARDING
 
 
 class StepArgument(NamedTuple):
@@ -89,6 +97,11 @@ class StepGraph:
     def trainable(self) -> tuple[StepArgument, ...]:
         """The arguments that are trained."""
         return tuple(each for each in self.arguments if each.role == "parameter")
+
+    @cached_property
+    def is_optimised(self) -> bool:
+        """Whether the operations are grouped into kernels."""
+        return any(each.kernel is not None for each in self.operations)
 
     def is_constant(self, operation: int) -> bool:
         """Whether any device can make any part of what the operation of this number results in by itself."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dse.graph.tape import Gradient, Tape, Tensor
+from dse.graph.flows import Flows
+from dse.graph.tape import Tape, Tensor
 from hardware.operations import Convolution, Gemm, Vector, VectorKind
 
 POOL_INDEX_BYTES = 1
@@ -27,6 +28,12 @@ class Elementwise:
     keeps_operands: bool
 
 
+PASS_THROUGH = Elementwise("add", None, keeps_operands=False)
+PRODUCT = Elementwise("multiply", "multiply", keeps_operands=True)
+QUOTIENT = Elementwise("divide", "divide_backward", keeps_operands=True)
+CHOICE = Elementwise("select", "select", keeps_operands=False)
+
+
 def elementwise(tape: Tape, name: str, rule: Elementwise, operands: Sequence[Tensor], elements: int) -> Tensor:
     """A function of ``operands``, broadcast to ``elements`` values; the gradient of a broadcast operand is summed."""
     differentiable = [operand for operand in operands if operand.differentiable]
@@ -39,23 +46,31 @@ def elementwise(tape: Tape, name: str, rule: Elementwise, operands: Sequence[Ten
             ):
                 tape.keep(operand)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         for position, operand in enumerate(operands):
             if not operand.differentiable:
                 continue
             suffix = f"_{position}" if len(differentiable) > 1 else ""
-            _operand_gradient(tape, f"{name}{suffix}", rule, operand, elements, gradient)
+            others = [other for number, other in enumerate(operands) if number != position]
+            kept = (others or [operand]) if rule.keeps_operands else []
+            _operand_gradient(tape, f"{name}{suffix}", rule, operand, elements, gradient, kept)
 
     reads = sum(operand.elements for operand in operands)
     return tape.record(name, Vector(rule.forward, elements, reads, elements), operands, elements, backward)
 
 
 def _operand_gradient(
-    tape: Tape, name: str, rule: Elementwise, operand: Tensor, elements: int, gradient: Gradient
+    tape: Tape,
+    name: str,
+    rule: Elementwise,
+    operand: Tensor,
+    elements: int,
+    gradient: Flows,
+    kept: Sequence[Tensor],
 ) -> None:
     if rule.backward is not None:
         operation = Vector(rule.backward, elements, (2 if rule.keeps_operands else 1) * elements, operand.elements)
-        tape.propagate(operand, f"{name}_backward", operation, gradient)
+        tape.propagate(operand, f"{name}_backward", operation, gradient, kept)
     elif operand.elements == elements:
         tape.contribute(operand, gradient)
     else:
@@ -71,7 +86,7 @@ def scale_by(tape: Tape, name: str, source: Tensor, factor: Tensor) -> Tensor:
         operation,
         [source, factor],
         n,
-        lambda gradient: tape.propagate(source, f"{name}_backward", operation, gradient),
+        lambda gradient: tape.propagate(source, f"{name}_backward", operation, gradient, [factor]),
     )
 
 
@@ -81,7 +96,7 @@ def weight(tape: Tape, name: str, elements: int, parameters: int) -> Tensor:
     ``parameters`` of it are counted here (none where another operator reads it too).
     """
     operation = Vector("copy", elements, elements, elements)
-    return tape.record(name, operation, [], elements, lambda _: None, parameters, trained=True)
+    return tape.record(name, operation, [], elements, tape.accumulate, parameters, True, elements)
 
 
 def with_weight(tape: Tape, name: str, kind: Literal["add", "multiply"], source: Tensor, elements: int) -> Tensor:
@@ -91,15 +106,15 @@ def with_weight(tape: Tape, name: str, kind: Literal["add", "multiply"], source:
     if kind == "multiply":
         tape.keep(source)
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         if kind == "add":
             tape.contribute(source, gradient)
         else:
-            tape.propagate(source, f"{name}_data_gradient", operation, gradient)
+            tape.propagate(source, f"{name}_data_gradient", operation, gradient, weights_read=elements)
         if tape.weight_gradients:
-            reads = n if kind == "add" else 2 * n
-            sum_over_rows = Vector("bias_backward", n, reads, elements, row=max(1, n // elements))
-            tape.record_backward(f"{name}_weight_gradient", sum_over_rows, gradient)
+            kept = [] if kind == "add" else [source]
+            sum_over_rows = Vector("bias_backward", n, n * (1 + len(kept)), elements, row=max(1, n // elements))
+            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", sum_over_rows, gradient, elements, kept))
 
     return tape.record(name, operation, [source], n, backward, elements)
 
@@ -108,7 +123,7 @@ def reduction(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
     """A sum, mean or maximum that leaves ``elements`` values; backward they are spread again."""
     n = source.elements
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         tape.propagate(source, f"{name}_backward", Vector("copy", n, elements, n), gradient)
 
     return tape.record(name, Vector("reduction", n, n, elements), [source], elements, backward)
@@ -117,10 +132,10 @@ def reduction(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
 def broadcast(tape: Tape, name: str, source: Tensor, elements: int) -> Tensor:
     """``source`` as if it had ``elements`` values, a view; backward they are summed. It is kept at its own size."""
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         tape.propagate(source, f"{name}_backward", Vector("reduction", elements, elements, source.elements), gradient)
 
-    return tape.view(name, [source], source.elements, backward)
+    return tape.view(name, [source], source.flows, source.elements, backward)
 
 
 def move(tape: Tape, name: str, sources: Sequence[Tensor], elements: int, kind: VectorKind = "copy") -> Tensor:
@@ -129,7 +144,7 @@ def move(tape: Tape, name: str, sources: Sequence[Tensor], elements: int, kind: 
     Backward it is a pass over the gradient for each source that takes one.
     """
 
-    def backward(gradient: Gradient) -> None:
+    def backward(gradient: Flows) -> None:
         for position, source in enumerate(sources):
             suffix = f"_{position}" if len(sources) > 1 else ""
             operation = Vector("copy", max(elements, source.elements), elements, source.elements)
@@ -146,13 +161,15 @@ def pooling(tape: Tape, name: str, source: Tensor, elements: int, taps: int, kee
         tape.keep_bytes(elements * POOL_INDEX_BYTES)
     indices = tape.elements_of(elements * POOL_INDEX_BYTES) if keeps_indices else 0
 
-    def backward(gradient: Gradient) -> None:
-        work = elements if keeps_indices else elements * taps
-        tape.propagate(
-            source, f"{name}_backward", Vector("pooling_backward", max(work, n), elements + indices, n), gradient
-        )
+    def backward(gradient: Flows) -> None:
+        steps = max(elements if keeps_indices else elements * taps, n)
+        operation = Vector("pooling_backward", steps, elements + indices, n)
+        tape.propagate(source, f"{name}_backward", operation, gradient, kept)
 
-    return tape.record(name, Vector("pooling", elements * taps, n, elements + indices), [source], elements, backward)
+    work = Vector("pooling", elements * taps, n, elements + indices)
+    result = tape.record(name, work, [source], elements, backward)
+    kept = [tape.written_beside(result, "indices", indices)] if keeps_indices else []
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +181,12 @@ class ConvolutionShape:
     weight_gradient: Convolution | Gemm
     outputs: int
     bias: int
+
+    @property
+    def filters(self) -> int:
+        """Elements of the filters."""
+        product = self.forward.gemm if isinstance(self.forward, Convolution) else self.forward
+        return product.batch * product.k * product.n
 
 
 def convolution(
@@ -177,25 +200,31 @@ def convolution(
         tape.keep(source)
     n = shape.outputs
 
-    def backward(gradient: Gradient) -> None:
-        tape.propagate(source, f"{name}_data_gradient", shape.data_gradient, gradient)
+    def backward(gradient: Flows) -> None:
+        tape.propagate(source, f"{name}_data_gradient", shape.data_gradient, gradient, weights_read=shape.filters)
         if tape.weight_gradients and trained:
-            tape.record_backward(f"{name}_weight_gradient", shape.weight_gradient, gradient)
+            filters = tape.record_backward(
+                f"{name}_weight_gradient", shape.weight_gradient, gradient, shape.filters, [source]
+            )
+            tape.accumulate(filters)
             if shape.bias:
                 sum_over_pixels = Vector("bias_backward", n, n, shape.bias, row=n // shape.bias)
-                tape.record_backward(f"{name}_bias_gradient", sum_over_pixels, gradient)
+                tape.accumulate(tape.record_backward(f"{name}_bias_gradient", sum_over_pixels, gradient, shape.bias))
 
-    return tape.record(name, shape.forward, [source], n, backward, parameters, trained)
+    read = shape.filters + shape.bias
+    return tape.record(name, shape.forward, [source], n, backward, parameters, trained, read)
 
 
 def weighted_products(tape: Tape, name: str, source: Tensor, shape: Gemm, weights: int) -> Tensor:
     """``shape.batch`` products with a weight matrix each (experts); backward one batched GEMM for each operand."""
     tape.keep(source)
     m, n, k, batch = shape.m, shape.n, shape.k, shape.batch
+    matrices = batch * k * n
 
-    def backward(gradient: Gradient) -> None:
-        tape.propagate(source, f"{name}_data_gradient", Gemm(m, k, n, batch), gradient)
+    def backward(gradient: Flows) -> None:
+        tape.propagate(source, f"{name}_data_gradient", Gemm(m, k, n, batch), gradient, weights_read=matrices)
         if tape.weight_gradients:
-            tape.record_backward(f"{name}_weight_gradient", Gemm(k, n, m, batch), gradient)
+            product = Gemm(k, n, m, batch)
+            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", product, gradient, matrices, [source]))
 
-    return tape.record(name, shape, [source], shape.output_elements, backward, weights, trained=True)
+    return tape.record(name, shape, [source], shape.output_elements, backward, weights, True, matrices)

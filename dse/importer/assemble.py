@@ -1,5 +1,7 @@
 """From a canonical trace to a :class:`~dse.graph.operator_graph.ModelGraph`: layers, edges, and what has no cost."""
 
+from collections.abc import Sequence
+
 from dse.graph.operator_graph import Layer, ModelGraph, Unpriced
 from dse.graph.trace import Step, Trace
 from dse.importer.record import record_layer
@@ -40,14 +42,12 @@ def _gradients(trace: Trace, step: Step, visited: frozenset[int]) -> int:
 def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: float) -> ModelGraph:
     """The graph of a canonical ``trace`` (of one accelerator of ``tensor_parallel``); equal layers are one object."""
     parts = sections(trace)
-    section_of = [number for number, part in enumerate(parts) for _ in range(part.start, part.stop)]
-    differentiable = _visited(trace)
-    boundaries = _boundaries(trace, parts, section_of, differentiable)
-    steps_of = [trace.steps[part.start : part.stop] for part in parts]
-    keys = [_identity(trace, steps, boundary) for steps, boundary in zip(steps_of, boundaries, strict=True)]
+    shared = boundaries(trace, parts)
+    steps_of = [part.steps(trace) for part in parts]
+    keys = [_identity(trace, steps, boundary) for steps, boundary in zip(steps_of, shared, strict=True)]
     kinds = _kinds(parts, keys)
     made: dict[object, Layer] = {}
-    for key, steps, boundary in zip(keys, steps_of, boundaries, strict=True):
+    for key, steps, boundary in zip(keys, steps_of, shared, strict=True):
         if key not in made:
             made[key] = record_layer(trace, steps, kinds[key], boundary, recipe, tensor_parallel > 1)
     return ModelGraph(
@@ -56,7 +56,7 @@ def assemble(trace: Trace, tensor_parallel: int, recipe: TrainingRecipe, flops: 
         tensor_parallel=tensor_parallel,
         layers=tuple(made[key] for key in keys),
         names=tuple(part.name for part in parts),
-        edges=_edges(trace, section_of, recipe.element_bytes),
+        edges=_edges(trace, _section_of(parts), recipe.element_bytes),
         flops_per_sample=flops,
         unpriced=_unpriced(trace),
     )
@@ -80,13 +80,18 @@ def _visited(trace: Trace) -> frozenset[int]:
     return frozenset(index for index in needed if index in forward and trace.values[index].role == "activation")
 
 
-def _boundaries(
-    trace: Trace, parts: tuple[Section, ...], section_of: list[int], differentiable: frozenset[int]
-) -> list[Boundary]:
+def _section_of(parts: Sequence[Section]) -> list[int]:
+    """The section of every step."""
+    return [number for number, part in enumerate(parts) for _ in range(part.start, part.stop)]
+
+
+def boundaries(trace: Trace, parts: Sequence[Section]) -> list[Boundary]:
+    """What each of ``parts``, which are the whole trace, shares with the others."""
+    section_of, differentiable = _section_of(parts), _visited(trace)
     known: set[int] = set()
-    boundaries = []
+    shared = []
     for number, part in enumerate(parts):
-        steps = trace.steps[part.start : part.stop]
+        steps = part.steps(trace)
         written = [output for step in steps for output in step.outputs]
         returned = tuple(
             output
@@ -94,9 +99,9 @@ def _boundaries(
             if output in differentiable
             and (output in trace.outputs or any(section_of[i] != number for i in trace.consumers.get(output, ())))
         )
-        boundaries.append(Boundary(differentiable, returned, frozenset(known)))
+        shared.append(Boundary(differentiable, returned, frozenset(known)))
         known.update(_base(trace, index) for step in steps for index in step.inputs if _is_weight(trace, index))
-    return boundaries
+    return shared
 
 
 def _base(trace: Trace, index: int) -> int:
@@ -148,7 +153,7 @@ def _attributes(step: Step, boundary: Boundary) -> tuple[tuple[str, object], ...
 
 def _edges(trace: Trace, section_of: list[int], element_bytes: int) -> tuple[tuple[int, int, int], ...]:
     """Bytes that pass between layers: values that carry learned features; masks and tables each layer makes itself."""
-    features = _features(trace)
+    features = features_of(trace)
     sizes: dict[tuple[int, int], int] = {}
     for position, step in enumerate(trace.steps):
         for output in step.outputs:
@@ -161,7 +166,7 @@ def _edges(trace: Trace, section_of: list[int], element_bytes: int) -> tuple[tup
     return tuple((source, target, size) for (source, target), size in sorted(sizes.items()))
 
 
-def _features(trace: Trace) -> frozenset[int]:
+def features_of(trace: Trace) -> frozenset[int]:
     """Floating values that depend on a parameter, trained or frozen, or on a product of buffers."""
     features = set(trace.features)
     for step in trace.steps:

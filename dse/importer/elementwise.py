@@ -3,11 +3,7 @@
 from collections.abc import Mapping
 
 from dse.graph import differentiable as nn
-from dse.graph import tensor_operators as tensors
-
-PASS_THROUGH = tensors.Elementwise("add", None, keeps_operands=False)
-PRODUCT = tensors.Elementwise("multiply", "multiply", keeps_operands=True)
-CHOICE = tensors.Elementwise("select", "select", keeps_operands=False)
+from dse.graph.tensor_operators import CHOICE, PASS_THROUGH, PRODUCT, QUOTIENT, Elementwise
 
 NONLINEARITIES: Mapping[str, nn.Nonlinearity] = {
     "relu": "relu",
@@ -26,12 +22,12 @@ NONLINEARITIES: Mapping[str, nn.Nonlinearity] = {
     "cos": "power",
 }
 
-RULES: Mapping[str, tensors.Elementwise] = {
+RULES: Mapping[str, Elementwise] = {
     "add": PASS_THROUGH,
     "subtract": PASS_THROUGH,
     "multiply": PRODUCT,
-    "divide": tensors.Elementwise("divide", "divide_backward", keeps_operands=True),
-    "power": tensors.Elementwise("power", "power_backward", keeps_operands=True),
+    "divide": QUOTIENT,
+    "power": Elementwise("power", "power_backward", keeps_operands=True),
     "maximum": CHOICE,
     "minimum": CHOICE,
     "compare": CHOICE,

@@ -14,8 +14,9 @@ from dse.graph import differentiable as nn
 from dse.graph import tensor_operators as tensors
 from dse.graph.operator_graph import Layer
 from dse.graph.tape import Tensor
+from dse.graph.tensor_operators import CHOICE, PASS_THROUGH, PRODUCT
 from dse.graph.trace import Step, Trace
-from dse.importer.elementwise import CHOICE, NONLINEARITIES, PASS_THROUGH, PRODUCT, RULES
+from dse.importer.elementwise import NONLINEARITIES, RULES
 from dse.importer.section_tensors import Boundary, SectionTensors
 from dse.importer.work import convolution_shape, matmul_shape
 from dse.models.layer import finished_layer
@@ -26,9 +27,7 @@ def record_layer(
     trace: Trace, steps: Sequence[Step], kind: str, boundary: Boundary, recipe: TrainingRecipe, sliced: bool
 ) -> Layer:
     """The layer that computes ``steps``, forward and backward."""
-    recorder = _LayerRecorder(trace, boundary, recipe, frozenset(output for step in steps for output in step.outputs))
-    for step in steps:
-        recorder.step(step)
+    recorder = recorded(trace, steps, boundary, recipe)
     outputs = {recorder.tensor(value): None for value in boundary.returned}
     layer = finished_layer(kind, recorder.tape, tuple(outputs), recipe, recorder.tied, sliced)
     return replace(
@@ -36,6 +35,14 @@ def record_layer(
         frozen_parameters=recorder.frozen - recorder.frozen_tied,
         frozen_bytes=recorder.frozen * recipe.element_bytes,
     )
+
+
+def recorded(trace: Trace, steps: Sequence[Step], boundary: Boundary, recipe: TrainingRecipe) -> SectionTensors:
+    """``steps`` on a tape."""
+    recorder = _LayerRecorder(trace, boundary, recipe, frozenset(output for step in steps for output in step.outputs))
+    for step in steps:
+        recorder.step(step)
+    return recorder
 
 
 class _LayerRecorder(SectionTensors):
@@ -202,8 +209,8 @@ class _LayerRecorder(SectionTensors):
     def embedding(self, step: Step) -> Tensor:
         if self.value(step.inputs[0]).role != "parameter":
             return tensors.move(self.tape, self.named(step), self.operands(step)[:1], self.elements(step), "embedding")
-        name = self.named(step)
-        return nn.lookup(self.tape, name, self.weights(step.inputs[0]), self.elements(step))
+        name, table = self.named(step), step.inputs[0]
+        return nn.lookup(self.tape, name, self.weights(table), self.elements(step), self.value(table).elements)
 
     def cross_entropy(self, step: Step) -> Tensor:
         participants = step.attributes["participants"]

@@ -30,6 +30,10 @@ class Section:
     start: int
     stop: int
 
+    def steps(self, trace: Trace) -> tuple[Step, ...]:
+        """Its steps of ``trace``."""
+        return trace.steps[self.start : self.stop]
+
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:

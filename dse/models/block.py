@@ -7,24 +7,33 @@ backward pass. Biases of row-split layers are added behind the all-reduce, and a
 normalisations are. Scores are counted in full under a causal mask, too, as the literature's closed forms do.
 """
 
+from typing import Literal, get_args
+
 from dse.graph import differentiable as nn
 from dse.graph.tape import Tape, Tensor
 from dse.models.model_slice import ModelSlice
 from hardware.operations import Gemm
 
+Half = Literal["attention", "feed_forward"]
+"""Of a block, in order."""
+
 
 def record_block(part: ModelSlice, tape: Tape) -> Tensor:
     """Record one block on ``tape``; its output."""
-    model = part.model
     stream = tape.source("input", part.hidden_elements)
-    for name, body in (("attention", _attention), ("feed_forward", _feed_forward)):
-        if model.norm_placement == "pre":
-            branch = part.normalise(tape, f"{name}_norm", stream, model.hidden)
-            stream = nn.add(tape, f"{name}_residual", stream, body(part, tape, branch))
-        else:
-            stream = nn.add(tape, f"{name}_residual", stream, body(part, tape, stream))
-            stream = part.normalise(tape, f"{name}_norm", stream, model.hidden)
+    for half in get_args(Half):
+        stream = record_half(part, tape, half, stream)
     return stream
+
+
+def record_half(part: ModelSlice, tape: Tape, half: Half, stream: Tensor) -> Tensor:
+    """Record attention or feed-forward with normalisation and residual addition on ``tape``; its output."""
+    body = _attention if half == "attention" else _feed_forward
+    if part.model.norm_placement == "pre":
+        branch = part.normalise(tape, f"{half}_norm", stream, part.model.hidden)
+        return nn.add(tape, f"{half}_residual", stream, body(part, tape, branch))
+    stream = nn.add(tape, f"{half}_residual", stream, body(part, tape, stream))
+    return part.normalise(tape, f"{half}_norm", stream, part.model.hidden)
 
 
 def _attention(part: ModelSlice, tape: Tape, source: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ needs only all-reduces of one number a token (maximum, target logit, sum of expo
 Projections, norms, masked-LM transforms and poolers are whole on every accelerator.
 """
 
+from collections.abc import Callable
+
 from dse.graph import differentiable as nn
 from dse.graph.tape import Tape, Tensor
 from dse.models.model_slice import ModelSlice
@@ -30,7 +32,16 @@ def record_embedding(part: ModelSlice, tape: Tape) -> Tensor:
     return nn.dropout(tape, "embedding_dropout", stream) if model.dropout else stream
 
 
-def record_head(part: ModelSlice, tape: Tape) -> tuple[Tensor, ...]:
+Loss = Callable[[Tape, str, Tensor, int, int], Tensor]
+"""What becomes of logits: tape, name, logits, classes of a row, accelerators that share a row; what the layer gives."""
+
+
+def no_loss(_tape: Tape, _name: str, logits: Tensor, _row: int, _participants: int) -> Tensor:
+    """The logits themselves, which inference gives."""
+    return logits
+
+
+def record_head(part: ModelSlice, tape: Tape, loss: Loss = nn.cross_entropy) -> tuple[Tensor, ...]:
     """The final normalisation, then what ``head`` names; the outputs that the backward pass starts from."""
     model = part.model
     stream = tape.source("input", part.hidden_elements)
@@ -39,18 +50,18 @@ def record_head(part: ModelSlice, tape: Tape) -> tuple[Tensor, ...]:
     if model.head == "pooler":
         return (_pooler(part, tape, stream),)
     if model.head == "causal_lm":
-        return (_language_model(part, tape, stream, bias=False),)
+        return (_language_model(part, tape, stream, False, loss),)
     masked = nn.linear(tape, "transform", stream, part.linear(model.hidden, model.hidden, bias=True))
     activation: nn.Nonlinearity = "silu" if model.activation == "silu_gated" else model.activation
     masked = nn.nonlinearity(tape, f"transform_{activation}", activation, masked)
     masked = part.normalise(tape, "transform_norm", masked, model.hidden)
-    loss = _language_model(part, tape, masked, bias=True)
+    scores = _language_model(part, tape, masked, True, loss)
     if model.head == "masked_lm":
-        return (loss,)
+        return (scores,)
     pooled = _pooler(part, tape, stream)
     shape = nn.LinearShape(part.microbatch, part.microbatch, model.hidden, 2, bias=True)
     classes = nn.linear(tape, "next_sentence", pooled, shape)
-    return loss, nn.cross_entropy(tape, "next_sentence_loss", classes, row=2)
+    return scores, loss(tape, "next_sentence_loss", classes, 2, 1)
 
 
 def tied_weights(part: ModelSlice) -> int:
@@ -61,15 +72,15 @@ def tied_weights(part: ModelSlice) -> int:
     return model.vocabulary // part.width * model.embedding_width
 
 
-def _language_model(part: ModelSlice, tape: Tape, stream: Tensor, bias: bool) -> Tensor:
-    """Output projection, logits, and their cross-entropy."""
+def _language_model(part: ModelSlice, tape: Tape, stream: Tensor, bias: bool, loss: Loss) -> Tensor:
+    """Output projection, logits, and their loss."""
     model = part.model
     if model.embedding_width != model.hidden:
         stream = nn.linear(tape, "project_out", stream, part.linear(model.hidden, model.embedding_width, bias=False))
     row = model.vocabulary // part.width
     shared = nn.copy_to_group(tape, "logits_input", stream, part.width)
     logits = nn.linear(tape, "logits", shared, part.linear(model.embedding_width, row, bias))
-    return nn.cross_entropy(tape, "loss", logits, row, part.width)
+    return loss(tape, "loss", logits, row, part.width)
 
 
 def _pooler(part: ModelSlice, tape: Tape, stream: Tensor) -> Tensor:

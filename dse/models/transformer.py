@@ -1,8 +1,12 @@
 """Building the graph of a transformer: embedding, equal blocks, head, each forward, backward and optimizer step."""
 
+from typing import Literal, get_args
+
+from dse.graph.differentiable import cross_entropy
 from dse.graph.operator_graph import ModelGraph
+from dse.graph.tape import Tape, Tensor
 from dse.models.block import record_block
-from dse.models.ends import record_embedding, record_head, tied_weights
+from dse.models.ends import Loss, record_embedding, record_head, tied_weights
 from dse.models.hyperparameters import Hyperparameters
 from dse.models.model_slice import ModelSlice
 from dse.models.recipe import TrainingRecipe
@@ -10,6 +14,8 @@ from hardware.inputs import fail
 
 _PASSES = 3
 """Forward, data gradients, weight gradients: each has the FLOPs of the forward pass."""
+
+LayerKind = Literal["embedding", "block", "head"]
 
 
 def build(
@@ -36,23 +42,36 @@ def build(
     part = ModelSlice(hyperparameters, microbatch, tensor_parallel, recipe or TrainingRecipe())
     count = hyperparameters.layers
 
-    tape = part.tape()
-    embedding = part.layer("embedding", tape, (record_embedding(part, tape),))
-    tape = part.tape()
-    block = part.layer("block", tape, (record_block(part, tape),))
-    tape = part.tape()
-    head = part.layer("head", tape, record_head(part, tape), tied_weights(part))
-
+    embedding = part.layer("embedding", *recorded(part, "embedding"))
+    block = part.layer("block", *recorded(part, "block"))
+    head = part.layer("head", *recorded(part, "head"), tied_weights(part))
     stream_bytes = part.hidden_elements * part.recipe.element_bytes
     return ModelGraph(
         name=hyperparameters.name,
         microbatch=microbatch,
         tensor_parallel=tensor_parallel,
         layers=(embedding, *[block] * count, head),
-        names=("embedding", *(f"layer{index}" for index in range(count)), "head"),
+        names=layer_names(hyperparameters),
         edges=tuple((layer, layer + 1, stream_bytes) for layer in range(count + 1)),
         flops_per_sample=float(flops_per_sample(hyperparameters)),
     )
+
+
+def layer_names(hyperparameters: Hyperparameters) -> tuple[str, ...]:
+    """What the layers are called, in order."""
+    return ("embedding", *(f"layer{index}" for index in range(hyperparameters.layers)), "head")
+
+
+def recorded(part: ModelSlice, kind: LayerKind, loss: Loss = cross_entropy) -> tuple[Tape, tuple[Tensor, ...]]:
+    """A layer on a tape of its own, and its outputs; ``loss`` is what becomes of a head's logits."""
+    tape = part.tape()
+    match kind:
+        case "embedding":
+            return tape, (record_embedding(part, tape),)
+        case "block":
+            return tape, (record_block(part, tape),)
+        case "head":
+            return tape, record_head(part, tape, loss)
 
 
 def flops_per_sample(hyperparameters: Hyperparameters) -> int:
@@ -62,12 +81,8 @@ def flops_per_sample(hyperparameters: Hyperparameters) -> int:
     on the recipe.
     """
     part = ModelSlice(hyperparameters, microbatch=1, width=1, recipe=TrainingRecipe())
-    forward = 0
-    for record, repeats in ((record_embedding, 1), (record_block, hyperparameters.layers), (record_head, 1)):
-        tape = part.tape()
-        record(part, tape)
-        forward += repeats * tape.forward_flops
-    return _PASSES * forward
+    embedding, block, head = (recorded(part, kind)[0].forward_flops for kind in get_args(LayerKind))
+    return int(_PASSES * (embedding + hyperparameters.layers * block + head))
 
 
 def parameters(hyperparameters: Hyperparameters) -> int:

@@ -6,7 +6,7 @@ the problem alone, one operation at a time.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -20,7 +20,7 @@ from dse.parallel.problem import FUSED, ParallelProblem
 from dse.sharding.factors import Dims, Factor
 from hardware.operations import CollectiveKind
 
-_FORWARDING = ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier")
+_FORWARDING = ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier", "bitcast")
 """Operations whose results are their operands."""
 
 _FAR = 2**60
@@ -69,7 +69,9 @@ class _Checking:
         self._problem = problem
         self._graph = problem.graph
         self._sizes = [axis.size for axis in problem.mesh.axes]
-        self._stored = _stored(problem.graph)
+        self._in_memory = _in_memory(problem.graph)
+        self._stored = {value for value in self._in_memory if not problem.graph.values[value].constant}
+        self._read_by_kernel: set[tuple[int, int]] = set()
         self._before_products = _before_products(problem.graph)
         self._distances: dict[tuple[Dims, int], Mapping[tuple[Layout, Layout], int]] = {}
         self._layout_of: dict[int, Layout] = {}
@@ -123,7 +125,7 @@ class _Checking:
             read = set().union(*(roots.get(value, set()) for value in operation.operands))
             for value in read:
                 last[maker[value]] = number
-            forwards = operation.opcode in _FORWARDING
+            forwards = _forwards(operation)
             for value in operation.results:
                 roots[value] = (read if forwards or value not in self._stored else set()) | {value}
                 maker[value] = number
@@ -133,7 +135,7 @@ class _Checking:
                 last[maker[root]] = end
         loads = np.full(max(1, end + 1), self.account.state_bytes)
         for number, operation in enumerate(graph.operations):
-            for value in operation.results if operation.opcode not in _FORWARDING else ():
+            for value in () if _forwards(operation) else operation.results:
                 if value in self._stored and value in self._layout_of and value not in replaced:
                     size = graph.values[value].size_bytes // self._shards(self._layout_of[value])
                     loads[number : last[number] + 1] += size
@@ -202,12 +204,32 @@ class _Checking:
     ) -> int:  # fmt: skip
         """The time of one device's share of the work."""
         moved = 0
-        for sizes, layouts in zip(_moved(self._graph, operation, self._stored), (taken, before), strict=True):
+        for sizes, layouts in zip(self._moved(operation), (taken, before), strict=True):
             moved += sum(size // self._shards(layout) for size, layout in zip(sizes, layouts, strict=True))
         share = prod(size for size, (number, _) in zip(self._sizes, cuts, strict=True) if number >= 0)
         device = self._problem.device
         seconds = max(_flops(self._graph, operation) / share / device.flops_per_s, moved / device.bytes_per_s)
         return operation.repeats * round(seconds * 1e12)
+
+    def _moved(self, operation: StepOperation) -> tuple[list[int], list[int]]:
+        """Bytes to and from memory, of each operand and of each result."""
+        if _forwards(operation):
+            return [0] * len(operation.operands), [0] * len(operation.results)
+        values, in_memory = self._graph.values, self._in_memory
+        written = [values[value].size_bytes if value in in_memory else 0 for value in operation.results]
+        read = []
+        for value in operation.operands:
+            again = operation.kernel is not None and (operation.kernel, value) in self._read_by_kernel
+            read.append(values[value].size_bytes if value in in_memory and not again else 0)
+            if operation.kernel is not None:
+                self._read_by_kernel.add((operation.kernel, value))
+        if operation.opcode in ("gather", "dynamic-slice"):
+            read[0] = values[operation.results[0]].size_bytes if read[0] else 0
+        elif operation.opcode in ("scatter", "dynamic-update-slice"):
+            updates = operation.operands[2 if operation.opcode == "scatter" else 1]
+            read[0] = 0
+            written[0] = values[updates].size_bytes if operation.results[0] in in_memory else 0
+        return read, written
 
     def _join(
         self, operation: StepOperation, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor],
@@ -331,33 +353,30 @@ def _before_products(graph: StepGraph) -> set[int]:
     return found
 
 
-def _stored(graph: StepGraph) -> set[int]:
-    """The values that are written to memory, by the rule that :mod:`dse.parallel.prices` states."""
+def _forwards(operation: StepOperation) -> bool:
+    """Whether it only gives another name to what it takes; inside a kernel a bitcast is what reads its operand."""
+    return operation.kernel is None and operation.opcode in _FORWARDING
+
+
+def _in_memory(graph: StepGraph) -> set[int]:
+    """The values that are read from memory, by the rule that :mod:`dse.parallel.prices` states."""
+    stored = {argument.value for argument in graph.arguments} | set(graph.results)
+    if graph.is_optimised:
+        readers: dict[int, set[int | None]] = {}
+        for operation in graph.operations:
+            for value in operation.operands:
+                readers.setdefault(value, set()).add(operation.kernel)
+        for operation in graph.operations:
+            stored.update(value for value in operation.results if readers.get(value, set()) - {operation.kernel})
+        return stored
     taken = Counter(value for operation in graph.operations for value in set(operation.operands))
-    stored = {value for value, count in taken.items() if count > 1}
-    stored |= {argument.value for argument in graph.arguments} | set(graph.results)
+    stored |= {value for value, count in taken.items() if count > 1}
     for operation in graph.operations:
         if operation.opcode not in FUSED:
             stored.update(operation.results)
             if operation.opcode != "reduce":
                 stored.update(operation.operands)
     return {value for value in stored if not graph.values[value].constant}
-
-
-def _moved(graph: StepGraph, operation: StepOperation, stored: set[int]) -> Iterator[list[int]]:
-    """Bytes to and from memory, of each operand and of each result."""
-    sizes = [
-        [graph.values[value].size_bytes if value in stored else 0 for value in values]
-        for values in (operation.operands, operation.results)
-    ]
-    if operation.opcode in _FORWARDING:
-        sizes = [[0] * len(each) for each in sizes]
-    elif operation.opcode in ("gather", "dynamic-slice"):
-        sizes[0][0] = sizes[1][0]
-    elif operation.opcode in ("scatter", "dynamic-update-slice"):
-        updates = operation.operands[2 if operation.opcode == "scatter" else 1]
-        sizes[0][0], sizes[1][0] = 0, graph.values[updates].size_bytes
-    yield from sizes
 
 
 def _flops(graph: StepGraph, operation: StepOperation) -> int:

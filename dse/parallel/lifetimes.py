@@ -11,7 +11,7 @@ operation runs, and the scratch memory of kernels.
 from collections.abc import Sequence
 from itertools import accumulate
 
-from dse.graph.step import FORWARDING, StepGraph
+from dse.graph.step import StepGraph
 from dse.parallel.mesh import Layout
 from dse.parallel.problem import ParallelProblem
 
@@ -28,7 +28,7 @@ def held(problem: ParallelProblem, stored: Sequence[bool]) -> tuple[tuple[int, .
         tuple(
             place
             for place, value in enumerate(operation.results)
-            if stored[value] and value not in replacing and value not in taken and operation.opcode not in FORWARDING
+            if stored[value] and value not in replacing and value not in taken and not operation.forwards
         )
         for operation in graph.operations
     )
@@ -47,10 +47,9 @@ def lifetimes(graph: StepGraph, stored: Sequence[bool]) -> tuple[Lifetime, ...]:
         operation = graph.operations[number]
         end = max(number, *(last[value] for value in operation.results))
         ends.append((number, min(end, len(graph.operations) - 1) + 1))
-        hands_on = operation.opcode in FORWARDING
         for value in operation.operands:
-            read = max((last[each] for each in operation.results if hands_on or not stored[each]), default=number)
-            last[value] = max(last[value], number, read)
+            names = [each for each in operation.results if operation.forwards or not stored[each]]
+            last[value] = max(last[value], number, *(last[each] for each in names))
     return tuple(reversed(ends))
 
 

@@ -3,8 +3,9 @@
 Work is the longer one of two times: floating-point operations at the device's rate (products and convolutions alone;
 zeros that a dilation inserts count), and bytes to and from memory. As compilers fuse, an array is *stored* only where
 it has to be: it is an argument or a result of the step, a product, convolution or another operation that is not fused
-makes or takes it, or several operations take it. What is not stored costs nothing; a lookup reads and writes what it
-looks up, an update what it writes.
+makes or takes it, or several operations take it. After optimisation, the kernels are known: stored is what leaves one,
+and a kernel reads an array once. What is not stored costs nothing; a lookup reads and writes what it looks up, an
+update what it writes.
 
 No launch times; the sum of all operations and all collectives, without what runs beside work
 (:mod:`dse.parallel.overlap`), is the time of a step.
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from dse.graph.step import FORWARDING, StepOperation, StepValue
+from dse.graph.step import StepOperation, StepValue
 from dse.graph.step_work import flops_of
 from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined, layouts_of, parts_of
 from dse.parallel.mesh import Mesh
@@ -77,7 +78,34 @@ class Prices:
 
     @cached_property
     def stored(self) -> tuple[bool, ...]:
-        """Of each value: whether it is written to memory and read from there."""
+        """Of each value: whether it is written to memory in every step."""
+        values = self._problem.graph.values
+        return tuple(each and not value.constant for each, value in zip(self._in_memory, values, strict=True))
+
+    @cached_property
+    def _in_memory(self) -> tuple[bool, ...]:
+        """Of each value: whether it is read from memory; constants only where it is known that they are."""
+        graph = self._problem.graph
+        outside = {*(argument.value for argument in graph.arguments), *graph.results}
+        if graph.is_optimised:
+            return tuple(each or value in outside for value, each in enumerate(self._leave_kernels()))
+        fused = self._are_not_fused()
+        return tuple(
+            (each or value in outside) and not graph.values[value].constant for value, each in enumerate(fused)
+        )
+
+    def _leave_kernels(self) -> list[bool]:
+        """Of each value: whether another kernel takes it than the one that makes it."""
+        graph = self._problem.graph
+        maker = {value: operation.kernel for operation in graph.operations for value in operation.results}
+        stored = [False] * len(graph.values)
+        for operation in graph.operations:
+            for value in operation.operands:
+                stored[value] = stored[value] or maker.get(value) != operation.kernel
+        return stored
+
+    def _are_not_fused(self) -> list[bool]:
+        """Of each value: whether a compiler that fuses what it can would leave it in memory."""
         graph = self._problem.graph
         takers = Counter(value for operation in graph.operations for value in {*operation.operands})
         stored = [takers[value] > 1 for value in range(len(graph.values))]
@@ -88,9 +116,19 @@ class Prices:
             if operation.opcode not in _FUSES_OPERANDS:
                 for value in operation.operands:
                     stored[value] = True
-        for value in (*(argument.value for argument in graph.arguments), *graph.results):
-            stored[value] = True
-        return tuple(each and not graph.values[value].constant for value, each in enumerate(stored))
+        return stored
+
+    @cached_property
+    def read(self) -> tuple[tuple[bool, ...], ...]:
+        """Of each operand of each operation: whether it is read from memory."""
+        rows = [[self._in_memory[value] for value in each.operands] for each in self._problem.graph.operations]
+        seen: set[tuple[int, int]] = set()
+        for row, operation in zip(rows, self._problem.graph.operations, strict=True):
+            if operation.kernel is not None:
+                for place, value in enumerate(operation.operands):
+                    row[place] = row[place] and (operation.kernel, value) not in seen
+                    seen.add((operation.kernel, value))
+        return tuple(map(tuple, rows))
 
     @cached_property
     def priced(self) -> tuple[tuple[Priced, ...], ...]:
@@ -103,7 +141,7 @@ class Prices:
 
     def _priced(self, number: int, operation: StepOperation) -> tuple[Priced, ...]:
         values = self._problem.graph.values
-        work = work_of(operation, values, self.stored)
+        work = work_of(operation, values, self.read[number], self.stored)
         results = tuple((values[each].dims, values[each].size_bytes) for each in operation.results)
         return _priced_choices(
             work, self._problem.rules[number] or (), results, self._fabric, self._problem.device, self._is_late[number]
@@ -115,18 +153,24 @@ class Prices:
         return joined_late(graph) if self._problem.overlap else (False,) * len(graph.operations)
 
 
-def work_of(operation: StepOperation, values: Sequence[StepValue], stored: Sequence[bool]) -> Work:
-    """What ``operation`` does in all."""
-    operands = [values[each].size_bytes if stored[each] else 0 for each in operation.operands]
+def work_of(
+    operation: StepOperation, values: Sequence[StepValue], read: Sequence[bool], stored: Sequence[bool]
+) -> Work:
+    """What ``operation`` does in all: ``read`` of its operands, ``stored`` of all values."""
+    operands = [
+        values[each].size_bytes if is_read else 0 for each, is_read in zip(operation.operands, read, strict=True)
+    ]
     results = [values[each].size_bytes if stored[each] else 0 for each in operation.results]
     match operation.opcode:
         case "gather" | "dynamic-slice":
-            operands[0] = results[0]  # of a table only what is looked up is read
+            # Of a table only what is looked up is read.
+            operands[0] = values[operation.results[0]].size_bytes if read[0] else 0
         case "scatter" | "dynamic-update-slice":
             written = 2 if operation.opcode == "scatter" else 1
             operands[0] = 0  # updated in place
-            results[0] = sum(values[each].size_bytes for each in operation.operands[written : written + 1])
-        case opcode if opcode in FORWARDING:
+            updated = operation.operands[written : written + 1]
+            results[0] = sum(values[each].size_bytes for each in updated) if stored[operation.results[0]] else 0
+        case _ if operation.forwards:
             operands, results = [0] * len(operands), [0] * len(results)
     return Work(flops_of(operation, values), tuple(operands), tuple(results), operation.repeats)
 

@@ -71,10 +71,7 @@ class ImportedModel:
             raise fail(self.name, "microbatch", microbatch, "must be at least 1")
         if recipe.attention == "per_head":
             raise fail(self.name, "attention", recipe.attention, "imported models have batched attention only")
-        whole = self._trace(1, 1)
-        if whole.parameters == 0:
-            raise fail(self.source.where, "", "", "the model must have a trained parameter, but has none")
-        flops = flops_per_sample(whole)
+        flops = flops_per_sample(self.trace(1))
         if tensor_parallel > 1 and not self._sliced_by_user():
             if tensor_parallel not in self.tensor_parallel:
                 offered = ", ".join(map(str, self.tensor_parallel))
@@ -83,6 +80,19 @@ class ImportedModel:
         else:
             trace = self._trace(microbatch, tensor_parallel)
         return assemble(replace(trace, name=self.name), tensor_parallel, recipe, flops)
+
+    def trace(self, microbatch: int) -> Trace:
+        """The canonical trace of the forward pass of training.
+
+        Raises:
+            InputError: a microbatch below 1, a model without a trained parameter, or a source that cannot be traced.
+        """
+        if microbatch < 1:
+            raise fail(self.name, "microbatch", microbatch, "must be at least 1")
+        trace = self._trace(microbatch, 1)
+        if trace.parameters == 0:
+            raise fail(self.source.where, "", "", "the model must have a trained parameter, but has none")
+        return trace
 
     def document(self) -> dict[str, Any]:
         """The digests of the canonical trace of one sample, and of its slices where they are the user's own."""

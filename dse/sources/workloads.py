@@ -5,7 +5,7 @@ import os
 from dse.models.hyperparameters import Hyperparameters
 from dse.models.workload import BuiltModel, Workload
 from dse.sources.imported import ImportedModel
-from dse.sources.kinds import CatalogueNetwork, HyperparameterModel, ProblemInput
+from dse.sources.kinds import CatalogueNetwork, HyperparameterModel, ProblemInput, Traceable
 from dse.sources.resolve import list_models, resolve
 from dse.sources.traces import own_sequence, takes_sequence
 from hardware.inputs import fail
@@ -39,11 +39,22 @@ def workload(source: object, sequence: int | None = None) -> Workload:
     """
     resolved = resolve(source)
     assert not isinstance(resolved, ProblemInput)  # no format of a problem's own was handed over
-    if isinstance(resolved, CatalogueNetwork):
-        rule = "a network of the catalogue is traced for inference only; to train it, give it as FILE.py:FUNCTION"
-        raise fail(resolved.where, "", "", rule)
-    if sequence is not None and not takes_sequence(resolved):
+    if not isinstance(resolved, HyperparameterModel):
+        return imported(resolved, sequence)
+    if sequence is not None:
         raise own_sequence(resolved, sequence)
-    if isinstance(resolved, HyperparameterModel):
-        return BuiltModel(resolved.hyperparameters)
-    return ImportedModel(resolved, sequence)
+    return BuiltModel(resolved.hyperparameters)
+
+
+def imported(source: CatalogueNetwork | Traceable, sequence: int | None = None) -> ImportedModel:
+    """A model that is traced to train.
+
+    Raises:
+        InputError: a network of the catalogue, or a sequence length for a source that has its own.
+    """
+    if isinstance(source, CatalogueNetwork):
+        rule = "a network of the catalogue is traced for inference only; to train it, give it as FILE.py:FUNCTION"
+        raise fail(source.where, "", "", rule)
+    if sequence is not None and not takes_sequence(source):
+        raise own_sequence(source, sequence)
+    return ImportedModel(source, sequence)

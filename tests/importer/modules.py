@@ -1,5 +1,9 @@
 """Small modules with known structure, written to files as a user would."""
 
+import importlib.util
+
+import torch
+
 CNN = """
 import torch
 from torch import nn
@@ -103,3 +107,25 @@ def model():
 """
 
 MODULES = {"cnn": CNN, "mlp": MLP, "lstm": LSTM, "written_lstm": WRITTEN_LSTM, "encoder_decoder": ENCODER_DECODER}
+
+
+def real(path, microbatch):
+    """The module and its inputs, made by running the file."""
+    spec = importlib.util.spec_from_file_location("real", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with torch.device("meta"):
+        return module.model(microbatch) if "def model(microbatch)" in path.read_text() else module.model()
+
+
+def counted_flops(model, inputs):
+    """FLOPs of forward and backward by PyTorch's own counter over a real autograd run."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        result = (
+            model(**inputs) if isinstance(inputs, dict) else model(*inputs if isinstance(inputs, tuple) else [inputs])
+        )
+        forward = counter.get_total_flops()
+        result.sum().backward()
+    return forward, counter.get_total_flops()

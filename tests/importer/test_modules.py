@@ -1,14 +1,11 @@
 """Modules of all kinds: nothing dropped, and FLOPs and parameters as PyTorch itself counts them."""
 
-import importlib.util
-
 import pytest
-import torch
 
 from dse.models.recipe import TrainingRecipe
 from dse.sources.imported import ImportedModel
 from dse.sources.kinds import PythonFunction
-from tests.importer.modules import MODULES
+from tests.importer.modules import MODULES, counted_flops, real
 
 UNFUSED = TrainingRecipe(fuse=False)
 
@@ -23,28 +20,6 @@ def source(request, tmp_path):
     path = tmp_path / f"{request.param}.py"
     path.write_text(MODULES[request.param])
     return path
-
-
-def real(path, microbatch):
-    """The module and its inputs, made by running the file."""
-    spec = importlib.util.spec_from_file_location("real", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    with torch.device("meta"):
-        return module.model(microbatch) if "def model(microbatch)" in path.read_text() else module.model()
-
-
-def counted_flops(model, inputs):
-    """FLOPs of forward and backward by PyTorch's own counter over a real autograd run."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        result = (
-            model(**inputs) if isinstance(inputs, dict) else model(*inputs if isinstance(inputs, tuple) else [inputs])
-        )
-        forward = counter.get_total_flops()
-        result.sum().backward()
-    return forward, counter.get_total_flops()
 
 
 def test_flops_and_parameters_are_those_of_autograd(source):

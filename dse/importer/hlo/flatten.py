@@ -5,6 +5,7 @@ Costs time and memory linear in the operations after inlining.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ class _Flattening:
         self._notes: list[str] = []
         self._names: dict[str, int] = {}
         self._parsed: dict[str, dict[str, Attribute]] = {}
+        instructions = (each for one in module.computations.values() for each in one.instructions.values())
+        self._is_optimised = any(each.opcode == "fusion" for each in instructions)
+        self._kernels = count()
+        self._fusion: int | None = None
 
     def graph(self) -> StepGraph:
         """The whole step."""
@@ -121,7 +126,12 @@ class _Flattening:
                 return operands[0]
             case "call" | "fusion" | "async-start":
                 callee = self._callee(each, _INLINED[each.opcode], caller)
-                return self._inline(callee, operands, _label(scope, each.op_name), repeats)
+                outer = self._fusion
+                if each.opcode == "fusion" and outer is None:
+                    self._fusion = next(self._kernels)
+                root = self._inline(callee, operands, _label(scope, each.op_name), repeats)
+                self._fusion = outer
+                return root
             case "while":
                 return self._loop(each, operands[0], caller, scope, repeats)
             case "conditional":
@@ -145,7 +155,10 @@ class _Flattening:
         if len(self._operations) >= MAX_OPERATIONS:
             raise self._fault(named[1], f"a step must have at most {MAX_OPERATIONS:,} operations")
         label = _label(named[0], named[1].op_name)
-        self._operations.append(StepOperation(opcode, operands, results, attributes, label, repeats))
+        made = StepOperation(opcode, operands, results, attributes, label, repeats, self._fusion)
+        if self._is_optimised and made.kernel is None and not made.forwards:
+            made = made._replace(kernel=next(self._kernels))
+        self._operations.append(made)
 
     def _loop(self, each: Instruction, entering: Tree, caller: Computation, scope: str, repeats: int) -> Tree:
         body = self._callee(each, "body", caller)

@@ -9,7 +9,7 @@ from dse.graph.step import FORWARDING, StepGraph, StepOperation
 from dse.graph.step_work import flops_of
 from dse.partition.problem import PartitionGraph
 
-_VIEWS = FORWARDING | {"reshape", "bitcast"}
+_VIEWS = FORWARDING | {"reshape"}
 """Operations that move nothing."""
 
 _MOVES = _VIEWS | {

@@ -1,13 +1,15 @@
 """HLO after optimisation: fusions inlined, custom calls counted, and the products of the step before it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from dse.graph.step_work import flops_of
 from dse.importer.hlo.file import read_module
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo
-from dse.parallel.prices import flops_of
+from dse.parallel.prices import Prices, work_of
 from tests.parallel.problems import DUMPS
 
 GPU = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }, \
@@ -109,6 +111,39 @@ def test_the_text_for_gpus_is_read():
     dot = graph.operations[6]
     assert graph.values[dot.operands[1]].name == "larger"
     assert not graph.notes
+
+
+def test_a_kernel_reads_an_array_once_and_stores_what_leaves_it():
+    graph = step_graph(parse_hlo(GPU, "gpu"), "gpu")
+    prices = Prices(SimpleNamespace(graph=graph, fabric=None))
+    stored = {each.name for each, kept in zip(graph.values, prices.stored, strict=True) if kept}
+    assert {"wide", "larger", "reduced", "gradient", "joined", "new"} <= stored
+    assert "spread" not in stored
+    names = ["maximum", "reduce"]
+    read = {each.opcode: row for each, row in zip(graph.operations, prices.read, strict=True) if each.opcode in names}
+    assert read == {"maximum": (True, False), "reduce": (True, True)}
+
+
+@pytest.mark.parametrize(("name", "accessed"), [("vgg-tiny", 2_636_604), ("t5-tiny", None), ("bert-tiny", None)])
+def test_bytes_of_kernels_are_those_that_xla_counts(tmp_path, name, accessed):
+    """``bytes accessed`` of XLA's cost analysis (JAX 0.10.2, CPU), which counts the making of constants as well, and
+    whole arrays where a part is looked up or written.
+    """
+    path = DUMPS / f"{name}.opt.hlo"
+    if accessed is None:
+        pytest.importorskip("jax")
+        from benchmarks.hlo.steps import lowered
+
+        compiled, path = lowered(name).compile(), tmp_path / "step.hlo"
+        path.write_text(compiled.as_text())
+        accessed = compiled.cost_analysis()["bytes accessed"]
+    graph = graph_of(path)
+    prices = Prices(SimpleNamespace(graph=graph, fabric=None))
+    work = [
+        work_of(each, graph.values, row, prices.stored) for each, row in zip(graph.operations, prices.read, strict=True)
+    ]
+    counted = sum(each.repeats * (sum(each.operands) + sum(each.results)) for each in work)
+    assert 0.94 * accessed < counted < accessed
 
 
 def test_custom_calls_are_blocked_and_counted(dse, tmp_path):

@@ -1,0 +1,136 @@
+"""``dse.dataflow/1`` documents: reading and writing dataflow graphs (docs/formats.md)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
+from dse.graph.dataflow.operators import DataflowOperator, Pass, PassKind
+from dse.graph.dataflow.rules import graph_rule_faults
+from dse.graph.named_edges import FaultFields
+from hardware.inputs import Fault, InputError, nearest, shown, validate
+from hardware.operations import Gemm
+
+SCHEMA = "dse.dataflow/1"
+
+_PASS_KINDS: dict[str, PassKind] = {kind: kind for literal in get_args(PassKind) for kind in get_args(literal)}
+_GEMM_KEYS = ("m", "k", "n", "batch")
+_PASS_KEYS = ("elements", "row")
+_DEFAULTS = {"batch": 1, "row": 1}
+
+_Size = Annotated[int, Field(ge=1, le=2**40)]
+_Name = Annotated[str, Field(min_length=1)]
+
+
+def _edge(value: Any) -> Any:
+    if isinstance(value, list) and len(value) in (3, 4):
+        return (*value, "")[:4]
+    raise ValueError("an edge must be [from, to, elements] or [from, to, elements, tensor]")
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Operator(_Document):
+    name: _Name
+    kind: str
+    m: _Size | None = None
+    k: _Size | None = None
+    n: _Size | None = None
+    batch: _Size | None = None
+    elements: _Size | None = None
+    row: _Size | None = None
+    weight_elements: Annotated[int, Field(ge=0, le=2**40)] = 0
+    of: Annotated[Literal["forward", "backward"], Field(alias="pass")] = "forward"
+
+
+class _GraphDocument(_Document):
+    version: Annotated[Literal["dse.dataflow/1"], Field(alias="schema")]
+    name: str = ""
+    operators: Annotated[list[_Operator], Field(min_length=1)]
+    edges: list[Annotated[tuple[_Name, _Name, _Size, str], BeforeValidator(_edge)]]
+
+
+def graph_from_document(document: Any, path: str | Path) -> DataflowGraph:
+    """The graph in a parsed document, named after the file unless it says otherwise; ``path`` names it in errors.
+
+    Raises:
+        InputError: one fault for each thing that is wrong, with the key; of the document's form first, then of its
+            operators, then of the graph (:mod:`dse.graph.dataflow.rules`).
+    """
+    parsed = validate(_GraphDocument, document, path)
+    _refuse(_shape_faults(parsed), path)
+    operators = tuple(_operator(each) for each in parsed.operators)
+    _refuse(graph_rule_faults(operators, parsed.edges), path)
+    position = {operator.name: index for index, operator in enumerate(parsed.operators)}
+    return DataflowGraph(
+        name=parsed.name or Path(path).stem,
+        operators=operators,
+        edges=tuple(
+            DataflowEdge(position[source], position[target], elements, tensor)
+            for source, target, elements, tensor in parsed.edges
+        ),
+    )
+
+
+def graph_document(graph: DataflowGraph) -> dict[str, Any]:
+    """``graph`` as a document that :func:`graph_from_document` reads; keys of their default value are left out."""
+    return {
+        "schema": SCHEMA,
+        "name": graph.name,
+        "operators": [_operator_document(operator) for operator in graph.operators],
+        "edges": [list(edge if edge[3] else edge[:3]) for edge in graph.named_edges],
+    }
+
+
+def _refuse(faults: Iterator[FaultFields], path: str | Path) -> None:
+    if listed := [Fault(str(path), *fault) for fault in faults]:
+        raise InputError(listed)
+
+
+def _shape_faults(parsed: _GraphDocument) -> Iterator[FaultFields]:
+    """Unknown kinds, sizes that are missing, and sizes of another kind of operator."""
+    for index, operator in enumerate(parsed.operators):
+        key = f"operators.{index}"
+        if operator.kind != "gemm" and operator.kind not in _PASS_KINDS:
+            known = ["gemm", *_PASS_KINDS]
+            rule = f"must be the kind of an operator: {', '.join(known)}"
+            yield f"{key}.kind", shown(operator.kind), rule, nearest(operator.kind, known)
+            continue
+        own, other = (_GEMM_KEYS, _PASS_KEYS) if operator.kind == "gemm" else (_PASS_KEYS, _GEMM_KEYS)
+        for name in own:
+            if getattr(operator, name) is None and name not in _DEFAULTS:
+                yield f"{key}.{name}", "", f"the key is missing; {operator.kind} has {', '.join(own)}", None
+        for name in other:
+            if (value := getattr(operator, name)) is not None:
+                yield f"{key}.{name}", shown(value), f"{operator.kind} has {', '.join(own)} instead", None
+        if operator.weight_elements and operator.kind in ("input", "output"):
+            rule = f"{operator.kind} has no weights"
+            yield f"{key}.weight_elements", shown(operator.weight_elements), rule, None
+
+
+def _operator(parsed: _Operator) -> DataflowOperator:
+    """The operator of a document in which every operator has the sizes of its kind."""
+    work: Gemm | Pass
+    if parsed.kind == "gemm":
+        assert parsed.m is not None
+        assert parsed.n is not None
+        assert parsed.k is not None
+        work = Gemm(m=parsed.m, n=parsed.n, k=parsed.k, batch=parsed.batch or 1)
+    else:
+        assert parsed.elements is not None
+        work = Pass(_PASS_KINDS[parsed.kind], parsed.elements, parsed.row or 1)
+    return DataflowOperator(parsed.name, work, parsed.weight_elements, parsed.of == "backward")
+
+
+def _operator_document(operator: DataflowOperator) -> dict[str, Any]:
+    keys = _GEMM_KEYS if isinstance(operator.work, Gemm) else _PASS_KEYS
+    sizes = {key: getattr(operator.work, key) for key in keys}
+    document: dict[str, Any] = {"name": operator.name, "kind": operator.kind}
+    document |= {key: size for key, size in sizes.items() if size != _DEFAULTS.get(key)}
+    if operator.weight_elements:
+        document["weight_elements"] = operator.weight_elements
+    return document | ({"pass": "backward"} if operator.is_backward else {})

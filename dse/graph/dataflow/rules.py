@@ -1,0 +1,96 @@
+"""What every dataflow graph obeys, whether a document states it or code makes it.
+
+- Operator names are unique; edges join operators, form no cycle, and no edge of one tensor stands twice.
+- Edges of one source and one tensor carry the same elements: those of the result of a GEMM or an input, unless the
+  tensor has a name. Parts are smaller than the result; the ``image`` into which a convolution's products are summed may
+  have any size.
+- ``input`` has no edge to it and ``output`` none from it, and the elements of an ``output`` are those of its edges.
+- Every other operator reads something, or has weights to begin from (a lookup), and something reads it, or it adds the
+  gradient of weights to them in the backward pass.
+- Nothing of the backward pass is read by the forward pass.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dse.graph.dataflow.operators import DataflowOperator, Pass
+from dse.graph.named_edges import FaultFields, graph_faults
+from hardware.inputs import shown
+from hardware.operations import Gemm
+
+NamedEdge = tuple[str, str, int, str]
+"""Source, target, elements, tensor."""
+
+
+def graph_rule_faults(operators: Sequence[DataflowOperator], edges: Sequence[NamedEdge]) -> Iterator[FaultFields]:
+    """Every rule that is broken, with its key; where names or edges are unsound, those faults only."""
+    names = [operator.name for operator in operators]
+    tensors_of_pairs: dict[tuple[str, str], set[str]] = {}
+    joined = []
+    for index, (source, target, _, tensor) in enumerate(edges):
+        seen = tensors_of_pairs.setdefault((source, target), set())
+        joined.append((source, target))
+        if tensor in seen:
+            yield f"edges.{index}", f"{source} → {target}", "every edge of a tensor must stand once", None
+        seen.add(tensor)
+    unsound = False
+    for fault in graph_faults("operator", names, list(dict.fromkeys(joined))):
+        unsound = True
+        yield _with_place(fault, joined)
+    if not unsound:
+        yield from _edge_faults({operator.name: operator for operator in operators}, edges)
+        yield from _operator_faults(operators, edges)
+
+
+def _with_place(fault: FaultFields, joined: Sequence[tuple[str, str]]) -> FaultFields:
+    """``fault`` of the distinct pairs of ``joined`` with the position of its edge among all of them."""
+    key, value, rule, suggestion = fault
+    kind, _, number = key.partition(".")
+    if kind == "edges" and number:
+        pair = list(dict.fromkeys(joined))[int(number)]
+        key = f"edges.{joined.index(pair)}"
+    return key, value, rule, suggestion
+
+
+def _edge_faults(operators: dict[str, DataflowOperator], edges: Sequence[NamedEdge]) -> Iterator[FaultFields]:
+    first: dict[tuple[str, str], tuple[int, int]] = {}
+    for index, (source, target, elements, tensor) in enumerate(edges):
+        earlier, carried = first.setdefault((source, tensor), (index, elements))
+        if carried != elements:
+            rule = f"edges of one tensor must carry the same elements, but edge {earlier} carries {carried:,}"
+            yield f"edges.{index}", f"{elements:,}", rule, None
+        written = _written(operators[source])
+        if written is not None and not tensor and elements != written:
+            rule = f"must be what {source} writes, which is {written:,}; the edge of a part names it"
+            yield f"edges.{index}", f"{elements:,}", rule, None
+        if operators[source].is_backward and not operators[target].is_backward:
+            yield f"edges.{index}", f"{source} → {target}", "the forward pass must not read the backward pass", None
+
+
+def _written(operator: DataflowOperator) -> int | None:
+    """Elements that an operator writes, where its shape says so."""
+    if isinstance(operator.work, Gemm):
+        return operator.work.output_elements
+    return operator.work.elements if operator.work.kind == "input" else None
+
+
+def _operator_faults(operators: Sequence[DataflowOperator], edges: Sequence[NamedEdge]) -> Iterator[FaultFields]:
+    read: dict[str, int] = {}
+    for _, target, elements, _ in edges:
+        read[target] = read.get(target, 0) + elements
+    sources = {source for source, *_ in edges}
+    for index, operator in enumerate(operators):
+        key, name = f"operators.{index}", shown(operator.name)
+        reads, is_read = operator.name in read, operator.name in sources
+        if operator.kind == "input" and reads:
+            yield key, name, "an input must have no edge to it", None
+        if operator.kind == "output" and is_read:
+            yield key, name, "an output must have no edge from it", None
+        if operator.kind != "input" and not reads and not operator.weight_elements:
+            yield key, name, "must have an edge to it, or weight_elements", None
+        if operator.kind != "output" and not is_read and not (operator.is_backward and operator.weight_elements):
+            yield key, name, "must have an edge from it; only outputs and sums of weights' gradients have none", None
+        if isinstance(operator.work, Pass) and operator.kind == "output" and reads:
+            elements, carried = operator.work.elements, read[operator.name]
+            if elements != carried:
+                rule = f"must be the elements of its edges, which are {carried:,}"
+                yield f"{key}.elements", f"{elements:,}", rule, None
