@@ -229,7 +229,9 @@ def placement_faults(pipeline: Pipeline, placement: Placement, fabric: Fabric) -
         if not 0 <= site < len(grid.site_kind):
             faults.append(f"unit {unit.name}: the site must be below {len(grid.site_kind)}, but is {site}")
         elif grid.site_kind[site] != unit.kind.site:
-            faults.append(f"unit {unit.name}: the site must be for {unit.kind.site}, but {site} is for {grid.site_kind[site]}")
+            faults.append(
+                f"unit {unit.name}: the site must be for {unit.kind.site}, but {site} is for {grid.site_kind[site]}"
+            )
         elif site in holder:
             faults.append(f"unit {unit.name}: site {site} is taken by {holder[site]}")
         holder.setdefault(site, unit.name)
