@@ -12,10 +12,10 @@ from dse.fabric.model import Integers, Pipeline, Placement
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, isolated_slots, rule_scales
 from dse.fabric.search import move_kernels
 from dse.fabric.search.move_kernels import NOBODY, Best, Case, State
+from dse.fabric.search.sites import near_sites, random_sites, require_sites
 from dse.fabric.search.routing import Routing, form_of, tree_room, ways_of
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.progress import StopSignal, never_stop
-from hardware.fabric_grid import Grid
 from hardware.fabrics import Fabric
 
 _SLICE = 50_000
@@ -56,22 +56,6 @@ class AnnealSettings:
         for name in ("final_temperature", "final_reach"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"`0 < {name} <= 1` must hold, but got {getattr(self, name)}")
-
-
-class SitesMissingError(ValueError):
-    """A fabric has too few sites for the units of a pipeline.
-
-    Attributes:
-        missing: how many, by kind of site.
-    """
-
-    def __init__(self, needed: dict[str, int], available: dict[str, int], what: str, fabric: str) -> None:
-        self.missing = {kind: many - available[kind] for kind, many in needed.items() if many > available[kind]}
-        parts = [
-            f"{many} {kind} units are missing ({needed[kind]} needed, {available[kind]} available)"
-            for kind, many in self.missing.items()
-        ]
-        super().__init__(f"{what} does not fit on {fabric}: {', '.join(parts)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,22 +146,6 @@ def annealed(annealing: Annealing, chains: Sequence[Chain], executor: Executor |
     return min(runs, key=lambda each: each.cost)
 
 
-def require_sites(pipeline: Pipeline, fabric: Fabric) -> None:
-    """Raises :class:`SitesMissingError` unless the fabric has a site for every unit."""
-    needed: dict[str, int] = {}
-    for unit in pipeline.units:
-        needed[unit.kind.site] = needed.get(unit.kind.site, 0) + 1
-    available = {kind: fabric.grid.site_kind.count(kind) for kind in ("compute", "memory", "io")}
-    if any(many > available[kind] for kind, many in needed.items()):
-        raise SitesMissingError(needed, available, f"a pipeline of {len(pipeline.units)} units", fabric.name)
-
-
-def random_sites(pipeline: Pipeline, fabric: Fabric, generator: np.random.Generator) -> Integers:
-    """A site for every unit at random, [U]."""
-    free = {kind: generator.permutation(fabric.grid.sites(kind)).tolist() for kind in ("compute", "memory", "io")}
-    return np.array([free[unit.kind.site].pop() for unit in pipeline.units], dtype=np.int64)
-
-
 def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: Routing) -> Case:
     """What :mod:`dse.fabric.search.move_kernels` reads of a pipeline and a fabric."""
     nets = pipeline.nets
@@ -186,7 +154,7 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
         for unit in (net.source, *(sink.unit for sink in net.sinks)):
             unit_nets[unit].append(number)
     slots = isolated_slots(pipeline, fabric)
-    near, near_count = _near_sites(fabric.grid)
+    near, near_count = near_sites(fabric.grid)
     flits = np.array([net.flits for net in nets], dtype=np.float64)
     return Case(
         unit_first=_firsts([len(each) for each in unit_nets]),
@@ -243,16 +211,3 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
 
 def _firsts(counts: Sequence[int]) -> Integers:
     return np.array([0, *accumulate(counts)], dtype=np.int64)
-
-
-def _near_sites(grid: Grid) -> tuple["np.ndarray[Any, np.dtype[np.int32]]", Integers]:
-    """For every site the others of its kind, nearest first, of equal ones in order; and how many."""
-    row, column = np.divmod(grid.site_cell, grid.columns)
-    of_kind = {kind: np.array(grid.sites(kind), dtype=np.int64) for kind in set(grid.site_kind)}
-    count = np.array([len(of_kind[kind]) - 1 for kind in grid.site_kind], dtype=np.int64)
-    near = np.zeros((len(count), max(1, count.max(initial=0))), dtype=np.int32)
-    for site, kind in enumerate(grid.site_kind):
-        others = of_kind[kind][of_kind[kind] != site]
-        distance = abs(row[others] - row[site]) + abs(column[others] - column[site])
-        near[site, : len(others)] = others[np.argsort(distance, kind="stable")]
-    return near, count
