@@ -34,6 +34,7 @@ class RuleTerms(NamedTuple):
         route: a net needs its flits times the nets that share the busiest link of its route, and then a hop's slots for
             each link to its farthest sink; the worst net counts. It treats time-sharing as if it were never possible
             ("conservative", paper, section II-B).
+        off_chip: slots that the busiest channel to the memory off chip needs.
     """
 
     hops: float
@@ -42,6 +43,7 @@ class RuleTerms(NamedTuple):
     squared_load: float
     expert: float
     route: float
+    off_chip: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class RuleWeights:
     squared_load: float = 0.0
     expert: float = 0.0
     route: float = 0.0
+    off_chip: float = 0.0
 
     def __post_init__(self) -> None:
         for name, weight in asdict(self).items():
@@ -68,15 +71,15 @@ class RuleWeights:
 
     @property
     def array(self) -> Floats:
-        """The weights in the order of :class:`RuleTerms`, [6]."""
+        """The weights in the order of :class:`RuleTerms`, [7]."""
         return np.array([getattr(self, name) for name in RuleTerms._fields])
 
 
 RULES = tuple(field.name for field in fields(RuleWeights))
 """Names of the rules."""
 
-MIXTURE = RuleWeights(wirelength=1.0, max_load=1.0, squared_load=1.0, route=1.0)
-"""Equal weights of the rules that grow with every detour or with the worst one; not tuned."""
+MIXTURE = RuleWeights(wirelength=1.0, max_load=1.0, squared_load=1.0, route=1.0, off_chip=1.0)
+"""Equal weights of the rules that grow with every detour or with the worst of some resource; not tuned."""
 
 
 def single_rule(name: str) -> RuleWeights:
@@ -124,22 +127,44 @@ def isolated_slots(pipeline: Pipeline, fabric: Fabric) -> npt.NDArray[np.int64]:
             slots[number] = sum(reads[number]) + sum(writes[number])
         else:
             slots[number] = max(reads[number] + writes[number])
+    return np.maximum(slots + channel_slots(pipeline, fabric), 1)
+
+
+def channel_slots(pipeline: Pipeline, fabric: Fabric) -> npt.NDArray[np.int64]:
+    """Slots a sample that each input or output unit needs of its channel, [U]; 0 for other units."""
+    slots = np.zeros(len(pipeline.units), dtype=np.int64)
     for net in pipeline.nets:
         for number in (net.source, *(sink.unit for sink in net.sinks)):
             if pipeline.units[number].kind in (UnitKind.INPUT, UnitKind.OUTPUT):
                 slots[number] += net.flits * fabric.channel_slots
-    return np.maximum(slots, 1)
+    return slots
+
+
+def channel_of_site(fabric: Fabric) -> npt.NDArray[np.int64]:
+    """The channel of every site for input and output, −1 for other sites, [S]; these sites are dealt out in order.
+
+    A channel that carries several flits in a slot counts as that many.
+    """
+    sites = fabric.grid.sites("io")
+    channel = np.full(len(fabric.grid.site_kind), -1, dtype=np.int64)
+    channel[sites] = np.arange(len(sites)) % channel_count(fabric)
+    return channel
+
+
+def channel_count(fabric: Fabric) -> int:
+    """Channels to the memory off chip, each of which carries at most one flit in a slot."""
+    return fabric.channels * fabric.channel_flits
 
 
 def rule_scales(pipeline: Pipeline, fabric: Fabric) -> Floats:
-    """What each term is divided by before it is weighted, [6], so that weights mean the same for every graph.
+    """What each term is divided by before it is weighted, [7], so that weights mean the same for every graph.
 
     Slots are counted in slots of the slowest unit in isolation, loads in flits that a link carries in these; sums over
     links become means over the fabric's links.
     """
     links, slots = max(1, len(fabric.grid.link_from)), float(isolated_slots(pipeline, fabric).max(initial=1))
     capacity = fabric.tracks * slots
-    return np.array(RuleTerms(links, links * capacity, slots, links * capacity**2, slots, slots))
+    return np.array(RuleTerms(links, links * capacity, slots, links * capacity**2, slots, slots, slots))
 
 
 def rule_terms(pipeline: Pipeline, placement: Placement, fabric: Fabric) -> RuleTerms:
@@ -158,6 +183,8 @@ def rule_terms(pipeline: Pipeline, placement: Placement, fabric: Fabric) -> Rule
         expert = max(expert, slots[net.source] * congestion)
         hops = route_depth(pipeline, placement, fabric, number)
         worst = max(worst, net.flits * max(1, sharing[route].max(initial=0)) + fabric.hop_slots * hops)
+    busy = np.zeros(channel_count(fabric))
+    np.add.at(busy, channel_of_site(fabric)[placement.site], channel_slots(pipeline, fabric))
     return RuleTerms(
         hops=sum(len(route) for route in routes),
         wirelength=sum(net.flits * len(route) for net, route in zip(pipeline.nets, routes, strict=True)),
@@ -165,6 +192,7 @@ def rule_terms(pipeline: Pipeline, placement: Placement, fabric: Fabric) -> Rule
         squared_load=float((load**2).sum()),
         expert=expert,
         route=float(worst),
+        off_chip=float(busy.max()),
     )
 
 

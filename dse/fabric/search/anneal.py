@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from dse.fabric.model import Integers, Pipeline, Placement
-from dse.fabric.rules import MIXTURE, RULES, RuleWeights, isolated_slots, rule_scales
+from dse.fabric.rules import (
+    MIXTURE,
+    RULES,
+    RuleWeights,
+    channel_count,
+    channel_of_site,
+    channel_slots,
+    isolated_slots,
+    rule_scales,
+)
 from dse.fabric.search import move_kernels
 from dse.fabric.search.move_kernels import NOBODY, Best, Case, State
 from dse.fabric.search.sites import near_sites, random_sites, require_sites
@@ -164,7 +173,9 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
         sink=np.array([sink.unit for net in nets for sink in net.sinks], dtype=np.int64),
         flits=flits,
         isolated=np.array([slots[net.source] for net in nets], dtype=np.float64),
+        channel_slots=channel_slots(pipeline, fabric).astype(np.float64),
         site_cell=fabric.grid.site_cell,
+        site_channel=channel_of_site(fabric),
         near=near,
         near_count=near_count,
         ways=ways_of(fabric),
@@ -195,6 +206,7 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
         sharing=np.zeros(links, dtype=integers),
         member=np.zeros((links, -(-nets // 64)), dtype=np.uint64),
         peak=np.zeros((links, move_kernels.PEAKS), dtype=floats),
+        channel=np.zeros(channel_count(fabric), dtype=floats),
         term=np.zeros(len(RULES), dtype=floats),
         tree=tree_room(fabric),
         cells=np.zeros(len(pipeline.units), dtype=integers),

@@ -21,7 +21,7 @@ from dse.fabric.search import route_kernels
 from dse.fabric.search.route_kernels import Tree, Ways, grow
 from hardware.compiled import compiled, kernel
 
-HOPS, WIRELENGTH, MAX_LOAD, SQUARED_LOAD, EXPERT, ROUTE = range(6)
+HOPS, WIRELENGTH, MAX_LOAD, SQUARED_LOAD, EXPERT, ROUTE, OFF_CHIP = range(7)
 """Numbers of the terms, in the order of :class:`dse.fabric.rules.RuleTerms`."""
 
 LOAD, BY_SPEED, BY_SHARING, PEAKS = 0, 1, 2, 3
@@ -41,13 +41,15 @@ class Case(NamedTuple):
         sink_first, sink: its readers, [N + 1] and flat.
         flits: [N].
         isolated: slots of its source in isolation, [N].
+        channel_slots: of each input and output unit, 0 for others, [U].
         site_cell: [S].
+        site_channel: of input and output sites, −1 for others, [S].
         near: of every site, the sites of its kind by distance, itself left out, [S, ·]; ``near_count`` of them, [S].
         ways: shortest ways.
         form: of routes (:mod:`dse.fabric.search.route_kernels`).
         tracks, hop_slots: of the fabric.
         floor: the least that each peak can be, [3].
-        scaled: weights divided by scales, [6].
+        scaled: weights divided by scales, [7].
         peak_counts: whether each peak has a weight, [3].
     """
 
@@ -58,7 +60,9 @@ class Case(NamedTuple):
     sink: npt.NDArray[np.int64]
     flits: npt.NDArray[np.float64]
     isolated: npt.NDArray[np.float64]
+    channel_slots: npt.NDArray[np.float64]
     site_cell: npt.NDArray[np.int64]
+    site_channel: npt.NDArray[np.int64]
     near: npt.NDArray[np.int32]
     near_count: npt.NDArray[np.int64]
     ways: Ways
@@ -83,7 +87,8 @@ class State(NamedTuple):
         sharing: nets on it, [L].
         member: the set of these, [L, words].
         peak: values of every link, [L, 3].
-        term: the terms, [6].
+        channel: slots of every channel, [K].
+        term: the terms, [7].
         tree: room for routing.
         cells: room for the cells of a net's sinks.
         nets: room for the nets of a move, [N].
@@ -103,6 +108,7 @@ class State(NamedTuple):
     sharing: npt.NDArray[np.int64]
     member: npt.NDArray[np.uint64]
     peak: npt.NDArray[np.float64]
+    channel: npt.NDArray[np.float64]
     term: npt.NDArray[np.float64]
     tree: Tree
     cells: npt.NDArray[np.int64]
@@ -249,14 +255,32 @@ def cost_of(case, state):
 
 
 @kernel
-def _seat(state, unit, target):
+def _exchange(case, state, unit, left, target):
+    """Take the slots of a unit from the channel of one site to that of another."""
+    if case.channel_slots[unit] > 0:
+        state.channel[case.site_channel[left]] -= case.channel_slots[unit]
+        state.channel[case.site_channel[target]] += case.channel_slots[unit]
+
+
+@kernel
+def _busiest_channel(state):
+    slots = 0.0
+    for channel in range(len(state.channel)):
+        slots = max(slots, state.channel[channel])
+    return slots
+
+
+@kernel
+def _seat(case, state, unit, target):
     """Take a unit to a site; what is there goes to where it was. Returns that unit or :data:`NOBODY`."""
     other, left = state.holder[target], state.site[unit]
+    _exchange(case, state, unit, left, target)
     state.holder[left] = other
     state.holder[target] = unit
     state.site[unit] = target
     if other != NOBODY:
         state.site[other] = left
+        _exchange(case, state, other, target, left)
     return other
 
 
@@ -268,7 +292,9 @@ def try_move(case, state, unit, target):
         state.saved_term[term] = state.term[term]
     if state.site[unit] == target:
         return 0, 0
-    other = _seat(state, unit, target)
+    other = _seat(case, state, unit, target)
+    if case.channel_slots[unit] > 0 or (other != NOBODY and case.channel_slots[other] > 0):
+        state.term[OFF_CHIP] = _busiest_channel(state)
     nets = _collect(case, state, unit, 0)
     if other != NOBODY:
         nets = _collect(case, state, other, nets)
@@ -310,7 +336,7 @@ def undo(case, state, unit, left, nets, touched):
     for term in range(len(state.term)):
         state.term[term] = state.saved_term[term]
     if state.site[unit] != left:
-        _seat(state, unit, left)
+        _seat(case, state, unit, left)
 
 
 @kernel
@@ -339,6 +365,10 @@ def begin(case, state):
         _route(case, state, net, state.used[net])
         _carry(case, state, net, state.used[net], 1.0, 0)
         _toggle(state, net, state.used[net])
+    for unit in range(len(state.site)):
+        if case.channel_slots[unit] > 0:
+            state.channel[case.site_channel[state.site[unit]]] += case.channel_slots[unit]
+    state.term[OFF_CHIP] = _busiest_channel(state)
     for link in range(len(state.load)):
         _measure(case, state, link)
         state.term[SQUARED_LOAD] += state.load[link] * state.load[link]
