@@ -102,8 +102,7 @@ class Fabric:
             raise ValueError(f"`rows, columns <= {MAX_SIDE}` must hold, but got {self.rows} and {self.columns}")
         if self.min_flow_flits > self.max_flow_flits:
             raise ValueError(
-                "`min_flow_flits <= max_flow_flits` must hold, "
-                f"but got {self.min_flow_flits} and {self.max_flow_flits}"
+                f"`min_flow_flits <= max_flow_flits` must hold, but got {self.min_flow_flits} and {self.max_flow_flits}"
             )
         _ = self.grid  # refuses grids that are none
 
@@ -198,7 +197,7 @@ class _Pattern(StrictModel):
 
 
 class _Edges(StrictModel):
-    value: Annotated[tuple[Edge, ...], Field(min_length=1)]
+    value: tuple[Edge, ...]
     source: Source
 
 

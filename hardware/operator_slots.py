@@ -7,7 +7,7 @@ their own, beside the fabric (:mod:`hardware.fabrics`), so that a cost model can
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -17,7 +17,8 @@ from hardware.spec_fields import Quantity, StrictModel, read_spec, spec_names
 
 _FOLDER = "operator_slots"
 
-FabricOperatorKind = Literal["gemm"] | VectorKind
+KINDS: tuple[str, ...] = ("gemm", *get_args(VectorKind))
+"""Kinds of operators that a table may have entries for."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class OperatorSlotsSpec(StrictModel):
     """A table as it is written; each entry is ``{value: …, source: …}``. Kinds may be missing."""
 
     name: Annotated[str, Field(min_length=1)]
-    slots: Annotated[dict[FabricOperatorKind, Quantity], Field(min_length=1)]
+    slots: Annotated[dict[str, Quantity], Field(min_length=1)]
 
 
 def list_operator_slots() -> list[str]:
@@ -63,10 +64,13 @@ def operator_slots(name_or_path: str | Path = "streaming") -> OperatorSlots:
         InputError: no table of this name (with the nearest one), or a file that breaks a rule.
     """
     spec = operator_slots_spec(name_or_path)
-    slots = {str(kind): quantity.value for kind, quantity in spec.slots.items()}
+    slots = {kind: quantity.value for kind, quantity in spec.slots.items()}
     return OperatorSlots(spec.name, slots, str(name_or_path))
 
 
 def operator_slots_spec(name_or_path: str | Path) -> OperatorSlotsSpec:
     """The spec behind :func:`operator_slots`, with the source of each entry; raises as that does."""
-    return read_spec(_FOLDER, name_or_path, OperatorSlotsSpec, "table of operator slots")
+    spec = read_spec(_FOLDER, name_or_path, OperatorSlotsSpec, "table of operator slots")
+    for kind in spec.slots:
+        choose(str(name_or_path), f"slots.{kind}", kind, KINDS, "kind of operator")
+    return spec

@@ -171,7 +171,8 @@ class Pipeline:
 
 def _unit_faults(unit: Unit, sends: bool, receives: bool) -> Iterator[str]:
     if (unit.work_slots != 0) != (unit.kind == UnitKind.COMPUTE) or not 0 <= unit.work_slots <= MAX_WORK_SLOTS:
-        yield f"`1 <= work_slots <= {MAX_WORK_SLOTS}` must hold of compute units, 0 of others, but got {unit.work_slots}"
+        rule = f"`1 <= work_slots <= {MAX_WORK_SLOTS}` must hold of compute units, 0 of others"
+        yield f"{rule}, but got {unit.work_slots}"
     if (unit.samples != 0) != (unit.kind == UnitKind.MEMORY) or not 0 <= unit.samples <= MAX_SAMPLES:
         yield f"`1 <= samples <= {MAX_SAMPLES}` must hold of memory units, 0 of others, but got {unit.samples}"
     if unit.shares_banks and unit.kind != UnitKind.MEMORY:

@@ -25,10 +25,8 @@ def tree(fabric: Fabric, start: int, ends: Sequence[int], columns_first: bool = 
             while True:
                 row, column = divmod(cell, grid.columns)
                 end_row, end_column = divmod(end, grid.columns)
-                if along_row:
-                    step = int(np.sign(end_row - row)) * grid.columns
-                else:
-                    step = int(np.sign(end_column - column))
+                towards = np.sign(end_row - row) * grid.columns if along_row else np.sign(end_column - column)
+                step = int(towards)
                 if step == 0:
                     break
                 if cell + step not in entered:
@@ -64,7 +62,7 @@ def random_pipeline(random: np.random.Generator, fabric: Fabric, max_flits: int 
             sinks[int(random.integers(0, number))].add(number)
     for number, kind in enumerate(kinds[:-1]):
         if not sinks[number] and (kind != MEMORY or random.random() < 0.7):
-            later = [other for other in range(number + 1, len(kinds))]
+            later = list(range(number + 1, len(kinds)))
             sinks[number].add(int(random.choice(later)))
     lonely = [n for n, kind in enumerate(kinds) if kind == MEMORY and not sinks[n] and not is_sink(n, sinks)]
     for number in lonely:
@@ -107,8 +105,9 @@ BLOCK_WORK = (24, 40, 56, 72)
 def layered_pipeline(random: np.random.Generator, copies: int, layers: int, width: int) -> Pipeline:
     """Copies of a multi-layer perceptron side by side.
 
-    A layer has ``width`` compute units, each with a memory unit that holds its weights (taken early), and a memory unit
-    that keeps what they make (emitted late) for the next layer. The first one reads an input, the last writes an output.
+    A layer has ``width`` compute units, a memory unit for each three of them that holds their weights (taken early),
+    and one that keeps what they make (emitted late) for the next layer. The first one reads an input, the last writes
+    an output.
     """
     units: list[Unit] = []
     nets: list[Net] = []
@@ -125,10 +124,33 @@ def layered_pipeline(random: np.random.Generator, copies: int, layers: int, widt
             parts = [add(COMPUTE, work_slots=work) for _ in range(width)]
             nets.append(Net(held, tuple(Sink(part) for part in parts), flits, transposed=layer % 3 == 1))
             held = add(MEMORY, samples=2)
-            weights = [add(MEMORY, samples=1) for _ in range((width + 1) // 2)]
+            weights = [add(MEMORY, samples=1) for _ in range((width + 2) // 3)]
             for number, part in enumerate(parts):
-                nets.append(Net(weights[number // 2], (Sink(part, early=True),), int(random.integers(4, 13))))
+                nets.append(Net(weights[number // 3], (Sink(part, early=True),), int(random.integers(4, 13))))
                 nets.append(Net(part, (Sink(held),), max(1, flits // width), late=True))
         nets.append(Net(held, (Sink(add(OUTPUT)),), flits))
     nets = [net if units[net.source].kind == MEMORY else replace(net, transposed=False) for net in nets]
     return Pipeline(tuple(units), tuple(nets))
+
+
+def compacted(pipeline: Pipeline, fabric: Fabric, random: np.random.Generator, swaps: int) -> Placement:
+    """A random placement after this many swaps of sites, each kept unless the nets' bounding boxes grow by it."""
+    site = placed(pipeline, fabric, random).site
+    row, column = np.divmod(fabric.grid.site_cell, fabric.grid.columns)
+    ends = [[net.source, *(sink.unit for sink in net.sinks)] for net in pipeline.nets]
+    of_unit = [[n for n, units in enumerate(ends) if unit in units] for unit in range(len(pipeline.units))]
+    alike = {
+        kind: [n for n, unit in enumerate(pipeline.units) if unit.kind.site == kind] for kind in ("compute", "memory")
+    }
+
+    def length(nets: set[int]) -> int:
+        return sum(int(np.ptp(row[site[ends[net]]]) + np.ptp(column[site[ends[net]]])) for net in nets)
+
+    for _ in range(swaps):
+        one, other = random.choice(alike[("compute", "memory")[random.integers(2)]], 2, replace=False)
+        nets = {*of_unit[one], *of_unit[other]}
+        before = length(nets)
+        site[[one, other]] = site[[other, one]]
+        if length(nets) > before:
+            site[[one, other]] = site[[other, one]]
+    return routed(pipeline, fabric, site.tolist())

@@ -27,10 +27,12 @@ its place is free, in all the ways that are listed here. The arbiter stays with 
 a burst only as long as no other one is ready; otherwise it goes to the next ready flow in cyclic order, which costs a
 track its dead slots. At first it is with flow 0.
 
-**Memory units** hold whole samples. A sample is read from the slot after its last flit was written, by all nets into the
-unit; without such nets it holds weights, which are always there. The place of a sample is free when all units that read
-it have sent a token: in the slot in which they end the sample (a compute unit its last step; others when they have
-written or put out its last flit). The token takes one slot, and as long as a hop for each link on the net's route.
+**Memory units** hold whole samples. A sample is read from the slot after the one in which its last flit was written, by
+all nets into the unit; without such nets it holds weights, of as many samples as are fed in. The place of a sample is
+free when the tokens of all units that read it have arrived. A unit sends its token in the slot in which it ends the
+sample: a compute unit in its last step, others when they write or put out its last flit. The token takes one slot, and
+a hop's time for each link on the net's route to the unit. Where nobody reads, the place is free when the sample is
+whole.
 
 **Input units** have as many samples as are fed in. A sample *departs* in the slot in which the last of the units that
 send nothing ends it.

@@ -1,73 +1,94 @@
-"""The state of the compiled simulator: rows of numbers, and the columns that they have.
+"""The state of the compiled simulator, as arrays of records.
 
 An *actor* is a server or a compute unit: what the clock wakes. A *pin* is a flow of a server, or a net at a compute
-unit: what reads a queue, writes one, or does both.
+unit: what reads a queue, writes one, or does both. All fields are 32-bit integers, so that the state stays in cache.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
-
-FAR = 2**60
+FAR = 2**30
 """A slot that never comes."""
 
 WHEEL = 64
 """Slots ahead for which an actor can be woken; it is woken earlier, in vain, where that is not enough."""
 
-# Of a queue. PRODUCER is the pin that writes it.
-PLACES, LATENCY, RING, WRITTEN, NEXT_PLACE, PRODUCER, READERS, FIRST_READER = range(8)
-QUEUE_COLUMNS = 8
 
-# Of a place in a queue: the slot from which its flit can be read, how many are still to read it, the slot from which
-# the next flit can be written.
-ARRIVES, UNREAD, FREE_FROM = range(3)
-PLACE_COLUMNS = 3
+def _record(*fields: str) -> np.dtype[Any]:
+    return np.dtype([(field, np.int32) for field in fields], align=True)
 
-# Of a pin: IN and OUT are queues, SOURCE and SINK memory units, or -1; IN_PLACE is the place of its next flit; PHASE
-# counts flits of a sample. SLOTS is what a flit takes on a server, SCHEDULE where the steps of a compute unit's flits are, UNIT a unit or -1.
-ACTOR, IN, IN_PLACE, OUT, COUNT, FLITS, PHASE, SAMPLE, SLOTS, SOURCE, SINK, LIMIT = range(12)
-TOKEN_TO, TOKEN_DELAY, DEPARTS, NEXT_READER, SCHEDULE, UNIT = range(12, 18)
-PIN_COLUMNS = 18
 
-# Of an actor: its pins are FIRST … LAST - 1. OWNER, TURN, FREE_AT and DEAD are of servers. A compute unit was in STEP of
-# STEPS of sample ENDED at slot AT.
-FIRST, LAST, OWNER, TURN, FREE_AT, DEAD, STEPS, STEP, AT, ENDED = range(10)
-ACTOR_COLUMNS = 10
+QUEUE = _record("places", "latency", "ring", "written", "next_place", "producer", "readers", "first_reader")
+"""A queue: ``ring`` is the first of its places, ``next_place`` the one that is written next, ``producer`` the pin that
+writes it, ``first_reader`` the first of the pins that read it (``next_reader``)."""
 
-# Of a memory unit: WHOLE and FREED count samples.
-SAMPLES, SAMPLE_RING, WRITERS, WHOLE, CONSUMERS, FREED = range(6)
-MEMORY_COLUMNS = 6
+PLACE = _record("arrives", "unread", "free_from")
+"""A place in a queue: the slot from which its flit can be read, how many are still to read it, and the slot from which
+the next flit can be written."""
 
-# Of a sample in a memory unit.
-UNWRITTEN, WHOLE_FROM, UNRETURNED, SAMPLE_FREE_FROM = range(4)
-SAMPLE_COLUMNS = 4
+PIN = np.dtype(
+    [
+        *_record("actor", "reads", "in_place", "writes", "count", "flits", "phase", "next_reader").descr,
+        ("slots", np.int16),
+        ("gated", np.bool_),
+        ("departs", np.bool_),
+        *_record("schedule", "sample", "limit", "source", "sink", "token_to", "token_delay").descr,
+    ],
+    align=True,
+)
+"""A pin: ``reads`` and ``writes`` are queues, ``in_place`` the place of its next flit, ``count`` the flits that it has
+passed, ``phase`` those of the current sample. ``slots`` is what a flit takes on a server, ``schedule`` where the steps
+of a compute unit's flits begin. ``source`` and ``sink`` are memory units that it reads and writes, ``limit`` the
+samples that it may pass, ``gated`` whether any of these limits it, ``token_to`` the memory unit that is told of ended
+samples. -1 stands for none."""
+
+ACTOR = _record("first", "last", "owner", "turn", "free_at", "dead", "steps", "step", "at", "ended")
+"""An actor with the pins ``first`` … ``last`` - 1. A server has an ``owner``, a pin, whose ``turn`` has had so many
+flits, and ``dead`` slots when it goes over to another one. A compute unit was in ``step`` of ``steps`` in slot ``at``,
+and has ``ended`` so many samples."""
+
+MEMORY = _record("samples", "sample_ring", "writers", "whole", "consumers", "freed")
+"""A memory unit: ``sample_ring`` is the first of its ``samples`` records; ``whole`` and ``freed`` count samples."""
+
+SAMPLE = _record("unwritten", "whole_from", "unreturned", "sample_free_from")
+"""A sample in a memory unit: writers and tokens that are missing, and the slots from which it can be read and the next
+one can be written."""
+
+Records = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.int32]
 
 
 class State(NamedTuple):
-    """All rows; the columns are named above.
+    """All records.
 
     Attributes:
-        queue, place, pin, actor, memory, sample: rows.
+        queue, place, pin, actor, memory, sample: see above.
         schedule: steps in which compute units read or write flits, pin by pin.
-        ready: the slot from which the next flit of each pin can be passed, :data:`FAR` where that is not yet known, [pins].
+        ready: the slot from which the next flit of each pin can be passed, :data:`FAR` where that is not yet known.
         wheel: actors to wake, as bits, by slot modulo :data:`WHEEL`, [WHEEL, ⌈actors / 64⌉].
         departs: slots in which samples depart, [samples].
         remaining: of those units that each sample has yet to depart from, [samples].
         departed: samples that have departed, [1].
+        unit: that each pin is at, or -1, [pins].
+        flows, flow_first: those that read or write memory unit u are ``flows[flow_first[u] : flow_first[u + 1]]``.
+        burst: flits of a flow in turn while others wait.
     """
 
-    queue: Integers
-    place: Integers
-    pin: Integers
-    actor: Integers
-    memory: Integers
-    sample: Integers
-    schedule: Integers
-    ready: Integers
+    queue: Records
+    place: Records
+    pin: Records
+    actor: Records
+    memory: Records
+    sample: Records
+    schedule: npt.NDArray[np.int64]
+    ready: Numbers
     wheel: npt.NDArray[np.uint64]
-    departs: Integers
-    remaining: Integers
-    departed: Integers
+    departs: Numbers
+    remaining: Numbers
+    departed: Numbers
+    unit: Numbers
+    flows: Numbers
+    flow_first: Numbers
+    burst: int

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.fabric.evaluators import event_state as columns
-from dse.fabric.evaluators.event_state import FAR, State
+from dse.fabric.evaluators import event_state
+from dse.fabric.evaluators.event_state import ACTOR, FAR, MEMORY, PIN, PLACE, QUEUE, SAMPLE, WHEEL, State
 from hardware.compiled import compiled, kernel
 
 Integers = npt.NDArray[np.int64]
@@ -72,6 +72,7 @@ class FabricArrays(NamedTuple):
     buffer_flits: int
     min_flow_flits: int
     max_flow_flits: int
+    burst_flits: int
     switch_slots: int
     port_slots: int
     port_flits: int
@@ -150,11 +151,11 @@ def _list_pins(p, f, site, route_first, route_link, listed, entered, dealt, link
 def _sort(listed, actor):
     """Where the pins of each actor begin: FIRST, also the first owner, and LAST, which is to be counted up."""
     for row in range(len(listed)):
-        actor[listed[row, _PIN_ACTOR], columns.LAST] += 1
+        actor[listed[row, _PIN_ACTOR]].last += 1
     first = 0
     for number in range(len(actor)):
-        many = actor[number, columns.LAST]
-        actor[number, columns.FIRST] = actor[number, columns.LAST] = actor[number, columns.OWNER] = first
+        many = actor[number].last
+        actor[number].first = actor[number].last = actor[number].owner = first
         first += many
 
 
@@ -162,50 +163,51 @@ def _sort(listed, actor):
 def _fill_actors(p, f, actor):
     _, _, computes, _ = _actors(p, f)
     for number in range(len(f.link_from) * f.tracks):
-        actor[number, columns.DEAD] = f.switch_slots
+        actor[number].dead = f.switch_slots
     for unit in range(len(p.kind)):
-        actor[computes + unit, columns.STEPS] = p.steps[unit]
-        actor[computes + unit, columns.AT] = -1
+        actor[computes + unit].steps = p.steps[unit]
+        actor[computes + unit].at = -1
 
 
 @kernel
 def _fill_pin(p, f, entry, pin, number, fed_samples):
     """The row of one pin of ``entry``, a row of the list, but for its queues' places."""
     net, unit = entry[_PIN_NET], entry[_PIN_UNIT]
-    pin[number, columns.ACTOR] = entry[_PIN_ACTOR]
-    pin[number, columns.IN] = entry[_PIN_IN]
-    pin[number, columns.OUT] = entry[_PIN_OUT]
-    pin[number, columns.FLITS] = p.flits[net]
-    pin[number, columns.SLOTS] = 1
-    pin[number, columns.SOURCE] = pin[number, columns.SINK] = pin[number, columns.TOKEN_TO] = -1
-    pin[number, columns.LIMIT] = FAR
-    pin[number, columns.SCHEDULE] = entry[_PIN_SCHEDULE]
-    pin[number, columns.UNIT] = unit
+    pin[number].actor = entry[_PIN_ACTOR]
+    pin[number].reads = entry[_PIN_IN]
+    pin[number].writes = entry[_PIN_OUT]
+    pin[number].flits = p.flits[net]
+    pin[number].slots = 1
+    pin[number].source = pin[number].sink = pin[number].token_to = -1
+    pin[number].limit = FAR
+    pin[number].schedule = entry[_PIN_SCHEDULE]
     if unit < 0:
         return
     kind, reads_queue = p.kind[unit], entry[_PIN_IN] >= 0
-    if kind == _INPUT or kind == _OUTPUT:
-        pin[number, columns.SLOTS] = f.channel_slots
+    if kind in (_INPUT, _OUTPUT):
+        pin[number].slots = f.channel_slots
     if not reads_queue:
         if kind == _MEMORY and p.transposed[net]:
-            pin[number, columns.SLOTS] = f.transposed_read_slots
+            pin[number].slots = f.transposed_read_slots
         if kind == _MEMORY and p.writers[unit] > 0:
-            pin[number, columns.SOURCE] = unit
+            pin[number].source = unit
         elif kind != _COMPUTE:
-            pin[number, columns.LIMIT] = fed_samples
+            pin[number].limit = fed_samples
+        pin[number].gated = kind != _COMPUTE
         return
     if kind == _MEMORY:
-        pin[number, columns.SINK] = unit
-    pin[number, columns.DEPARTS] = kind != _COMPUTE and p.consumers[unit] == 0
+        pin[number].sink = unit
+        pin[number].gated = True
+    pin[number].departs = kind != _COMPUTE and p.consumers[unit] == 0
     source = p.source[net]
     if p.kind[source] == _MEMORY and p.writers[source] > 0:
-        pin[number, columns.TOKEN_TO] = source
-        pin[number, columns.TOKEN_DELAY] = 1 + f.hop_slots * entry[_PIN_HOPS]
+        pin[number].token_to = source
+        pin[number].token_delay = 1 + f.hop_slots * entry[_PIN_HOPS]
 
 
 @kernel
 def _fill_queues(p, f, listed, actor, queue):
-    """Latency and places of every queue."""
+    """Latency and places of every queue; returns the places of all."""
     ring = 0
     for row in range(len(listed)):
         number = listed[row, _PIN_OUT]
@@ -216,63 +218,73 @@ def _fill_queues(p, f, listed, actor, queue):
             delay = f.channel_latency_slots if p.kind[unit] == _INPUT else 0
             latency, places = f.port_slots + delay, f.port_flits + delay
         else:
-            part = f.buffer_flits // (actor[producer, columns.LAST] - actor[producer, columns.FIRST])
+            part = f.buffer_flits // (actor[producer].last - actor[producer].first)
             latency, places = f.hop_slots, max(f.min_flow_flits, min(f.max_flow_flits, part))
-        queue[number, columns.LATENCY] = latency
-        queue[number, columns.PLACES] = places
-        queue[number, columns.RING] = queue[number, columns.NEXT_PLACE] = ring
-        queue[number, columns.FIRST_READER] = -1
+        queue[number].latency = latency
+        queue[number].places = places
+        queue[number].ring = queue[number].next_place = ring
+        queue[number].first_reader = -1
         ring += places
+    return ring
 
 
 @kernel
 def _join(pin, queue):
     """Tell queues who writes and reads them, and readers where the first flit is."""
     for number in range(len(pin)):
-        if pin[number, columns.OUT] >= 0:
-            queue[pin[number, columns.OUT], columns.PRODUCER] = number
-        source = pin[number, columns.IN]
+        if pin[number].writes >= 0:
+            queue[pin[number].writes].producer = number
+        source = pin[number].reads
         if source >= 0:
-            pin[number, columns.IN_PLACE] = queue[source, columns.RING]
-            pin[number, columns.NEXT_READER] = queue[source, columns.FIRST_READER]
-            queue[source, columns.FIRST_READER] = number
-            queue[source, columns.READERS] += 1
+            pin[number].in_place = queue[source].ring
+            pin[number].next_reader = queue[source].first_reader
+            queue[source].first_reader = number
+            queue[source].readers += 1
 
 
 @kernel
 def _fill_memories(p, memory, sample):
     ring = 0
     for unit in range(len(p.kind)):
-        memory[unit, columns.SAMPLES] = p.samples[unit]
-        memory[unit, columns.SAMPLE_RING] = ring
-        memory[unit, columns.WRITERS] = p.writers[unit]
-        memory[unit, columns.CONSUMERS] = p.consumers[unit]
+        memory[unit].samples = p.samples[unit]
+        memory[unit].sample_ring = ring
+        memory[unit].writers = p.writers[unit]
+        memory[unit].consumers = p.consumers[unit]
         for row in range(ring, ring + p.samples[unit]):
-            sample[row, columns.UNWRITTEN] = p.writers[unit]
-            sample[row, columns.UNRETURNED] = p.consumers[unit]
+            sample[row].unwritten = p.writers[unit]
+            sample[row].unreturned = p.consumers[unit]
         ring += p.samples[unit]
 
 
 @kernel
-def _list_flows(pin, flows, flow_first, cursor):
-    """The flows that read or write each memory unit: ``flows[flow_first[u] : flow_first[u + 1]]``; ``cursor``: room, [U]."""
+def _departures(pin):
+    """Flows by which a sample departs."""
+    departures = 0
     for number in range(len(pin)):
-        unit = max(pin[number, columns.SOURCE], pin[number, columns.SINK])
+        departures += pin[number].departs
+    return departures
+
+
+@kernel
+def _list_flows(pin, flows, flow_first, cursor):
+    """Fill in ``flows`` and ``flow_first``, which is 0; ``cursor``: room, [U]."""
+    for number in range(len(pin)):
+        unit = max(pin[number].source, pin[number].sink)
         if unit >= 0:
             flow_first[unit + 1] += 1
     for unit in range(len(cursor)):
         cursor[unit] = flow_first[unit]
         flow_first[unit + 1] += flow_first[unit]
     for number in range(len(pin)):
-        unit = max(pin[number, columns.SOURCE], pin[number, columns.SINK])
+        unit = max(pin[number].source, pin[number].sink)
         if unit >= 0:
             flows[cursor[unit]] = number
             cursor[unit] += 1
 
 
-@compiled(columns)
+@compiled(event_state)
 def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
-    """The state in which the simulation of a legal placement begins, and the flows of its memory units."""
+    """The state in which the simulation of a legal placement begins."""
     nets, units, links = len(p.source), len(p.kind), len(f.link_from)
     pins = nets + len(route_link) + len(p.sink)
     _, _, _, actors = _actors(p, f)
@@ -280,28 +292,46 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     entered = np.zeros((f.cells, 3), np.int64)
     dealt = np.zeros((units, 2), np.int64)
     _list_pins(p, f, site, route_first, route_link, listed, entered, dealt, np.zeros(links, np.int64))
-    actor = np.zeros((actors, columns.ACTOR_COLUMNS), np.int64)
+    actor = np.zeros(actors, ACTOR)
     _sort(listed, actor)
     _fill_actors(p, f, actor)
-    pin = np.zeros((pins, columns.PIN_COLUMNS), np.int64)
-    wheel = np.zeros((columns.WHEEL, (actors + 63) // 64), np.uint64)
+    pin = np.zeros(pins, PIN)
+    unit = np.empty(pins, np.int32)
+    wheel = np.zeros((WHEEL, (actors + 63) // 64), np.uint64)
     for row in range(pins):
         number = listed[row, _PIN_ACTOR]
-        _fill_pin(p, f, listed[row], pin, actor[number, columns.LAST], fed_samples)
-        actor[number, columns.LAST] += 1
-    queue = np.zeros((nets + len(route_link), columns.QUEUE_COLUMNS), np.int64)
-    _fill_queues(p, f, listed, actor, queue)
+        _fill_pin(p, f, listed[row], pin, actor[number].last, fed_samples)
+        unit[actor[number].last] = listed[row, _PIN_UNIT]
+        actor[number].last += 1
+    queue = np.zeros(nets + len(route_link), QUEUE)
+    places = _fill_queues(p, f, listed, actor, queue)
     _join(pin, queue)
-    memory = np.zeros((units, columns.MEMORY_COLUMNS), np.int64)
-    sample = np.zeros((p.samples.sum(), columns.SAMPLE_COLUMNS), np.int64)
+    memory = np.zeros(units, MEMORY)
+    sample = np.zeros(p.samples.sum(), SAMPLE)
     _fill_memories(p, memory, sample)
-    flows = np.empty(pins, np.int64)
-    flow_first = np.zeros(units + 1, np.int64)
+    flows = np.empty(pins, np.int32)
+    flow_first = np.zeros(units + 1, np.int32)
     _list_flows(pin, flows, flow_first, np.empty(units, np.int64))
-    place = np.zeros((queue[:, columns.PLACES].sum(), columns.PLACE_COLUMNS), np.int64)
-    ready = np.zeros(pins, np.int64)
-    departs = np.zeros(samples, np.int64)
-    remaining = np.full(samples, pin[:, columns.DEPARTS].sum())
-    departed = np.zeros(1, np.int64)
-    state = State(queue, place, pin, actor, memory, sample, p.schedule, ready, wheel, departs, remaining, departed)
-    return state, flows, flow_first
+    place = np.zeros(places, PLACE)
+    ready = np.zeros(pins, np.int32)
+    departs = np.zeros(samples, np.int32)
+    remaining = np.full(samples, _departures(pin), np.int32)
+    departed = np.zeros(1, np.int32)
+    return State(
+        queue=queue,
+        place=place,
+        pin=pin,
+        actor=actor,
+        memory=memory,
+        sample=sample,
+        schedule=p.schedule,
+        ready=ready,
+        wheel=wheel,
+        departs=departs,
+        remaining=remaining,
+        departed=departed,
+        unit=unit,
+        flows=flows,
+        flow_first=flow_first,
+        burst=f.burst_flits,
+    )

@@ -21,6 +21,7 @@ class Queue:
     readers: "list[Reader]" = field(default_factory=list)
 
     def is_full(self) -> bool:
+        """Whether no place is free at the beginning of the slot."""
         return len(self.written) - min(reader.count for reader in self.readers) >= self.places
 
 
@@ -32,6 +33,7 @@ class Reader:
     count: int = 0
 
     def has_flit(self, slot: int) -> bool:
+        """Whether the next flit can be read in ``slot``."""
         return self.count < len(self.queue.written) and self.queue.written[self.count] + self.queue.latency <= slot
 
 
@@ -44,9 +46,11 @@ class Memory:
     tokens: list[list[int]] = field(default_factory=list)
 
     def whole_samples(self) -> int:
+        """Samples that are written."""
         return min(flow.sample for flow in self.writers) if self.writers else NEVER
 
     def free_samples(self, slot: int) -> int:
+        """Samples whose places are free again in ``slot``."""
         if not self.tokens:
             return self.whole_samples()
         return min(sum(arrival <= slot for arrival in arrivals) for arrivals in self.tokens)
@@ -72,6 +76,7 @@ class Flow:
         return self.count // self.flits
 
     def is_ready(self, slot: int) -> bool:
+        """Whether the next flit can be passed in ``slot``."""
         return (
             self.sample < self.limit
             and (self.reader is None or self.reader.has_flit(slot))
@@ -81,6 +86,7 @@ class Flow:
         )
 
     def passes(self, slot: int) -> None:
+        """Pass a flit in ``slot``."""
         self.count += 1
         if self.reader is not None:
             self.reader.count += 1
@@ -99,6 +105,7 @@ class Token:
     delay: int
 
     def send(self, slot: int) -> None:
+        """Send a token in ``slot``."""
         self.arrivals.append(slot + self.delay)
 
 
@@ -125,6 +132,7 @@ class Server:
         return others[0] if others else None
 
     def serve(self, chosen: int, slot: int) -> None:
+        """Pass a flit of the chosen flow in ``slot``, or begin to go over to it."""
         if chosen != self.owner:
             self.owner, self.turn = chosen, 0
             if self.dead_slots:
@@ -147,12 +155,14 @@ class Compute:
     sample: int = 0
 
     def can_step(self, slot: int) -> bool:
+        """Whether the next step can be done in ``slot``."""
         following = self.step + 1
         return all(reader.has_flit(slot) for reader, steps in self.reads if following in steps) and not any(
             queue.is_full() for queue, steps in self.writes if following in steps
         )
 
     def do_step(self, slot: int) -> None:
+        """Do the next step in ``slot``."""
         self.step += 1
         for reader, steps in self.reads:
             reader.count += self.step in steps

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dse.fabric.evaluators import event_state
 from dse.fabric.evaluators.event_kernels import run
 from dse.fabric.evaluators.event_state import FAR, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
@@ -39,7 +38,7 @@ class Simulator:
         """
         require_samples(samples, fed_samples)
         require_legal(self.pipeline, placement, self.fabric)
-        state, flows, flow_first = lay_out(
+        state = lay_out(
             self._pipeline_arrays,
             self._fabric_arrays,
             placement.site,
@@ -48,7 +47,7 @@ class Simulator:
             samples,
             FAR if fed_samples is None else fed_samples,
         )
-        run(state, self.fabric.burst_flits, flows, flow_first)
+        run(state)
         departed = int(state.departed[0])
         blocked = () if departed == samples else self._ended(State(*state))
         return Outcome(tuple(state.departs[:departed].tolist()), blocked)
@@ -57,12 +56,12 @@ class Simulator:
         """Samples that each unit has ended."""
         units = len(self.pipeline.units)
         ended = np.full(units, FAR)
-        at_units = state.pin[state.pin[:, event_state.UNIT] >= 0]
-        np.minimum.at(ended, at_units[:, event_state.UNIT], at_units[:, event_state.SAMPLE])
+        is_at_unit = state.unit >= 0
+        np.minimum.at(ended, state.unit[is_at_unit], state.pin["sample"][is_at_unit])
         is_written = self._pipeline_arrays.writers > 0
-        ended[is_written] = state.memory[is_written, event_state.WHOLE]
+        ended[is_written] = state.memory["whole"][is_written]
         is_compute = self._pipeline_arrays.kind == UnitKind.COMPUTE
-        ended[is_compute] = state.actor[-units:][is_compute, event_state.ENDED]
+        ended[is_compute] = state.actor["ended"][-units:][is_compute]
         return tuple(ended.tolist())
 
 
@@ -135,6 +134,7 @@ def _fabric_arrays(fabric: Fabric) -> FabricArrays:
         buffer_flits=fabric.buffer_flits,
         min_flow_flits=fabric.min_flow_flits,
         max_flow_flits=fabric.max_flow_flits,
+        burst_flits=fabric.burst_flits,
         switch_slots=fabric.switch_slots,
         port_slots=fabric.port_slots,
         port_flits=fabric.port_flits,
