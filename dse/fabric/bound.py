@@ -15,7 +15,7 @@ from dse.fabric.model import Net, Pipeline, Sink, UnitKind
 from dse.fabric.rules import channel_count, channel_slots, read_port_slots, write_port_slots
 from hardware.fabrics import Fabric
 
-Resource = Literal["compute", "memory_port", "off_chip", "links", "buffer"]
+Resource = Literal["compute", "memory_port", "off_chip", "links", "buffer", "queue"]
 
 _OFF_CHIP = (UnitKind.INPUT, UnitKind.OUTPUT)
 
@@ -48,6 +48,7 @@ def bounds(pipeline: Pipeline, fabric: Fabric) -> list[Bound]:
         *_channel_bounds(pipeline, fabric),
         *_link_bounds(pipeline, fabric),
         *_buffer_bounds(pipeline, fabric),
+        *_queue_bounds(pipeline, fabric),
     ]
 
 
@@ -148,3 +149,19 @@ def _reading_slots(pipeline: Pipeline, fabric: Fabric, net: Net, sink: Sink) -> 
         interval = max(interval, fabric.channel_slots if reader.kind == UnitKind.OUTPUT else 1)
         ends = (net.flits - 1) * interval
     return arrives + ends + 1 + hop
+
+
+def _queue_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
+    """A place of a queue takes a flit, lets it be read after its latency, and is free in the slot after.
+
+    Every net has a queue at its source's port; one that goes to another cell has one at the end of a link as well, with
+    all places that a flow can have.
+    """
+    part = max(fabric.min_flow_flits, min(fabric.max_flow_flits, fabric.buffer_flits))
+    for net in pipeline.nets:
+        delay = fabric.channel_latency_slots if pipeline.units[net.source].kind == UnitKind.INPUT else 0
+        slots = net.flits * (fabric.port_slots + delay + 1) / (fabric.port_flits + delay)
+        kinds = [pipeline.units[unit].kind for unit in (net.source, *(sink.unit for sink in net.sinks))]
+        if kinds[0] not in _OFF_CHIP and any(kind not in _OFF_CHIP for kind in kinds[1:]):
+            slots = max(slots, net.flits * (fabric.hop_slots + 1) / part)
+        yield Bound(slots, "queue", net.source)

@@ -20,15 +20,19 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], 
 def is_kept(pipeline, fabric, departures):
     """Whether the n-th departure is no earlier than every resource allows.
 
-    A buffer with P places begins the n-th sample after ⌊(n − 1) / P⌋ rounds; other resources work n times, and may
-    still be busy with the last flit when it departs.
+    A buffer with P places begins the n-th sample after ⌊(n − 1) / P⌋ rounds, and a queue the last flit after as many
+    rounds of its places; other resources work n times, and may still be busy with the last flit when it departs.
     """
     last, count = departures[-1], len(departures)
+    round_of_queue = 1 + max(fabric.port_slots + fabric.channel_latency_slots, fabric.hop_slots)
     of_a_flit = max(1, fabric.channel_slots, fabric.transposed_read_slots)
     for each in bounds(pipeline, fabric):
         if each.resource == "buffer":
             places = pipeline.units[each.unit].samples
             if last < (count - 1) // places * round(each.slots * places):
+                return False
+        elif each.resource == "queue":
+            if last < count * each.slots - round_of_queue:
                 return False
         elif last + of_a_flit < count * each.slots - 1e-9:
             return False
@@ -49,7 +53,8 @@ def test_no_simulated_placement_is_better(seed, data):
         port_slots=data.draw(st.integers(1, 3)),
         port_flits=data.draw(st.integers(1, 8)),
         buffer_flits=data.draw(st.integers(1, 40)),
-        max_flow_flits=20,
+        min_flow_flits=1,
+        max_flow_flits=data.draw(st.sampled_from([1, 20])),
         channels=data.draw(st.integers(1, 4)),
         channel_bytes_per_s=data.draw(st.sampled_from([1e9, 12.8e9])),
         absent=data.draw(st.sampled_from([(), ((1, 1),)])),
@@ -86,6 +91,7 @@ def chain(work=4, flits=4, samples=2, outputs=1, **memory):
         (chain(work=8, flits=8, samples=99, outputs=5), replace(PLASTICINE, read_ports=5, channels=9), "links", 16),
         # 8 written, 1 into the switch, 2 for the hop, 8 steps, of which the last sends a token that takes 1 + 2.
         (chain(work=8, flits=8, samples=1), PLASTICINE, "buffer", 8 + 1 + 2 + 7 + 1 + 2),
+        (chain(work=8, flits=8, samples=99), replace(PLASTICINE, hop_slots=11), "queue", 8 * 12 / 6),
         (chain(work=8, flits=8, samples=2), replace(PLASTICINE, hop_slots=9), "buffer", (8 + 1 + 9 + 7 + 1 + 9) / 2),
     ],
 )
