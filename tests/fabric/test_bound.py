@@ -71,7 +71,11 @@ def test_no_simulated_placement_is_better(seed, data):
 
 def chain(work=4, flits=4, samples=2, outputs=1, **memory):
     """Input, compute, memory, and as many pairs of compute and output as there are outputs."""
-    units = [Unit("in", INPUT), Unit("first", COMPUTE, work_slots=work), Unit("held", MEMORY, samples=samples, **memory)]
+    units = [
+        Unit("in", INPUT),
+        Unit("first", COMPUTE, work_slots=work),
+        Unit("held", MEMORY, samples=samples, **memory),
+    ]
     nets = [Net(0, (Sink(1),), flits), Net(1, (Sink(2),), flits)]
     for _ in range(outputs):
         at = len(units)
@@ -86,7 +90,12 @@ def chain(work=4, flits=4, samples=2, outputs=1, **memory):
         (chain(work=90, samples=9), PLASTICINE, "compute", 90),
         (chain(work=8, flits=8, samples=99, outputs=3), PLASTICINE, "memory_port", 24),
         (chain(work=8, flits=8, samples=99, shares_banks=True), PLASTICINE, "memory_port", 16),
-        (chain(work=8, flits=8, samples=99), replace(PLASTICINE, channels=1, channel_bytes_per_s=3.1e9), "off_chip", 16),
+        (
+            chain(work=8, flits=8, samples=99),
+            replace(PLASTICINE, channels=1, channel_bytes_per_s=3.1e9),
+            "off_chip",
+            16,
+        ),
         # Five nets of 8 flits leave a cell with four links; five read ports give the memory no reason to wait.
         (chain(work=8, flits=8, samples=99, outputs=5), replace(PLASTICINE, read_ports=5, channels=9), "links", 16),
         # 8 written, 1 into the switch, 2 for the hop, 8 steps, of which the last sends a token that takes 1 + 2.

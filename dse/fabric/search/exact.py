@@ -97,8 +97,7 @@ class _Problem:
         """Whether a net passes each link: it must where source and sink are at cells whose way has the link."""
         net = self.pipeline.nets[number]
         passes = {
-            link: self.model.new_bool_var(f"net {number} on {link}")
-            for link in range(len(self.fabric.grid.link_from))
+            link: self.model.new_bool_var(f"net {number} on {link}") for link in range(len(self.fabric.grid.link_from))
         }
         for sink in net.sinks:
             for start, is_source in self.at_cell[net.source].items():

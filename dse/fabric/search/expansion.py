@@ -324,7 +324,8 @@ class _Assembly:
         flits = max(splitting.read_weight_flits, memories)
         is_early = isinstance(operator.work, Gemm) or flits < splitting.out_flits
         for number, worker in enumerate(workers):
-            self._send(weights, worker, flits, read(number, parts, flits), position, is_early=is_early)
+            own = splitting.reads(number, parts, flits, is_right=True)
+            self._send(weights, worker, flits, own, position, is_early=is_early)
         if adds:
             sums = self._add(memories, position, "sum", f"{operator.name}.sum", memory)
             self._deal(workers, sums, flits, position)
@@ -350,13 +351,14 @@ class _Assembly:
 
     def _reads(self, edge: DataflowEdge, flits: int, readers: Sequence[int]) -> Iterator[tuple[int, Range, bool]]:
         """(reader, what it reads, whether early) of an edge."""
-        splitting, parts = self.plan.splittings[edge.target], len(readers)
-        groups, is_right = parts, False
-        if splitting is not None and isinstance(self.plan.graph.operators[edge.target].work, Gemm):
-            is_right = self.plan.graph.incoming[edge.target].index(edge) >= splitting.left_operands
-            groups = parts if is_right else splitting.groups(parts)
+        splitting = self.plan.splittings[edge.target]
+        incoming = self.plan.graph.incoming[edge.target]
         for number, reader in enumerate(readers):
-            yield reader, read(number * groups // parts, groups, flits), is_right
+            if splitting is None:
+                yield reader, read(number, len(readers), flits), False
+            else:
+                is_right = splitting.left_operands <= incoming.index(edge) and splitting.is_gemm
+                yield reader, splitting.reads(number, len(readers), flits, is_right), is_right
 
     def _deal(self, sources: Sequence[int], targets: Sequence[int], flits: int, position: int) -> None:
         for number, target in enumerate(targets):

@@ -20,7 +20,9 @@ class SitesMissingError(ValueError):
         missing: how many sites, by kind; kinds with enough of them are left out.
     """
 
-    def __init__(self, what: str, fabric: str, needed: Mapping[SiteKind, int], available: Mapping[SiteKind, int]) -> None:
+    def __init__(
+        self, what: str, fabric: str, needed: Mapping[SiteKind, int], available: Mapping[SiteKind, int]
+    ) -> None:
         self.missing = {kind: needed[kind] - available[kind] for kind in SITE_KINDS if needed[kind] > available[kind]}
         parts = [
             f"{many} {kind} units are missing ({needed[kind]} needed, {available[kind]} available)"

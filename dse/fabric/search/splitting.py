@@ -1,9 +1,11 @@
 """How one operator is spread over compute units: which numbers of parts there are, and what each part works and reads.
 
-A matrix product is split over its batch, and beyond that over the tile columns of its result; every part of a batch
-reads the same left operand and its own columns of the right one. All other operators are split over their elements.
+A matrix product is split over its batch, beyond that over the tile columns of its result, and beyond that over its tile
+rows. A part reads its rows of the left operand and its columns of the right one, as do others with the same rows or
+columns. All other operators are split over their elements.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,31 +75,48 @@ class Splitting:
         looked_up = sum(flits_of(edge.elements, self.fabric) for edge in self.graph.incoming[self.position])
         return min(self.weight_flits, max(self.out_flits, looked_up)) if is_table else self.weight_flits
 
+    @cached_property
+    def _gemm(self) -> Gemm | None:
+        work = self.graph.operators[self.position].work
+        return work if isinstance(work, Gemm) else None
+
+    @property
+    def is_gemm(self) -> bool:
+        """Whether the operator is a matrix product."""
+        return self._gemm is not None
+
+    def _grid(self, parts: int) -> tuple[int, int, int] | None:
+        """(parts of the batch, of the rows, of the columns) of a matrix product; None if they are not ``parts``."""
+        assert self._gemm is not None
+        batches = min(parts, self._gemm.batch)
+        columns = min(parts // batches, self.fabric.tiles(self._gemm.n))
+        rows = parts // batches // columns
+        return (batches, rows, columns) if batches * rows * columns == parts else None
+
     def work_slots(self, parts: int) -> int:
-        """Slots of work of the largest of so many parts.
+        """Slots of work of the largest of so many parts, one of :attr:`options`.
 
         Raises:
             InputError: the table has no entry for the operator.
         """
         operator = self.graph.operators[self.position]
         if isinstance(operator.work, Gemm):
-            gemm = operator.work
-            batches = -(-gemm.batch // parts)
-            columns = -(-self.fabric.tiles(gemm.n) // max(1, parts // gemm.batch))
-            tiles = batches * self.fabric.tiles(gemm.m, gemm.k) * columns
+            split = self._grid(parts)
+            assert split is not None
+            gemm, (batches, rows, columns) = operator.work, split
+            sides = [(gemm.batch, batches), (self.fabric.tiles(gemm.m), rows), (self.fabric.tiles(gemm.n), columns)]
+            tiles = self.fabric.tiles(gemm.k) * math.prod(-(-side // many) for side, many in sides)
         else:
             tiles = -(-flits_of(operator.work.elements, self.fabric) // parts)
         return self.slots.work_slots(operator.kind, tiles)
 
     @cached_property
     def options(self) -> tuple[tuple[int, int], ...]:
-        """(parts, slots of work of each), with ever more parts and ever fewer slots; one part at least writes a flit."""
-        operator = self.graph.operators[self.position]
-        batch = operator.work.batch if isinstance(operator.work, Gemm) else 1
+        """(parts, slots of work of each), with ever more parts and ever fewer slots; each part writes a flit."""
         sites = self.fabric.grid.site_kind.count("compute")
         options: list[tuple[int, int]] = []
         for parts in range(1, min(self.out_flits, sites) + 1):
-            if parts > batch and parts % batch:
+            if self._gemm is not None and self._grid(parts) is None:
                 continue
             slots = self.work_slots(parts)
             if not options or slots < options[-1][1]:
@@ -108,10 +127,16 @@ class Splitting:
         """The fewest parts that each work no longer than this, or those that work least."""
         return next((parts for parts, slots in self.options if slots <= target_slots), self.options[-1][0])
 
-    def groups(self, parts: int) -> int:
-        """Groups of parts that read the same left operand; as many as parts where there is none."""
-        operator = self.graph.operators[self.position]
-        return min(parts, operator.work.batch) if isinstance(operator.work, Gemm) else parts
+    def reads(self, part: int, parts: int, flits: int, is_right: bool) -> Range:
+        """What a part reads of an operand with so many flits; ``is_right``: weights, or a right operand."""
+        if self._gemm is None:
+            return read(part, parts, flits)
+        split = self._grid(parts)
+        assert split is not None
+        batches, rows, columns = split
+        if is_right:
+            return read(part // (rows * columns) * columns + part % columns, batches * columns, flits)
+        return read(part // columns, batches * rows, flits)
 
     @cached_property
     def left_operands(self) -> int:
