@@ -4,14 +4,13 @@ For ``benchmarks/chaos.py`` and, at a smaller size, ``tests/actors/test_chaos.py
 ``/proc``, and only those that were started here are ended, by their number.
 """
 
-import contextlib
 import json
+import math
 import os
 import random
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.process_table import alive, descendants, end, processes
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 600
@@ -29,51 +30,6 @@ GRACE_S = 60
 
 AGENTS = re.compile(r"ray::(Dashboard|RuntimeEnv)Agent|/agent\.py|/agent/main\.py")
 """By title or command: they end about 61 s after the rest, asking for the dead head node until then. Not waited for."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process of this machine; the start (in ticks) tells it from a later one of the same number."""
-
-    pid: int
-    parent: int
-    start: str
-    title: str
-
-
-def processes():
-    """All that run, by number; not those that have ended and that nobody has waited for."""
-    running = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            state, parent, *fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            title = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            if state not in "ZX":
-                running[int(entry.name)] = Process(int(entry.name), int(parent), fields[17], title)
-    return running
-
-
-def descendants(ancestor):
-    """What process ``ancestor`` has started, directly or not."""
-    table, descendants = processes(), {ancestor}
-    while more := {pid for pid, process in table.items() if process.parent in descendants} - descendants:
-        descendants |= more
-    return {table[pid] for pid in descendants - {ancestor} if pid in table}
-
-
-def alive(started):
-    """Those of the processes ``started`` that still run."""
-    table = processes()
-    return {each for each in started if each.pid in table and table[each.pid].start == each.start}
-
-
-def end(started):
-    """End those of the processes ``started`` that still run, at once."""
-    for process in alive(started):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
 
 
 def left_after_a_while(started):
@@ -158,7 +114,12 @@ class Run:
         """Begin or continue, and kill the driver so long after so many ``more`` lines; None where it ended before."""
         lines, process = self.lines() + more, self.start(*arguments, **settings)
         try:
+            deadline_s = time.monotonic() + PATIENCE_S
             while process.poll() is None and self.lines() < lines:
+                if time.monotonic() > deadline_s:
+                    raise RuntimeError(
+                        f"{self.lines()} of {lines} lines after {PATIENCE_S} s: {self._printed.read_text()}"
+                    )
                 time.sleep(0.05)
             time.sleep(delay_s)
             return None if process.poll() is not None else self._kill(process)
@@ -316,16 +277,19 @@ def node_killed(items, item_s, system):
 
 
 class Killer:
-    """Kills a random one of this process's Ray workers again and again, by title (the actor's class)."""
+    """Kills a random one of this process's Ray workers again and again, by title (the actor's class).
 
-    def __init__(self, title, period_s, seed):
+    ``most``: how often at most. Fewer than an item may cost workers: no item is given up, however slow the machine is.
+    """
+
+    def __init__(self, title, period_s, seed, most=math.inf):
         self.kills = 0
-        self._title, self._period_s, self._random = title, period_s, random.Random(seed)
+        self._title, self._period_s, self._random, self._most = title, period_s, random.Random(seed), most
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._kill, daemon=True)
 
     def _kill(self):
-        while not self._over.wait(self._period_s):
+        while self.kills < self._most and not self._over.wait(self._period_s):
             workers = [each for each in descendants(os.getpid()) if each.title.startswith(self._title)]
             if workers:
                 end([self._random.choice(sorted(workers, key=lambda each: each.pid))])
@@ -340,12 +304,12 @@ class Killer:
         self._thread.join()
 
 
-def actors_killed(items, item_s, period_s, seed):
+def actors_killed(items, item_s, period_s, seed, most=math.inf):
     """Plain actors that are killed during a map."""
     from actors.ray_executor import RayExecutor
 
     arrived = []
-    with RayExecutor(2) as executor, Killer("ray::Worker", period_s, seed) as killer:
+    with RayExecutor(2) as executor, Killer("ray::Worker", period_s, seed, most) as killer:
         begun = time.monotonic()
         outcomes = [described(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
         seconds = time.monotonic() - begun
@@ -363,7 +327,7 @@ class Slowed:
         return self._evaluators(job_task)
 
 
-def trials_killed(options, level, each_s, period_s, seed):
+def trials_killed(options, level, each_s, period_s, seed, most=math.inf):
     """Tune's actors that are killed during a walk until no new best in ``level`` groups."""
     from actors import tune_sweep
     from actors.ray_executor import RayExecutor
@@ -381,7 +345,7 @@ def trials_killed(options, level, each_s, period_s, seed):
         context = SearchContext(problem, machines, executor, store)
         sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
         # The class that Tune wraps a trial in: one that is still starting is left alone, or none might ever start.
-        with Killer("ray::_Inner", period_s, seed) as killer:
+        with Killer("ray::_Inner", period_s, seed, most) as killer:
             begun = time.monotonic()
             tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
             seconds = time.monotonic() - begun

@@ -18,7 +18,7 @@ This module imports nothing heavy: ``dse --help`` reads the registry.
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -153,6 +153,14 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         A view needs a title and a verdict, also where there is no answer. A table that it gives for the terminal must
         also stand among the parts of its page.
         """
+
+    def compared(self, results: "Sequence[Result]") -> "Mapping[str, tuple[Any, ...]] | None":
+        """What ``dse compare`` shows of several results beside status and value: by label, a value for each result.
+
+        None, unless a problem has its own, for every number and word in solutions and metrics.
+        """
+        del results
+        return None
 
     def predicted_s(self, posed: Posed[OptionsT, ProblemT]) -> float:
         """Seconds that :meth:`answer` takes on one core, about: for the choice between one process and many."""

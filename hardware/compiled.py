@@ -77,11 +77,11 @@ def kernel(function: Function) -> Function: ...
 
 
 @overload
-def kernel(*, error_model: ErrorModel = ..., inline: bool = ...) -> Callable[[Function], Function]: ...
+def kernel(*, error_model: ErrorModel) -> Callable[[Function], Function]: ...
 
 
 def kernel(
-    function: Function | None = None, *, error_model: ErrorModel = "python", inline: bool = True
+    function: Function | None = None, *, error_model: ErrorModel = "python"
 ) -> Function | Callable[[Function], Function]:
     """Compiles a function that allocates nothing, without counting references to the arrays it is given.
 
@@ -90,13 +90,11 @@ def kernel(
     in such a function. Nothing is kept on disk: kernels are compiled with the entry points that call them
     (:func:`compiled`).
 
-    ``error_model``: numba's, of divisions by zero. ``inline``: into whatever calls it; False for what is large and
-    called from many places.
+    ``error_model``: numba's, of divisions by zero.
     """
 
     def decorate(function: Function) -> Function:
-        options = {**_KERNEL_OPTIONS, "forceinline": inline}
-        inner: Function = njit(cache=False, error_model=error_model, **options)(function)
+        inner: Function = njit(cache=False, error_model=error_model, **_KERNEL_OPTIONS)(function)
         return inner
 
     return decorate if function is None else decorate(function)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ MAX_VALUES = 20_000_000
 
 _MAX_NUMBER = 10**308
 
+_GZIP = b"\x1f\x8b"
+"""How a file begins that gzip has packed."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Control characters, which no text here may hold: neither JSON nor YAML has them, and no line could show them."""
 
@@ -40,11 +44,13 @@ def read_document(path: str | Path) -> Any:
 def text_of(path: str | Path) -> str:
     """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
 
+    The file may be packed by gzip, whatever its name is.
+
     Raises:
-        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, is no text, or holds control characters
-            (with the line).
+        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, packed or not, is no text, or holds
+            control characters (with the line).
     """
-    content = bytes_of(path)
+    content = unpacked(path)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -71,6 +77,32 @@ def bytes_of(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     if len(content) > max_bytes:
         raise fail(path, "", "", f"is larger than {max_bytes / 2**20:,.0f} MiB, the limit")
     return content
+
+
+def unpacked(path: str | Path) -> bytes:
+    """The content of a file; what it holds where it is packed by gzip.
+
+    Raises:
+        InputError: as :func:`bytes_of`, or the file is no whole gzip file, or holds more than :data:`MAX_FILE_BYTES`.
+    """
+    content = bytes_of(path)
+    if not content.startswith(_GZIP):
+        return content
+    parts: list[bytes] = []
+    room = MAX_FILE_BYTES + 1
+    while content and room > 0:  # a file may consist of several members
+        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        try:
+            parts.append(member.decompress(content, room))
+        except zlib.error as error:
+            raise fail(path, "", "", f"is no gzip file, though it begins as one: {error}") from error
+        room -= len(parts[-1])
+        if not member.eof and room > 0:
+            raise fail(path, "", "", "is a gzip file that ends too early")
+        content = member.unused_data
+    if room <= 0:
+        raise fail(path, "", "", f"holds more than {MAX_FILE_BYTES / 2**20:,.0f} MiB when unpacked, the limit")
+    return b"".join(parts)
 
 
 def parse_document(text: str, path: str | Path) -> Any:

@@ -32,7 +32,7 @@ from typing import Annotated
 from pydantic import Field, field_validator, model_validator
 
 from hardware.input_files import read_once
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 from hardware.operations import CollectiveKind
 from hardware.spec_fields import (
     Choice,
@@ -406,7 +406,13 @@ def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
 
 def _flat(name: str, index: int, levelled: str | Path) -> Network:
     """The flat network that a level names; a path is taken from the folder of the file that names it."""
-    spec = network_spec(beside(levelled, name))
+    try:
+        spec = network_spec(beside(levelled, name))
+    except InputError as error:
+        # A name that is none has no file of its own: the fault lies in the file that names it.
+        key = f"levels.{index}.network"
+        faults = (fault if fault.file else replace(fault, file=str(levelled), key=key) for fault in error.faults)
+        raise InputError(faults) from error
     if not isinstance(spec, NetworkSpec):
         raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
     flat = spec.network()

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from dse.results.check import check_result
+from dse.run.directory import result_file
 
 
 @click.command("check")
@@ -13,13 +14,16 @@ from dse.results.check import check_result
 @click.argument("input", required=False)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(result: Path, input: str | None) -> None:  # noqa: A002 (the contract's name)
-    """Recompute RESULT (result.json) from its input and print `ok` or every violation.
+    """Recompute RESULT from its input and print `ok` or every violation.
+
+    RESULT is a run directory (`--out DIR`) or a result.json.
 
     INPUT replaces the input that is stored in the result: the file or name that was solved.
     """
-    violations = check_result(result, input)
+    file = result_file(result)
+    violations = check_result(file, input)
     for violation in violations:
-        click.echo(f"violation: {result}: {violation}")
+        click.echo(f"violation: {file}: {violation}")
     if violations:
         sys.exit(1)
     click.echo("ok")

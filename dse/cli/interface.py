@@ -64,8 +64,8 @@ def solve(
     _require_run_settings(f"dse.{problem}", seed, workers, {"time_limit": time_limit, "item_timeout": item_timeout})
     deadline_s = math.inf if time_limit is None else time.monotonic() + time_limit
     given = _Given()
-    texts = {field.name for field in option_fields(kind.Options) if field.kind in (str, str | None)}
-    named = {name: given.named(name, _as_text(value) if name in texts else value) for name, value in options.items()}
+    kinds = {field.name: field.kind for field in option_fields(kind.Options)}
+    named = {name: given.named(name, _as_option(value, kinds.get(name))) for name, value in options.items()}
     named |= _positional(kind.Options, tuple(given.named("input", source) for source in sources), problem)
     count = None if workers == "auto" else workers
     session = Session(
@@ -95,6 +95,13 @@ def _require_run_settings(function: str, seed: Any, workers: Any, limits_s: Mapp
         is_number = isinstance(limit_s, int | float) and not isinstance(limit_s, bool)
         if limit_s is not None and not (is_number and 0 < limit_s < math.inf):
             raise fail(function, name, limit_s, "must be a positive number of seconds")
+
+
+def _as_option(value: Any, kind: Any) -> Any:
+    """A value of an option as its type demands: one text stands for a list of one, numbers for text."""
+    if kind in (str, str | None):
+        return _as_text(value)
+    return [value] if get_origin(kind) is tuple and isinstance(value, str | os.PathLike | Mapping) else value
 
 
 def _as_text(value: Any) -> Any:

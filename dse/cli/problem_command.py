@@ -113,6 +113,8 @@ def _print(answered: Answer, settings: RunSettings) -> None:
         click.echo(answered.result.to_json(), nl=False)
         return
     if settings.quiet:
+        if answered.value is None:  # an exit code without a word would not say what is wrong
+            click.echo(answered.view.verdict, err=True)
         return
     screen, view = console(), answered.view
     if answered.value is None:

@@ -8,17 +8,21 @@ from dse.problem import problem_type
 from dse.report.render import page
 from dse.results.check import posed_again
 from dse.results.result import read_sealed
-from dse.run.directory import REPORT_FILE, RESULT_FILE, write_text
+from dse.run.directory import REPORT_FILE, result_file, write_text
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
 
 @click.command("report")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path))
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(directory: Path) -> None:
-    """Write DIRECTORY/report.html again, from the result and the tables of a finished run."""
-    path = directory / RESULT_FILE
+def command(run: Path) -> None:
+    """Write the report.html of a finished run again, from its result and its tables.
+
+    RUN is a run directory (`--out DIR`) or the result.json in it.
+    """
+    path = result_file(run)
+    directory = path.parent
     result = read_sealed(path)
     posed = posed_again(result, path)
     if posed.digest != result.problem.digest:

@@ -19,7 +19,7 @@ from hardware.fabrics import Fabric
 
 Integers = npt.NDArray[np.int64]
 
-MAX_WORK_SLOTS = 2**20
+MAX_WORK_SLOTS = 2**16
 """Slots of work, and flits, of a sample at most."""
 
 MAX_SAMPLES = 1024

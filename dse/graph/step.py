@@ -81,8 +81,10 @@ class StepArgument(NamedTuple):
 class StepGraph:
     """A training step: values, operations in an order in which each follows its operands, arguments, results.
 
-    ``framework`` is ``torch`` where the step was traced from a PyTorch module; labels of operations then are the paths
-    of the modules whose forward pass they belong to.
+    ``notes`` are what its reader assumed, for users. ``places`` say where each operation stands in the file that was
+    read (``line 7``), and are no part of what the step is; a step that was traced has none. ``framework`` is ``torch``
+    where the step was traced from a PyTorch module; labels of operations then are the paths of the modules whose
+    forward pass they belong to.
     """
 
     name: str
@@ -92,6 +94,7 @@ class StepGraph:
     results: tuple[int, ...]
     notes: tuple[str, ...] = field(default=())
     framework: Literal["", "torch"] = ""
+    places: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def trainable(self) -> tuple[StepArgument, ...]:

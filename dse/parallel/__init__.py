@@ -12,7 +12,8 @@ How data flows::
     operation → its choices → layouts, seconds, bytes  (choices, layouts, resharding, prices)
     method linkage: one choice a linkage group, CP-SAT (linkage_plans): the paper's operator plans, nothing resharded
     method exact: one choice an operation, resharding  (choice_graph, then dse.algorithms.pairwise)
-    plan → checked on its own → result, report         (plan, check, formats, contract)
+    plan → checked on its own → result, report         (plan, check, metrics, formats, contract)
+    a problem of the IOPDDL contest → choices → result (contest)
 
 Every cost is a whole number of picoseconds, so that sums do not depend on their order.
 """

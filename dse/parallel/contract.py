@@ -1,27 +1,19 @@
 """``dse parallel`` by the contract of a problem."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dse.graph.step import StepGraph, StepOperation
-from dse.parallel.baselines import baselines, unlimited
-from dse.parallel.check import Account, account
-from dse.parallel.formats import MetricsDocument, SolutionDocument, plan_document, plan_of, stated_from_document
+from dse.algorithms.pairwise.problem import PairwiseProblem
+from dse.graph.step import StepGraph
+from dse.parallel import contest
+from dse.parallel.check import account
+from dse.parallel.comparison import Rows, compared
+from dse.parallel.formats import MetricsDocument, plan_document, plan_of, stated_from_document
 from dse.parallel.mesh import mesh_of
+from dse.parallel.metrics import metrics, metrics_of
 from dse.parallel.pins import pins_of
-from dse.parallel.plan import (
-    Plan,
-    hidden_of,
-    picoseconds_of,
-    profile_of,
-    sent_by,
-    split_dimensions,
-    state_bytes_of,
-    summed,
-    work_of_plan,
-)
 from dse.parallel.prices import Prices
 from dse.parallel.problem import Device, Objective, ParallelProblem
 from dse.parallel.resharding import PICO
@@ -39,13 +31,13 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.sharding.hlo.table import step_factors
 from dse.sources.steps import resolve_step, step_of, with_variables
-from hardware.inputs import choose, fail
+from hardware.inputs import choose, fail, validate
 from hardware.network import network
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
 
 Method = Literal["auto", "exact", "linkage"]
-ParallelPosed = Posed["ParallelOptions", ParallelProblem]
+ParallelPosed = Posed["ParallelOptions", ParallelProblem | PairwiseProblem]
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class ParallelOptions(Options):
     network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
     memory_gb: Annotated[
         float | None,
-        Option("GiB a device has for the arguments of the step (default: the accelerator's memory).", min=0.0),
+        Option("GB a device has for the arguments of the step (default: the accelerator's memory).", min=0.0),
     ] = None
     activations: Annotated[
         bool, Option("The memory must also hold what the step makes, as long as it is read (method exact).")
@@ -86,52 +78,33 @@ class ParallelOptions(Options):
     why: Annotated[
         str | None, Option("Also what every other layout of this argument costs, or what forbids it.", metavar="NAME")
     ] = None
+    emit_iopddl: Annotated[
+        str | None,
+        Option(
+            "Write the problem of method exact, with its costs, as one of the IOPDDL contest (.json or .json.gz).",
+            metavar="FILE",
+            is_output=True,
+        ),
+    ] = None
 
 
-class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
+class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PairwiseProblem]):
     """The tensors of a training step over a mesh of devices."""
 
     name = "parallel"
     help = """Split the tensors of the training step STEP over a mesh of devices.
 
     STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
-    shapes of its arguments, or a PyTorch module and its inputs (docs/parallel.md).
+    shapes of its arguments, or a PyTorch module and its inputs (docs/parallel.md). It can also be a problem of the
+    IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh.
     """
     Options = ParallelOptions
-    Solution = SolutionDocument
-    Metrics = MetricsDocument
     parallel = False
 
     def pose(self, options: ParallelOptions) -> ParallelPosed:
-        """The step in the file that the options name, and the machine."""
-        mesh = mesh_of(options.mesh)
-        chosen = accelerator(options.accelerator)
-        if options.objective == "count" and options.method == "exact":
-            raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
-        if options.memory_gb is not None and not options.memory_gb <= _MAX_MEMORY_GB:
-            raise fail("dse parallel", "--memory-gb", options.memory_gb, f"must be at most {_MAX_MEMORY_GB:,}")
-        if options.activations and _method(options) != "exact":
-            raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
-        joined = network(options.network or chosen.network)
-        where, graph = _step(options)
-        names = [argument.name for argument in graph.arguments]
-        dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
-        problem = ParallelProblem(
-            graph,
-            mesh,
-            device_of(chosen),
-            joined.spanning(mesh.devices),
-            options.objective,
-            chosen.hbm_bytes if options.memory_gb is None else bytes_from_gib(options.memory_gb),
-            options.activations,
-            options.overlap,
-            pins_of(options.pin, names, dims, mesh),
-            where,
-            rules=step_factors(graph, where),
-        )
-        if options.why is not None:
-            choose(where, "--why", options.why, names, "argument")
-        return Posed(options, problem, graph.name, _document(problem), _goal(options))
+        """The step in the file that the options name, and the machine; or a problem of the contest."""
+        given = contest.contest_problem(options.step)
+        return _step_posed(options) if given is None else contest.posed(options, given)
 
     def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
         """The method that ``auto`` stands for."""
@@ -139,59 +112,126 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem]):
 
     def answer(self, posed: ParallelPosed, run: Run) -> Result:
         """The best plan by the chosen method, with its proof or bound."""
-        started = time.perf_counter()
         problem = posed.problem
-        prices = Prices(problem)
-        solution = solve(problem, prices, _method(posed.options), run.seed, run.stop)
-        document = None if solution.plan is None else plan_document(problem, prices, solution.plan)
-        if document is not None:
-            faults = account(problem, stated_from_document(problem, document, "solution")).faults
-            if faults:
-                raise FailedCheckError("; ".join(faults))
-        scale = 1.0 if problem.objective == "count" else PICO
-        return result_of(
-            self.name,
-            posed,
-            value=None if solution.value is None else solution.value * scale,
-            bound=None if solution.bound is None else solution.bound * scale,
-            solution=document,
-            metrics=None
-            if solution.plan is None
-            else _metrics(problem, prices, solution.plan) | _why(posed, prices, run),
-            infeasibility=_infeasibility(problem, solution),
-            evaluations=1,
-            seconds=time.perf_counter() - started,
-            seed=run.seed,
-            method=_method(posed.options),
-        )
+        if isinstance(problem, PairwiseProblem):
+            result = contest.answer(posed, problem, run)
+        else:
+            result = _step_answer(posed, problem, run)
+        is_proven = result.status in ("optimal", "infeasible")
+        if is_proven or run.stop() != "interrupted":
+            return result
+        return result.model_copy(update={"status": "interrupted"})
 
     def faults(self, result: Result, posed: ParallelPosed) -> list[str]:
         """The plan's own rules, its times and bytes; the bound is proven again."""
         problem = posed.problem
-        prices = Prices(problem)
-        again = solve(problem, prices, _method(posed.options), result.seed)
-        if not result.solution:
-            return _faults_without_plan(result, problem, again)
-        stated = stated_from_document(problem, result.solution, "result")
-        of = account(problem, stated)
-        if of.faults:
-            return of.faults
-        if result.method == "linkage" and of.resharded:
-            return [f"{of.resharded} is resharded, which method linkage never does"]
-        value = of.split_dimensions if problem.objective == "count" else of.step_ps * PICO
-        claimed = result.objective.value
-        faults = []
-        if claimed is None or abs(claimed - value) > PROOF_TOLERANCE * abs(value):
-            faults.append(f"objective.value must be {value}, but got {claimed}")
-        faults += _bound_faults(problem, value, result.bound, again)
-        expected = _metrics_of(problem, prices, plan_of(prices, stated), of)
-        unfinished = result.metrics.get("unfinished") == ["why"]
-        expected |= {"unfinished": ["why"]} if unfinished else _why(posed, prices, Run(seed=result.seed))
-        return faults + differences("metrics", result.metrics, expected)
+        if isinstance(problem, PairwiseProblem):
+            return contest.faults(result, problem)
+        return _step_faults(result, posed.options, problem)
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits, collectives by kind and axis."""
-        return view(posed.problem, result)
+        problem = posed.problem
+        return contest.view(result, problem) if isinstance(problem, PairwiseProblem) else view(problem, result)
+
+    def compared(self, results: Sequence[Result]) -> Rows | None:
+        """Times, memory, bytes by collective, and what is split otherwise; of contest problems the usual rows."""
+        return None if any("choices" in each.solution for each in results if each.solution) else compared(results)
+
+
+def _step_posed(options: ParallelOptions) -> ParallelPosed:
+    mesh = mesh_of(options.mesh)
+    chosen = accelerator(options.accelerator)
+    if options.objective == "count" and options.method == "exact":
+        raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+    if options.memory_gb is not None and not options.memory_gb <= _MAX_MEMORY_GB:
+        raise fail("dse parallel", "--memory-gb", options.memory_gb, f"must be at most {_MAX_MEMORY_GB:,}")
+    if options.activations and _method(options) != "exact":
+        raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
+    if options.emit_iopddl is not None and _method(options) != "exact":
+        raise fail("dse parallel", "--emit-iopddl", options.emit_iopddl, "needs --method exact: that problem reshards")
+    joined = network(options.network or chosen.network)
+    where, graph = _step(options)
+    names = [argument.name for argument in graph.arguments]
+    dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
+    problem = ParallelProblem(
+        graph,
+        mesh,
+        device_of(chosen),
+        joined.spanning(mesh.devices),
+        options.objective,
+        chosen.hbm_bytes if options.memory_gb is None else bytes_from_gib(options.memory_gb),
+        options.activations,
+        options.overlap,
+        pins_of(options.pin, names, dims, mesh),
+        where,
+        rules=step_factors(graph, where),
+    )
+    if options.why is not None:
+        choose(where, "--why", options.why, names, "argument")
+    return Posed(options, problem, graph.name, _document(problem), _goal(options))
+
+
+def _step_answer(posed: ParallelPosed, problem: ParallelProblem, run: Run) -> Result:
+    started = time.perf_counter()
+    prices = Prices(problem)
+    if posed.options.emit_iopddl is not None:
+        _emit(problem, prices, posed.options.emit_iopddl)
+    solution = solve(problem, prices, _method(posed.options), run.seed, run.stop)
+    document = None if solution.plan is None else plan_document(problem, prices, solution.plan)
+    if document is not None:
+        faults = account(problem, stated_from_document(problem, document, "solution")).faults
+        if faults:
+            raise FailedCheckError("; ".join(faults))
+    scale = 1.0 if problem.objective == "count" else PICO
+    return result_of(
+        "parallel",
+        posed,
+        value=None if solution.value is None else solution.value * scale,
+        bound=None if solution.bound is None else solution.bound * scale,
+        solution=document,
+        metrics=None
+        if solution.plan is None
+        else metrics(problem, prices, solution.plan) | _why(problem, posed.options, prices, run),
+        infeasibility=_infeasibility(problem, solution),
+        evaluations=1,
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method=_method(posed.options),
+    )
+
+
+def _step_faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -> list[str]:
+    if result.solution or result.metrics:
+        validate(MetricsDocument, result.metrics, "result: metrics")
+    prices = Prices(problem)
+    again = solve(problem, prices, _method(options), result.seed)
+    if not result.solution:
+        return _faults_without_plan(result, problem, again)
+    stated = stated_from_document(problem, result.solution, "result")
+    of = account(problem, stated)
+    if of.faults:
+        return of.faults
+    if result.method == "linkage" and of.resharded:
+        return [f"{of.resharded} is resharded, which method linkage never does"]
+    value = of.split_dimensions if problem.objective == "count" else of.step_ps * PICO
+    claimed = result.objective.value
+    faults = []
+    if claimed is None or abs(claimed - value) > PROOF_TOLERANCE * abs(value):
+        faults.append(f"objective.value must be {value}, but got {claimed}")
+    faults += _bound_faults(problem, value, result.bound, again)
+    expected = metrics_of(problem, prices, plan_of(prices, stated), of)
+    unfinished = result.metrics.get("unfinished") == ["why"]
+    expected |= {"unfinished": ["why"]} if unfinished else _why(problem, options, prices, Run(seed=result.seed))
+    return faults + differences("metrics", result.metrics, expected)
+
+
+def _emit(problem: ParallelProblem, prices: Prices, path: str) -> None:
+    """Write the problem with resharding, its costs in picoseconds and its memory in bytes, in the contest's form."""
+    from dse.algorithms.pairwise.iopddl import write_problem
+    from dse.parallel.choice_graph import ChoiceGraph
+
+    write_problem(ChoiceGraph(problem, prices).pairwise(), path)
 
 
 def _step(options: ParallelOptions) -> tuple[str, StepGraph]:
@@ -261,74 +301,16 @@ def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in attributes.items()}
 
 
-def _metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:
-    work_ps, hidden_ps = work_of_plan(prices, plan), hidden_of(problem, prices, plan)
-    of = Account(
-        work_ps=work_ps,
-        communication_ps=picoseconds_of(problem, prices, plan) - work_ps + hidden_ps,
-        hidden_ps=hidden_ps,
-        state_bytes=state_bytes_of(problem, plan.arguments),
-        peak_bytes=max(profile_of(problem, prices, plan), default=0),
-        split_dimensions=split_dimensions(problem, plan.arguments),
-    )
-    return _metrics_of(problem, prices, plan, of)
-
-
-def _metrics_of(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
-    whole = Plan((0,) * len(problem.graph.operations), (problem.mesh.whole,) * len(problem.graph.arguments))
-    unknown: dict[str, int] = {}
-    for operation, rule in zip(problem.graph.operations, problem.rules, strict=True):
-        if rule is None:
-            name = _shown_opcode(operation)
-            unknown[name] = unknown.get(name, 0) + 1
-    return {
-        "step_s": of.step_ps * PICO,
-        "work_s": of.work_ps * PICO,
-        "communication_s": of.communication_ps * PICO,
-        "hidden_s": of.hidden_ps * PICO,
-        "state_bytes": of.state_bytes,
-        "peak_bytes": of.peak_bytes,
-        "split_dimensions": of.split_dimensions,
-        "collectives": summed(problem, sent_by(problem, prices, plan)),
-        "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
-        "baselines": _baselines(problem, prices),
-        "unknown_operations": unknown,
-    }
-
-
-def _baselines(problem: ParallelProblem, prices: Prices) -> dict[str, Any]:
-    """What the checker says of the plans that need no search."""
-    documents: dict[str, Any] = {}
-    for name, plan in baselines(problem, prices).items():
-        stated = stated_from_document(problem, plan_document(problem, prices, plan), "solution")
-        of = account(unlimited(problem), stated)
-        if of.faults:
-            raise FailedCheckError(f"{name}: {'; '.join(of.faults)}")
-        documents[name] = {
-            "step_s": of.step_ps * PICO,
-            "communication_s": of.communication_ps * PICO,
-            "state_bytes": of.state_bytes,
-            "peak_bytes": of.peak_bytes,
-        }
-    return documents
-
-
-def _shown_opcode(operation: StepOperation) -> str:
-    """The opcode, of a custom call with what it calls."""
-    target = str(operation.attributes.get("custom_call_target", "")).strip('"')
-    return f"{operation.opcode} {target}".rstrip()
-
-
-def _why(posed: ParallelPosed, prices: Prices, run: Run) -> dict[str, Any]:
+def _why(problem: ParallelProblem, options: ParallelOptions, prices: Prices, run: Run) -> dict[str, Any]:
     """The alternatives to the layout of the argument that the options name, where they name one: all or none."""
-    problem, name = posed.problem, posed.options.why
+    name = options.why
     if name is None:
         return {"unfinished": []}
     from dse.parallel.why import alternatives  # loads OR-Tools
 
     number = [argument.name for argument in problem.graph.arguments].index(name)
     rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
-    found = alternatives(problem, prices, number, _method(posed.options), run.seed, run.stop)
+    found = alternatives(problem, prices, number, _method(options), run.seed, run.stop)
     if run.stop() is not None:
         return {"unfinished": ["why"]}
     layouts = [
@@ -347,15 +329,20 @@ def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibilit
         return None
     needed, limit = solution.least_state_bytes, problem.state_bytes
     what = "The step takes" if problem.activations else "The arguments of the step take"
+    pinned = ", with these pins" if problem.pins else ""
     return Infeasibility(
         resource="memory_bytes",
         demand=needed,
         limit=limit,
         unit="bytes",
-        levers=[f"{needed_memory_text(needed)} on each device", "more devices"],
+        levers=[
+            f"{needed_memory_text(needed)} on each device",
+            "more devices",
+            *(["fewer pins"] if problem.pins else []),
+        ],
         explanation=(
             f"{what} at least {needed_memory_text(needed)} on each of {problem.mesh.devices} devices, of "
-            f"{memory_text(limit)}: {needed - limit:,} bytes too many."
+            f"{memory_text(limit)}{pinned}: {needed - limit:,} bytes too many."
         ),
         where={},
     )

@@ -2,11 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from dse.parallel.comparison import split_text
 from dse.parallel.export.jax_plan import jax_plan
 from dse.parallel.export.torch_plan import torch_plan
 from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
+from dse.parallel.notes import notes
 from dse.parallel.plan import Cause, profile_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
@@ -53,7 +55,7 @@ def view(problem: ParallelProblem, result: Result) -> View:
     return View(
         title=title,
         verdict=_verdict(problem, result),
-        notes=list(_notes(problem, result, splits)),
+        notes=list(notes(problem, result, splits)),
         tables=[compared, tensors, *([collectives] if collectives.rows else []), *asked],
         page=lambda: [
             Heading("Beside plans that need no search"),
@@ -122,51 +124,13 @@ def _verdict(problem: ParallelProblem, result: Result) -> str:
     return f"{time_text(metrics['step_s'])} a step on {devices}, {speed:.2f} × one device; {proof}{among} ({took})"
 
 
-def _notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[str]]]) -> Iterable[str]:
-    metrics = result.metrics
-    limit = "" if problem.state_bytes is None else f" of {memory_text(problem.state_bytes)}"
-    yield (
-        f"{time_text(metrics['work_s'])} of work and {time_text(metrics['communication_s'])} of communication, "
-        + (f"of which {time_text(metrics['hidden_s'])} beside work." if problem.overlap else "one after the other.")
-    )
-    state, peak = memory_text(metrics["state_bytes"]), memory_text(metrics["peak_bytes"])
-    counted = ("", limit) if problem.activations else (limit, "")
-    yield f"On each device the arguments take {state}{counted[0]}, with what the step makes at most {peak}{counted[1]}."
-    if metrics["peak_bytes"] > problem.device.memory_bytes:
-        yield (
-            f"That is more than the {memory_text(problem.device.memory_bytes)} of {problem.device.name}: "
-            "--activations makes the limit hold for what the step makes too."
-        )
-    if split := _split_state(problem, splits):
-        yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
-    for opcode, count in sorted(metrics["unknown_operations"].items()):
-        yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
-    domain = problem.network.domain_accelerators
-    if domain and problem.mesh.devices > domain:
-        yield f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
-
-
-def _split_state(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> int:
-    """State that is not split as the trained tensor with the same end of its name."""
-    trained = {_tail(argument.name): splits[argument.name] for argument in problem.graph.trainable}
-    state = [argument.name for argument in problem.graph.arguments if argument.role == "state"]
-    return sum(
-        any(_tail(name).endswith(tail) and splits[name] != split for tail, split in trained.items()) for name in state
-    )
-
-
-def _tail(name: str) -> str:
-    """A name without the name of the argument that holds it."""
-    return name[name.find("[") :] if "[" in name else name
-
-
 def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> list[Row]:
     """One row for all arguments that differ in numbers of their names alone."""
     families: dict[Row, list[str]] = defaultdict(list)
     for argument in problem.graph.arguments:
         if argument.role != "state":
             shape = " × ".join(map(str, problem.graph.values[argument.value].dims))
-            families[_NUMBER.sub("#", argument.name), shape, _split_text(splits[argument.name])].append(argument.name)
+            families[_NUMBER.sub("#", argument.name), shape, split_text(splits[argument.name])].append(argument.name)
     return [
         (names[0] if len(names) == 1 else f"{family} ({len(names)})", shape, split)
         for (family, shape, split), names in families.items()
@@ -210,17 +174,13 @@ def _alternatives(result: Result) -> Table:
     chosen = result.solution["arguments"][name]
     rows = [
         (
-            _split_text(each["split"]) + (" ←" if each["split"] == chosen else ""),
+            split_text(each["split"]) + (" ←" if each["split"] == chosen else ""),
             "" if each["step_s"] is None else time_text(each["step_s"]),
             each["reason"] or f"{100 * (each['step_s'] / result.metrics['step_s'] - 1):+.2f} %",
         )
         for each in result.metrics["why"]
     ]
     return Table(("split", "a step", ""), rows, f"Layouts of {name}")
-
-
-def _split_text(split: Iterable[list[str]]) -> str:
-    return f"({', '.join('+'.join(axes) or '-' for axes in split)})"
 
 
 def _card(problem: ParallelProblem, result: Result) -> Card:

@@ -1,14 +1,14 @@
 """Several runs side by side: which options differ, and which outcomes."""
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dse.problem import problem_type, registered
 from dse.results.result import PROOF_TOLERANCE, Result, percent, read_result
-from dse.run.directory import RESULT_FILE, RUN_FILE
+from dse.run.directory import RESULT_FILE, result_file
 from hardware.inputs import fail
 from hardware.units import MIB
 
@@ -62,14 +62,7 @@ def read_run(path: Path) -> FinishedRun:
     Raises:
         InputError: nothing is there, the run is not finished, or it ended without an answer.
     """
-    if not os.path.exists(path):
-        raise fail(path, "", "", "no such run directory or result file")
-    file = path / RESULT_FILE if os.path.isdir(path) else path
-    run_file = file.parent / RUN_FILE
-    if not file.exists():
-        if run_file.exists():
-            raise fail(path, "", "", f"the run is not finished: it has no {RESULT_FILE} yet")
-        raise fail(path, "", "", f"is no run directory: it holds no {RESULT_FILE}")
+    file = result_file(path)
     result = read_result(file)
     if result.objective.value is None and result.status != "infeasible":
         raise fail(file, "status", result.status, "the run ended without an answer; there is nothing to compare")
@@ -118,13 +111,17 @@ def _outcomes(results: Sequence[Result]) -> dict[str, Values]:
         "evaluations": tuple(result.evaluations for result in results),
         "seconds": tuple(result.seconds for result in results),
     }
-    return always | _differing([dict(_details(result)) for result in results])
+    command = results[0].command
+    own = problem_type(command).compared(results) if command in registered() else None
+    columns = [dict(_details(result, own is None)) for result in results]
+    return always | {key: values for key, values in (own or {}).items() if _differ(values)} | _differing(columns)
 
 
-def _details(result: Result) -> Iterator[tuple[str, Any]]:
-    """Everything else in a result that is a number or a word, by the words of its path."""
-    yield from _leaves(result.solution, ())
-    yield from _leaves(result.metrics, ())
+def _details(result: Result, is_whole: bool) -> Iterator[tuple[str, Any]]:
+    """What makes it infeasible, and if ``is_whole`` every number and word in it, by the words of its path."""
+    if is_whole:
+        yield from _leaves(result.solution, ())
+        yield from _leaves(result.metrics, ())
     if result.infeasibility is not None:
         yield from _leaves(result.infeasibility.document(), ("infeasibility",))
 
@@ -144,7 +141,11 @@ def _differing(columns: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
     """The keys under which the columns do not all hold the same."""
     keys = dict.fromkeys(key for column in columns for key in column)
     rows = {key: tuple(column.get(key) for column in columns) for key in keys}
-    return {key: values for key, values in rows.items() if any(not _equal(values[0], value) for value in values)}
+    return {key: values for key, values in rows.items() if _differ(values)}
+
+
+def _differ(values: Values) -> bool:
+    return any(not _equal(values[0], value) for value in values)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -183,7 +184,7 @@ def _row(key: str, values: Values) -> tuple[str, ...]:
         return (key, *("" if value is None else percent(value) for value in values))
     if key == "× the first":
         return (key, *("" if value is None else f"{value:.4f}" for value in values))
-    label = key.replace("_", " ")
+    label = key if " of " in key else key.replace("_", " ")  # after "of" stands the name of a tensor
     if key.endswith("_bytes") and all(isinstance(value, int | float | None) for value in values):
         sizes = (None if value is None else value / MIB for value in values)
         return (f"{label.removesuffix(' bytes')} [MB]", *map(_text, sizes))

@@ -25,6 +25,22 @@ REPORT_FILE = "report.html"
 TUNE_FOLDER = "tune"
 
 
+def result_file(path: str | Path) -> Path:
+    """The result file that ``path`` names: itself, or that of a run directory.
+
+    Raises:
+        InputError: nothing is there, or a directory without a result.
+    """
+    if not os.path.exists(path):
+        raise fail(path, "", "", "no such run directory or result file")
+    file = Path(path, RESULT_FILE) if os.path.isdir(path) else Path(path)
+    if not file.exists():
+        if (file.parent / RUN_FILE).exists():
+            raise fail(path, "", "", f"the run is not finished: it has no {RESULT_FILE} yet")
+        raise fail(path, "", "", f"is no run directory: it holds no {RESULT_FILE}")
+    return file
+
+
 def _accepted() -> None:
     """No further condition."""
 

@@ -1,6 +1,7 @@
 """Training steps: what a user names as one, and its graph."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from dse.graph.step import StepGraph
@@ -73,7 +74,7 @@ def step_of(source: StepSource) -> StepGraph:
     if _is_lowered(source.content):
         from dse.importer.jax.step import text_of_lowered
 
-        return step_graph(parse_hlo(text_of_lowered(source.content), source.where), source.where)
+        return _graph_of_text(text_of_lowered(source.content), source.where)
     document = source.content is not None
     module = module_from_document(source.content, source.where) if document else read_module(source.where)
     return step_graph(module, source.where)
@@ -120,10 +121,15 @@ def _of_function(source: PythonFunction) -> StepGraph:
         else:
             from dse.importer.jax.step import step_text
 
-            graph = step_graph(parse_hlo(step_text(answer, source.path, source.function), source.where), source.where)
+            graph = _graph_of_text(step_text(answer, source.path, source.function), source.where)
     for path in file.local_files:
         note(path, path.read_bytes())
     return graph
+
+
+def _graph_of_text(text: str, where: str) -> StepGraph:
+    """The step in HLO that the user has not seen: lines of it would tell nothing."""
+    return replace(step_graph(parse_hlo(text, where), where), places=())
 
 
 def _beside(text: str) -> list[str]:

@@ -1,13 +1,14 @@
 """Sweeps through Tune: the same answer as in-process, nothing lost, and the searcher's state saved and restored."""
 
+import faulthandler
 import json
 import os
 import time
 
 import pytest
 
-from actors import tune_sweep
-from actors.limits import Limits
+from actors import chunk_trial, tune_sweep
+from actors.limits import TOGETHER_S, Limits
 from actors.tune_sweep import SweepSearcher
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
@@ -242,6 +243,28 @@ def test_a_full_disk_ends_the_sweep_with_its_reason(problem, ray_executor):
         tune_sweep.search(context, proposer=walk(problem))
 
 
+def run_out_of_time():
+    """As if the timer of the limit had run out, which is armed: no other architecture is to be slower than it."""
+    faulthandler.dump_traceback_later(0.1, exit=True, file=chunk_trial._STDERR)
+    time.sleep(1000)
+
+
+def test_the_time_of_a_part_is_limited_and_that_of_the_first_includes_compiling(problem, monkeypatch):
+    timers = []
+    monkeypatch.setattr(
+        "faulthandler.dump_traceback_later", lambda seconds, **how: timers.append((seconds, how["exit"]))
+    )
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: timers.append("cancelled"))
+    searcher = searcher_of(problem)
+    parts = searcher.suggest("trial a")["parts"]
+    trial = object.__new__(chunk_trial.ChunkTrial)
+    trial.setup({"parts": [parts[0], parts[0]]}, searcher._sweep.evaluators, Limits(timeout_s=2.0, compiles_s=8.0))
+    extra_s = TOGETHER_S if len(parts[0].task.indices) > 1 else 0.0
+    for _ in range(3):
+        trial.step()
+    assert timers == [(10.0 + extra_s, True), "cancelled", (2.0 + extra_s, True), "cancelled"]
+
+
 def test_an_architecture_that_takes_too_long_costs_a_worker_and_fails(problem, walked, ray_executor, monkeypatch):
     monkeypatch.setattr(tune_sweep, "_DEATHS", 2)
     ray_executor.release()
@@ -250,14 +273,10 @@ def test_an_architecture_that_takes_too_long_costs_a_worker_and_fails(problem, w
     sweep = Sweep(context, walk(problem))
     searcher = SweepSearcher(sweep, 2, never_stop, notice=told.append)
     monkeypatch.setattr(tune_sweep, "_PART_S", 0.0)
-    limits = Limits(timeout_s=2.0, compiles_s=8.0)
-    tune_sweep.run(searcher, Poisoned(sweep.evaluators, poison, sleep_long), limits=limits)
+    poisoned = Poisoned(sweep.evaluators, poison, run_out_of_time)
+    tune_sweep.run(searcher, poisoned, limits=Limits(timeout_s=1000.0))
     assert list(context.failures) == [JobTask(0, Evaluate(poison, SWEEP_NODES))]
     assert any(f"under architecture {poison}, which is made again" in text for text in told)
-
-
-def sleep_long():
-    time.sleep(1000)
 
 
 def test_workers_of_another_version_and_workers_that_cannot_start_end_the_sweep(problem):

@@ -3,13 +3,16 @@
 import itertools
 import os
 import signal
+import tempfile
 import time
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import ray
 
-from actors import limits, windowed_map
+from actors import windowed_map
 from actors.limits import Limits
 from actors.ray_executor import RayExecutor, WorkerKind
 from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
@@ -50,7 +53,8 @@ def refuse():
     raise ValueError("refused\nand more")
 
 
-def sleep():
+def begin_and_sleep(folder):
+    tempfile.mkstemp(dir=folder)
     time.sleep(3600)
 
 
@@ -151,11 +155,15 @@ def test_an_item_that_has_cost_a_worker_has_the_next_to_itself(executor, monkeyp
     assert len(again[0]) == len(again[0][0]) == 1
 
 
-def test_an_item_that_takes_too_long_is_given_up(executor, monkeypatch):
-    monkeypatch.setattr(limits, "TOGETHER_S", 2.0)
-    ours, heard = executor(timeout_s=8.0, compiles_s=0.0)
-    found = list(ours.outcomes(Always(13, sleep), ITEMS))
-    assert found[13] == Failed("took longer than 8 s")
+@pytest.mark.usefixtures("room")
+def test_an_item_that_takes_too_long_is_given_up(monkeypatch, tmp_path):
+    # Whenever the item begins, the clock jumps beyond the limit: no other one is to be slower than that.
+    clock = SimpleNamespace(sleep=time.sleep, monotonic=lambda: time.monotonic() + 1e6 * len(os.listdir(tmp_path)))
+    monkeypatch.setattr(windowed_map, "time", clock)
+    heard, slow = [], partial(begin_and_sleep, str(tmp_path))
+    with inside.workers(1, limits=Limits(timeout_s=8e5, compiles_s=0.0), notice=heard.append) as alone:
+        found = list(alone.outcomes(Always(13, slow), ITEMS))
+    assert found[13] == Failed("took longer than 800000 s")
     assert [value for value in found if not isinstance(value, Failed)] == [-item for item in ITEMS if item != 13]
     assert heard
 

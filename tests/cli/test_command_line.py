@@ -106,6 +106,10 @@ def test_an_infeasible_placement_is_an_answer_with_exit_code_1(dse, tmp_path):
     assert answer.code == 1
     assert "infeasible" in answer.out
     assert "bytes too many" in answer.out
+    quiet = dse("place", path, "--quiet")
+    assert (quiet.code, quiet.out) == (1, "")
+    assert quiet.err in answer.out
+    assert "bytes too many" in quiet.err
 
 
 def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
@@ -113,13 +117,17 @@ def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
     first = dse("place", chain, "--json", "--out", out)
     assert first.code == 0
     assert json.loads((out / "result.json").read_text()) == json.loads(first.out)
-    assert dse("check", out / "result.json").out == "ok\n"
+    for run in (out, out / "result.json"):
+        assert dse("check", run).out == "ok\n"
+        assert dse("report", run).code == 0
     assert dse("place", chain, "--json", "--out", out, "--resume").out == first.out
     again = dse("place", chain, "--out", out)
     assert (again.code, len(again.error_lines)) == (2, 1)
     other = dse("place", chain, "--out", out, "--resume", "--seed", "1")
     assert other.code == 2
     assert "arguments.seed" in other.err
+    (out / "result.json").unlink()
+    assert "the run is not finished" in dse("check", out).err
 
 
 @pytest.mark.parametrize(
@@ -170,8 +178,10 @@ def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
         (["codesign", "bert-large", "--search", "hysteresis", "--sensitivity"], "proven optima"),
         (["codesign", "bert-large", "--sequence", "512"], "a sequence length of its own"),
         (["codesign", "none.yaml"], "none.yaml: cannot be read"),
-        (["check", "none.json"], "none.json: cannot be read"),
-        (["report", "none"], "cannot be read"),
+        (["check", "none.json"], "none.json: no such run directory or result file"),
+        (["report", "none"], "none: no such run directory or result file"),
+        (["check", "."], "is no run directory: it holds no result.json"),
+        (["report", "."], "is no run directory: it holds no result.json"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(dse, tmp_path, monkeypatch, arguments, message):

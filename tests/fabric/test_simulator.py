@@ -1,4 +1,4 @@
-"""The compiled simulator against the plain one, and against closed forms."""
+"""The compiled simulator against the plain one."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dse.fabric.evaluators import reference, simulator
 from tests.fabric.cases import SMALL, placed, random_pipeline
 
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=150)
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 
 
 @RELAXED
@@ -34,7 +34,7 @@ def test_the_compiled_simulator_does_what_the_plain_one_does(seed, data):
     )
     pipeline = random_pipeline(random, fabric)
     placement = placed(pipeline, fabric, random)
-    fed = data.draw(st.sampled_from([None, 6]))
-    assert simulator.simulate(pipeline, placement, fabric, 6, fed) == reference.simulate(
-        pipeline, placement, fabric, 6, fed
+    fed = data.draw(st.sampled_from([None, 5]))
+    assert simulator.simulate(pipeline, placement, fabric, 5, fed) == reference.simulate(
+        pipeline, placement, fabric, 5, fed
     )

@@ -1,3 +1,4 @@
+import gzip
 from typing import Literal
 
 import pytest
@@ -140,3 +141,33 @@ def test_a_file_beyond_the_limit_is_refused(tmp_path):
     assert bytes_of(tmp_path / "a.json", 20) == b" " * 20
     with pytest.raises(InputError, match="is larger than"):
         bytes_of(tmp_path / "a.json", 19)
+
+
+def test_a_packed_file_is_read_as_what_it_holds(tmp_path):
+    packed = gzip.compress(b'{"a": ') + gzip.compress(b"[1]}")  # of two members
+    (tmp_path / "a.json.gz").write_bytes(packed)
+    assert read_document(tmp_path / "a.json.gz") == {"a": [1]}
+
+
+@pytest.mark.parametrize("end", range(2, 26))
+def test_a_packed_file_that_is_not_whole_is_refused(tmp_path, end):
+    packed = gzip.compress(b"[1, 2]")
+    assert len(packed) == 26
+    (tmp_path / "a.json.gz").write_bytes(packed[:end])
+    with pytest.raises(InputError, match=r"gzip file|well-formed"):
+        read_document(tmp_path / "a.json.gz")
+
+
+def test_a_packed_file_of_other_bytes_is_refused(tmp_path):
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[1, 2]") + b"more")
+    with pytest.raises(InputError, match="no gzip file"):
+        read_document(tmp_path / "a.json.gz")
+
+
+def test_a_packed_file_that_holds_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("hardware.documents.MAX_FILE_BYTES", 1000)
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b" " * 999 + b"1"))
+    assert read_document(tmp_path / "a.json.gz") == 1
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b" " * 1000 + b"1"))
+    with pytest.raises(InputError, match="holds more than"):
+        read_document(tmp_path / "a.json.gz")

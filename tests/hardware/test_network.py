@@ -469,7 +469,11 @@ BROKEN_LEVELS = [
         "must be a multiple of those of the level inside, 8, and more, but got 12",
     ),
     ("levels.0.size", [{"network": "nvlink3", "accelerators": EIGHT, "size": 1}, LEVELS[1]], "unknown key"),
-    ("nvlink-3", [{"network": "nvlink-3", "accelerators": EIGHT}, LEVELS[1]], "did you mean nvlink3?"),
+    (
+        "broken.yaml: levels.0.network: nvlink-3: no network spec of this name",
+        [{"network": "nvlink-3", "accelerators": EIGHT}, LEVELS[1]],
+        "did you mean nvlink3?",
+    ),
     ("levels.1.network: dgx-a100", [LEVELS[0], {"network": "dgx-a100"}], "must be a flat network"),
     ("levels.0.network: eth", [{"network": "ethernet-25g", "accelerators": EIGHT}, LEVELS[1]], "not be shared_by_node"),
 ]

@@ -17,17 +17,24 @@ PLANS = [
     ("perceptron", "4", "exact", 4e-6),
     ("perceptron", "data=2,model=2", "exact", 4e-6),
     ("transformer", "4", "linkage", 2e-5),
-    ("transformer", "data=2,model=2", "exact", 2e-5),
-    ("wide", "data=4", "exact", 0.06),
+    ("transformer", "data=2,model=2", "exact", 4e-5),
     ("packed", "4", "exact", 1.2e-5),
     ("convolutions", "data=2,model=2", "exact", 6e-6),
+    ("wide", "data=4", "exact", 0.06),
+    ("wide", "data=2,model=2", "exact", 1, "0.weight=model,data", "2.weight=data,model"),
+    ("wide", "data=4", "exact", 1, "0.weight=-,-", "exp_avg.0.weight=data,-", "exp_avg_sq.0.weight=data,-"),
 ]
+"""Module, mesh, method, GiB, pins. The last three are FSDP's along one of one and of two axes, and ZeRO-1's."""
+
+TIMEOUT_S = 900
+"""After which the processes are ended."""
 
 
-def planned(dse, folder, name, mesh, method, memory_gb):
+def planned(dse, folder, name, mesh, method, memory_gb, *pins):
     """A run directory, and its result."""
     asked = ("--mesh", mesh, "--method", method, "--memory-gb", memory_gb)
-    answer = dse("parallel", f"{STEPS}:{name}", *asked, "--out", folder, "--quiet")
+    pinned = [part for pin in pins for part in ("--pin", pin)]
+    answer = dse("parallel", f"{STEPS}:{name}", *asked, *pinned, "--out", folder, "--quiet")
     assert answer.code == 0, answer.err
     return json.loads((folder / "result.json").read_text())
 
@@ -36,20 +43,22 @@ def planned(dse, folder, name, mesh, method, memory_gb):
 def test_plans_run_on_devices_give_what_one_device_gives(dse, tmp_path):
     from tests.parallel.torch_plans import plan_of
 
-    results = [planned(dse, tmp_path / str(number), *each) for number, each in enumerate(PLANS)]
-    command = [sys.executable, "-m", "tests.parallel.torch_plans", *(str(tmp_path / str(n)) for n in range(len(PLANS)))]
+    folders = [tmp_path / str(number) for number in range(len(PLANS))]
+    results = [planned(dse, folder, *each) for folder, each in zip(folders, PLANS, strict=True)]
+    command = [sys.executable, "-m", "tests.parallel.torch_plans", *map(str, folders)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    for case, result, line in zip(PLANS, results, lines, strict=True):
+    for case, folder, result, line in zip(PLANS, folders, results, lines, strict=True):
         assert line["worst"] < 1e-9, (case, line)
-        if case[0] == "wide":  # as ZeRO and FSDP have it
-            gathered = len(plan_of(tmp_path / str(PLANS.index(case))).USED)
-            assert line["collectives"]["reduce_scatter_tensor"] == gathered > 0
-            assert line["collectives"]["all_gather_into_tensor"] >= gathered
-        else:
-            assert line["parameter_bytes"] == parameter_bytes(case[0], result), case
+        assert line["moment_bytes"] == bytes_by(case[0], result, "exp_avg."), case
+        assert line["parameter_bytes"] == bytes_by(case[0], result, "exp_avg.", ""), case
+        by_module = {name.rpartition(".")[0]: how for name, how in plan_of(folder).SHARDED.items()}
+        gathers = sum(2 if is_gathered_again else 1 for _, is_gathered_again in by_module.values())
+        assert line["collectives"].get("_allgather_base_", 0) == gathers, case
+        assert line["collectives"].get("_reduce_scatter_base_", 0) == len(by_module), case
+        assert bool(by_module) == (case[0] == "wide"), case
 
 
 def test_megatrons_plan_is_written_in_pytorchs_own_styles_and_sends_what_the_plan_says(dse, tmp_path):
@@ -85,14 +94,16 @@ def test_megatrons_plan_is_written_in_pytorchs_own_styles_and_sends_what_the_pla
     assert counts == {each["kind"]: each["runs"] for each in result["metrics"]["collectives"]} == {"all_reduce": 1}
 
 
-def parameter_bytes(name, result):
-    """Of all parameters on a device, by the plan."""
-    from tests.importer.torch.traced import torch_step
+def bytes_by(name, result, *prefixes):
+    """Of all parameters on a device, each split as the plan splits it or, under a prefix, what is kept of it: whichever
+    is split further.
+    """
+    from tests.parallel.torch_plans import made
 
-    graph = torch_step(STEPS, name)
     sizes = dict(axis.split("=") for axis in result["solution"]["mesh"].split(","))
+    splits = result["solution"]["arguments"]
     total = 0
-    for argument in graph.trainable:
-        split = result["solution"]["arguments"][argument.name]
-        total += graph.values[argument.value].size_bytes // prod(int(sizes[axis]) for axes in split for axis in axes)
+    for parameter, tensor in made(name)[0].named_parameters():
+        parts = [prod(int(sizes[axis]) for axes in splits[prefix + parameter] for axis in axes) for prefix in prefixes]
+        total += tensor.numel() * 4 // max(parts)
     return total

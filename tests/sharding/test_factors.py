@@ -25,7 +25,7 @@ CASES = {
     "pad": ("pad", [(4, 6), ()], [(4, 12)], {"padding": "0_0x1_0_1"}),
     "slice": ("slice", [(4, 6)], [(4, 2)], {"slice": "{[0:4],[1:5:2]}"}),
     "slice of all": ("slice", [(4, 6)], [(4, 6)], {"slice": "{[0:4],[0:6]}"}),
-    "dynamic-slice": ("dynamic-slice", [(4, 6), (), ()], [(4, 2)], {}),
+    "dynamic-slice": ("dynamic-slice", [(4, 6), (), ()], [(4, 2)], {"dynamic_slice_sizes": (4, 2)}),
     "dynamic-update-slice": ("dynamic-update-slice", [(4, 6), (4, 2), (), ()], [(4, 6)], {}),
     "reverse": ("reverse", [(4, 6)], [(4, 6)], {"dimensions": (1,)}),
     "dot": (

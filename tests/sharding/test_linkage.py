@@ -128,7 +128,7 @@ def test_sizes_that_cannot_be_cut_into_so_many_parts_are_not():
 
 
 def test_shapes_that_disagree_are_refused_by_the_operation():
-    with pytest.raises(InputError, match=r"m.hlo: y: add: operands must have the result's shape"):
+    with pytest.raises(InputError, match=r"m.hlo: line 12: y: add: operands must have the result's shape"):
         linkage_of("x = f32[6,4] parameter(0)", "z = f32[6,5] parameter(1)", "ROOT y = f32[6,4] add(x, z)")
 
 

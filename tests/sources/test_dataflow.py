@@ -10,7 +10,9 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from dse.graph.dataflow.formats import graph_document
+from dse.models.recipe import TrainingRecipe
 from dse.sources.dataflow import dataflow_of, resolve_dataflow
+from dse.sources.workloads import workload
 from hardware.inputs import InputError
 from tests.graph.dataflow.graphs import FEED_FORWARD
 from tests.importer.modules import MODULES, counted_flops, real
@@ -246,3 +248,19 @@ def test_flops_of_all_kinds_of_modules_are_those_of_autograd(name, tmp_path):
 def _in_training(module_and_inputs):
     module, inputs = module_and_inputs
     return module.train(), inputs
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_every_section_has_the_work_and_the_kept_bytes_of_its_layer(name, tmp_path):
+    """The states of 18 steps of the LSTM (2 samples, 16 wide) are read singly and, joined, by the head.
+
+    The tape counts them once more as the joined tensor; the graph has them once.
+    """
+    (tmp_path / "module.py").write_text(MODULES[name])
+    whole = workload("module.py:model").graph(2, 1, TrainingRecipe(fuse=False))
+    for section, layer in zip(whole.names, whole.layers, strict=True):
+        graph = graph_of("module.py:model", "training", section, microbatch=2)
+        assert graph.flops == layer.forward.flops + layer.backward.flops
+        twice = 2 * 16 * 18 if (name, section) == ("lstm", "section1") else 0
+        assert 2 * (graph.kept_elements + twice) == layer.activation_bytes
+        assert len(graph.operators) >= len(layer.forward) + len(layer.backward)

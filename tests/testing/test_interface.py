@@ -103,6 +103,14 @@ def test_numbers_and_lists_of_them_stand_for_their_text():
     assert given.result.settings == named.result.settings
 
 
+def test_one_text_stands_for_a_list_of_one():
+    options = {"mesh": "4", "workers": 0}
+    alone = package.parallel("tests/data/hlo/dlrm-tiny.hlo", pin="batch['click']=model", **options)
+    listed = package.parallel("tests/data/hlo/dlrm-tiny.hlo", pin=["batch['click']=model"], **options)
+    assert alone.result.settings == listed.result.settings
+    assert alone.result.settings["pin"] == ["batch['click']=model"]
+
+
 def test_tables_are_dataframes_or_arrow_tables(monkeypatch):
     answer = package.place(LAYERS)
     (name, table), *_ = answer.tables().items()

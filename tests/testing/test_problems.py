@@ -44,6 +44,23 @@ GRAPH = {
 }  # fmt: skip
 
 
+CHOICES = {
+    "problem": {
+        "name": "triangle",
+        "nodes": {
+            "intervals": [[0, 4], [2, 6], [4, 8]],
+            "costs": [[3, 1, 5], [2, 4], [1, 1, 7]],
+            "usages": [[4, 6, 1], [5, 2], [3, 3, 1]],
+        },
+        "edges": {
+            "nodes": [[0, 1], [1, 2], [2, 0]],
+            "costs": [[2, 9, 1, 4, 100000000000000000, 3], [5, 2, 1, 3, 8, 0], [1, 6, 2, 4, 1, 9, 3, 3, 3]],
+        },
+        "usage_limit": 11,
+    }
+}
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """An instance of each problem, and one of each that nothing fits."""
@@ -58,6 +75,8 @@ def files(tmp_path_factory):
         "model.yaml": MODEL.format(name="tiny", layers=2, hidden=64),
         "case.kgraph": graph_text(kernels, edges, adapter=3),
         "step.hlo": mlp_text(64),
+        "choices.json": json.dumps(CHOICES),
+        "no-choices.json": json.dumps({"problem": CHOICES["problem"] | {"usage_limit": 2}}),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
     for name, text in texts.items():
@@ -95,6 +114,7 @@ CASES = {
         "step.hlo",
         {"mesh": "4", "memory_gb": 0.1, "activations": True, "overlap": True},
     ),
+    "parallel contest": ("parallel", "choices.json", {}),
     "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
@@ -108,6 +128,7 @@ INFEASIBLE = {
     "codesign": ("codesign", "model.yaml", FEW | {"hbm_gb": "0.0001"}),
     "place": ("place", "too-small.json", {}),
     "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
+    "parallel contest": ("parallel", "no-choices.json", {}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
 }
 

@@ -9,14 +9,16 @@ with intervals half-open and the costs of an edge row-major in its first node. A
 numbers, one for each node.
 """
 
+import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dse.algorithms.pairwise.problem import FORBIDDEN, MAX_TOTAL_USAGE, PairwiseProblem
+from dse.run.directory import write_bytes
 from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, shown, validate
 
@@ -107,32 +109,32 @@ def document_of(problem: PairwiseProblem) -> dict[str, Any]:
 
 
 def write_problem(problem: PairwiseProblem, path: str | Path) -> None:
-    """Write ``problem`` as JSON."""
-    Path(path).write_text(json.dumps(document_of(problem)), encoding="utf-8")
-
-
-def read_solution(path: str | Path, problem: PairwiseProblem) -> tuple[int, ...]:
-    """The choice of each node of ``problem`` in a JSON file.
+    """Write ``problem`` as JSON, packed by gzip where the name ends in ``.gz``.
 
     Raises:
-        InputError: one fault for each thing that is wrong with the file.
+        InputError: the file cannot be written.
     """
-    choices = read_document(path)
+    content = json.dumps(document_of(problem), separators=(",", ":")).encode()
+    target = Path(path)
+    write_bytes(target, gzip.compress(content, mtime=0) if target.suffix == ".gz" else content)
+
+
+def choices_of(choices: Any, problem: PairwiseProblem, path: str | Path, key: str) -> tuple[int, ...]:
+    """The choice of each node of ``problem``, as it stands under ``key`` of ``path``.
+
+    Raises:
+        InputError: one fault for each thing that is wrong with them.
+    """
     if not isinstance(choices, list) or len(choices) != problem.node_count:
-        raise fail(path, "", choices, f"must be a list of {problem.node_count} choice numbers, one for each node")
+        raise fail(path, key, choices, f"must be a list of {problem.node_count} choice numbers, one for each node")
     faults = [
-        Fault(str(path), str(node), shown(choice), f"must be a whole number from 0 to {len(costs) - 1}")
+        Fault(str(path), f"{key}.{node}", shown(choice), f"must be a whole number from 0 to {len(costs) - 1}")
         for node, (choice, costs) in enumerate(zip(choices, problem.costs, strict=True))
         if type(choice) is not int or not 0 <= choice < len(costs)
     ]
     if faults:
         raise InputError(faults)
     return tuple(choices)
-
-
-def write_solution(choices: Sequence[int], path: str | Path) -> None:
-    """Write the choice of each node as JSON."""
-    Path(path).write_text(json.dumps([int(choice) for choice in choices]), encoding="utf-8")
 
 
 def _faults(problem: _Problem, file: str) -> Iterator[Fault]:

@@ -13,6 +13,9 @@ from hardware.compiled import compiled
 def undominated(costs, usages, beside, starts, forbidden):
     """Which choices of a node no other dominates, [choices]; of choices that dominate each other, one.
 
+    Each edge's matrix must have a 0 in every row, as normalised. Then no neighbour makes up for what others demand, and
+    a pair of choices is done with as soon as that is more than 0.
+
     Args:
         costs: [choices].
         usages: [choices].
@@ -28,20 +31,16 @@ def undominated(costs, usages, beside, starts, forbidden):
                 continue
             excess = costs[better] - costs[worse]
             for neighbour in range(len(starts) - 1):
-                largest = -forbidden
+                if excess > 0:
+                    break
+                largest = 0
                 for column in range(starts[neighbour], starts[neighbour + 1]):
-                    other = beside[worse, column]
-                    if other < forbidden:
-                        difference = beside[better, column] - other
-                        if beside[better, column] >= forbidden:
-                            difference = forbidden
-                        largest = max(largest, difference)
-                        if largest >= forbidden:
+                    # A choice that forbids what the other one forbids as well is no worse for it.
+                    if beside[worse, column] < forbidden:
+                        largest = max(largest, beside[better, column] - beside[worse, column])
+                        if excess + largest > 0:
                             break
                 excess += largest
-                if largest >= forbidden:
-                    excess = forbidden
-                    break
             if excess <= 0:
                 is_kept[worse] = False
                 break

@@ -20,7 +20,7 @@ import numpy as np
 from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest
 from dse.fabric.evaluators import event_state
-from dse.fabric.evaluators.event_state import FAR, WHEEL
+from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, WHEEL
 from hardware.compiled import compiled, kernel
 
 
@@ -76,7 +76,7 @@ def _ready_from(s, number):
     return ready
 
 
-@kernel(inline=False)
+@kernel
 def _notify(s, number, now):
     """Something is known that a pin waited for."""
     pin = _index(number)
@@ -178,7 +178,7 @@ def _depart(s, sample, slot):
             s.departed[0] += 1
 
 
-@kernel(inline=False)
+@kernel
 def _end_flow_sample(s, flow, slot, now):
     """A server's flow passes the last flit of a sample in ``slot``."""
     sample = s.pin[flow].sample
@@ -262,7 +262,7 @@ def _next_step(s, actor):
     return step
 
 
-@kernel(inline=False)
+@kernel
 def _compute(s, actor, now):
     """All steps of a compute unit that are known to be possible, now or later."""
     first, last = s.actor[actor].first, s.actor[actor].last
@@ -287,7 +287,7 @@ def _compute(s, actor, now):
             _end_sample(s, actor, slot, now)
 
 
-@kernel(inline=False)
+@kernel
 def _end_sample(s, actor, slot, now):
     """A compute unit ends a sample in ``slot``."""
     sample = s.actor[actor].ended
@@ -301,7 +301,7 @@ def _end_sample(s, actor, slot, now):
 
 @compiled(bits, event_state)
 def run(s):
-    """Simulate until all samples of ``s.departs`` have departed, or nothing can happen any more.
+    """Simulate until all samples of ``s.departs`` have departed, or nothing can happen any more; returns the slots.
 
     ``s``: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out.
     """
@@ -309,7 +309,7 @@ def run(s):
     words = s.wheel.shape[1]
     for pin in range(len(s.pin)):
         _notify(s, pin, -1)
-    while idle < WHEEL and s.departed[0] < len(s.departs):
+    while idle < WHEEL and s.departed[0] < len(s.departs) and now < MAX_SLOTS:
         idle += 1
         for word in range(words):
             woken = s.wheel[now & (WHEEL - 1), word]
@@ -325,3 +325,4 @@ def run(s):
                 else:
                     _arbitrate(s, actor, now)
         now += 1
+    return now

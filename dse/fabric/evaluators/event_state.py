@@ -12,6 +12,9 @@ import numpy.typing as npt
 FAR = 2**30
 """A slot that never comes."""
 
+MAX_SLOTS = FAR // 2
+"""Slots that can be simulated."""
+
 WHEEL = 64
 """Slots ahead for which an actor can be woken; it is woken earlier, in vain, where that is not enough."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dse.fabric.evaluators.event_kernels import run
-from dse.fabric.evaluators.event_state import FAR, State
+from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
 from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples
 from dse.fabric.model import Pipeline, Placement, UnitKind
@@ -34,7 +34,8 @@ class Simulator:
                 through a pipeline that drains.
 
         Raises:
-            ValueError: an illegal placement (with all its faults), or numbers of samples that break these rules.
+            ValueError: an illegal placement (with all its faults), numbers of samples that break these rules, or
+                samples that take more than :data:`~dse.fabric.evaluators.event_state.MAX_SLOTS` slots.
         """
         require_samples(samples, fed_samples)
         require_legal(self.pipeline, placement, self.fabric)
@@ -47,7 +48,8 @@ class Simulator:
             samples,
             FAR if fed_samples is None else fed_samples,
         )
-        run(state)
+        if run(state) >= MAX_SLOTS:
+            raise ValueError(f"no more than {MAX_SLOTS:,} slots can be simulated, but {samples} samples take more")
         departed = int(state.departed[0])
         blocked = () if departed == samples else self._ended(State(*state))
         return Outcome(tuple(state.departs[:departed].tolist()), blocked)

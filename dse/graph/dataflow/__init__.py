@@ -4,8 +4,8 @@ A graph is of one sample (a microbatch) and of a forward pass or a training step
 
 - what a tape recorded of a layer (:mod:`dse.graph.dataflow.recorded`), which is how layers of models get here
   (:mod:`dse.models.dataflow`, :mod:`dse.importer.dataflow`);
-- a ``dse.dataflow/1`` document (:mod:`dse.graph.dataflow.formats`), whose backward pass is derived by playing its
-  operators to a tape (:mod:`dse.graph.dataflow.training`), so that the rules of differentiation exist once.
+- a ``dse.dataflow/1`` document (:mod:`dse.graph.dataflow.formats`), whose backward pass is derived by recording
+  its operators on a tape too (:mod:`dse.graph.dataflow.training`), so that the rules of differentiation exist once.
 """
 
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph

@@ -12,6 +12,7 @@ import rustworkx
 
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from dse.graph.dataflow.operators import DataflowOperator, Pass, PassKind
+from dse.graph.dataflow.rules import IMAGE
 from dse.graph.flows import Flows
 from dse.graph.tape import Recorded, Tape, Tensor
 from hardware.operations import Convolution, Gemm, Operation, Vector
@@ -138,9 +139,9 @@ class _Draft:
         return DataflowGraph(name, tuple(self.operators[node] for node in nodes), tuple(edges))
 
     def _result(self, source: Node, elements: int) -> str:
-        """How the result of an operator is called: ``image`` where the products of a convolution are summed into it."""
+        """The name of an operator's result, which it has where the products of a convolution are summed into it."""
         work = self.operators[source].work
-        return "image" if isinstance(work, Gemm) and elements != work.output_elements else ""
+        return IMAGE if isinstance(work, Gemm) and elements != work.output_elements else ""
 
     def _needed(self) -> set[Node]:
         graph: rustworkx.PyDiGraph[Node, None] = rustworkx.PyDiGraph()

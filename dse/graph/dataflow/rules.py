@@ -1,9 +1,8 @@
 """What every dataflow graph obeys, whether a document states it or code makes it.
 
 - Operator names are unique; edges join operators, form no cycle, and no edge of one tensor stands twice.
-- Edges of one source and one tensor carry the same elements: those of the result of a GEMM or an input, unless the
-  tensor has a name. Parts are smaller than the result; the ``image`` into which a convolution's products are summed may
-  have any size.
+- Edges of one source and one tensor carry the same elements: those of the whole result of a GEMM or an input, or, of a
+  tensor with a name, no more. The ``image`` into which a convolution's products are summed may have any size.
 - ``input`` has no edge to it and ``output`` none from it, and the elements of an ``output`` are those of its edges.
 - Every other operator reads something, or has weights to begin from (a lookup), and something reads it, or it adds the
   gradient of weights to them in the backward pass.
@@ -16,6 +15,9 @@ from dse.graph.dataflow.operators import DataflowOperator, Pass
 from dse.graph.named_edges import FaultFields, graph_faults
 from hardware.inputs import shown
 from hardware.operations import Gemm
+
+IMAGE = "image"
+"""The tensor that the products of a convolution are summed into."""
 
 NamedEdge = tuple[str, str, int, str]
 """Source, target, elements, tensor."""
@@ -59,8 +61,11 @@ def _edge_faults(operators: dict[str, DataflowOperator], edges: Sequence[NamedEd
             rule = f"edges of one tensor must carry the same elements, but edge {earlier} carries {carried:,}"
             yield f"edges.{index}", f"{elements:,}", rule, None
         written = _written(operators[source])
-        if written is not None and not tensor and elements != written:
-            rule = f"must be what {source} writes, which is {written:,}; the edge of a part names it"
+        if written is not None and not tensor and elements < written:
+            rule = f"must be all that {source} writes, which is {written:,}; the edge of a part names it"
+            yield f"edges.{index}", f"{elements:,}", rule, None
+        if written is not None and tensor != IMAGE and elements > written:
+            rule = f"must be a part of what {source} writes, which is {written:,}"
             yield f"edges.{index}", f"{elements:,}", rule, None
         if operators[source].is_backward and not operators[target].is_backward:
             yield f"edges.{index}", f"{source} → {target}", "the forward pass must not read the backward pass", None

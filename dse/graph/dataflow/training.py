@@ -1,8 +1,8 @@
-"""The training step of a forward graph: its operators are played to a tape, which derives the backward pass.
+"""The training step of a forward graph: its operators are recorded on a tape, which derives the backward pass.
 
 What a document does not say is read from sizes: a GEMM with ``weight_elements`` of k·n (and n more for a bias) is a
 linear layer, one without has two operands in the order of its edges; an ``add`` of one operand adds a mask, or its
-weights. Every input takes a gradient.
+weights. Every input takes a gradient, and every weight is trained.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,19 +35,19 @@ def differentiated(graph: DataflowGraph, where: str = "") -> DataflowGraph:
             not the sizes that its rule needs.
     """
     tape = Tape(ELEMENT_BYTES, weight_gradients=True)
-    player = _Player(graph, where or graph.name, tape)
+    recorder = _Recorder(graph, where or graph.name, tape)
     outputs: dict[str, Tensor] = {}
     for position in graph.topological_order:
         operator = graph.operators[position]
         if operator.kind == "output":
-            outputs[operator.name] = player.joined(position)
+            outputs[operator.name] = recorder.joined(position)
         else:
-            player.play(position)
+            recorder.record(position)
     return training_dataflow(graph.name, tape, outputs)
 
 
-class _Player:
-    """Plays operators to a tape, each after those that it reads."""
+class _Recorder:
+    """Records operators on a tape, each after those that it reads."""
 
     def __init__(self, graph: DataflowGraph, where: str, tape: Tape) -> None:
         self.graph = graph
@@ -55,7 +55,7 @@ class _Player:
         self.tape = tape
         self._tensors: dict[tuple[int, str], Tensor] = {}
 
-    def play(self, position: int) -> None:
+    def record(self, position: int) -> None:
         """Record the operator at ``position``; what it writes can be read from then on."""
         operator = self.graph.operators[position]
         if operator.is_backward:
@@ -102,7 +102,7 @@ class _Player:
         return [
             (edge, result)
             if edge.elements == result.elements
-            else (edge, nn.select(self.tape, f"{name}_{edge.tensor or 'part'}", result, edge.elements))
+            else (edge, nn.select(self.tape, f"{name}_{edge.tensor}", result, edge.elements))
             for edge in written
         ]
 
@@ -164,11 +164,11 @@ class _Player:
                 rule_of_size = f"must be those of its largest operand: {largest:,}"
                 raise self.refused(position, "elements", work.elements, rule_of_size)
         written = sum(edge.elements for edge in self._written(position))
-        return rule(_Played(self.tape, operator.name, work, operator.weight_elements, operands, written))
+        return rule(_RecordedPass(self.tape, operator.name, work, operator.weight_elements, operands, written))
 
 
 @dataclass(frozen=True, slots=True)
-class _Played:
+class _RecordedPass:
     """A pass with its operands; ``written`` are the elements that its readers read."""
 
     tape: Tape
@@ -184,7 +184,7 @@ class _Played:
         return self.operands[0]
 
 
-_Rule = Callable[[_Played], Tensor]
+_Rule = Callable[[_RecordedPass], Tensor]
 
 
 def _nonlinearity(kind: nn.Nonlinearity) -> _Rule:
@@ -199,7 +199,7 @@ def _elementwise(rule: tensors.Elementwise) -> _Rule:
     return lambda step: tensors.elementwise(step.tape, step.name, rule, step.operands, step.work.elements)
 
 
-def _add(step: _Played) -> Tensor:
+def _add(step: _RecordedPass) -> Tensor:
     if len(step.operands) > 1:
         return _elementwise(tensors.PASS_THROUGH)(step)
     if step.weights:
@@ -207,7 +207,7 @@ def _add(step: _Played) -> Tensor:
     return nn.add_constant(step.tape, step.name, step.source, step.work.elements)
 
 
-def _multiply(step: _Played) -> Tensor:
+def _multiply(step: _RecordedPass) -> Tensor:
     if len(step.operands) > 1:
         return _elementwise(tensors.PRODUCT)(step)
     return tensors.with_weight(step.tape, step.name, "multiply", step.source, step.weights)

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from dse.graph.step import Attribute, StepGraph, StepOperation, StepValue
-from dse.importer.hlo.module import MAX_DIGITS, ArrayShape, Computation, HloModule, Instruction, Shape, limited_nesting
+from dse.importer.hlo.module import (
+    MAX_DIGITS,
+    ArrayShape,
+    Computation,
+    HloModule,
+    Instruction,
+    Shape,
+    limited_nesting,
+    shape_text,
+)
 from dse.importer.hlo.roles import arguments_of
 from hardware.inputs import InputError, fail
 
@@ -66,7 +75,8 @@ class _Flattening:
         self._place = {name: position for position, name in enumerate(module.computations)}
         self._values: list[StepValue] = []
         self._operations: list[StepOperation] = []
-        self._notes: list[str] = []
+        self._places: list[str] = []
+        self._notes = list(module.notes)
         self._names: dict[str, int] = {}
         self._parsed: dict[str, dict[str, Attribute]] = {}
         instructions = (each for one in module.computations.values() for each in one.instructions.values())
@@ -87,8 +97,9 @@ class _Flattening:
             self._values, self._operations, results,
         )  # fmt: skip
         return StepGraph(
-            self._module.name, tuple(self._values), tuple(self._operations), arguments, results, tuple(self._notes)
-        )
+            self._module.name, tuple(self._values), tuple(self._operations), arguments, results, tuple(self._notes),
+            places=tuple(self._places),
+        )  # fmt: skip
 
     def _new(self, shape: Shape, name: str, *, constant: bool = False) -> Tree:
         """New values of ``shape``."""
@@ -106,10 +117,13 @@ class _Flattening:
             if each.opcode == "parameter":
                 if int(each.literal) >= len(arguments):
                     raise self._fault(each, "a call must give every parameter an operand")
-                trees[each.name] = arguments[int(each.literal)]
+                tree = arguments[int(each.literal)]
             else:
                 operands = [trees[name] for name in each.operands]
-                trees[each.name] = self._result(each, operands, computation, scope, repeats)
+                tree = self._result(each, operands, computation, scope, repeats)
+            if not each.opcode.startswith("async-"):  # their shapes hold more than what is computed
+                self._require_shape(each, tree)
+            trees[each.name] = tree
         return trees[computation.root]
 
     def _result(
@@ -138,6 +152,12 @@ class _Flattening:
                 return self._branches(each, operands, caller, scope, repeats)
         return self._operation(each, operands, scope, repeats)
 
+    def _require_shape(self, each: Instruction, tree: Tree) -> None:
+        shape = _shape_of(tree, self._values)
+        if shape != each.shape:
+            rule = f"must have the shape of what it stands for, {shape_text(shape)}, but has {shape_text(each.shape)}"
+            raise self._fault(each, rule)
+
     def _operation(self, each: Instruction, operands: Sequence[Tree], scope: str, repeats: int) -> Tree:
         inputs = tuple(leaf for tree in operands for leaf in _leaves(tree))
         constant = each.opcode in _FREE or (
@@ -159,6 +179,7 @@ class _Flattening:
         if self._is_optimised and made.kernel is None and not made.forwards:
             made = made._replace(kernel=next(self._kernels))
         self._operations.append(made)
+        self._places.append(named[1].place)
 
     def _loop(self, each: Instruction, entering: Tree, caller: Computation, scope: str, repeats: int) -> Tree:
         body = self._callee(each, "body", caller)

@@ -24,6 +24,7 @@ from dse.importer.hlo.module import (
     Instruction,
     Shape,
     is_storable,
+    notes_of_bounds,
     require_parameters,
 )
 from hardware.inputs import InputError, fail, validate
@@ -51,6 +52,7 @@ class _Shape(_Message):
     element_type: str | int = 0
     dimensions: tuple[int, ...] = ()
     tuple_shapes: tuple["_Shape", ...] = ()
+    is_dynamic_dimension: tuple[bool, ...] = ()
 
 
 class _Metadata(_Message):
@@ -202,6 +204,7 @@ class _Reader:
         self._file = file
         self._within = within
         self._called: dict[int, str] = {}
+        self._bounded: list[str] = []
 
     def module(self) -> HloModule:
         """The whole module."""
@@ -212,7 +215,7 @@ class _Reader:
                 raise fail(self._file, place, each.name, "a computation of this name or id stands before")
             computations[each.name] = self._computation(each, place)
             self._called[each.id] = each.name
-        return HloModule(self._module.name, computations, self._entry(computations))
+        return HloModule(self._module.name, computations, self._entry(computations), notes_of_bounds(self._bounded))
 
     def _entry(self, computations: Mapping[str, Computation]) -> str:
         """The computation of that name, or where no name is stated of that id."""
@@ -267,6 +270,8 @@ class _Reader:
         array = ArrayShape(dtype, shape.dimensions)
         if not is_storable(array):
             raise fail(self._file, key, f"{dtype}{list(shape.dimensions)}", SHAPE_RULE)
+        if any(shape.is_dynamic_dimension):
+            self._bounded.append(key)
         return array
 
 

@@ -70,17 +70,28 @@ _ALIAS = re.compile(r"(#loc\d*) = loc\((.*)\)$")
 _TYPE = re.compile(r"tensor<((?:[^<>]|<[^<>]*>)*)>|![\w.]*token")
 _TENSOR = re.compile(r"((?:[\d?]+x)*)([a-zA-Z]\w*(?:<\w+>)?)(?:,.*)?$")
 _TYPES = {"i1": "pred", "index": "s64", "complex<f32>": "c64", "complex<f64>": "c128"}
+_BOUNDS = re.compile(r"bounds(?:<| = \[)([^\]>]*)")
 _INTEGER = re.compile(r"(u?)i(\d+)$")
 _MAX_NESTING = 200
 
 
-def read_module(text: str, file: str) -> tuple[str, Region]:
-    """The name of the module, and its operations: functions.
+class Module(NamedTuple):
+    """A module: its name, its operations (functions), and where arrays of dynamic size are taken at their bounds."""
+
+    name: str
+    region: Region
+    bounded: tuple[str, ...]
+
+
+def read_module(text: str, file: str) -> Module:
+    """The module that ``text`` is; ``file`` is what errors call it.
 
     Raises:
         InputError: a text that is cut off, or a line that is no operation; with its number.
     """
-    return _Reader(text, file).module()
+    reader = _Reader(text, file)
+    name, region = reader.module()
+    return Module(name, region, tuple(reader.bounded))
 
 
 class _Reader:
@@ -91,6 +102,7 @@ class _Reader:
         self._file = file
         self._number = 0
         self._nesting = 0
+        self.bounded: list[str] = []
         aliases = [match for line in self._lines if line.startswith("#loc") and (match := _ALIAS.match(line))]
         self._aliases: Mapping[str, str] = {match.group(1): match.group(2) for match in aliases}
 
@@ -129,7 +141,7 @@ class _Reader:
                 arguments = self._arguments(line)
             else:
                 operations.append(self._operation(line))
-        raise fail(self._file, "", "", "must close every brace: this text is cut off")
+        raise self._fault("", "every brace must be closed, but the text is cut off here")
 
     def _operation(self, line: str) -> Operation:
         place = f"line {self._number}"
@@ -207,14 +219,25 @@ class _Reader:
         if tensor is None:
             raise self._fault(kind.group(), _TYPE_RULE)
         name, sizes = tensor.group(2), tensor.group(1).split("x")[:-1]
+        if "?" in sizes:
+            sizes = self._bounds(kind.group(), sizes)
         integer = _INTEGER.match(name)
         dtype = f"{'u' if integer.group(1) else 's'}{integer.group(2)}" if integer else name.lower()
         if not all(size.isascii() and size.isdigit() and len(size) <= MAX_DIGITS for size in sizes):
-            raise self._fault(kind.group(), "sizes must be numbers; lower the step for fixed shapes")
+            raise self._fault(kind.group(), "sizes must be numbers or have bounds; lower the step for fixed shapes")
         shape = ArrayShape(_TYPES.get(name, dtype), tuple(map(int, sizes)))
         if not is_storable(shape):
             raise self._fault(kind.group(), SHAPE_RULE)
         return shape
+
+    def _bounds(self, text: str, sizes: list[str]) -> list[str]:
+        """Sizes with their bounds in place of those that are not known."""
+        match = _BOUNDS.search(text)
+        bounds = [bound.strip() for bound in match.group(1).split(",")] if match else []
+        if len(bounds) == len(sizes):
+            self.bounded.append(f"line {self._number}: {text}")
+            return [bound if size == "?" else size for size, bound in zip(sizes, bounds, strict=True)]
+        return sizes
 
     def _located(self, line: str) -> tuple[str, str]:
         """The line without its location, and what that calls the operation."""

@@ -91,11 +91,12 @@ class Computation:
 
 @dataclass(frozen=True)
 class HloModule:
-    """A module: its computations by name, callees before callers."""
+    """A module: its computations by name, callees before callers; ``notes`` are what its reader assumed."""
 
     name: str
     computations: Mapping[str, Computation]
     entry: str
+    notes: tuple[str, ...] = ()
 
 
 _MAX_DIM = 2**48
@@ -110,6 +111,21 @@ SHAPE_RULE = "the element type must be one of XLA's, and sizes whole numbers of 
 def is_storable(shape: ArrayShape) -> bool:
     """Whether :data:`SHAPE_RULE` holds."""
     return shape.dtype in ELEMENT_BITS and all(0 <= size <= _MAX_DIM for size in shape.dims)
+
+
+def notes_of_bounds(places: Sequence[str]) -> tuple[str, ...]:
+    """What users are told where dimensions of dynamic size, at ``places``, are taken at their bounds."""
+    if not places:
+        return ()
+    of = f"{len(places):,} arrays have" if len(places) > 1 else "An array has"
+    return (f"{of} dimensions of dynamic size ({places[0]}); they count at their bounds, the most that a step needs.",)
+
+
+def shape_text(shape: Shape) -> str:
+    """As HLO text has it: ``f32[4,2]``, ``(f32[4], s32[])``."""
+    if isinstance(shape, ArrayShape):
+        return f"{shape.dtype}[{','.join(map(str, shape.dims))}]"
+    return f"({', '.join(map(shape_text, shape))})"
 
 
 @contextmanager

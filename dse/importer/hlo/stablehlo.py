@@ -10,8 +10,16 @@ from math import prod
 from typing import NamedTuple
 
 from dse.importer.hlo.attributes import listed, metadata_text, padding_text, quoted, ranges_text, window_text
-from dse.importer.hlo.mlir import Operation, Region, Value, captured, read_module, symbol_in
-from dse.importer.hlo.module import ArrayShape, Computation, HloModule, Instruction, Shape, limited_nesting
+from dse.importer.hlo.mlir import Module, Operation, Region, Value, captured, read_module, symbol_in
+from dse.importer.hlo.module import (
+    ArrayShape,
+    Computation,
+    HloModule,
+    Instruction,
+    Shape,
+    limited_nesting,
+    notes_of_bounds,
+)
 from hardware.inputs import fail
 
 _OPCODES = {
@@ -34,8 +42,7 @@ def parse_stablehlo(text: str, file: str) -> HloModule:
         InputError: a text that is cut off, or a line that breaks a rule; with its number.
     """
     with limited_nesting(file):
-        name, region = read_module(text, file)
-        return _Translation(name, region, file).module()
+        return _Translation(read_module(text, file), file).module()
 
 
 class _Block(NamedTuple):
@@ -74,13 +81,13 @@ def _reachable(instructions: Mapping[str, Instruction], root: str) -> dict[str, 
 class _Translation:
     """The growing computations of a module."""
 
-    def __init__(self, name: str, region: Region, file: str) -> None:
-        self._name = name
+    def __init__(self, module: Module, file: str) -> None:
+        self._module = module
         self._file = file
         self._computations: dict[str, Computation] = {}
         self._functions: dict[str, Operation] = {}
         self._open: list[str] = []
-        for each in region.operations:
+        for each in module.region.operations:
             if each.opcode == "func.func" and each.regions:
                 self._functions[symbol_in(each.attributes)] = each
 
@@ -91,7 +98,7 @@ class _Translation:
         if not entry:
             raise fail(self._file, "", "", "must have a function @main")
         self._function(entry, self._functions[entry].place)
-        return HloModule(self._name, self._computations, entry)
+        return HloModule(self._module.name, self._computations, entry, notes_of_bounds(self._module.bounded))
 
     def _function(self, name: str, place: str) -> str:
         """The computation of a function, made when it is first called: callees stand before callers."""

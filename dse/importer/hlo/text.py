@@ -20,6 +20,7 @@ from dse.importer.hlo.module import (
     end_of_value,
     is_storable,
     limited_nesting,
+    notes_of_bounds,
     require_parameters,
 )
 from hardware.documents import text_of
@@ -61,6 +62,7 @@ class _Reader:
         self._file = file
         self._number = 0
         self._computations: dict[str, Computation] = {}
+        self._bounded: list[str] = []
 
     def module(self) -> HloModule:
         """The whole module."""
@@ -81,8 +83,8 @@ class _Reader:
                 self._computations[computation.name] = computation
                 entry = computation.name if header.group(1) else entry
         if entry is None:
-            raise fail(self._file, "", "", "must hold an ENTRY computation: this text ends before it")
-        return HloModule(name, self._computations, entry)
+            raise self._fault("", "the text must hold an ENTRY computation, but ends here")
+        return HloModule(name, self._computations, entry, notes_of_bounds(self._bounded))
 
     def _module_name(self) -> str:
         while (line := self._next()) is not None:
@@ -115,7 +117,7 @@ class _Reader:
                     raise self._fault(operand, "an operand must be an instruction before, of the same computation")
             instructions[instruction.name] = instruction
             root = instruction.name if is_root else root
-        raise fail(self._file, f"computation {name}", "", "must end with a line }: this text is cut off")
+        raise self._fault(name, "this computation must end with a line }, but the text is cut off here")
 
     def _closed(self, name: str, instructions: dict[str, Instruction], root: str | None) -> Computation:
         if not instructions:
@@ -171,6 +173,8 @@ class _Reader:
         shape = _array_shape(dtype, sizes)
         if shape is None:
             raise self._fault(f"{dtype}[{sizes}]", SHAPE_RULE)
+        if "<=" in sizes:
+            self._bounded.append(f"line {self._number}: {dtype}[{sizes}]")
         return shape
 
     def _fault(self, value: str, rule: str) -> InputError:

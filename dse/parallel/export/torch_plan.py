@@ -1,8 +1,8 @@
 """``plan_torch.py``: the plan as a module that a PyTorch program imports.
 
-It holds the mesh, the DTensor placements of every parameter, buffer and input by its name, and for each module that
-has parameters of its own the placements in which it takes its input and hands on its output. Everything else is
-``templates/plan_torch.py`` as it is.
+It holds the mesh, the DTensor placements of every parameter and input by its name, which of them ``fully_shard`` holds,
+and for each module that has parameters of its own the placements in which it takes its input and hands on its output.
+Everything else is ``templates/plan_torch.py`` as it is.
 """
 
 import re
@@ -22,7 +22,12 @@ _DOCSTRING = '''"""A parallel plan for {name} on {devices} devices ({mesh}), by 
     optimizer = torch.optim.Adam(model.parameters())
     outputs = model(**distributed({{…}}, on))  # inputs by their names: {inputs}
     outputs.full_tensor()  # the loss, or what a loss outside of the model is computed from
+
+Moments take the layouts of their parameters, and buffers are whole.
 """'''
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+"""What optimizers keep of a parameter, by the first part of the argument's name."""
 
 Placements = dict[str, Layout]
 Pins = dict[str, dict[int, Layout]]
@@ -32,20 +37,26 @@ def torch_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
     """The text of ``plan_torch.py``."""
     graph, mesh = problem.graph, problem.mesh
     template = resources.files("dse.parallel.export").joinpath("templates", "plan_torch.py").read_text()
-    docstring, imports, rest = re.split(r"\n\n(?=from contextlib|AXES = )", template)
+    docstring, imports, rest = re.split(r"\n\n(?=from collections|AXES = )", template)
     del docstring
     laid = dict(zip((each.name for each in graph.arguments), plan.arguments, strict=True))
+    held = {each.name: _held(each.name, laid) for each in graph.trainable}
     inputs = [each.name for each in graph.arguments if each.role == "input"]
     taken, left = _pins(problem, prices, plan)
-    styles = _styles(problem, laid, taken, left) if len(mesh.axes) == 1 else {}
+    used = _used(problem, prices, plan, held)
+    sharded = _fully_sharded(problem, laid, held, used, taken)
+    styles = _styles(problem, held, taken, left) if len(mesh.axes) == 1 else {}
     for path in styles:
         taken.pop(path, None)
         left.pop(path, None)
     constants = {
         "AXES = ()": f"AXES = {tuple(axis.name for axis in mesh.axes)}",
         "SIZES = ()": f"SIZES = {tuple(axis.size for axis in mesh.axes)}",
-        "PARAMETERS = {}": _table("PARAMETERS", {name: laid[name] for name in _held(problem)}),
-        "USED = {}": _table("USED", _used(problem, prices, plan)),
+        "PARAMETERS = {}": _table("PARAMETERS", held),
+        "USED = {}": _table("USED", used),
+        "SHARDED = {}": "\n".join(
+            ["SHARDED = {", *(f"    {name!r}: {axis!r}," for name, axis in sharded.items()), "}"]
+        ),
         "TAKEN = {}": _by_module("TAKEN", taken),
         "LEFT = {}": _by_module("LEFT", left),
         "STYLES = {}": "\n".join(["STYLES = {", *(f"    {path!r}: {each}," for path, each in styles.items()), "}"]),
@@ -60,13 +71,21 @@ def torch_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
     return "\n\n".join([about, imports, rest])
 
 
-def _held(problem: ParallelProblem) -> list[str]:
-    """The names of trained parameters; buffers are whole, and moments have the layout of their parameter."""
-    return [each.name for each in problem.graph.trainable]
+def _held(name: str, laid: Placements) -> Layout:
+    """The layout in which a parameter is held between steps, which its moments take too.
+
+    It is that of its moments where these are split further, as ZeRO-1 has it: then the parameter is gathered for the
+    forward pass, in place of its new value after the step. Otherwise it is its own.
+    """
+    own = laid[name]
+    moments = {laid[f"{moment}.{name}"] for moment in MOMENTS if f"{moment}.{name}" in laid}
+    layout = min(moments, default=own)
+    is_further = all(mine in (WHOLE, split) for mine, split in zip(own, layout, strict=True))
+    return layout if len(moments) == 1 and is_further else own
 
 
-def _used(problem: ParallelProblem, prices: Prices, plan: Plan) -> Placements:
-    """Parameters that a module's forward pass takes in another layout than their own."""
+def _used(problem: ParallelProblem, prices: Prices, plan: Plan, held: Placements) -> Placements:
+    """Parameters that a module's forward pass takes in another layout than the one in which they are held."""
     graph = problem.graph
     parameters = {
         each.value: (each.name, layout)
@@ -79,7 +98,40 @@ def _used(problem: ParallelProblem, prices: Prices, plan: Plan) -> Placements:
         name = parameters[value][0] if value in parameters else ""
         if name and name not in found and name.rpartition(".")[0] == label:
             found[name] = layout if value not in tables else _on_one_axis(layout)
-    return {name: layout for value, (name, own) in parameters.items() if (layout := found.get(name, own)) != own}
+    return {
+        name: layout
+        for name, own in parameters.values()
+        if name in held and (layout := found.get(name, own)) != held[name]
+    }
+
+
+def _fully_sharded(
+    problem: ParallelProblem, laid: Placements, held: Placements, used: Placements, taken: Pins
+) -> dict[str, tuple[str, bool]]:
+    """Parameters that differ from what the forward pass takes in being split along one axis, that of their module.
+
+    The module's input is split along this axis too, so that gradients are terms. Where there are several such axes, it
+    is the one along which most bytes of the module are gathered. Beside its name stands whether the plan gathers one of
+    the module's parameters for every use (ZeRO-3), and not once a step (ZeRO-1).
+    """
+    axes = problem.mesh.axes
+    gathered: dict[str, dict[int, dict[str, int]]] = {}
+    for each in problem.graph.trainable:
+        own, needed = held[each.name], used.get(each.name, held[each.name])
+        module = each.name.rpartition(".")[0]
+        differing = [axis for axis in range(len(axes)) if own[axis] != needed[axis]]
+        if not module or len(differing) != 1 or needed[differing[0]] != WHOLE:
+            continue
+        axis = differing[0]
+        if any(layout[axis] != WHOLE for layout in taken.get(module, {}).values()):
+            sizes = gathered.setdefault(module, {}).setdefault(axis, {})
+            sizes[each.name] = problem.graph.values[each.value].size_bytes
+    found: dict[str, tuple[str, bool]] = {}
+    for by_axis in gathered.values():
+        axis = max(by_axis, key=lambda each: sum(by_axis[each].values()))
+        is_gathered_again = any(laid[name][axis] != WHOLE for name in by_axis[axis])
+        found |= dict.fromkeys(by_axis[axis], (axes[axis].name, is_gathered_again))
+    return found
 
 
 def _on_one_axis(layout: Layout) -> Layout:

@@ -22,11 +22,19 @@ def gather(shapes: Shapes) -> Iterator[Factor]:
         len(positions) == len(outside) and len(result) == len(positions) + len(offsets),
         "the result must have the dimensions of the indices, and the offsets",
     )
+    shapes.require(
+        all(indices[dim] == result[to] for dim, to in zip(positions, outside, strict=True)),
+        "the result must have the sizes of the indices",
+    )
     for dim, to in zip(positions, outside, strict=True):
         tied = [(0, batching[0][batching[1].index(dim)])] if dim in batching[1] else []
         yield Factor(indices[dim], (*tied, (1, dim)), ((0, to),))
     taken = [dim for dim in range(len(table)) if dim not in collapsed]
     shapes.require(len(taken) == len(offsets), "offset_dims must be the dimensions that are not collapsed")
+    shapes.require(
+        all(sizes[dim] == result[to] for dim, to in zip(taken, offsets, strict=True)),
+        "the result must have the sizes of the slices",
+    )
     for dim, to in zip(taken, offsets, strict=True):
         if sizes[dim] == table[dim] == result[to]:
             yield Factor(table[dim], ((0, dim),), ((0, to),))
@@ -52,6 +60,10 @@ def scatter(shapes: Shapes) -> Iterator[Factor]:
     outside = [dim for dim in range(len(updates)) if dim not in window]
     positions = [dim for dim in range(len(indices)) if dim != shapes.number("index_vector_dim", len(indices))]
     shapes.require(len(positions) == len(outside), "updates must have the dimensions of the indices")
+    shapes.require(
+        all(indices[dim] == updates[to] for dim, to in zip(positions, outside, strict=True)),
+        "updates must have the sizes of the indices",
+    )
     combiner = shapes.text("combiner")
     for dim, to in zip(positions, outside, strict=True):
         if dim in batching[1]:

@@ -67,6 +67,7 @@ def concatenate(shapes: Shapes) -> Iterator[Factor]:
     """All dimensions pass but the one along which arrays are put together."""
     (along,) = shapes.integers("dimensions")
     (result,) = shapes.results
+    shapes.require(sum(each[along] for each in shapes.operands) == result[along], f"sizes along {along} must add up")
     for dim, size in enumerate(result):
         if dim == along:
             continue
@@ -85,8 +86,15 @@ def untouched(shapes: Shapes, untouched: Sequence[bool], operands: Sequence[int]
 
 def pad(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions without padding pass."""
-    paddings = shapes.text("padding").split("x") if shapes.results[0] else []
-    return untouched(shapes, [set(each.split("_")) <= {"0"} for each in paddings])
+    texts = shapes.text("padding").split("x") if shapes.results[0] else []
+    paddings = [[*map(int, each.split("_")), 0][:3] for each in texts]
+    shapes.require(len(paddings) == len(shapes.operands[0]), "must have a padding for each dimension")
+    padded = tuple(
+        size + low + high + between * max(0, size - 1)
+        for size, (low, high, between) in zip(shapes.operands[0], paddings, strict=True)
+    )
+    shapes.require(padded == shapes.results[0], "the result must have the padded sizes")
+    return untouched(shapes, [not any(each) for each in paddings])
 
 
 _RANGE = re.compile(r"\[(-?\d+):(-?\d+)(?::(-?\d+))?\]")
@@ -94,27 +102,32 @@ _RANGE = re.compile(r"\[(-?\d+):(-?\d+)(?::(-?\d+))?\]")
 
 def slice_(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions that are taken whole pass."""
-    ranges = _RANGE.findall(shapes.text("slice"))
+    texts = _RANGE.findall(shapes.text("slice"))
+    ranges = [(int(start), int(end), int(step or 1)) for start, end, step in texts]
     sizes = shapes.operands[0]
     shapes.require(len(ranges) == len(sizes), "must have a range for each dimension")
-    whole = [
-        (int(start), int(end), int(step or 1)) == (0, size, 1)
-        for (start, end, step), size in zip(ranges, sizes, strict=True)
-    ]
-    return untouched(shapes, whole)
+    for (start, end, step), size in zip(ranges, sizes, strict=True):
+        shapes.require(0 <= start <= end <= size and step > 0, f"{start}:{end}:{step} must be a range of {size:,}")
+    taken = tuple(-(-(end - start) // step) for start, end, step in ranges)
+    shapes.require(taken == shapes.results[0], "the result must have the sizes of the ranges")
+    return untouched(shapes, [each == (0, size, 1) for each, size in zip(ranges, sizes, strict=True)])
 
 
 def dynamic_slice(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions that keep their size pass."""
+    taken = shapes.integers("dynamic_slice_sizes")
+    shapes.require(taken == shapes.results[0], "the result must have the sizes of the slice")
     return untouched(shapes, [True] * len(shapes.results[0]))  # sizes that stay leave nothing to move
 
 
 def dynamic_update_slice(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions that are updated whole pass."""
+    shapes.require(shapes.operands[0] == shapes.results[0], "the result must have the shape of what is updated")
     return untouched(shapes, [True] * len(shapes.results[0]), operands=(0, 1))
 
 
 def reverse(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions that are not reversed pass."""
     reversed_dims = shapes.integers("dimensions")
+    shapes.require(shapes.operands[0] == shapes.results[0], "the result must have the shape of the operand")
     return untouched(shapes, [dim not in reversed_dims for dim in range(len(shapes.results[0]))])

@@ -56,6 +56,7 @@ def select_and_scatter(shapes: Shapes) -> Iterator[Factor]:
 def across(shapes: Shapes) -> Iterator[Factor]:
     """All dimensions but the one that ``dimensions`` names (``sort``), of all arrays."""
     (along,) = shapes.integers("dimensions")
+    shapes.require(len({*shapes.operands, *shapes.results}) == 1, "operands and results must have the same shape")
     for dim, size in enumerate(shapes.results[0]):
         if dim != along:
             yield Factor(size, everywhere(shapes.operands, dim), everywhere(shapes.results, dim))

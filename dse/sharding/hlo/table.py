@@ -18,7 +18,7 @@ from dse.sharding.hlo.moves import (
 )
 from dse.sharding.hlo.products import convolution, dot
 from dse.sharding.hlo.reductions import across, fft, outer, reduce, reduce_window, select_and_scatter
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 
 ELEMENTWISE = frozenset((
     "abs", "add", "and", "cbrt", "ceil", "clamp", "compare", "complex", "convert", "copy", "cosine", "divide",
@@ -98,8 +98,20 @@ def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] |
         try:
             found.append(factors_of(shapes_of(operation, graph.values)))
         except (ValueError, IndexError) as error:
-            name = graph.values[operation.results[0]].name if operation.results else operation.opcode
             # Rules state what must hold of shapes; operands or dimensions that are not there at all break them before.
-            rule = str(error) if isinstance(error, RuleError) else "has other operands or dimensions than its opcode"
-            raise fail(file, name, operation.opcode, rule) from error
+            rule = (
+                str(error)
+                if isinstance(error, RuleError)
+                else "must have the operands, dimensions and attributes of its opcode"
+            )
+            raise _fault(graph, number, rule, file) from error
     return tuple(found)
+
+
+def _fault(graph: StepGraph, number: int, rule: str, file: str) -> InputError:
+    """What is wrong with the operation of this number: where it stands, what it is called, the rule of its opcode."""
+    operation = graph.operations[number]
+    name = graph.values[operation.results[0]].name if operation.results else operation.opcode
+    if not graph.places:
+        return fail(file, name, operation.opcode, rule)
+    return fail(file, graph.places[number], name, f"{operation.opcode}: {rule}")

@@ -6,14 +6,7 @@ import json
 import pytest
 
 from dse.algorithms.pairwise.evaluate import evaluate
-from dse.algorithms.pairwise.iopddl import (
-    document_of,
-    problem_of,
-    read_problem,
-    read_solution,
-    write_problem,
-    write_solution,
-)
+from dse.algorithms.pairwise.iopddl import choices_of, document_of, problem_of, read_problem, write_problem
 from dse.algorithms.pairwise.problem import FORBIDDEN
 from hardware.inputs import InputError
 from tests.algorithms.pairwise.random_problems import random_problem
@@ -29,38 +22,32 @@ def test_the_contest_example_costs_what_the_contest_says():
 
 
 @pytest.mark.parametrize("memory", [None, 0.5])
-def test_written_problems_read_back_equal(tmp_path, memory):
+@pytest.mark.parametrize("name", ["p.json", "p.json.gz"])
+def test_written_problems_read_back_equal(tmp_path, memory, name):
     for seed in range(5):
         problem = random_problem(seed, memory=memory)
-        write_problem(problem, tmp_path / "p.json")
-        assert read_problem(tmp_path / "p.json") == problem
+        write_problem(problem, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b" if name.endswith(".gz") else b"{")
+        assert read_problem(tmp_path / name) == problem
         assert problem != random_problem(seed + 1, memory=memory)
-
-
-def test_solutions_read_back(tmp_path):
-    problem = read_problem(EXAMPLE)
-    write_solution((0, 1, 2, 0, 0), tmp_path / "s.json")
-    assert read_solution(tmp_path / "s.json", problem) == (0, 1, 2, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("content", "key", "rule"),
     [
-        ([0, 0, 2, 1], "", "list of 5 choice numbers"),
-        ({"a": 1}, "", "list of 5 choice numbers"),
-        ([0, 0, 3, 1, 0], "2", "from 0 to 2"),
-        ([0, True, 2, 1, 0], "1", "from 0 to 1"),
-        ([0, 0, 2.0, 1, 0], "2", "from 0 to 2"),
-        ([0, 0, 2, -1, 0], "3", "from 0 to 1"),
+        ([0, 0, 2, 1], "choices", "list of 5 choice numbers"),
+        ({"a": 1}, "choices", "list of 5 choice numbers"),
+        ([0, 0, 3, 1, 0], "choices.2", "from 0 to 2"),
+        ([0, True, 2, 1, 0], "choices.1", "from 0 to 1"),
+        ([0, 0, 2.0, 1, 0], "choices.2", "from 0 to 2"),
+        ([0, 0, 2, -1, 0], "choices.3", "from 0 to 1"),
     ],
 )
-def test_broken_solutions_are_refused(tmp_path, content, key, rule):
-    path = tmp_path / "s.json"
-    path.write_text(json.dumps(content))
+def test_broken_solutions_are_refused(content, key, rule):
     with pytest.raises(InputError) as error:
-        read_solution(path, read_problem(EXAMPLE))
+        choices_of(content, read_problem(EXAMPLE), "s.json", "choices")
     (fault,) = error.value.faults
-    assert (fault.file, fault.key) == (str(path), key)
+    assert (fault.file, fault.key) == ("s.json", key)
     assert rule in fault.rule
 
 

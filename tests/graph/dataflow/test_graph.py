@@ -42,7 +42,8 @@ BROKEN = {
         (*CHAIN, DataflowOperator("other", Pass("add", 6))),
         (*EDGES, DataflowEdge(1, 3, 6), DataflowEdge(3, 1, 6)),
     ),
-    "must be what input writes": (CHAIN, (DataflowEdge(0, 1, 5), EDGES[1])),
+    "must be a part of what input writes, which is 6": (CHAIN, (DataflowEdge(0, 1, 7, "part"), EDGES[1])),
+    "must be all that input writes": (CHAIN, (DataflowEdge(0, 1, 5), EDGES[1])),
     "edges of one tensor must carry the same": (
         (*CHAIN, DataflowOperator("end", Pass("output", 4))),
         (*EDGES, DataflowEdge(1, 3, 4)),
@@ -80,5 +81,5 @@ def test_a_part_may_be_smaller_than_the_product_it_is_of():
     ports = DataflowOperator("input", Pass("input", 2)), DataflowOperator("output", Pass("output", 4))
     edges = (DataflowEdge(0, 1, 2), DataflowEdge(1, 2, 4, "[0:4]"))
     assert DataflowGraph("part", (ports[0], gemm, ports[1]), edges).outgoing[1] == (edges[1],)
-    with pytest.raises(ValueError, match="must be what gemm writes, which is 6; the edge of a part names it"):
+    with pytest.raises(ValueError, match="must be all that gemm writes, which is 6; the edge of a part names it"):
         DataflowGraph("part", (ports[0], gemm, ports[1]), (edges[0], edges[1]._replace(tensor="")))

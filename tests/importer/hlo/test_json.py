@@ -9,6 +9,7 @@ from dse.importer.hlo.file import read_module
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.json_form import module_from_document
 from dse.importer.hlo.text import parse_hlo
+from dse.sharding.hlo.table import step_factors
 from hardware.inputs import InputError
 from tests.fuzz.examples import HLO_JSON
 from tests.importer.hlo.hlo_proto import proto_as_json
@@ -123,3 +124,23 @@ def test_the_command_reads_json(dse, tmp_path):
     results = [json.loads(answer.out) for answer in answers]
     assert results[0]["problem"] == results[1]["problem"]
     assert results[0]["solution"] == results[1]["solution"]
+
+
+def test_shapes_that_disagree_are_named_with_their_key():
+    graph = step_graph(module_from_document(HLO_JSON, "f.json"), "f.json")
+    assert len(step_factors(graph, "f.json")) == len(graph.operations)
+    number = next(n for n, each in enumerate(HLO_JSON["computations"][1]["instructions"]) if each["opcode"] == "dot")
+    path = (*STEP, number, "shape", "dimensions")
+    broken = changed(path, ["64", "33"])
+    with pytest.raises(
+        InputError, match=rf"^f.json: computations.1.instructions.{number}: h: dot: the result must have"
+    ):
+        step_factors(step_graph(module_from_document(broken, "f.json"), "f.json"), "f.json")
+
+
+def test_dimensions_of_dynamic_size_count_at_their_bounds_and_are_told():
+    path = (*STEP, 0, "shape", "isDynamicDimension")
+    graph = step_graph(module_from_document(changed(path, [True, False]), "f.json"), "f.json")
+    fixed = step_graph(module_from_document(HLO_JSON, "f.json"), "f.json")
+    assert (graph.values, graph.operations, fixed.notes) == (fixed.values, fixed.operations, ())
+    assert "An array has dimensions of dynamic size (computations.1.instructions.0.shape)" in graph.notes[0]

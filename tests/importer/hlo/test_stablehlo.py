@@ -212,13 +212,24 @@ def test_what_breaks_a_rule_is_named_with_its_line(old, new, message):
         graph_of_text(text)
 
 
-@pytest.mark.parametrize(
-    ("cut", "message"),
-    [("    return %7", "must close every brace: this text is cut off"), ("  func.func private", "is cut off")],
-)
-def test_a_text_without_its_end_is_refused(cut, message):
-    with pytest.raises(InputError, match=message):
-        graph_of_text(STABLEHLO[: STABLEHLO.index(cut)])
+@pytest.mark.parametrize("cut", ["    return %7", "  func.func private"])
+def test_a_text_without_its_end_names_the_last_line(cut):
+    text = STABLEHLO[: STABLEHLO.index(cut)]
+    last = max(number for number, line in enumerate(text.splitlines(), 1) if line.strip())
+    with pytest.raises(InputError, match=f"f.mlir: line {last}: every brace must be closed, but the text is cut off"):
+        graph_of_text(text)
+
+
+@pytest.mark.parametrize("bounds", ["#stablehlo.bounds<64, ?>", "#stablehlo.type_extensions<bounds = [64, ?]>"])
+def test_sizes_with_bounds_count_at_them_and_are_told(bounds):
+    fixed = graph_of_text(STABLEHLO)
+    bounded = graph_of_text(STABLEHLO.replace("tensor<64x16xf32>", f"tensor<?x16xf32, {bounds}>"))
+    assert "tensor<64x16xf32>" in STABLEHLO
+    assert [value[1:] for value in bounded.values] == [value[1:] for value in fixed.values]
+    assert "of dynamic size (line " in bounded.notes[0]
+    assert fixed.notes == ()
+    with pytest.raises(InputError, match="sizes must be numbers or have bounds"):
+        graph_of_text(STABLEHLO.replace("tensor<64x16xf32>", "tensor<?x16xf32>"))
 
 
 def test_a_region_must_end_with_a_return():

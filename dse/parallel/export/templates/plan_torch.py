@@ -1,10 +1,13 @@
 """The template of ``plan_torch.py``: a plan without parameters on no devices."""
 
+from collections import Counter
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import DataParallelMeshDims, fully_shard
 from torch.distributed.tensor import DTensor, Partial, distribute_tensor
 from torch.distributed.tensor import Replicate as R
 from torch.distributed.tensor import Shard as S
@@ -18,10 +21,15 @@ AXES = ()
 SIZES = ()
 
 PARAMETERS = {}
-"""The layout of each parameter and buffer: along each axis of the mesh the dimension that it splits, or R()."""
+"""The layout of each parameter, which its moments take too: along each axis the dimension that it splits, or R()."""
 
 USED = {}
 """Parameters that the forward pass takes in another layout, such as gathered ones."""
+
+SHARDED = {}
+"""Parameters that fully_shard gathers along an axis of the mesh, and whose gradients it reduce-scatters: that axis, and
+whether they are gathered again for the backward pass.
+"""
 
 TAKEN = {}
 """By module and number of dimensions the layout in which it takes its input."""
@@ -47,15 +55,17 @@ LOCAL = (*BY_SAMPLE, nn.modules.batchnorm._BatchNorm, nn.RNNBase, nn.MultiheadAt
 class Planned(ParallelStyle):
     """One module by the plan: its parameters, and the layouts of its input and output."""
 
-    def __init__(self, path):
+    def __init__(self, path, sharded):
         super().__init__()
         self.path = path
+        self.sharded = sharded
 
     def _apply(self, module, device_mesh):
         whole = (R(),) * len(AXES)
         for name, parameter in module.named_parameters(recurse=False):
             if not isinstance(parameter, DTensor):
-                spread = distribute_tensor(parameter, device_mesh, PARAMETERS.get(self._full(name), whole))
+                layouts = USED if self._full(name) in self.sharded else PARAMETERS
+                spread = distribute_tensor(parameter, device_mesh, layouts.get(self._full(name), whole))
                 module.register_parameter(name, torch.nn.Parameter(spread, parameter.requires_grad))
         for name, buffer in module.named_buffers(recurse=False):
             if not isinstance(buffer, DTensor):
@@ -79,11 +89,11 @@ class Planned(ParallelStyle):
         forward = module.forward
 
         def run(*args, **kwargs):
-            layouts = {name: USED.get(self._full(name)) for name, _ in module.named_parameters(recurse=False)}
+            own = {name: self._full(name) for name, _ in module.named_parameters(recurse=False)}
             used = {
-                (module, name): getattr(module, name).redistribute(placements=layout)
-                for name, layout in layouts.items()
-                if layout is not None
+                (module, name): getattr(module, name).redistribute(placements=USED[full])
+                for name, full in own.items()
+                if full in USED and full not in self.sharded
             }
             with _holding(used):
                 return forward(*args, **kwargs)
@@ -91,8 +101,9 @@ class Planned(ParallelStyle):
         return run
 
 
+@cache
 def mesh(device_type="cuda"):
-    """The mesh of the plan over the ranks of the process group."""
+    """The mesh of the plan over the ranks of the process group: the same one each time, as fully_shard needs it."""
     return init_device_mesh(device_type, SIZES, mesh_dim_names=AXES)
 
 
@@ -107,15 +118,18 @@ def apply(model, on=None):
         on: the mesh; that of :func:`mesh` by default.
     """
     on = mesh() if on is None else on
+    alone = Counter(each for _, each in model.named_parameters(remove_duplicate=False))
+    sharded = {name: how for name, how in SHARDED.items() if alone[model.get_parameter(name)] == 1}
     shared = {}
     for path, module in list(model.named_modules()):
         for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
             if parameter in shared:  # stands in two modules
                 setattr(module, name, shared[parameter])
         before = dict(module.named_parameters(recurse=False))
-        parallelize_module(module, on, STYLES.get(path) or Planned(path))
+        parallelize_module(module, on, STYLES.get(path) or Planned(path, sharded))
         module.register_forward_hook(_gradients_joined)
         shared |= {each: getattr(module, name) for name, each in before.items()}
+    _shard(model, on, sharded)
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.register_hook(lambda gradient, of=parameter: gradient.redistribute(placements=of.placements))
@@ -134,6 +148,65 @@ def distributed(inputs, on=None):
     on = mesh() if on is None else on
     whole = (R(),) * len(AXES)
     return {name: distribute_tensor(each, on, INPUTS.get(name, whole)) for name, each in inputs.items()}
+
+
+def _shard(model, on, sharded):
+    """Parameters by fully_shard: gathered for the forward pass, and where the plan does so again for the backward pass.
+
+    Each module is a group of its own, and the model the root of all, which lets groups be gathered ahead. A gradient is
+    the sum of what all ranks have, which fully_shard would divide by their number.
+
+    Args:
+        model: its parameters are DTensors, those that are to be split whole along their axis.
+        on: the mesh.
+        sharded: as :data:`SHARDED`, whose values are the same for all parameters of a module.
+    """
+    modules = {}
+    for name in sharded:
+        modules.setdefault(name.rpartition(".")[0], []).append(name.rpartition(".")[2])
+    for path in sorted(modules, reverse=True):  # inner modules first
+        module, (axis, is_gathered_again) = model.get_submodule(path), sharded[f"{path}.{modules[path][0]}"]
+        place = AXES.index(axis)
+        layouts = {module.get_parameter(name): PARAMETERS[f"{path}.{name}"][place] for name in modules[path]}
+        fully_shard(
+            module,
+            mesh=on,
+            dp_mesh_dims=DataParallelMeshDims(shard=axis),
+            reshard_after_forward=is_gathered_again,
+            shard_placement_fn=layouts.get,
+            ignored_params=set(module.parameters()) - set(layouts),
+        )
+        module.set_gradient_divide_factor(1.0)
+        module.set_force_sum_reduction_for_comms(True)  # as gloo knows no other one
+        module.register_forward_pre_hook(_terms_of(modules[path], place))
+    if modules:
+        dims = DataParallelMeshDims(shard=AXES[0])
+        fully_shard(model, mesh=on, dp_mesh_dims=dims, ignored_params=set(model.parameters()))
+
+
+def _terms_of(names, axis):
+    """A hook for a module that fully_shard has gathered: gradients of parameters are to be terms along ``axis``."""
+    hooked = set()
+
+    def run(module, _):
+        for parameter in map(module.get_parameter, names):
+            if parameter.requires_grad and parameter not in hooked:
+                hooked.add(parameter)
+                parameter.register_hook(lambda gradient: _as_terms(gradient, axis))
+
+    return run
+
+
+def _as_terms(gradient, axis):
+    """A gradient as terms of a sum along an axis of the mesh, of which each rank has one."""
+    if gradient.placements[axis].is_partial():
+        return gradient
+    whole = tuple(R() if place == axis else each for place, each in enumerate(gradient.placements))
+    terms = tuple(Partial() if place == axis else each for place, each in enumerate(whole))
+    part = gradient.redistribute(placements=whole).to_local() / SIZES[axis]
+    return DTensor.from_local(
+        part, gradient.device_mesh, terms, run_check=False, shape=gradient.shape, stride=gradient.stride()
+    )
 
 
 def _gradients_joined(_module, _args, output):
@@ -169,7 +242,7 @@ def _local(module):
         held = {}
         for part in module.modules():
             for name, each in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)):
-                whole = each.redistribute(placements=(R(),) * len(AXES))
+                whole = each if _is_whole(each) else each.redistribute(placements=(R(),) * len(AXES))
                 held[part, name] = whole.to_local(grad_placements=gradients)
         args, kwargs = tree_map_only(
             DTensor, lambda each: each.redistribute(placements=layout).to_local(), (args, kwargs)
@@ -179,6 +252,10 @@ def _local(module):
         return tree_map_only(torch.Tensor, lambda each: DTensor.from_local(each, on, layout, run_check=False), output)
 
     return run
+
+
+def _is_whole(tensor):
+    return all(each == R() for each in tensor.placements)
 
 
 class _Functions(TorchFunctionMode):

@@ -1,0 +1,83 @@
+"""The metrics of a plan, from an account of it: the search's own, or the checker's."""
+
+from typing import Any
+
+from dse.graph.step import StepOperation
+from dse.parallel.baselines import baselines, unlimited
+from dse.parallel.check import Account, account
+from dse.parallel.formats import plan_document, stated_from_document
+from dse.parallel.plan import (
+    Plan,
+    hidden_of,
+    picoseconds_of,
+    profile_of,
+    sent_by,
+    split_dimensions,
+    state_bytes_of,
+    summed,
+    work_of_plan,
+)
+from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import PICO
+from dse.results.result import FailedCheckError
+
+
+def metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:
+    """``metrics`` of a plan, by the search's own account of it."""
+    work_ps, hidden_ps = work_of_plan(prices, plan), hidden_of(problem, prices, plan)
+    of = Account(
+        work_ps=work_ps,
+        communication_ps=picoseconds_of(problem, prices, plan) - work_ps + hidden_ps,
+        hidden_ps=hidden_ps,
+        state_bytes=state_bytes_of(problem, plan.arguments),
+        peak_bytes=max(profile_of(problem, prices, plan), default=0),
+        split_dimensions=split_dimensions(problem, plan.arguments),
+    )
+    return metrics_of(problem, prices, plan, of)
+
+
+def metrics_of(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
+    """``metrics`` of a plan, by the account ``of`` it."""
+    whole = Plan((0,) * len(problem.graph.operations), (problem.mesh.whole,) * len(problem.graph.arguments))
+    unknown: dict[str, int] = {}
+    for operation, rule in zip(problem.graph.operations, problem.rules, strict=True):
+        if rule is None:
+            name = _shown_opcode(operation)
+            unknown[name] = unknown.get(name, 0) + 1
+    return {
+        "step_s": of.step_ps * PICO,
+        "work_s": of.work_ps * PICO,
+        "communication_s": of.communication_ps * PICO,
+        "hidden_s": of.hidden_ps * PICO,
+        "state_bytes": of.state_bytes,
+        "peak_bytes": of.peak_bytes,
+        "split_dimensions": of.split_dimensions,
+        "collectives": summed(problem, sent_by(problem, prices, plan)),
+        "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
+        "baselines": _baselines(problem, prices),
+        "unknown_operations": unknown,
+    }
+
+
+def _baselines(problem: ParallelProblem, prices: Prices) -> dict[str, Any]:
+    """What the checker says of the plans that need no search."""
+    documents: dict[str, Any] = {}
+    for name, plan in baselines(problem, prices).items():
+        stated = stated_from_document(problem, plan_document(problem, prices, plan), "solution")
+        of = account(unlimited(problem), stated)
+        if of.faults:
+            raise FailedCheckError(f"{name}: {'; '.join(of.faults)}")
+        documents[name] = {
+            "step_s": of.step_ps * PICO,
+            "communication_s": of.communication_ps * PICO,
+            "state_bytes": of.state_bytes,
+            "peak_bytes": of.peak_bytes,
+        }
+    return documents
+
+
+def _shown_opcode(operation: StepOperation) -> str:
+    """The opcode, of a custom call with what it calls."""
+    target = str(operation.attributes.get("custom_call_target", "")).strip('"')
+    return f"{operation.opcode} {target}".rstrip()

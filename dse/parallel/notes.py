@@ -1,0 +1,88 @@
+"""What users are told beside the figures of a parallel plan: what was assumed, and what stands in its way."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from dse.parallel.comparison import tail
+from dse.parallel.problem import ParallelProblem
+from dse.report.units import memory_text, time_text
+from dse.results.result import Result
+
+
+def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[str]]]) -> Iterable[str]:
+    """The notes of a result with a plan; ``splits`` are those of its arguments, by name."""
+    metrics = result.metrics
+    limit = "" if problem.state_bytes is None else f" of {memory_text(problem.state_bytes)}"
+    yield (
+        f"{time_text(metrics['work_s'])} of work and {time_text(metrics['communication_s'])} of communication, "
+        + (f"of which {time_text(metrics['hidden_s'])} beside work." if problem.overlap else "one after the other.")
+    )
+    state, peak = memory_text(metrics["state_bytes"]), memory_text(metrics["peak_bytes"])
+    counted = ("", limit) if problem.activations else (limit, "")
+    yield f"On each device the arguments take {state}{counted[0]}, with what the step makes at most {peak}{counted[1]}."
+    if metrics["peak_bytes"] > problem.device.memory_bytes:
+        yield (
+            f"That is more than the {memory_text(problem.device.memory_bytes)} of {problem.device.name}: "
+            "--activations makes the limit hold for what the step makes too."
+        )
+    if split := _split_state(problem, splits):
+        yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
+    yield from problem.graph.notes
+    for opcode, count in sorted(metrics["unknown_operations"].items()):
+        yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
+    yield from _undivided(problem)
+    domain = problem.network.domain_accelerators
+    if domain and problem.mesh.devices > domain:
+        yield f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
+    yield from _server_notes(problem)
+
+
+def _undivided(problem: ParallelProblem) -> Iterable[str]:
+    """Dimensions of trained tensors that an axis cannot split into equal parts, those of most bytes first."""
+    values = [(problem.graph.values[each.value], each.name) for each in problem.graph.trainable]
+    for axis in problem.mesh.axes:
+        names: dict[int, str] = {}
+        for value, name in sorted(values, key=lambda each: -each[0].size_bytes):
+            for size in value.dims:
+                if size > axis.size and size % axis.size:
+                    names.setdefault(size, name)
+        if names:
+            listed = [
+                f"{size:,} ({name}; {-(-size // axis.size) * axis.size:,} if padded)"
+                for size, name in islice(names.items(), _MAX_SIZES)
+            ]
+            more = f" and {len(names) - _MAX_SIZES} more" if len(names) > _MAX_SIZES else ""
+            yield f"Not split along {axis.name}={axis.size}, as no multiples of it: {', '.join(listed)}{more}."
+
+
+_MAX_SIZES = 3
+"""Sizes that a note names."""
+
+
+def _server_notes(problem: ParallelProblem) -> Iterable[str]:
+    """Where the mesh and the servers do not match, which prices of collectives take for granted."""
+    server, devices = problem.network.node_accelerators, problem.mesh.devices
+    if not server:
+        return
+    if last := devices % server:
+        slower = f" Between servers, collectives may take up to {server / last:.3g} × as long."
+        yield (
+            f"{devices} devices are {-(-devices // server)} servers of {server}, of which the last has {last}; it is "
+            f"priced as full.{'' if problem.network.shared else slower}"
+        )
+    for axis in problem.mesh.axes:
+        span = axis.size * axis.stride
+        if span % server and server % span and axis.size > 1 and span < devices:
+            yield (
+                f"Groups along {axis.name} span {span} devices, so that some cross from one server of {server} to the "
+                "next; all are priced as if they began with a server."
+            )
+
+
+def _split_state(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> int:
+    """State that is not split as the trained tensor with the same end of its name."""
+    trained = {tail(argument.name): splits[argument.name] for argument in problem.graph.trainable}
+    state = [argument.name for argument in problem.graph.arguments if argument.role == "state"]
+    return sum(
+        any(tail(name).endswith(end) and splits[name] != split for end, split in trained.items()) for name in state
+    )

@@ -1,0 +1,80 @@
+"""What users are told beside the figures: whatever was assumed of their machine or their step."""
+
+import pytest
+
+from tests.parallel.problems import MLP
+
+SERVERS = ("--network", "dgx-a100")
+
+
+def shown(dse, tmp_path, text, *asked):
+    (tmp_path / "step.hlo").write_text(text)
+    answer = dse("parallel", tmp_path / "step.hlo", "--method", "linkage", *asked)
+    assert answer.code == 0
+    return answer.out
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--mesh", "9", *SERVERS), ["9 devices are 2 servers of 8, of which the last has 1", "up to 8 × as long"]),
+        (("--mesh", "12", *SERVERS), ["12 devices are 2 servers of 8, of which the last has 4", "up to 2 × as long"]),
+        (("--mesh", "data=4,model=6", *SERVERS), ["Groups along model span 6 devices, so that some cross"]),
+        (("--mesh", "6"), ["no multiples of it: 16 (params['w1']; 18 if padded), 32 (params['w1']; 36 if padded)"]),
+    ],
+)
+def test_what_does_not_divide_is_told(dse, tmp_path, asked, words):
+    out = shown(dse, tmp_path, MLP, *asked)
+    assert all(each in out for each in words)
+
+
+@pytest.mark.parametrize("asked", [("--mesh", "16", *SERVERS), ("--mesh", "data=2,model=4", *SERVERS), ("--mesh", "8")])
+def test_nothing_is_told_where_all_divides(dse, tmp_path, asked):
+    out = shown(dse, tmp_path, MLP.replace("32,8", "32,16").replace("64,8", "64,16"), *asked)
+    assert not any(words in out for words in ("of which the last", "some cross", "Not split"))
+
+
+def test_shared_links_are_no_slower_in_a_server_that_is_not_full(dse, tmp_path):
+    out = shown(dse, tmp_path, MLP, "--mesh", "9", "--accelerator", "v100", "--network", "v100-ethernet")
+    assert "9 devices are 2 servers of 8, of which the last has 1; it is priced as full." in out
+    assert "as long" not in out
+
+
+def test_dimensions_of_dynamic_size_are_said_to_count_at_their_bounds(dse, tmp_path):
+    bounded = shown(dse, tmp_path, MLP.replace("f32[64,", "f32[<=64,"), "--mesh", "4")
+    assert "8 arrays have dimensions of dynamic size (line 10: f32[<=64,16]); they count at their bounds" in bounded
+    fixed = shown(dse, tmp_path, MLP, "--mesh", "4")
+    assert "dynamic" not in fixed
+    assert bounded.partition("Beside plans")[2] == fixed.partition("Beside plans")[2] != ""
+
+
+def test_an_unknown_number_of_passes_is_told(dse, tmp_path):
+    loop = MLP.replace(
+        "ENTRY",
+        """body {
+  p = (s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  ROOT r = (s32[]) tuple(i)
+}
+condition {
+  p = (s32[]) parameter(0)
+  ROOT c = pred[] constant(true)
+}
+ENTRY""",
+    ).replace(
+        "  zero = f32",
+        "  n = s32[] constant(0)\n  s = (s32[]) tuple(n)\n"
+        "  wh = (s32[]) while(s), condition=condition, body=body\n  zero = f32",
+    )
+    assert "wh: the number of passes of this loop is unknown; its body is counted once" in shown(dse, tmp_path, loop)
+
+
+def test_a_pin_that_leaves_no_memory_is_named_as_a_lever(dse, tmp_path):
+    (tmp_path / "step.hlo").write_text(MLP)
+    limit = ("--mesh", "4", "--memory-gb", str(4_000 / 2**30))
+    free = dse("parallel", tmp_path / "step.hlo", *limit, "--quiet")
+    assert free.code == 0
+    whole = dse("parallel", tmp_path / "step.hlo", *limit, "--pin", "params['w1']=-,-", "--pin", "batch['x']=-,-")
+    assert whole.code == 1
+    assert "with these pins: " in whole.out
+    assert "bytes too many" in whole.out
