@@ -127,7 +127,8 @@ def isolated_slots(pipeline: Pipeline, fabric: Fabric) -> npt.NDArray[np.int64]:
             slots[number] = sum(reads[number]) + sum(writes[number])
         else:
             slots[number] = max(reads[number] + writes[number])
-    return np.maximum(slots + channel_slots(pipeline, fabric), 1)
+    slots += channel_slots(pipeline, fabric)
+    return slots.clip(min=1)
 
 
 def channel_slots(pipeline: Pipeline, fabric: Fabric) -> npt.NDArray[np.int64]:

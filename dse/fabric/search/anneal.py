@@ -21,8 +21,8 @@ from dse.fabric.rules import (
 )
 from dse.fabric.search import move_kernels
 from dse.fabric.search.move_kernels import NOBODY, Best, Case, State
-from dse.fabric.search.sites import near_sites, random_sites, require_sites
 from dse.fabric.search.routing import Routing, form_of, tree_room, ways_of
+from dse.fabric.search.sites import near_sites, random_sites, require_sites
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.progress import StopSignal, never_stop
 from hardware.fabrics import Fabric
@@ -165,6 +165,7 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
     slots = isolated_slots(pipeline, fabric)
     near, near_count = near_sites(fabric.grid)
     flits = np.array([net.flits for net in nets], dtype=np.float64)
+    isolated = np.array([slots[net.source] for net in nets], dtype=np.float64)
     return Case(
         unit_first=_firsts([len(each) for each in unit_nets]),
         unit_net=np.array([net for each in unit_nets for net in each], dtype=np.int64),
@@ -172,7 +173,8 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
         sink_first=_firsts([len(net.sinks) for net in nets]),
         sink=np.array([sink.unit for net in nets for sink in net.sinks], dtype=np.int64),
         flits=flits,
-        isolated=np.array([slots[net.source] for net in nets], dtype=np.float64),
+        isolated=isolated,
+        rate=flits / isolated,
         channel_slots=channel_slots(pipeline, fabric).astype(np.float64),
         site_cell=fabric.grid.site_cell,
         site_channel=channel_of_site(fabric),
@@ -205,7 +207,7 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
         load=np.zeros(links, dtype=floats),
         sharing=np.zeros(links, dtype=integers),
         member=np.zeros((links, -(-nets // 64)), dtype=np.uint64),
-        peak=np.zeros((links, move_kernels.PEAKS), dtype=floats),
+        peak=np.zeros((move_kernels.PEAKS, links), dtype=floats),
         channel=np.zeros(channel_count(fabric), dtype=floats),
         term=np.zeros(len(RULES), dtype=floats),
         tree=tree_room(fabric),

@@ -46,7 +46,8 @@ def cheapest(
     """The placement for which ``rule`` is least; optimal where value and bound are equal.
 
     Args:
-        pipeline, fabric: what is placed, and where.
+        pipeline: what is placed.
+        fabric: where.
         rule: what is minimised.
         routing: ``xy`` or ``yx``.
         deterministic_time: when to end, in CP-SAT's deterministic seconds.

@@ -41,6 +41,7 @@ class Case(NamedTuple):
         sink_first, sink: its readers, [N + 1] and flat.
         flits: [N].
         isolated: slots of its source in isolation, [N].
+        rate: flits in such a slot, [N].
         channel_slots: of each input and output unit, 0 for others, [U].
         site_cell: [S].
         site_channel: of input and output sites, −1 for others, [S].
@@ -60,6 +61,7 @@ class Case(NamedTuple):
     sink: npt.NDArray[np.int64]
     flits: npt.NDArray[np.float64]
     isolated: npt.NDArray[np.float64]
+    rate: npt.NDArray[np.float64]
     channel_slots: npt.NDArray[np.float64]
     site_cell: npt.NDArray[np.int64]
     site_channel: npt.NDArray[np.int64]
@@ -86,7 +88,7 @@ class State(NamedTuple):
         load: of every link, [L].
         sharing: nets on it, [L].
         member: the set of these, [L, words].
-        peak: values of every link, [L, 3].
+        peak: values of every link, [3, L].
         channel: slots of every channel, [K].
         term: the terms, [7].
         tree: room for routing.
@@ -150,7 +152,7 @@ def _carry(case, state, net, which, sign, touched):
             state.saved_load[touched] = state.load[link]
             state.saved_sharing[touched] = state.sharing[link]
             for kind in range(PEAKS):
-                state.saved_peak[touched, kind] = state.peak[link, kind]
+                state.saved_peak[touched, kind] = state.peak[kind, link]
             touched += 1
         state.load[link] += flits
         state.sharing[link] += np.int64(sign)
@@ -162,8 +164,9 @@ def _carry(case, state, net, which, sign, touched):
 @kernel
 def _measure(case, state, link):
     """Find the values of a link."""
-    state.peak[link, LOAD] = state.load[link] / case.tracks
-    if not (case.peak_counts[BY_SPEED] or case.peak_counts[BY_SHARING]):
+    state.peak[LOAD, link] = state.load[link] / case.tracks
+    by_speed, by_sharing = case.peak_counts[BY_SPEED], case.peak_counts[BY_SHARING]
+    if not (by_speed or by_sharing):
         return
     rate, slowest, worst = 0.0, 0.0, 0.0
     left, word = state.sharing[link], 0
@@ -173,18 +176,29 @@ def _measure(case, state, link):
             net = (word << 6) + np.int64(lowest(members))
             members &= members - np.uint64(1)
             left -= 1
-            rate += case.flits[net] / case.isolated[net]
-            slowest = max(slowest, case.isolated[net])
-            length = case.hop_slots * state.depth[state.used[net], net]
-            worst = max(worst, case.flits[net] * state.sharing[link] + length)
+            if by_speed:
+                rate += case.rate[net]
+                slowest = max(slowest, case.isolated[net])
+            if by_sharing:
+                length = case.hop_slots * state.depth[state.used[net], net]
+                worst = max(worst, case.flits[net] * state.sharing[link] + length)
         word += 1
-    state.peak[link, BY_SPEED] = slowest * max(1.0, rate / case.tracks)
-    state.peak[link, BY_SHARING] = worst
+    state.peak[BY_SPEED, link] = slowest * max(1.0, rate / case.tracks)
+    state.peak[BY_SHARING, link] = worst
 
 
 @kernel
 def _peak_term(kind):
     return MAX_LOAD if kind == LOAD else (EXPERT if kind == BY_SPEED else ROUTE)
+
+
+@kernel
+def _largest(values):
+    """The largest of values that are not negative."""
+    largest = 0.0
+    for place in range(len(values)):
+        largest = max(largest, values[place])
+    return largest
 
 
 @kernel
@@ -202,13 +216,11 @@ def _remeasure(case, state, touched):
         before, now = 0.0, case.floor[kind]
         for place in range(touched):
             before = max(before, state.saved_peak[place, kind])
-            now = max(now, state.peak[state.touched[place], kind])
+            now = max(now, state.peak[kind, state.touched[place]])
         if now >= state.term[term]:
             state.term[term] = now
         elif before == state.term[term]:
-            for link in range(len(state.load)):
-                now = max(now, state.peak[link, kind])
-            state.term[term] = now
+            state.term[term] = max(now, _largest(state.peak[kind]))
 
 
 @kernel
@@ -263,14 +275,6 @@ def _exchange(case, state, unit, left, target):
 
 
 @kernel
-def _busiest_channel(state):
-    slots = 0.0
-    for channel in range(len(state.channel)):
-        slots = max(slots, state.channel[channel])
-    return slots
-
-
-@kernel
 def _seat(case, state, unit, target):
     """Take a unit to a site; what is there goes to where it was. Returns that unit or :data:`NOBODY`."""
     other, left = state.holder[target], state.site[unit]
@@ -294,7 +298,7 @@ def try_move(case, state, unit, target):
         return 0, 0
     other = _seat(case, state, unit, target)
     if case.channel_slots[unit] > 0 or (other != NOBODY and case.channel_slots[other] > 0):
-        state.term[OFF_CHIP] = _busiest_channel(state)
+        state.term[OFF_CHIP] = _largest(state.channel)
     nets = _collect(case, state, unit, 0)
     if other != NOBODY:
         nets = _collect(case, state, other, nets)
@@ -332,7 +336,7 @@ def undo(case, state, unit, left, nets, touched):
         state.load[link] = state.saved_load[place]
         state.sharing[link] = state.saved_sharing[place]
         for kind in range(PEAKS):
-            state.peak[link, kind] = state.saved_peak[place, kind]
+            state.peak[kind, link] = state.saved_peak[place, kind]
     for term in range(len(state.term)):
         state.term[term] = state.saved_term[term]
     if state.site[unit] != left:
@@ -368,15 +372,13 @@ def begin(case, state):
     for unit in range(len(state.site)):
         if case.channel_slots[unit] > 0:
             state.channel[case.site_channel[state.site[unit]]] += case.channel_slots[unit]
-    state.term[OFF_CHIP] = _busiest_channel(state)
+    state.term[OFF_CHIP] = _largest(state.channel)
     for link in range(len(state.load)):
         _measure(case, state, link)
         state.term[SQUARED_LOAD] += state.load[link] * state.load[link]
     for kind in range(PEAKS):
         term = _peak_term(kind)
-        state.term[term] = case.floor[kind]
-        for link in range(len(state.load)):
-            state.term[term] = max(state.term[term], state.peak[link, kind])
+        state.term[term] = max(case.floor[kind], _largest(state.peak[kind]))
     return cost_of(case, state)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hardware.compiled import compiled, kernel
 
 ROW_FIRST, COLUMN_FIRST, CONGESTION = 0, 1, 2
-"""Along the source's row and then along columns (XY), the other way (YX), or for each branch the less loaded of both."""
+"""Along the source's row, then along columns (XY); the other way (YX); or for each branch the less loaded of both."""
 
 
 class Ways(NamedTuple):

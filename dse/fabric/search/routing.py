@@ -112,7 +112,8 @@ def _least_cost_tree(
 ) -> list[int]:
     """Links of a tree that reaches ``ends``: the cheapest way from the tree to any of them (Dijkstra), and again."""
     link_from = fabric.grid.link_from
-    entered, route, waiting = {source}, [], ends - {source}
+    entered, waiting = {source}, ends - {source}
+    route: list[int] = []
     while waiting:
         into: dict[int, int] = {}
         least = dict.fromkeys(entered, 0.0)
