@@ -19,8 +19,9 @@ from dse.fabric.rules import (
     isolated_slots,
     rule_scales,
 )
-from dse.fabric.search import move_kernels
-from dse.fabric.search.move_kernels import NOBODY, Best, Case, State
+from dse.fabric.search import anneal_kernels, move_kernels
+from dse.fabric.search.anneal_kernels import Best
+from dse.fabric.search.move_kernels import NOBODY, Case, State
 from dse.fabric.search.routing import Routing, form_of, tree_room, ways_of
 from dse.fabric.search.sites import near_sites, random_sites, require_sites
 from dse.run.executor import Executor, InProcessExecutor
@@ -126,14 +127,15 @@ class Annealing:
         state = state_of(self.pipeline, self.fabric, start)
         lowest = float(move_kernels.begin(self.case, state))
         seed = generator.integers(2**63, size=1, dtype=np.uint64)
-        hot = self.settings.initial_temperature * move_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
+        hot = self.settings.initial_temperature * anneal_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
         best = Best(state.site.copy(), np.empty(state.route.shape[1:], np.int32), np.zeros(len(state.used), np.int64))
         lowest, made, kept = np.inf, 0, 0
         for begin, end in self._slices():
             shares = np.array([begin, end]) / self.settings.moves
             temperatures = hot * self.settings.final_temperature**shares
             reaches = self.settings.final_reach**shares
-            lowest, more = move_kernels.anneal(self.case, state, best, lowest, seed, end - begin, temperatures, reaches)
+            moves = end - begin
+            lowest, more = anneal_kernels.anneal(self.case, state, best, lowest, seed, moves, temperatures, reaches)
             made, kept = end, kept + more
             if self.stop() is not None:
                 break

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms import bits, draws
+from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest
-from dse.algorithms.draws import draw
 from dse.fabric.search import route_kernels
 from dse.fabric.search.route_kernels import Tree, Ways, grow
 from hardware.compiled import compiled, kernel
@@ -122,14 +121,6 @@ class State(NamedTuple):
     saved_peak: npt.NDArray[np.float64]
     saved_term: npt.NDArray[np.float64]
     move: npt.NDArray[np.int64]
-
-
-class Best(NamedTuple):
-    """The best placement met: site of every unit, [U]; links of every net, [N, C], and how many, [N]."""
-
-    site: npt.NDArray[np.int64]
-    route: npt.NDArray[np.int32]
-    length: npt.NDArray[np.int64]
 
 
 @kernel
@@ -343,25 +334,7 @@ def undo(case, state, unit, left, nets, touched):
         _seat(case, state, unit, left)
 
 
-@kernel
-def below(seed, count):
-    """A whole number from 0 to ``count`` − 1."""
-    return min(count - 1, np.int64(draw(seed) * count))
-
-
-@kernel
-def propose(case, state, seed, reach):
-    """(a unit, a site of its kind for it) at random, among the nearest ``reach`` (a share) of these sites."""
-    unit = below(seed, len(state.site))
-    site = state.site[unit]
-    many = case.near_count[site]
-    if many == 0:
-        return unit, site
-    nearest = max(1, min(many, np.int64(np.ceil(reach * many))))
-    return unit, np.int64(case.near[site, below(seed, nearest)])
-
-
-@compiled(bits, draws, route_kernels)
+@compiled(bits, route_kernels)
 def begin(case, state):
     """Route all nets of a state whose units have sites, and find its terms; the cost."""
     state.move[0] += 1
@@ -382,7 +355,7 @@ def begin(case, state):
     return cost_of(case, state)
 
 
-@compiled(bits, draws, route_kernels)
+@compiled(bits, route_kernels)
 def moved(case, state, unit, target, keep):
     """Make one move and take it back unless it is to be kept; the cost with it."""
     left = state.site[unit]
@@ -391,71 +364,3 @@ def moved(case, state, unit, target, keep):
     if not keep:
         undo(case, state, unit, left, nets, touched)
     return cost
-
-
-@compiled(bits, draws, route_kernels)
-def uphill(case, state, seed, moves):
-    """The mean rise of the cost over random moves that raise it, 0 where none does; no move is kept."""
-    start = cost_of(case, state)
-    total, count = 0.0, 0
-    for _ in range(moves):
-        unit, target = propose(case, state, seed, 1.0)
-        left = state.site[unit]
-        nets, touched = try_move(case, state, unit, target)
-        rise = cost_of(case, state) - start
-        undo(case, state, unit, left, nets, touched)
-        if rise > 0:
-            total += rise
-            count += 1
-    return total / count if count else 0.0
-
-
-@kernel
-def _save(state, best):
-    """Copy where units and nets are."""
-    for unit in range(len(best.site)):
-        best.site[unit] = state.site[unit]
-    for net in range(len(best.length)):
-        which = state.used[net]
-        best.length[net] = state.length[which, net]
-        for place in range(best.length[net]):
-            best.route[net, place] = state.route[which, net, place]
-
-
-@compiled(bits, draws, route_kernels)
-def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches):
-    """Anneal for a number of moves: (lowest cost met, moves that were kept); ``best`` holds the one with that cost.
-
-    Temperature and reach go geometrically from the first to the last of ``temperatures`` and ``reaches``, [2].
-    ``lowest_cost`` is that of ``best``.
-    """
-    cost = cost_of(case, state)
-    kept, is_saved = 0, cost >= lowest_cost
-    temperature, reach = temperatures[0], reaches[0]
-    cooling = (temperatures[1] / temperatures[0]) ** (1.0 / moves) if temperatures[0] > 0 else 1.0
-    shrinking = (reaches[1] / reaches[0]) ** (1.0 / moves)
-    lowest_cost = min(cost, lowest_cost)
-    for _ in range(moves):
-        unit, target = propose(case, state, seed, reach)
-        limit = cost - temperature * np.log(max(draw(seed), 1e-300))
-        left = state.site[unit]
-        nets, touched = try_move(case, state, unit, target)
-        new_cost = cost_of(case, state)
-        if new_cost > limit:
-            undo(case, state, unit, left, nets, touched)
-        else:
-            if not is_saved and new_cost >= lowest_cost:
-                # The best so far is about to be left.
-                undo(case, state, unit, left, nets, touched)
-                _save(state, best)
-                is_saved = True
-                try_move(case, state, unit, target)
-            cost = new_cost
-            kept += nets > 0
-            if cost < lowest_cost:
-                lowest_cost, is_saved = cost, False
-        temperature *= cooling
-        reach *= shrinking
-    if not is_saved:
-        _save(state, best)
-    return lowest_cost, kept
