@@ -13,7 +13,7 @@ from dse.fabric.model import UnitKind
 from dse.fabric.search.expansion import expand
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import SitesMissingError, random_sites
-from dse.fabric.search.splitting import flits_of, held, read
+from dse.fabric.search.splitting import Range, Splitting, flits_of, held, read
 from dse.graph.dataflow.formats import graph_from_document
 from dse.models.dataflow_blocks import BlockSizes, block_graph, random_block
 from hardware.fabrics import fabric
@@ -204,3 +204,32 @@ def test_parts_are_the_whole_and_readers_read_something(units, flits):
     assert [parts[0].first, *(part.end for part in parts)] == [*(part.first for part in parts), flits]
     assert max(part.end - part.first for part in parts) <= -(-flits // units)
     assert all(part.first < part.end <= flits for part in (read(number, units, flits) for number in range(units)))
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_parts_of_products_read_their_rows_and_columns(batch, rows, inner, columns):
+    """Every product of a row of tiles and a column of tiles has one part that reads both."""
+    tiny = replace(PLASTICINE, tile=1)
+    left, right = batch * rows * inner, batch * inner * columns
+    document = {
+        "schema": "dse.dataflow/1",
+        "operators": [
+            {"name": "a", "kind": "input", "elements": left},
+            {"name": "b", "kind": "input", "elements": right},
+            {"name": "product", "kind": "gemm", "m": rows, "k": inner, "n": columns, "batch": batch},
+            {"name": "c", "kind": "output", "elements": batch * rows * columns},
+        ],
+        "edges": [["a", "product", left], ["b", "product", right], ["product", "c", batch * rows * columns]],
+    }
+    splitting = Splitting(2, graph_from_document(document, "product.json"), tiny, SLOTS)
+    parts, slots = splitting.options[-1]
+    assert (parts, slots) == (batch * rows * columns, inner)  # the most parts make one tile of the result each
+    pairs = {
+        (splitting.reads(part, parts, left, is_right=False), splitting.reads(part, parts, right, is_right=True))
+        for part in range(parts)
+    }
+    assert pairs == {
+        (Range(row * inner, (row + 1) * inner), Range(column * inner, (column + 1) * inner))
+        for row in range(batch * rows)
+        for column in range(row // rows * columns, (row // rows + 1) * columns)
+    }
