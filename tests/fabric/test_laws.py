@@ -227,3 +227,28 @@ def test_throughput_hardly_depends_on_the_window():
         placement = compacted(pipeline, PLASTICINE, random, 100)
         short, long = (throughput(simulator, placement, window).interval_slots for window in (16, 128))
         assert short == pytest.approx(long, rel=0.1)
+
+
+def test_a_deadlock_is_found_beside_a_part_that_could_go_on_for_ever():
+    units = (IN, Unit("a", COMPUTE, 40), Unit("b", COMPUTE, 40), Unit("c", COMPUTE, 40), OUT, IN, OUT)
+    nets = (
+        Net(0, (Sink(1),), 1),
+        Net(1, (Sink(2), Sink(3)), 40),
+        Net(2, (Sink(3, early=True),), 1, late=True),
+        Net(3, (Sink(4),), 1),
+        Net(5, (Sink(6),), 1),
+    )
+    pipeline = Pipeline(units, nets)
+    io, computes = ROW.grid.sites("io"), ROW.grid.sites("compute")
+    outcome = simulate(pipeline, routed(pipeline, ROW, [io[0], *computes[:3], io[-1], io[1], io[-2]]), ROW, 3)
+    assert outcome.departures == ()
+    assert outcome.blocked[1:5] == (0, 0, 0, 0)
+    assert outcome.blocked[6] > 3
+
+
+def test_a_stream_does_not_drain_while_it_is_measured():
+    random = np.random.default_rng(2)
+    for _ in range(4):
+        pipeline = layered_pipeline(random, 1, 3, 4)
+        placement = compacted(pipeline, PLASTICINE, random, 100)
+        assert simulate(pipeline, placement, PLASTICINE, 20) == simulate(pipeline, placement, PLASTICINE, 20, 5000)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dse.fabric.evaluators import reference, simulator
 from tests.fabric.cases import SMALL, placed, random_pipeline
 
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200)
 
 
 @RELAXED

@@ -36,3 +36,18 @@ def require_samples(samples: int, fed_samples: int | None) -> None:
     if samples < 1 or (fed_samples is not None and fed_samples < samples):
         fed = "any number" if fed_samples is None else fed_samples
         raise ValueError(f"`1 <= samples <= fed_samples` must hold, but got {samples} and {fed}")
+
+
+def samples_to_feed(pipeline: Pipeline, placement: Placement, fabric: Fabric, samples: int) -> int:
+    """As many as a stream without end needs until ``samples`` have departed, and a finite number.
+
+    No unit is further ahead of one that it sends to, in samples, than what fits between them. All that fits on the
+    fabric is added to ``samples``. So a part of the pipeline that could run on for ever does not hide that another one
+    is deadlocked.
+    """
+    in_units = sum(unit.samples + 1 for unit in pipeline.units)
+    at_links = max(fabric.min_flow_flits, fabric.max_flow_flits)
+    at_port = fabric.port_flits + fabric.channel_latency_slots
+    links: list[int] = (placement.route_first[1:] - placement.route_first[:-1]).tolist()
+    in_nets = sum(-(-(at_port + at_links * many) // net.flits) for net, many in zip(pipeline.nets, links, strict=True))
+    return samples + in_units + in_nets

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
 
-from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples
+from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples, samples_to_feed
 from dse.fabric.model import Net, Pipeline, Placement, UnitKind
 from hardware.fabrics import Fabric
 
@@ -317,7 +317,9 @@ def simulate(
     """As :func:`dse.fabric.evaluators.simulator.simulate`, which is the same and faster."""
     require_samples(samples, fed_samples)
     require_legal(pipeline, placement, fabric)
-    machine = Machine(pipeline, placement, fabric, NEVER if fed_samples is None else fed_samples)
+    if fed_samples is None:
+        fed_samples = samples_to_feed(pipeline, placement, fabric, samples)
+    machine = Machine(pipeline, placement, fabric, fed_samples)
     senders = {net.source for net in pipeline.nets}
     terminals = [unit for unit in range(len(pipeline.units)) if unit not in senders]
     departures: list[int] = []

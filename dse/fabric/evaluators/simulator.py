@@ -10,7 +10,7 @@ import numpy as np
 from dse.fabric.evaluators.event_kernels import run
 from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
-from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples
+from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples, samples_to_feed
 from dse.fabric.model import Pipeline, Placement, UnitKind
 from hardware.fabrics import Fabric
 
@@ -30,8 +30,8 @@ class Simulator:
         Args:
             placement: of the pipeline on the fabric.
             samples: to simulate, at least 1.
-            fed_samples: that are fed in, no fewer than ``samples``; None: they do not end, so that no sample runs
-                through a pipeline that drains.
+            fed_samples: that are fed in, no fewer than ``samples``; None: so many that no sample runs through a
+                pipeline that drains (:func:`~dse.fabric.evaluators.outcome.samples_to_feed`).
 
         Raises:
             ValueError: an illegal placement (with all its faults), numbers of samples that break these rules, or
@@ -39,6 +39,8 @@ class Simulator:
         """
         require_samples(samples, fed_samples)
         require_legal(self.pipeline, placement, self.fabric)
+        if fed_samples is None:
+            fed_samples = samples_to_feed(self.pipeline, placement, self.fabric, samples)
         state = lay_out(
             self._pipeline_arrays,
             self._fabric_arrays,
@@ -46,7 +48,7 @@ class Simulator:
             placement.route_first,
             placement.route_link,
             samples,
-            FAR if fed_samples is None else fed_samples,
+            fed_samples,
         )
         if run(state) >= MAX_SLOTS:
             raise ValueError(f"no more than {MAX_SLOTS:,} slots can be simulated, but {samples} samples take more")
