@@ -24,6 +24,7 @@ SCRIPTS = (
     "parallel",
     "learning_speed",
     "wafer",
+    "fabric_simulator",
     "newcomer",
 )
 

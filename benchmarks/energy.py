@@ -94,7 +94,7 @@ def peaks() -> None:
     """Every unit busy and every memory and link at full rate."""
     from hardware.energy import peak_w
     from hardware.energy_model import energy_model_of
-    from hardware.network import network
+    from hardware.network_specs import network
     from hardware.specs import accelerator, list_specs
 
     print("\nPeak power, W (a bound on average power: every unit and memory busy at once), and the chip's own limit")

@@ -62,7 +62,7 @@ def throughput(cost_model_name: str) -> None:
     """One table row block: rates of products, of everything, and of the baselines."""
     from hardware.cost_model import cost_model
     from hardware.estimator import estimate
-    from hardware.network import network
+    from hardware.network_specs import network
     from hardware.operations import Convolution, Fused, Gemm
     from hardware.space import architecture_space
 

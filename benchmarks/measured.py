@@ -27,7 +27,8 @@ from hardware.calibration import (
     reporting_rows,
 )
 from hardware.machines import Machines
-from hardware.network import Network, network
+from hardware.network import Network
+from hardware.network_specs import network
 from hardware.operations import Gemm
 from hardware.specs import accelerator
 from tests.shared_data import shared_data

@@ -7,11 +7,12 @@ import click
 from dse.cli.terminal import console, print_table
 from hardware.cost_model import cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
-from hardware.network import list_networks, network
+from hardware.fabrics import fabric, list_fabrics
+from hardware.network_specs import list_networks, network
 from hardware.packages import list_packages, package
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
-from hardware.units import GIGA, MEGA, TERA, gib_from_bytes
+from hardware.units import GIGA, MEGA, MIB, TERA, gib_from_bytes
 
 Row = tuple[str, ...]
 
@@ -19,12 +20,12 @@ Row = tuple[str, ...]
 @click.command("specs")
 @click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
 def command(as_json: bool) -> None:
-    """List accelerators, networks, cost models and packages.
+    """List accelerators, networks, cost models, packages and dataflow fabrics.
 
     Wherever an option takes the name of an accelerator, network or package, it also takes your own YAML file.
     """
     tables = {"accelerators": _accelerators(), "networks": _networks(), "cost models": _cost_models()}
-    tables["packages"] = _packages()
+    tables |= {"packages": _packages(), "fabrics": _fabrics()}
     if as_json:
         content = {
             name: [dict(zip(headers, row, strict=True)) for row in rows] for name, (headers, rows) in tables.items()
@@ -79,6 +80,25 @@ def _packages() -> tuple[Row, list[Row]]:
         )
         for each in map(package, list_packages())
     ]
+    return headers, rows
+
+
+def _fabrics() -> tuple[Row, list[Row]]:
+    headers: Row = ("fabric", "grid", "compute units", "memory units", "Tflop/s", "SRAM MB", "off-chip GB/s")
+    rows: list[Row] = []
+    for each in map(fabric, list_fabrics()):
+        computes, memories = len(each.grid.sites("compute")), len(each.grid.sites("memory"))
+        rows.append(
+            (
+                each.name,
+                f"{each.rows} x {each.columns}",
+                str(computes),
+                str(memories),
+                f"{computes * each.compute_flops / TERA:.1f}",
+                f"{memories * each.memory_bytes / MIB:g}",
+                f"{each.channels * each.channel_bytes_per_s / GIGA:.1f}",
+            )
+        )
     return headers, rows
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.codesign.problem import CodesignProblem, TrainingJob
-from hardware.network import LevelledNetworkSpec, Network, list_networks, network_spec
+from hardware.network import Network
+from hardware.network_specs import LevelledNetworkSpec, list_networks, network_spec
 from hardware.specs import Accelerator
 
 

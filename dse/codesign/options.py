@@ -15,7 +15,7 @@ from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
-from hardware.network import network
+from hardware.network_specs import network
 from hardware.space import smallest_area_mm2
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib

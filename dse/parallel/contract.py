@@ -32,7 +32,7 @@ from dse.run.tables import Tables
 from dse.sharding.hlo.table import step_factors
 from dse.sources.steps import resolve_step, step_of, with_variables
 from hardware.inputs import choose, fail, validate
-from hardware.network import network
+from hardware.network_specs import network
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
 

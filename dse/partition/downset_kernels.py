@@ -23,8 +23,8 @@ chip.
 
 import numpy as np
 
-from dse.partition import bits
-from dse.partition.bits import bit, lowest
+from dse.algorithms import bits
+from dse.algorithms.bits import bit, lowest
 from hardware.compiled import compiled, kernel
 
 UNREACHED = 127

@@ -8,7 +8,7 @@ import pytest
 from dse.codesign.notes import notes
 from dse.codesign.report.table import verdict
 from dse.codesign.vocabulary import missing_parallelism
-from hardware.network import list_networks, network, network_spec
+from hardware.network_specs import list_networks, network, network_spec
 from tests.codesign.tiny import MODEL, tiny_options
 
 ON_A100 = ("--fixed", "a100-80gb", "--global-batch", "32", "--microbatch", "1", "--workers", "0")

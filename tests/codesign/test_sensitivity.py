@@ -33,7 +33,7 @@ from dse.codesign.sensitivity.table import (
 )
 from dse.run.executor import InProcessExecutor
 from hardware.cost_model import cost_model
-from hardware.network import network
+from hardware.network_specs import network
 from hardware.space import architecture_space, template_machines
 from tests.codesign.test_exhaustive import TINY_MODEL
 

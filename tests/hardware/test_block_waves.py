@@ -10,7 +10,8 @@ from hardware.block_waves import wave_times
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork
 from hardware.inputs import InputError
-from hardware.network import Network, network
+from hardware.network import Network
+from hardware.network_specs import network
 from hardware.operations import Collective, Convolution, Fused, Gemm, Vector
 from hardware.specs import accelerator
 

@@ -20,7 +20,8 @@ from hardware.calibration import (
 )
 from hardware.inputs import InputError
 from hardware.machines import KernelConstants
-from hardware.network import Network, network
+from hardware.network import Network
+from hardware.network_specs import network
 from hardware.operations import Gemm, Vector
 from hardware.specs import accelerator
 from tests.shared_data import shared_data

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dse.placement.check import gradient_sync_s
 from hardware.inputs import InputError
-from hardware.network import LevelledNetworkSpec, Network, NetworkSpec, list_networks, network, network_spec
+from hardware.network import Network
+from hardware.network_specs import LevelledNetworkSpec, NetworkSpec, list_networks, network, network_spec
 from tests.placement.strategies import chain_of
 
 KINDS = ("all_reduce", "reduce_scatter", "all_gather")

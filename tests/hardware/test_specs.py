@@ -9,7 +9,7 @@ import yaml
 from hardware.area import area_model
 from hardware.cost_model import cost_model, vector_cycles
 from hardware.inputs import InputError
-from hardware.network import network
+from hardware.network_specs import network
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
 

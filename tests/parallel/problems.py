@@ -8,7 +8,7 @@ from dse.importer.hlo.text import parse_hlo, read_hlo
 from dse.parallel.mesh import mesh_of
 from dse.parallel.problem import Device, ParallelProblem
 from dse.sharding.hlo.table import step_factors
-from hardware.network import network
+from hardware.network_specs import network
 
 DUMPS = Path(__file__).parents[1] / "data" / "hlo"
 

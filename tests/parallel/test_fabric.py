@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dse.parallel.mesh import mesh_of
 from dse.parallel.resharding import PICO, Collective, Fabric
-from hardware.network import Network, network
+from hardware.network import Network
+from hardware.network_specs import network
 from tests.parallel import fabric as slow
 
 KINDS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")

@@ -25,7 +25,7 @@ from dse.parallel.prices import Prices
 from dse.parallel.solve import solve
 from dse.results.result import seal_of
 from hardware.inputs import InputError
-from hardware.network import network
+from hardware.network_specs import network
 from tests.parallel.problems import DUMPS as DUMPS_OF
 from tests.parallel.problems import MLP, dump, mlp
 

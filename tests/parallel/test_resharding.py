@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dse.parallel.mesh import WHOLE, mesh_of
 from dse.parallel.resharding import Fabric, paths_from, resharding, steps
-from hardware.network import network
+from hardware.network_specs import network
 from tests.parallel import devices
 
 MESHES = ("4", "data=2,model=4", "data=2,model=3,last=2")

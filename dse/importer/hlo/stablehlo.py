@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from dse.importer.hlo.attributes import listed, metadata_text, padding_text, quoted, ranges_text, window_text
+from dse.importer.hlo.attributes import listed, metadata_text
 from dse.importer.hlo.mlir import Module, Operation, Region, Value, captured, read_module, symbol_in
 from dse.importer.hlo.module import (
     ArrayShape,
@@ -20,6 +20,7 @@ from dse.importer.hlo.module import (
     limited_nesting,
     notes_of_bounds,
 )
+from dse.importer.hlo.stablehlo_attributes import NUMBER, PADDING, attributes_of, integers, triples
 from hardware.inputs import fail
 
 _OPCODES = {
@@ -183,7 +184,7 @@ class _Translation:
         if dialect == "chlo" and {*each.results} >= {block.values[name][1] for name in each.operands}:
             opcode = "map" if kind != "erf" else kind  # XLA takes the others apart, into elementwise operations
         if kind == "constant":
-            whole = re.search(rf"dense<({_NUMBER})>", each.attributes)
+            whole = re.search(rf"dense<({NUMBER})>", each.attributes)
             text = whole.group(1) if whole else ""
         else:
             text += _metadata(each.label)
@@ -193,14 +194,14 @@ class _Translation:
         """Whether an operation gives what it takes, so that XLA leaves it out."""
         if kind not in _MOVES or not each.operands or each.results != (block.values[each.operands[0]][1],):
             return False
-        padded = kind == "pad" and any(any(dim) for dim in _triples(each.attributes, _PADDING))
-        turned = _integers(each.attributes, "dims", "broadcast_dimensions") or ()
+        padded = kind == "pad" and any(any(dim) for dim in triples(each.attributes, PADDING))
+        turned = integers(each.attributes, "dims", "broadcast_dimensions") or ()
         return not padded and turned == tuple(sorted(turned))
 
     def _broadcast(self, block: _Block, each: Operation, operand: str) -> None:
         """As XLA has it: a reshape where nothing is repeated; dimensions of size 1 that are go before."""
         source, target = block.values[each.operands[0]][1], each.results[0]
-        dims = _integers(each.attributes, "dims", "broadcast_dimensions") or ()
+        dims = integers(each.attributes, "dims", "broadcast_dimensions") or ()
         if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):
             raise fail(self._file, each.place, each.opcode, "must take and give one array")
         if len(dims) != len(source.dims) or not all(0 <= dim < len(target.dims) for dim in dims):
@@ -293,127 +294,8 @@ class _Translation:
         """Attributes by HLO's names."""
         if kind in _COMBINERS:
             yield from self._combiners(kind, each)
-        text = each.attributes
         ranks = [len(shape.dims) if isinstance(shape, ArrayShape) else 0 for shape in shapes]
-        for keys, name in _LISTS.get(kind, ()):
-            if (numbers := _integers(text, *keys)) is not None:
-                yield name, listed(numbers)
-        match kind:
-            case "dot_general" | "dot":
-                yield from _dot(kind, text, ranks)
-            case "convolution":
-                yield from _convolution(text)
-            case "sort":
-                yield "dimensions", listed([(*(_integers(text, "dimension") or ()), -1)[0] % max(1, *ranks)])
-            case "gather" | "scatter" if _integers(text, "index_vector_dim") is None:
-                yield "index_vector_dim", "0"
-            case "slice":
-                yield "slice", ranges_text(_ranges(text))
-            case "pad":
-                yield "padding", padding_text(_triples(text, _PADDING))
-            case "reduce_window" | "select_and_scatter":
-                yield "window", _window(text, ranks[0] if ranks else 0)
-            case "compare":
-                if direction := re.search(r"\b(EQ|NE|LT|LE|GT|GE)\b", text):
-                    yield "direction", direction.group(1)
-            case "custom_call":
-                if "has_side_effect = true" in text:
-                    yield "has_side_effect", "true"
-                yield "custom_call_target", quoted(symbol_in(text))
-
-
-_NUMBERS = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
-            "start_indices_batching_dims", "index_vector_dim", "slice_sizes", "update_window_dims",
-            "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
-            "scatter_indices_batching_dims")  # fmt: skip
-
-_LISTS: Mapping[str, Sequence[tuple[tuple[str, ...], str]]] = {
-    "broadcast_in_dim": ((("dims", "broadcast_dimensions"), "dimensions"),),
-    "transpose": ((("dims", "permutation"), "dimensions"),),
-    "reverse": ((("dims", "dimensions"), "dimensions"),),
-    "reduce": ((("dimensions",), "dimensions"),),
-    "concatenate": ((("dim", "dimension"), "dimensions"),),
-    "iota": ((("dim", "iota_dimension"), "iota_dimension"),),
-    "fft": ((("length", "fft_length"), "fft_length"),),
-    "get_tuple_element": ((("index",), "index"),),
-    "dynamic_slice": ((("sizes", "slice_sizes"), "dynamic_slice_sizes"),),
-    "gather": tuple(((name,), name) for name in _NUMBERS),
-    "scatter": tuple(((name,), name) for name in _NUMBERS),
-}
-"""Of each operation the lists of numbers by their words, in pretty and generic form, and HLO's word for them."""
-
-_PADDING = (("low", "edge_padding_low"), ("high", "edge_padding_high"), ("interior", "interior_padding"))
-_SLICE = (("start_indices",), ("limit_indices",), ("strides",))
-_NUMBER = r"-?\d{1,18}"
-_INTEGERS = r"(?:array<i64(?::([^>]*))?>|\[([^\[\]]*)\]|dense<([^>]*)>|(-?\d+))"
-_LABELS = re.compile(r"\[([^\]]*)\]x\[([^\]]*)\]->\[([^\]]*)\]")
-_PAIR = r" = \[([^\]]*)\] x \[([^\]]*)\]"
-
-
-def _integers(text: str, *keys: str) -> tuple[int, ...] | None:
-    """The numbers that stand under one of ``keys``; None where none of them is there."""
-    for key in keys:
-        if match := re.search(rf"(?<!\w){key} = {_INTEGERS}", text):
-            found = next((part for part in match.groups() if part is not None), "")
-            return tuple(map(int, re.findall(_NUMBER, found)))
-    return None
-
-
-def _triples(text: str, keys: Sequence[tuple[str, ...]]) -> list[tuple[int, int, int]]:
-    first, second, third = (_integers(text, *each) or () for each in keys)
-    return list(zip(first, second, third, strict=False))
-
-
-def _ranges(text: str) -> list[tuple[int, int, int]]:
-    """(start, limit, stride) of each dimension: ``[0:8, 0:4:2]``, or three lists."""
-    if "limit_indices" in text:
-        return _triples(text, _SLICE)
-    found = re.findall(rf"({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?", text)
-    return [(int(start), int(limit), int(stride or 1)) for start, limit, stride in found]
-
-
-def _dot(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
-    if kind == "dot":
-        yield from (("lhs_contracting_dims", listed([max(0, (*ranks, 1)[0] - 1)])), ("rhs_contracting_dims", "{0}"))
-        return
-    for word, generic, name in (("batching_dims", "batching_dimensions", "batch_dims"), _CONTRACTING):
-        pair = re.search(word + _PAIR, text)
-        for place, side in enumerate(("lhs", "rhs")):
-            numbers = re.findall(_NUMBER, pair.group(place + 1)) if pair else _integers(text, f"{side}_{generic}")
-            yield f"{side}_{name}", listed([int(number) for number in numbers or ()])
-
-
-_CONTRACTING = ("contracting_dims", "contracting_dimensions", "contracting_dims")
-
-
-def _convolution(text: str) -> Iterator[tuple[str, str]]:
-    if labels := _LABELS.search(text):
-        image, kernel, result = (re.sub(r"[^\w?]", "", part) for part in labels.groups())
-        yield "dim_labels", f"{image}_{kernel}->{result}"
-    for key in ("feature_group_count", "batch_group_count"):
-        if (count := _integers(text, key)) and count[0] != 1:
-            yield key, str(count[0])
-
-
-def _window(text: str, rank: int) -> str:
-    def part(key: str, usual: int) -> list[str]:
-        return [str(number) for number in _spread(_integers(text, key) or (usual,), rank)]
-
-    pads = _spread(_integers(text, "padding") or (0,), 2 * rank)
-    return window_text(
-        {
-            "size": part("window_dimensions", 1),
-            "stride": part("window_strides", 1),
-            "pad": [f"{low}_{high}" for low, high in zip(pads[::2], pads[1::2], strict=False)],
-            "lhs_dilate": part("base_dilations", 1),
-            "rhs_dilate": part("window_dilations", 1),
-        }
-    )
-
-
-def _spread(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """One number stands for all."""
-    return numbers * count if len(numbers) == 1 else numbers
+        yield from attributes_of(kind, each.attributes, ranks)
 
 
 def _metadata(label: str) -> str:

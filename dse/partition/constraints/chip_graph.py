@@ -10,7 +10,7 @@ An arc a → b must not join chips that a path joins, nor close a path parallel 
 
 import numpy as np
 
-from dse.partition.bits import bit, lowest
+from dse.algorithms.bits import bit, lowest
 from hardware.compiled import kernel
 
 

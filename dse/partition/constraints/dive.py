@@ -25,10 +25,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms import draws
+from dse.algorithms import bits, draws
+from dse.algorithms.bits import bit, interval, leading, lowest, size
 from dse.algorithms.draws import draw
-from dse.partition import bits
-from dse.partition.bits import bit, interval, leading, lowest, size
 from dse.partition.constraints import chip_graph
 from dse.partition.constraints.chip_graph import after, before, join, restore, save
 from hardware.compiled import compiled, kernel

@@ -10,8 +10,8 @@ partition, 5 to 10 µs for 2,138 operators.
 
 import numpy as np
 
-from dse.partition import bits
-from dse.partition.bits import bit, leading, lowest
+from dse.algorithms import bits
+from dse.algorithms.bits import bit, leading, lowest
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, Floats, PartitionProblem
 from hardware.compiled import compiled

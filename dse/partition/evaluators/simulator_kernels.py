@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.partition import bits
-from dse.partition.bits import bit, lowest
+from dse.algorithms import bits
+from dse.algorithms.bits import bit, lowest
 from dse.partition.evaluators import simulator_links, simulator_operators
 from dse.partition.evaluators.simulator_links import one_input_s, transfers_s
 from dse.partition.evaluators.simulator_operators import EFFECT_SALTS

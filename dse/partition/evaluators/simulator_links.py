@@ -10,7 +10,7 @@ in :mod:`dse.partition.evaluators.simulator_kernels`. Cost of a partition: O(ten
 
 import numpy as np
 
-from dse.partition.bits import bit, leading
+from dse.algorithms.bits import bit, leading
 from hardware.compiled import kernel
 
 

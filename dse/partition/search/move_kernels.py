@@ -11,10 +11,9 @@ its descendants or ancestors on the same chip. All of (2) to (5) and the cost ar
 
 import numpy as np
 
-from dse.algorithms import draws
+from dse.algorithms import bits, draws
+from dse.algorithms.bits import bit, leading, lowest
 from dse.algorithms.draws import draw
-from dse.partition import bits
-from dse.partition.bits import bit, leading, lowest
 from hardware.compiled import compiled, kernel
 from hardware.packages import MAX_CHIPS
 

@@ -19,10 +19,9 @@ Cost: O(W (N + E)) for W operators on a chip at most; general also O(N²).
 
 import numpy as np
 
-from dse.algorithms import draws
+from dse.algorithms import bits, draws
+from dse.algorithms.bits import bit
 from dse.algorithms.draws import draw
-from dse.partition import bits
-from dse.partition.bits import bit
 from hardware.compiled import compiled, kernel
 
 UNREACHED = 127

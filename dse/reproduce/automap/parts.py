@@ -14,7 +14,7 @@ from dse.reproduce.paper import Paper, Part, Posed
 from dse.results.result import digest
 from dse.run.options import Option, Options
 from hardware.inputs import fail
-from hardware.network import network
+from hardware.network_specs import network
 from hardware.specs import accelerator
 
 NAME = "automap"

@@ -29,7 +29,7 @@ from dse.results.result import FailedCheckError
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
 from hardware.inputs import InputError
-from hardware.network import network
+from hardware.network_specs import network
 from hardware.specs import accelerator
 
 

@@ -1,4 +1,4 @@
-"""Sets of chips as words of 64 bits: the kernels that read them."""
+"""Sets of numbers below 64 as words of 64 bits: the kernels that read them."""
 
 # Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN201
@@ -39,11 +39,11 @@ size = _counting(lambda builder, word: builder.ctpop(word))
 
 @njit(inline="always")
 def bit(number):
-    """The set of one chip."""
+    """The set of one number."""
     return np.uint64(1) << np.uint64(number)
 
 
 @njit(inline="always")
 def interval(low, high):
-    """The chips low … high, of which there is at least one."""
+    """The numbers low … high, of which there is at least one."""
     return (np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(63 - high)) & (np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(low))

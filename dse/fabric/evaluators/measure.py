@@ -1,0 +1,69 @@
+"""Throughput and latency of a placement, from departures that the simulator finds.
+
+Departures are seldom periodic: a mean over a window of samples has an error, which a longer window makes smaller.
+"""
+
+from dataclasses import dataclass
+
+from dse.fabric.evaluators.outcome import Outcome
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.model import Placement
+
+WINDOW_SAMPLES = 16
+"""Samples over which throughput is measured."""
+
+WARM_UP_SAMPLES = 5
+"""Samples before the window, beside one for each stage of the pipeline."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Throughput of a placement in its steady state.
+
+    Attributes:
+        interval_slots: mean time between departures; None in a deadlock.
+        ideal_slots: slots of work of the slowest unit (:attr:`dse.fabric.model.Pipeline.ideal_slots`).
+        slot_s: of the fabric.
+        outcome: the departures.
+    """
+
+    interval_slots: float | None
+    ideal_slots: int
+    slot_s: float
+    outcome: Outcome
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples a second; 0 in a deadlock."""
+        return 0.0 if self.interval_slots is None else 1 / (self.interval_slots * self.slot_s)
+
+    @property
+    def normalized(self) -> float:
+        """Ideal over measured slots (paper, section IV-A), 0 in a deadlock; above 1 only by the error of the window."""
+        return 0.0 if self.interval_slots is None else self.ideal_slots / self.interval_slots
+
+
+def throughput(simulator: Simulator, placement: Placement, window_samples: int = WINDOW_SAMPLES) -> Throughput:
+    """Mean time between departures over ``window_samples`` samples, after the warm-up, of a stream without end.
+
+    Raises:
+        ValueError: as :meth:`Simulator.simulate`, or a window without a sample.
+    """
+    if window_samples < 1:
+        raise ValueError(f"`window_samples >= 1` must hold, but got {window_samples}")
+    warm_up = simulator.pipeline.stages + WARM_UP_SAMPLES
+    outcome = simulator.simulate(placement, warm_up + window_samples)
+    interval_slots = None
+    if not outcome.is_deadlock:
+        interval_slots = (outcome.departures[-1] - outcome.departures[warm_up - 1]) / window_samples
+    return Throughput(interval_slots, simulator.pipeline.ideal_slots, simulator.fabric.slot_s, outcome)
+
+
+def latency_s(simulator: Simulator, placement: Placement, batch: int = 1) -> float | None:
+    """Seconds from the start of an empty pipeline to the end of the last of ``batch`` samples; None in a deadlock.
+
+    Raises:
+        ValueError: as :meth:`Simulator.simulate`.
+    """
+    outcome = simulator.simulate(placement, batch, fed_samples=batch)
+    return None if outcome.is_deadlock else (outcome.departures[-1] + 1) * simulator.fabric.slot_s

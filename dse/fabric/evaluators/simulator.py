@@ -1,0 +1,152 @@
+"""The simulator: departures of the samples of a placed pipeline, by the rules of :mod:`dse.fabric.evaluators`.
+
+It is compiled (:mod:`dse.fabric.evaluators.event_kernels`); :mod:`dse.fabric.evaluators.reference` is its plain form.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from dse.fabric.evaluators.event_kernels import run
+from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, State
+from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
+from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples, samples_to_feed
+from dse.fabric.model import Pipeline, Placement, UnitKind
+from hardware.fabrics import Fabric
+
+
+class Simulator:
+    """Simulates placements of one pipeline on one fabric."""
+
+    def __init__(self, pipeline: Pipeline, fabric: Fabric) -> None:
+        self.pipeline = pipeline
+        self.fabric = fabric
+        self._pipeline_arrays = _pipeline_arrays(pipeline)
+        self._fabric_arrays = _fabric_arrays(fabric)
+
+    def simulate(self, placement: Placement, samples: int, fed_samples: int | None = None) -> Outcome:
+        """The slots in which the first ``samples`` samples depart.
+
+        Args:
+            placement: of the pipeline on the fabric.
+            samples: to simulate, at least 1.
+            fed_samples: that are fed in, no fewer than ``samples``; None: so many that no sample runs through a
+                pipeline that drains (:func:`~dse.fabric.evaluators.outcome.samples_to_feed`).
+
+        Raises:
+            ValueError: an illegal placement (with all its faults), numbers of samples that break these rules, or
+                samples that take more than :data:`~dse.fabric.evaluators.event_state.MAX_SLOTS` slots.
+        """
+        require_samples(samples, fed_samples)
+        require_legal(self.pipeline, placement, self.fabric)
+        if fed_samples is None:
+            fed_samples = samples_to_feed(self.pipeline, placement, self.fabric, samples)
+        state = lay_out(
+            self._pipeline_arrays,
+            self._fabric_arrays,
+            placement.site,
+            placement.route_first,
+            placement.route_link,
+            samples,
+            fed_samples,
+        )
+        if run(state) >= MAX_SLOTS:
+            raise ValueError(f"no more than {MAX_SLOTS:,} slots can be simulated, but {samples} samples take more")
+        departed = int(state.departed[0])
+        blocked = () if departed == samples else self._ended(State(*state))
+        return Outcome(tuple(state.departs[:departed].tolist()), blocked)
+
+    def _ended(self, state: State) -> tuple[int, ...]:
+        """Samples that each unit has ended."""
+        units = len(self.pipeline.units)
+        ended = np.full(units, FAR)
+        is_at_unit = state.unit >= 0
+        np.minimum.at(ended, state.unit[is_at_unit], state.pin["sample"][is_at_unit])
+        is_written = self._pipeline_arrays.writers > 0
+        ended[is_written] = state.memory["whole"][is_written]
+        is_compute = self._pipeline_arrays.kind == UnitKind.COMPUTE
+        ended[is_compute] = state.actor["ended"][-units:][is_compute]
+        return tuple(ended.tolist())
+
+
+def simulate(
+    pipeline: Pipeline, placement: Placement, fabric: Fabric, samples: int, fed_samples: int | None = None
+) -> Outcome:
+    """As :meth:`Simulator.simulate`, once."""
+    return Simulator(pipeline, fabric).simulate(placement, samples, fed_samples)
+
+
+def _pipeline_arrays(pipeline: Pipeline) -> PipelineArrays:
+    units, nets = pipeline.units, pipeline.nets
+    kinds = [unit.kind for unit in units]
+    writers, consumers = np.zeros(len(units), dtype=np.int64), np.zeros(len(units), dtype=np.int64)
+    schedule: list[int] = []
+    source_schedule, sink_schedule = [], []
+    for net in nets:
+        source_schedule.append(len(schedule))
+        if kinds[net.source] == UnitKind.COMPUTE:
+            schedule += emission_steps(net.flits, int(pipeline.steps[net.source]), net.late)
+        consumers[net.source] += len(net.sinks)
+        for sink in net.sinks:
+            sink_schedule.append(len(schedule))
+            if kinds[sink.unit] == UnitKind.COMPUTE:
+                schedule += reading_steps(net.flits, int(pipeline.steps[sink.unit]), sink.early)
+            writers[sink.unit] += kinds[sink.unit] == UnitKind.MEMORY
+    return PipelineArrays(
+        kind=_integers(kinds),
+        samples=_integers(unit.samples for unit in units),
+        shares_banks=_integers(unit.shares_banks for unit in units),
+        steps=pipeline.steps,
+        writers=writers,
+        consumers=consumers,
+        source=_integers(net.source for net in nets),
+        flits=_integers(net.flits for net in nets),
+        transposed=_integers(net.transposed for net in nets),
+        sink_first=np.concatenate(([0], np.cumsum([len(net.sinks) for net in nets], dtype=np.int64))),
+        sink=_integers(sink.unit for net in nets for sink in net.sinks),
+        schedule=_integers(schedule),
+        source_schedule=_integers(source_schedule),
+        sink_schedule=_integers(sink_schedule),
+    )
+
+
+def emission_steps(flits: int, steps: int, late: bool) -> list[int]:
+    """The steps of a compute unit, from 1, in which it writes the flits of a sample."""
+    start = steps // 2 if late else 0
+    return [start - (-(number + 1) * (steps - start) // flits) for number in range(flits)]
+
+
+def reading_steps(flits: int, steps: int, early: bool) -> list[int]:
+    """The steps of a compute unit, from 1, in which it reads the flits of a sample."""
+    end = (steps + 1) // 2 if early else steps
+    return [number * end // flits + 1 for number in range(flits)]
+
+
+def _fabric_arrays(fabric: Fabric) -> FabricArrays:
+    grid = fabric.grid
+    return FabricArrays(
+        site_cell=grid.site_cell,
+        link_from=grid.link_from,
+        link_to=grid.link_to,
+        first_io=grid.sites("io")[0],
+        cells=grid.cells,
+        read_ports=fabric.read_ports,
+        write_ports=fabric.write_ports,
+        transposed_read_slots=fabric.transposed_read_slots,
+        tracks=fabric.tracks,
+        hop_slots=fabric.hop_slots,
+        buffer_flits=fabric.buffer_flits,
+        min_flow_flits=fabric.min_flow_flits,
+        max_flow_flits=fabric.max_flow_flits,
+        burst_flits=fabric.burst_flits,
+        switch_slots=fabric.switch_slots,
+        port_slots=fabric.port_slots,
+        port_flits=fabric.port_flits,
+        channels=fabric.channels * fabric.channel_flits,
+        channel_slots=fabric.channel_slots,
+        channel_latency_slots=fabric.channel_latency_slots,
+    )
+
+
+def _integers(values: Iterable[int]) -> Integers:
+    return np.fromiter(values, dtype=np.int64)

@@ -1,0 +1,229 @@
+"""Simulated annealing of placements under a weighted sum of rules, with routes that follow every move."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from dse.fabric.model import Integers, Pipeline, Placement
+from dse.fabric.rules import (
+    MIXTURE,
+    RULES,
+    RuleWeights,
+    channel_count,
+    channel_of_site,
+    channel_slots,
+    isolated_slots,
+    rule_scales,
+)
+from dse.fabric.search import anneal_kernels, move_kernels
+from dse.fabric.search.anneal_kernels import Best
+from dse.fabric.search.move_kernels import NOBODY, Case, State
+from dse.fabric.search.routing import Routing, form_of, tree_room, ways_of
+from dse.fabric.search.sites import near_sites, random_sites, require_sites
+from dse.run.executor import Executor, InProcessExecutor
+from dse.run.progress import StopSignal, never_stop
+from hardware.fabrics import Fabric
+
+_SLICE = 50_000
+"""Moves between two questions whether to stop: some tenths of a second."""
+
+_SAMPLED_MOVES = 200
+"""Moves whose mean rise of the cost gives the unit of temperatures."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnealSettings:
+    """How a chain is annealed.
+
+    Attributes:
+        moves: tried, however long they take.
+        initial_temperature: in mean rises of the cost over random moves that raise it from the start.
+        final_temperature: as a share of the first one.
+        final_reach: share of the sites of its kind, nearest first, that a unit may go to at the end; at the start all.
+        routing: of nets after every move.
+
+    Raises:
+        ValueError: a value that breaks a rule.
+    """
+
+    moves: int = 100_000
+    initial_temperature: float = 1.0
+    final_temperature: float = 1e-3
+    final_reach: float = 0.05
+    routing: Routing = "congestion"
+
+    def __post_init__(self) -> None:
+        if self.moves < 1:
+            raise ValueError(f"`moves` must be at least 1, but got {self.moves}")
+        if not (np.isfinite(self.initial_temperature) and self.initial_temperature >= 0):
+            raise ValueError(
+                f"`initial_temperature` must be finite and not negative, but got {self.initial_temperature}"
+            )
+        for name in ("final_temperature", "final_reach"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"`0 < {name} <= 1` must hold, but got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A run of annealing: its seed, and the sites to begin with, [U]; None: random ones by the seed."""
+
+    seed: int
+    start: Integers | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Annealed:
+    """The best placement that a chain met.
+
+    Attributes:
+        placement: legal.
+        cost: of it, by the rules' weights.
+        moves: that were tried.
+        kept: that were kept.
+    """
+
+    placement: Placement
+    cost: float
+    moves: int
+    kept: int
+
+
+@dataclass(frozen=True, eq=False)
+class Annealing:
+    """Anneals chains for one pipeline, as a function of the chain alone, for executors.
+
+    ``stop`` is consulted in this process only: workers elsewhere are ended by their executor.
+
+    Raises:
+        SitesMissingError: the fabric has too few sites of some kind.
+    """
+
+    pipeline: Pipeline
+    fabric: Fabric
+    weights: RuleWeights = MIXTURE
+    settings: AnnealSettings = AnnealSettings()
+    stop: StopSignal = never_stop
+
+    def __post_init__(self) -> None:
+        require_sites(self.pipeline, self.fabric)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Annealing, (self.pipeline, self.fabric, self.weights, self.settings)
+
+    @cached_property
+    def case(self) -> Case:
+        """What the kernels read."""
+        return case_of(self.pipeline, self.fabric, self.weights, self.settings.routing)
+
+    def __call__(self, chain: Chain) -> Annealed:
+        """The best placement of a chain."""
+        generator = np.random.default_rng(chain.seed)
+        start = random_sites(self.pipeline, self.fabric, generator) if chain.start is None else chain.start
+        state = state_of(self.pipeline, self.fabric, start)
+        lowest = float(move_kernels.begin(self.case, state))
+        seed = generator.integers(2**63, size=1, dtype=np.uint64)
+        hot = self.settings.initial_temperature * anneal_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
+        best = Best(state.site.copy(), np.empty(state.route.shape[1:], np.int32), np.zeros(len(state.used), np.int64))
+        lowest, made, kept = np.inf, 0, 0
+        for begin, end in self._slices():
+            shares = np.array([begin, end]) / self.settings.moves
+            temperatures = hot * self.settings.final_temperature**shares
+            reaches = self.settings.final_reach**shares
+            moves = end - begin
+            lowest, more = anneal_kernels.anneal(self.case, state, best, lowest, seed, moves, temperatures, reaches)
+            made, kept = end, kept + more
+            if self.stop() is not None:
+                break
+        routes = [route[:length].tolist() for route, length in zip(best.route, best.length, strict=True)]
+        return Annealed(Placement.of(best.site.tolist(), routes), float(lowest), made, int(kept))
+
+    def _slices(self) -> Iterator[tuple[int, int]]:
+        edges = [*range(0, self.settings.moves, _SLICE), self.settings.moves]
+        return pairwise(edges)
+
+
+def annealed(annealing: Annealing, chains: Sequence[Chain], executor: Executor | None = None) -> Annealed:
+    """The best of several chains, of equal ones the first: the same for any number of workers.
+
+    Raises:
+        StoppedError: a stop before the first chain had ended.
+    """
+    runs = (executor or InProcessExecutor()).map(annealing, chains, annealing.stop)
+    return min(runs, key=lambda each: each.cost)
+
+
+def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: Routing) -> Case:
+    """What :mod:`dse.fabric.search.move_kernels` reads of a pipeline and a fabric."""
+    nets = pipeline.nets
+    unit_nets: list[list[int]] = [[] for _ in pipeline.units]
+    for number, net in enumerate(nets):
+        for unit in (net.source, *(sink.unit for sink in net.sinks)):
+            unit_nets[unit].append(number)
+    slots = isolated_slots(pipeline, fabric)
+    near, near_count = near_sites(fabric.grid)
+    flits = np.array([net.flits for net in nets], dtype=np.float64)
+    isolated = np.array([slots[net.source] for net in nets], dtype=np.float64)
+    return Case(
+        unit_first=_firsts([len(each) for each in unit_nets]),
+        unit_net=np.array([net for each in unit_nets for net in each], dtype=np.int64),
+        source=np.array([net.source for net in nets], dtype=np.int64),
+        sink_first=_firsts([len(net.sinks) for net in nets]),
+        sink=np.array([sink.unit for net in nets for sink in net.sinks], dtype=np.int64),
+        flits=flits,
+        isolated=isolated,
+        rate=flits / isolated,
+        channel_slots=channel_slots(pipeline, fabric).astype(np.float64),
+        site_cell=fabric.grid.site_cell,
+        site_channel=channel_of_site(fabric),
+        near=near,
+        near_count=near_count,
+        ways=ways_of(fabric),
+        form=form_of(routing),
+        tracks=float(fabric.tracks),
+        hop_slots=float(fabric.hop_slots),
+        floor=np.array([0.0, slots.max(initial=1), flits.max(initial=0.0)]),
+        scaled=weights.array / rule_scales(pipeline, fabric),
+        peak_counts=weights.array[[RULES.index(name) for name in ("max_load", "expert", "route")]] > 0,
+    )
+
+
+def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
+    """A state with these sites, [U], whose nets :func:`dse.fabric.search.move_kernels.begin` routes."""
+    grid, nets = fabric.grid, len(pipeline.nets)
+    links, cells = len(grid.link_from), grid.cells
+    holder = np.full(len(grid.site_kind), NOBODY, dtype=np.int64)
+    holder[site] = np.arange(len(site))
+    integers, floats = np.int64, np.float64
+    return State(
+        site=np.array(site, dtype=integers),
+        holder=holder,
+        route=np.zeros((2, nets, cells), dtype=np.int32),
+        length=np.zeros((2, nets), dtype=integers),
+        depth=np.zeros((2, nets), dtype=integers),
+        used=np.zeros(nets, dtype=integers),
+        load=np.zeros(links, dtype=floats),
+        sharing=np.zeros(links, dtype=integers),
+        member=np.zeros((links, -(-nets // 64)), dtype=np.uint64),
+        peak=np.zeros((move_kernels.PEAKS, links), dtype=floats),
+        channel=np.zeros(channel_count(fabric), dtype=floats),
+        term=np.zeros(len(RULES), dtype=floats),
+        tree=tree_room(fabric),
+        cells=np.zeros(len(pipeline.units), dtype=integers),
+        nets=np.zeros(nets, dtype=integers),
+        touched=np.zeros(links, dtype=integers),
+        mark=np.zeros(links + nets, dtype=integers),
+        saved_load=np.zeros(links, dtype=floats),
+        saved_sharing=np.zeros(links, dtype=integers),
+        saved_peak=np.zeros((links, move_kernels.PEAKS), dtype=floats),
+        saved_term=np.zeros(len(RULES), dtype=floats),
+        move=np.zeros(1, dtype=integers),
+    )
+
+
+def _firsts(counts: Sequence[int]) -> Integers:
+    return np.array([0, *accumulate(counts)], dtype=np.int64)

@@ -1,0 +1,110 @@
+"""Simulated annealing of a state (:mod:`dse.fabric.search.move_kernels`), compiled."""
+
+# Kernels carry no annotations: numba infers the types of every call.
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.algorithms import bits, draws
+from dse.algorithms.draws import draw
+from dse.fabric.search import move_kernels, route_kernels
+from dse.fabric.search.move_kernels import cost_of, try_move, undo
+from hardware.compiled import compiled, kernel
+
+
+class Best(NamedTuple):
+    """The best placement met: site of every unit, [U]; links of every net, [N, C], and how many, [N]."""
+
+    site: npt.NDArray[np.int64]
+    route: npt.NDArray[np.int32]
+    length: npt.NDArray[np.int64]
+
+
+@kernel
+def below(seed, count):
+    """A whole number from 0 to ``count`` − 1."""
+    return min(count - 1, np.int64(draw(seed) * count))
+
+
+@kernel
+def propose(case, state, seed, reach):
+    """(a unit, a site of its kind for it) at random, among the nearest ``reach`` (a share) of these sites."""
+    unit = below(seed, len(state.site))
+    site = state.site[unit]
+    many = case.near_count[site]
+    if many == 0:
+        return unit, site
+    nearest = max(1, min(many, np.int64(np.ceil(reach * many))))
+    return unit, np.int64(case.near[site, below(seed, nearest)])
+
+
+@compiled(bits, draws, route_kernels, move_kernels)
+def uphill(case, state, seed, moves):
+    """The mean rise of the cost over random moves that raise it, 0 where none does; no move is kept."""
+    start = cost_of(case, state)
+    total, count = 0.0, 0
+    for _ in range(moves):
+        unit, target = propose(case, state, seed, 1.0)
+        left = state.site[unit]
+        nets, touched = try_move(case, state, unit, target)
+        rise = cost_of(case, state) - start
+        undo(case, state, unit, left, nets, touched)
+        if rise > 0:
+            total += rise
+            count += 1
+    return total / count if count else 0.0
+
+
+@kernel
+def _save(state, best):
+    """Copy where units and nets are."""
+    for unit in range(len(best.site)):
+        best.site[unit] = state.site[unit]
+    for net in range(len(best.length)):
+        which = state.used[net]
+        best.length[net] = state.length[which, net]
+        for place in range(best.length[net]):
+            best.route[net, place] = state.route[which, net, place]
+
+
+@compiled(bits, draws, route_kernels, move_kernels)
+def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches):
+    """Anneal for a number of moves: (lowest cost met, moves that were kept); ``best`` holds the one with that cost.
+
+    Temperature and reach go geometrically from the first to the last of ``temperatures`` and ``reaches``, [2].
+    ``lowest_cost`` is that of ``best``.
+    """
+    cost = cost_of(case, state)
+    kept, is_saved = 0, cost >= lowest_cost
+    temperature, reach = temperatures[0], reaches[0]
+    cooling = (temperatures[1] / temperatures[0]) ** (1.0 / moves) if temperatures[0] > 0 else 1.0
+    shrinking = (reaches[1] / reaches[0]) ** (1.0 / moves)
+    lowest_cost = min(cost, lowest_cost)
+    for _ in range(moves):
+        unit, target = propose(case, state, seed, reach)
+        limit = cost - temperature * np.log(max(draw(seed), 1e-300))
+        left = state.site[unit]
+        nets, touched = try_move(case, state, unit, target)
+        new_cost = cost_of(case, state)
+        if new_cost > limit:
+            undo(case, state, unit, left, nets, touched)
+        else:
+            if not is_saved and new_cost >= lowest_cost:
+                # The best so far is about to be left.
+                undo(case, state, unit, left, nets, touched)
+                _save(state, best)
+                is_saved = True
+                try_move(case, state, unit, target)
+            cost = new_cost
+            kept += nets > 0
+            if cost < lowest_cost:
+                lowest_cost, is_saved = cost, False
+        temperature *= cooling
+        reach *= shrinking
+    if not is_saved:
+        _save(state, best)
+    return lowest_cost, kept

@@ -1,0 +1,133 @@
+"""Attributes of StableHLO operations, written as HLO text writes them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from dse.importer.hlo.attributes import listed, padding_text, quoted, ranges_text, window_text
+from dse.importer.hlo.mlir import symbol_in
+
+
+def attributes_of(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Attributes of an operation by HLO's names: ``kind`` without its dialect, ``text`` of its attributes, and the
+    dimensions of each operand.
+    """
+    for keys, name in _LISTS.get(kind, ()):
+        if (numbers := integers(text, *keys)) is not None:
+            yield name, listed(numbers)
+    match kind:
+        case "dot_general" | "dot":
+            yield from _dot(kind, text, ranks)
+        case "convolution":
+            yield from _convolution(text)
+        case "sort":
+            yield "dimensions", listed([(*(integers(text, "dimension") or ()), -1)[0] % max(1, *ranks)])
+        case "gather" | "scatter" if integers(text, "index_vector_dim") is None:
+            yield "index_vector_dim", "0"
+        case "slice":
+            yield "slice", ranges_text(_ranges(text))
+        case "pad":
+            yield "padding", padding_text(triples(text, PADDING))
+        case "reduce_window" | "select_and_scatter":
+            yield "window", _window(text, ranks[0] if ranks else 0)
+        case "compare":
+            if direction := re.search(r"\b(EQ|NE|LT|LE|GT|GE)\b", text):
+                yield "direction", direction.group(1)
+        case "custom_call":
+            if "has_side_effect = true" in text:
+                yield "has_side_effect", "true"
+            yield "custom_call_target", quoted(symbol_in(text))
+
+
+_NUMBERS = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
+            "start_indices_batching_dims", "index_vector_dim", "slice_sizes", "update_window_dims",
+            "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
+            "scatter_indices_batching_dims")  # fmt: skip
+
+_LISTS: Mapping[str, Sequence[tuple[tuple[str, ...], str]]] = {
+    "broadcast_in_dim": ((("dims", "broadcast_dimensions"), "dimensions"),),
+    "transpose": ((("dims", "permutation"), "dimensions"),),
+    "reverse": ((("dims", "dimensions"), "dimensions"),),
+    "reduce": ((("dimensions",), "dimensions"),),
+    "concatenate": ((("dim", "dimension"), "dimensions"),),
+    "iota": ((("dim", "iota_dimension"), "iota_dimension"),),
+    "fft": ((("length", "fft_length"), "fft_length"),),
+    "get_tuple_element": ((("index",), "index"),),
+    "dynamic_slice": ((("sizes", "slice_sizes"), "dynamic_slice_sizes"),),
+    "gather": tuple(((name,), name) for name in _NUMBERS),
+    "scatter": tuple(((name,), name) for name in _NUMBERS),
+}
+"""Of each operation the lists of numbers by their words, in pretty and generic form, and HLO's word for them."""
+
+PADDING = (("low", "edge_padding_low"), ("high", "edge_padding_high"), ("interior", "interior_padding"))
+_SLICE = (("start_indices",), ("limit_indices",), ("strides",))
+NUMBER = r"-?\d{1,18}"
+_INTEGERS = r"(?:array<i64(?::([^>]*))?>|\[([^\[\]]*)\]|dense<([^>]*)>|(-?\d+))"
+_LABELS = re.compile(r"\[([^\]]*)\]x\[([^\]]*)\]->\[([^\]]*)\]")
+_PAIR = r" = \[([^\]]*)\] x \[([^\]]*)\]"
+
+
+def integers(text: str, *keys: str) -> tuple[int, ...] | None:
+    """The numbers that stand under one of ``keys``; None where none of them is there."""
+    for key in keys:
+        if match := re.search(rf"(?<!\w){key} = {_INTEGERS}", text):
+            found = next((part for part in match.groups() if part is not None), "")
+            return tuple(map(int, re.findall(NUMBER, found)))
+    return None
+
+
+def triples(text: str, keys: Sequence[tuple[str, ...]]) -> list[tuple[int, int, int]]:
+    """The numbers at three keys, each of which may have several names, side by side."""
+    first, second, third = (integers(text, *each) or () for each in keys)
+    return list(zip(first, second, third, strict=False))
+
+
+def _ranges(text: str) -> list[tuple[int, int, int]]:
+    """(start, limit, stride) of each dimension: ``[0:8, 0:4:2]``, or three lists."""
+    if "limit_indices" in text:
+        return triples(text, _SLICE)
+    found = re.findall(rf"({NUMBER}):({NUMBER})(?::({NUMBER}))?", text)
+    return [(int(start), int(limit), int(stride or 1)) for start, limit, stride in found]
+
+
+def _dot(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
+    if kind == "dot":
+        yield from (("lhs_contracting_dims", listed([max(0, (*ranks, 1)[0] - 1)])), ("rhs_contracting_dims", "{0}"))
+        return
+    for word, generic, name in (("batching_dims", "batching_dimensions", "batch_dims"), _CONTRACTING):
+        pair = re.search(word + _PAIR, text)
+        for place, side in enumerate(("lhs", "rhs")):
+            numbers = re.findall(NUMBER, pair.group(place + 1)) if pair else integers(text, f"{side}_{generic}")
+            yield f"{side}_{name}", listed([int(number) for number in numbers or ()])
+
+
+_CONTRACTING = ("contracting_dims", "contracting_dimensions", "contracting_dims")
+
+
+def _convolution(text: str) -> Iterator[tuple[str, str]]:
+    if labels := _LABELS.search(text):
+        image, kernel, result = (re.sub(r"[^\w?]", "", part) for part in labels.groups())
+        yield "dim_labels", f"{image}_{kernel}->{result}"
+    for key in ("feature_group_count", "batch_group_count"):
+        if (count := integers(text, key)) and count[0] != 1:
+            yield key, str(count[0])
+
+
+def _window(text: str, rank: int) -> str:
+    def part(key: str, usual: int) -> list[str]:
+        return [str(number) for number in _spread(integers(text, key) or (usual,), rank)]
+
+    pads = _spread(integers(text, "padding") or (0,), 2 * rank)
+    return window_text(
+        {
+            "size": part("window_dimensions", 1),
+            "stride": part("window_strides", 1),
+            "pad": [f"{low}_{high}" for low, high in zip(pads[::2], pads[1::2], strict=False)],
+            "lhs_dilate": part("base_dilations", 1),
+            "rhs_dilate": part("window_dilations", 1),
+        }
+    )
+
+
+def _spread(numbers: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """One number stands for all."""
+    return numbers * count if len(numbers) == 1 else numbers

@@ -1,0 +1,181 @@
+"""Network specs: ``specs/networks/*.yaml`` and files of users, read and checked (:mod:`hardware.network`)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from hardware.input_files import read_once
+from hardware.inputs import InputError, fail
+from hardware.network import Network
+from hardware.spec_fields import (
+    Choice,
+    Count,
+    NonNegative,
+    Quantity,
+    Share,
+    Source,
+    StrictModel,
+    beside,
+    read_spec_with,
+    spec_names,
+)
+
+_FOLDER = "networks"
+
+
+class _NonNegativeQuantity(StrictModel):
+    value: NonNegative
+    source: Source
+
+
+class _Share(StrictModel):
+    value: Share
+    source: Source
+
+
+class NetworkSpec(StrictModel):
+    """A network spec as it is written; each constant is ``{value: …, source: …}``.
+
+    ``link_bytes_per_s`` is one link in one direction; ``efficiency`` the sustained share of ``links`` of them.
+    ``domain`` is the largest number of accelerators that such links have joined; without it, any number.
+    ``shared_by_node``: the links are those of a node, the unit of the level inside, and not of each accelerator.
+    ``transfer_bytes_per_s`` is what one transfer reaches alone, where that is less than all links together, and
+    ``links_per_member`` how many links each member of a collective brings, where a small group cannot use them all.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    links: Count
+    link_bytes_per_s: Quantity
+    efficiency: _Share
+    latency_s: _NonNegativeQuantity
+    launch_s: _NonNegativeQuantity
+    channels: Count
+    additions_included: Choice
+    domain: Count | None = None
+    shared_by_node: Choice | None = None
+    transfer_bytes_per_s: Quantity | None = None
+    links_per_member: Quantity | None = None
+
+    @model_validator(mode="after")
+    def _one_transfer_is_within_all_links(self) -> "NetworkSpec":
+        alone = self.transfer_bytes_per_s
+        if alone is not None and alone.value > self.bytes_per_s:
+            raise ValueError(
+                f"transfer_bytes_per_s must be at most that of all links together, {self.bytes_per_s:g}, "
+                f"but got {alone.value:g}"
+            )
+        return self
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The sustained rate of all links together."""
+        return self.links.value * self.link_bytes_per_s.value * self.efficiency.value
+
+    def network(self) -> Network:
+        """The network that the spec describes."""
+        alone, brought = self.transfer_bytes_per_s, self.links_per_member
+        return Network(
+            name=self.name,
+            bytes_per_s=self.bytes_per_s,
+            latency_s=self.latency_s.value,
+            launch_s=self.launch_s.value,
+            channels=self.channels.value,
+            additions_included=self.additions_included.value,
+            domain_accelerators=0 if self.domain is None else self.domain.value,
+            shared=self.shared_by_node is not None and self.shared_by_node.value,
+            transfer_share=1.0 if alone is None else alone.value / self.bytes_per_s,
+            ring_share=1.0 if brought is None else min(1.0, brought.value / self.links.value),
+        )
+
+
+class Level(StrictModel):
+    """One level of a network: a flat network by name or path, and the accelerators that one unit of it joins.
+
+    The outermost level has no ``accelerators``: it joins all there are.
+    """
+
+    network: Annotated[str, Field(min_length=1)]
+    accelerators: Count | None = None
+
+
+class LevelledNetworkSpec(StrictModel):
+    """A spec of several flat networks, one inside the other, from the inside out."""
+
+    name: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    levels: Annotated[list[Level], Field(min_length=1)]
+
+    @field_validator("levels")
+    @classmethod
+    def _grow(cls, levels: list[Level]) -> list[Level]:
+        *nodes, outermost = levels
+        if outermost.accelerators is not None:
+            raise ValueError("the last level joins all accelerators and must not give their number")
+        sizes = [1]
+        for level in nodes:
+            if level.accelerators is None:
+                raise ValueError("every level but the last must give the accelerators of one of its nodes")
+            if level.accelerators.value <= sizes[-1] or level.accelerators.value % sizes[-1]:
+                raise ValueError(
+                    f"accelerators must be a multiple of those of the level inside, {sizes[-1]}, and more, "
+                    f"but got {level.accelerators.value}"
+                )
+            sizes.append(level.accelerators.value)
+        return levels
+
+    def network(self, flat: Sequence[Network]) -> Network:
+        """The network of these levels, given each level's own."""
+        joined = flat[0]
+        for level, outer in zip(self.levels, flat[1:], strict=False):
+            assert level.accelerators is not None, "all but the last have it"
+            joined = replace(
+                outer,
+                additions_included=joined.additions_included,
+                inner=joined,
+                inner_accelerators=level.accelerators.value,
+            )
+        return replace(joined, name=self.name)
+
+
+def list_networks() -> list[str]:
+    """Names of the networks that come with the package, sorted."""
+    return spec_names(_FOLDER)
+
+
+def network(name_or_path: str | Path) -> Network:
+    """The network of this name, or the one that a YAML or JSON file describes.
+
+    Raises:
+        InputError: no network of this name (with the nearest one), or a file that breaks a rule.
+    """
+    spec = network_spec(name_or_path)
+    if isinstance(spec, NetworkSpec):
+        return spec.network()
+    return spec.network([_flat(level.network, index, name_or_path) for index, level in enumerate(spec.levels)])
+
+
+@read_once
+def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
+    """The spec behind :func:`network`, with the source of each constant; raises as that does."""
+    return read_spec_with("levels", _FOLDER, name_or_path, LevelledNetworkSpec, NetworkSpec, "network")
+
+
+def _flat(name: str, index: int, levelled: str | Path) -> Network:
+    """The flat network that a level names; a path is taken from the folder of the file that names it."""
+    try:
+        spec = network_spec(beside(levelled, name))
+    except InputError as error:
+        # A name that is none has no file of its own: the fault lies in the file that names it.
+        key = f"levels.{index}.network"
+        faults = (fault if fault.file else replace(fault, file=str(levelled), key=key) for fault in error.faults)
+        raise InputError(faults) from error
+    if not isinstance(spec, NetworkSpec):
+        raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
+    flat = spec.network()
+    if index == 0 and flat.shared:
+        raise fail(levelled, "levels.0.network", name, "must not be shared_by_node: no nodes are inside")
+    return flat

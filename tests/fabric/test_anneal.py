@@ -1,0 +1,158 @@
+"""Moves against full recomputation, annealing against brute force and CP-SAT, chains over executors."""
+
+import pickle
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, placement_faults
+from dse.fabric.rules import MIXTURE, RULES, RuleWeights, rule_cost, rule_terms, single_rule
+from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain, annealed, case_of, state_of
+from dse.fabric.search.exact import cheapest
+from dse.fabric.search.move_kernels import begin, moved
+from dse.fabric.search.routing import routed
+from dse.fabric.search.sites import SitesMissingError, random_sites
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import never_stop
+from tests.fabric.cases import COMPUTE, INPUT, OUTPUT, PLASTICINE, SMALL, layered_pipeline, random_pipeline
+
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+ROUTINGS = ("xy", "yx", "congestion")
+ALL = RuleWeights(*[1.0] * len(RULES))
+
+
+def placement_of(state):
+    routes = [state.route[state.used[net], net, : state.length[state.used[net], net]] for net in range(len(state.used))]
+    return Placement.of(state.site.tolist(), [route.tolist() for route in routes])
+
+
+@RELAXED
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from(ROUTINGS), st.sampled_from([ALL, *map(single_rule, RULES)]), st.data()
+)
+def test_after_any_moves_the_cost_is_that_of_a_full_recomputation(seed, routing, weights, data):
+    random = np.random.default_rng(seed)
+    absent = data.draw(st.sampled_from([(), ((1, 1),), ((1, 1), (2, 3))]))
+    fabric = replace(SMALL, rows=4, columns=5, absent=absent, tracks=data.draw(st.integers(1, 2)))
+    pipeline = random_pipeline(random, replace(SMALL, rows=3, columns=4))
+    case = case_of(pipeline, fabric, weights, routing)
+    state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random))
+    cost = begin(case, state)
+    for _ in range(40):
+        unit = int(random.integers(len(pipeline.units)))
+        target = int(random.choice(fabric.grid.sites(pipeline.units[unit].kind.site)))
+        before, keep = placement_of(state), bool(random.random() < 0.6)
+        tried = moved(case, state, unit, target, keep)
+        after = placement_of(state)
+        if keep:
+            cost = tried
+        else:
+            assert after.site.tolist() == before.site.tolist()
+            assert after.route_link.tolist() == before.route_link.tolist()
+        assert placement_faults(pipeline, after, fabric) == []
+        assert cost == pytest.approx(rule_cost(pipeline, after, fabric, weights), rel=1e-12)
+
+
+TINY = replace(SMALL, name="tiny", rows=2, columns=3)
+
+
+def tiny_pipeline(random):
+    """A pipeline of few units, so that all of its placements can be tried."""
+    while True:
+        pipeline = random_pipeline(random, replace(TINY, rows=1))
+        if len(pipeline.units) <= 5:
+            return pipeline
+
+
+@pytest.mark.parametrize("weights", [MIXTURE, *map(single_rule, RULES)])
+@pytest.mark.parametrize("seed", range(2))
+def test_annealing_finds_the_best_of_all_placements(weights, seed):
+    pipeline = tiny_pipeline(np.random.default_rng(seed))
+    choices = [set(TINY.grid.sites(unit.kind.site)) for unit in pipeline.units]
+    least = min(
+        rule_cost(pipeline, routed(pipeline, sites, TINY, "xy"), TINY, weights)
+        for sites in permutations(range(len(TINY.grid.site_kind)), len(choices))
+        if all(site in choice for site, choice in zip(sites, choices, strict=True))
+    )
+    annealing = Annealing(pipeline, TINY, weights, AnnealSettings(moves=5_000, routing="xy"))
+    assert annealed(annealing, [Chain(1), Chain(2)]).cost == pytest.approx(least, rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["hops", "wirelength", "max_load"])
+@pytest.mark.parametrize(("seed", "routing"), [(0, "xy"), (1, "yx")])
+def test_annealing_finds_what_cp_sat_proves(rule, seed, routing):
+    pipeline = random_pipeline(np.random.default_rng(seed), replace(SMALL, columns=3))
+    proven = cheapest(pipeline, SMALL, rule, routing)
+    assert proven.value == proven.bound
+    assert placement_faults(pipeline, proven.placement, SMALL) == []
+    assert getattr(rule_terms(pipeline, proven.placement, SMALL), rule) == proven.value
+    annealing = Annealing(pipeline, SMALL, single_rule(rule), AnnealSettings(moves=30_000, routing=routing))
+    best = annealed(annealing, [Chain(seed) for seed in range(3)])
+    assert getattr(rule_terms(pipeline, best.placement, SMALL), rule) == proven.value
+
+
+def test_an_answer_is_legal_costs_what_it_says_and_is_better_than_its_start():
+    pipeline = layered_pipeline(np.random.default_rng(0), copies=4, layers=3, width=4)
+    annealing = Annealing(pipeline, PLASTICINE, settings=AnnealSettings(moves=20_000))
+    start = random_sites(pipeline, PLASTICINE, np.random.default_rng(5))
+    best = annealing(Chain(3, start))
+    assert placement_faults(pipeline, best.placement, PLASTICINE) == []
+    assert best.cost == pytest.approx(rule_cost(pipeline, best.placement, PLASTICINE, MIXTURE), rel=1e-12)
+    begun = rule_cost(pipeline, routed(pipeline, start, PLASTICINE, "congestion"), PLASTICINE, MIXTURE)
+    assert best.cost < begun
+    assert (best.moves, 0 < best.kept < best.moves) == (20_000, True)
+
+
+class Backwards(InProcessExecutor):
+    """Does the last item first, each with a copy of the function, as workers might."""
+
+    def outcomes(self, function, items, stop=never_stop, arrived=lambda _: None):
+        listed = list(items)
+        answers = [pickle.loads(pickle.dumps(function))(item) for item in reversed(listed)]
+        yield from reversed(answers)
+
+
+def test_chains_give_the_same_whoever_runs_them():
+    pipeline = layered_pipeline(np.random.default_rng(1), copies=1, layers=2, width=2)
+    annealing = Annealing(pipeline, PLASTICINE, settings=AnnealSettings(moves=2_000))
+    chains = [Chain(seed) for seed in range(4)]
+    here, there = annealed(annealing, chains), annealed(annealing, chains, Backwards())
+    assert (here.cost, here.kept) == (there.cost, there.kept)
+    assert here.placement.site.tolist() == there.placement.site.tolist()
+    assert here.placement.route_link.tolist() == there.placement.route_link.tolist()
+    assert here.cost == min(annealing(chain).cost for chain in chains)
+    assert len({annealing(chain).cost for chain in chains}) > 1
+
+
+def test_a_stop_ends_a_chain_with_a_legal_placement():
+    pipeline = layered_pipeline(np.random.default_rng(1), copies=1, layers=2, width=2)
+    settings = AnnealSettings(moves=10**9)
+    best = Annealing(pipeline, PLASTICINE, settings=settings, stop=lambda: "stopped")(Chain(0))
+    assert placement_faults(pipeline, best.placement, PLASTICINE) == []
+    assert best.moves < settings.moves
+
+
+def test_units_without_sites_are_counted_by_kind():
+    units = [Unit("in", INPUT), *(Unit(f"c{n}", COMPUTE, work_slots=1) for n in range(8)), Unit("out", OUTPUT)]
+    nets = [Net(0, tuple(Sink(n) for n in range(1, 9)), 1), *(Net(n, (Sink(9),), 1) for n in range(1, 9))]
+    with pytest.raises(SitesMissingError, match=r"2 compute units are missing \(8 needed, 6 available\)") as raised:
+        Annealing(Pipeline(tuple(units), tuple(nets)), SMALL)
+    assert raised.value.missing == {"compute": 2}
+
+
+@pytest.mark.parametrize(
+    ("setting", "rule"),
+    [
+        ({"moves": 0}, "`moves` must be at least 1, but got 0"),
+        ({"initial_temperature": -1.0}, "`initial_temperature` must be finite and not negative"),
+        ({"final_temperature": 0.0}, "`0 < final_temperature <= 1` must hold"),
+        ({"final_reach": 2.0}, "`0 < final_reach <= 1` must hold"),
+    ],
+)
+def test_bad_settings_are_refused(setting, rule):
+    with pytest.raises(ValueError, match=rule):
+        AnnealSettings(**setting)

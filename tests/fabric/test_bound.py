@@ -1,0 +1,132 @@
+"""No simulated placement is better than the bound, and each part of it can be what counts."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dse.fabric.bound import bound, bounds, least_busiest
+from dse.fabric.evaluators.simulator import simulate
+from dse.fabric.model import Net, Pipeline, Sink, Unit
+from dse.fabric.search.routing import routed
+from tests.fabric.cases import COMPUTE, INPUT, MEMORY, OUTPUT, PLASTICINE, SMALL, placed, random_pipeline
+
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=150)
+
+
+def is_kept(pipeline, fabric, departures):
+    """Whether the n-th departure is no earlier than every resource allows.
+
+    A buffer with P places begins the n-th sample after ⌊(n − 1) / P⌋ rounds, and a queue the last flit after as many
+    rounds of its places; other resources work n times, and may still be busy with the last flit when it departs.
+    """
+    last, count = departures[-1], len(departures)
+    round_of_queue = 1 + max(fabric.port_slots + fabric.channel_latency_slots, fabric.hop_slots)
+    of_a_flit = max(1, fabric.channel_slots, fabric.transposed_read_slots)
+    for each in bounds(pipeline, fabric):
+        if each.resource == "buffer":
+            places = pipeline.units[each.unit].samples
+            if last < (count - 1) // places * round(each.slots * places):
+                return False
+        elif each.resource == "queue":
+            if last < count * each.slots - round_of_queue:
+                return False
+        elif last + of_a_flit < count * each.slots - 1e-9:
+            return False
+    return True
+
+
+@RELAXED
+@given(st.integers(0, 2**32 - 1), st.data())
+def test_no_simulated_placement_is_better(seed, data):
+    random = np.random.default_rng(seed)
+    fabric = replace(
+        SMALL,
+        tracks=data.draw(st.integers(1, 2)),
+        hop_slots=data.draw(st.integers(1, 3)),
+        switch_slots=data.draw(st.integers(0, 2)),
+        read_ports=data.draw(st.integers(1, 2)),
+        write_ports=data.draw(st.integers(1, 2)),
+        port_slots=data.draw(st.integers(1, 3)),
+        port_flits=data.draw(st.integers(1, 8)),
+        buffer_flits=data.draw(st.integers(1, 40)),
+        min_flow_flits=1,
+        max_flow_flits=data.draw(st.sampled_from([1, 20])),
+        channels=data.draw(st.integers(1, 4)),
+        channel_bytes_per_s=data.draw(st.sampled_from([1e9, 12.8e9])),
+        absent=data.draw(st.sampled_from([(), ((1, 1),)])),
+    )
+    pipeline = random_pipeline(random, replace(fabric, rows=2, absent=()))
+    placement = placed(pipeline, replace(fabric, absent=()), random)
+    if fabric.absent:
+        kinds = [unit.kind.site for unit in pipeline.units]
+        free = {kind: list(random.permutation(fabric.grid.sites(kind))) for kind in set(kinds)}
+        placement = routed(pipeline, [int(free[kind].pop()) for kind in kinds], fabric, "xy")
+    outcome = simulate(pipeline, placement, fabric, 12)
+    assert outcome.is_deadlock or is_kept(pipeline, fabric, outcome.departures)
+
+
+def chain(work=4, flits=4, samples=2, outputs=1, **memory):
+    """Input, compute, memory, and as many pairs of compute and output as there are outputs."""
+    units = [
+        Unit("in", INPUT),
+        Unit("first", COMPUTE, work_slots=work),
+        Unit("held", MEMORY, samples=samples, **memory),
+    ]
+    nets = [Net(0, (Sink(1),), flits), Net(1, (Sink(2),), flits)]
+    for _ in range(outputs):
+        at = len(units)
+        units += [Unit(f"u{at}", COMPUTE, work_slots=work), Unit(f"u{at + 1}", OUTPUT)]
+        nets += [Net(2, (Sink(at),), flits), Net(at, (Sink(at + 1),), flits)]
+    return Pipeline(tuple(units), tuple(nets))
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "fabric", "resource", "slots"),
+    [
+        (chain(work=90, samples=9), PLASTICINE, "compute", 90),
+        (chain(work=8, flits=8, samples=99, outputs=3), PLASTICINE, "memory_port", 24),
+        (chain(work=8, flits=8, samples=99, shares_banks=True), PLASTICINE, "memory_port", 16),
+        (
+            chain(work=8, flits=8, samples=99),
+            replace(PLASTICINE, channels=1, channel_bytes_per_s=3.1e9),
+            "off_chip",
+            16,
+        ),
+        # Five nets of 8 flits leave a cell with four links; five read ports give the memory no reason to wait.
+        (chain(work=8, flits=8, samples=99, outputs=5), replace(PLASTICINE, read_ports=5, channels=9), "links", 16),
+        # 8 written, 1 into the switch, 2 for the hop, 8 steps, of which the last sends a token that takes 1 + 2.
+        (chain(work=8, flits=8, samples=1), PLASTICINE, "buffer", 8 + 1 + 2 + 7 + 1 + 2),
+        (chain(work=8, flits=8, samples=99), replace(PLASTICINE, hop_slots=11), "queue", 8 * 12 / 6),
+        (chain(work=8, flits=8, samples=2), replace(PLASTICINE, hop_slots=9), "buffer", (8 + 1 + 9 + 7 + 1 + 9) / 2),
+    ],
+)
+def test_each_resource_can_be_what_counts(pipeline, fabric, resource, slots):
+    largest = bound(pipeline, fabric)
+    assert (largest.resource, largest.slots) == (resource, slots)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_place_next_to_its_reader_reaches_the_bound_of_a_buffer(samples):
+    """The best of all placements of the chain on a few cells needs just what the bound says."""
+    fabric = replace(SMALL, name="row", rows=1, columns=4, hop_slots=9, buffer_flits=40, max_flow_flits=40)
+    pipeline = chain(work=8, flits=8, samples=samples)
+    sites = [fabric.grid.sites(unit.kind.site) for unit in pipeline.units]
+    periods = []
+    for seats in permutations(range(len(fabric.grid.site_kind)), len(sites)):
+        if all(seat in choice for seat, choice in zip(seats, sites, strict=True)):
+            departures = simulate(pipeline, routed(pipeline, seats, fabric, "xy"), fabric, 40).departures
+            periods.append((departures[-1] - departures[-1 - 4 * samples]) / (4 * samples))
+    assert min(periods) == bound(pipeline, fabric).slots
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 3))
+def test_however_loads_are_dealt_out_a_server_has_that_much(loads, servers):
+    busiest = min(
+        max(sum(load for load, at in zip(loads, dealt, strict=True) if at == server) for server in range(servers))
+        for dealt in np.ndindex(*[servers] * len(loads))
+    )
+    assert least_busiest(loads, servers) <= busiest
