@@ -18,10 +18,10 @@ from dse.results.claims import claim_faults
 from dse.results.differences import differences
 from dse.results.result import Result, read_result, seal_of
 from dse.run.directory import RESULT_FILE, RUN_FILE
-from dse.run.options import Options, option_fields
+from dse.run.options import Options, is_object, option_fields
 from hardware.documents import read_document
 from hardware.input_files import InputFile, carried
-from hardware.inputs import InputError, choose, validate
+from hardware.inputs import InputError, choose, fail, validate
 
 
 def check_result(path: Path, given: str | None = None) -> list[str]:
@@ -52,8 +52,18 @@ def posed_again(result: Result, path: Path, given: str | None = None) -> Posed[A
     options: Options = problem.Options.from_document(result.settings, str(path), "settings")
     if given is not None:
         options = _about(options, given)
+    else:
+        _refuse_objects(result, path)
     with nullcontext() if given is not None else carried(result.inputs):
         return pose(problem, options)
+
+
+def _refuse_objects(result: Result, path: Path) -> None:
+    """InputError where the input was an object, which only the program that has it can check."""
+    for name, setting in result.settings.items():
+        if is_object(setting):
+            rule = "an object of Python, which no file carries; answer.check() checks the answer where the object is"
+            raise fail(str(path), f"settings.{name}", "", rule)
 
 
 def _about(options: Options, given: str) -> Options:

@@ -177,6 +177,13 @@ def _faults(kind: type[Options], error: ValidationError) -> list[Fault]:
     return faults
 
 
+def is_object(setting: Any) -> bool:
+    """Whether a setting in JSON types stands for an object of Python, or holds one."""
+    if isinstance(setting, list):
+        return any(map(is_object, setting))
+    return isinstance(setting, str) and setting.startswith("<") and setting.endswith(">")
+
+
 def _plain(value: Any) -> Any:
     """A value of an option in JSON types."""
     if isinstance(value, tuple | list):

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dse.graph.step import StepGraph
 from dse.importer.hlo.file import read_module
@@ -34,18 +35,20 @@ def resolve_step(source: object) -> StepSource:
 
     Args:
         source: text or a path: a file of any name that holds HLO; ``FILE.py:FUNCTION``, a function without parameters
-            that returns a step of JAX and its arguments, or a module of PyTorch and its inputs; a
-            ``jax.stages.Lowered``; or a :class:`~dse.graph.step.StepGraph`.
+            that returns a step of JAX and its arguments, or a module of PyTorch and its inputs; what such a function
+            returns; a ``jax.stages.Lowered``; or a :class:`~dse.graph.step.StepGraph`. With a module, its inputs and
+            targets may come its loss.
 
     Raises:
         InputError: no such file (the nearest name in its folder is offered), or an object of another type.
     """
     if isinstance(source, StepGraph):
         return ProblemInput(STEP, source.name, source)
-    if _is_lowered(source):
+    if _is_lowered(source) or (isinstance(source, tuple) and len(source) > 1 and callable(source[0])):
         return ProblemInput(STEP, "step", source)
     if not isinstance(source, str | os.PathLike):
-        raise fail("", "step", type(source).__name__, f"must be {_ACCEPTED}, a jax.stages.Lowered, or a StepGraph")
+        rule = f"must be {_ACCEPTED}, (module, inputs), (step, *arguments), a jax.stages.Lowered, or a StepGraph"
+        raise fail("", "step", type(source).__name__, rule)
     text = os.fsdecode(source)
     if isinstance(source, str) and (function := python_function(text)) is not None:
         return function
@@ -71,6 +74,8 @@ def step_of(source: StepSource) -> StepGraph:
         return _of_function(source)
     if isinstance(source.content, StepGraph):
         return source.content
+    if isinstance(source.content, tuple):
+        return _of_objects(source.content, source.where)
     if _is_lowered(source.content):
         from dse.importer.jax.step import text_of_lowered
 
@@ -115,9 +120,11 @@ def _of_function(source: PythonFunction) -> StepGraph:
             raise fail(source.path, source.function, ", ".join(needed), "the function must have no parameters")
         answer = answer_of(function, {}, source.path)
         if is_module_with_inputs(answer):
-            from dse.importer.torch.step import step_of_module
+            from dse.importer.torch.step import Training, step_of_module
 
-            graph = step_of_module(file, source.function, answer)
+            module, inputs, *targets = answer
+            training = Training.of_file(file, *targets)
+            graph = step_of_module(module, inputs, training, source.function)
         else:
             from dse.importer.jax.step import step_text
 
@@ -125,6 +132,22 @@ def _of_function(source: PythonFunction) -> StepGraph:
     for path in file.local_files:
         note(path, path.read_bytes())
     return graph
+
+
+def _of_objects(answer: tuple[Any, ...], where: str) -> StepGraph:
+    """The step of a module with its inputs, or of a function of JAX with its arguments."""
+    from dse.importer.torch.source import is_module_with_inputs
+
+    if is_module_with_inputs(answer[:2]):
+        from dse.importer.torch.step import Training, on_meta, step_of_module
+
+        if len(answer) > 4:
+            raise fail("", where, len(answer), "a module may be given with inputs, targets and a loss, no more")
+        module, inputs, targets, loss = (*answer, None, None)[:4]
+        return step_of_module(on_meta(module), inputs, Training(where, targets, loss), type(module).__name__)
+    from dse.importer.jax.step import step_text
+
+    return _graph_of_text(step_text(answer, Path(where), ""), where)
 
 
 def _graph_of_text(text: str, where: str) -> StepGraph:

@@ -42,6 +42,36 @@ def test_a_file_of_any_name_and_a_graph_are_steps(folder):
         assert step_of(resolve_step(source)) == graph
 
 
+@pytest.mark.parametrize("name", ["perceptron", "packed"])
+def test_a_module_with_its_inputs_is_the_step_of_the_function_that_returns_them(name):
+    torch = pytest.importorskip("torch")
+    from tests.importer.torch import steps
+
+    module, inputs, *targets = getattr(steps, name)()
+    loss = [steps.loss] if targets else []
+    before = {key: tensor.clone() for key, tensor in module.state_dict().items()}
+    graph = step_of(resolve_step((module, inputs, *targets, *loss)))
+    expected = step_of(resolve_step(f"{steps.__file__}:{name}"))
+    assert (graph.values, graph.operations, graph.arguments) == (
+        expected.values, expected.operations, expected.arguments
+    )  # fmt: skip
+    assert all(torch.equal(tensor, before[key]) for key, tensor in module.state_dict().items())
+    line = line_of((module, inputs, None, None, "adam"))
+    assert line == "step: 5: a module may be given with inputs, targets and a loss, no more"
+
+
+def test_a_function_of_jax_with_its_arguments_is_a_step(folder):
+    pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    def step(weight, image):
+        return weight - image.T @ (image @ weight), jnp.sum(image @ weight)
+
+    graph = step_of(resolve_step((step, jnp.ones((8, 4)), jnp.ones((16, 8)))))
+    assert [argument.name for argument in graph.arguments] == ["weight", "image"]
+    assert sum(each.opcode == "dot" for each in graph.operations) >= 2
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

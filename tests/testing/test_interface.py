@@ -53,13 +53,32 @@ def test_a_legal_answer_is_not_said_to_be_optimal_where_a_better_one_is_proven(d
     assert ": bound " in line
 
 
-def test_a_module_is_a_model():
+def test_a_module_is_a_model(dse, tmp_path):
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
     answer = package.partition((module, (torch.ones(1, 64),)), package="mcm-4", method="greedy")
     assert answer.check() == []
     assert answer.metrics["operators"] >= 2
     assert answer.figure() is not None
+    refused = dse("check", answer.save(tmp_path / "answer.json"))
+    assert refused.code == 2
+    assert "settings.source: an object of Python, which no file carries; answer.check()" in refused.err
+
+
+def test_a_module_is_a_training_step():
+    torch = pytest.importorskip("torch")
+
+    class Squares(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.outer = torch.nn.Linear(16, 32), torch.nn.Linear(32, 8)
+
+        def forward(self, rows):
+            return self.outer(self.inner(rows).relu()).square().sum()
+
+    answer = package.parallel((Squares(), (torch.ones(64, 16),)), mesh="4")
+    assert (answer.status, answer.check()) == ("optimal", [])
+    assert set(answer.solution["arguments"]) >= {"inner.weight", "outer.bias", "rows"}
 
 
 def test_options_are_judged_by_their_names():

@@ -6,9 +6,10 @@ FUNCTION returns ``(module, example_inputs, targets)``. ``OPTIMIZER = "sgd"`` in
 place of Adam.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dse.graph.step import StepArgument, StepGraph
@@ -26,33 +27,65 @@ if TYPE_CHECKING:
 
 _OPTIMIZERS: dict[str, Optimizer] = {"adam": "adam", "sgd": "sgd"}
 _LOSS_RULE = (
-    "the module must return its loss (a number, or an output with a field loss), or the file must have a function "
+    "the module must return its loss (a number, or an output with a field loss), or there must be a function "
     "loss(outputs) or loss(outputs, targets)"
 )
 
 
-def step_of_module(file: LoadedFile, name: str, answer: tuple[Any, ...]) -> StepGraph:
-    """The training step of what function ``name`` of the file returned: (module, example inputs[, targets]).
+@dataclass(frozen=True)
+class Training:
+    """How a module is trained.
+
+    Attributes:
+        where: the file, or what else errors name.
+        targets: for the loss; None for none.
+        loss: of the module's outputs, and the targets if there are any; None where the module returns its loss.
+        optimizer: ``adam`` or ``sgd``.
+    """
+
+    where: str
+    targets: Any = None
+    loss: Callable[..., Any] | None = None
+    optimizer: str = "adam"
+
+    @classmethod
+    def of_file(cls, file: LoadedFile, targets: Any = None) -> "Training":
+        """As the user's file says."""
+        optimizer = str(getattr(file.module, "OPTIMIZER", "adam"))
+        return cls(str(file.path), targets, getattr(file.module, "loss", None), optimizer)
+
+
+def step_of_module(module: "torch.nn.Module", example_inputs: Any, training: Training, name: str) -> StepGraph:
+    """The training step of ``module``, which is moved to the meta device, called ``name``.
 
     Raises:
         InputError: no loss, an unknown optimizer, or a module that does not trace (with its own words, at the user's
             file and line).
     """
-    module, example_inputs, *targets = answer
-    return _graph(_traced(file, module, example_inputs, targets[0] if targets else None), name)
+    return _graph(_traced(module, example_inputs, training), name)
 
 
-def _traced(file: LoadedFile, module: "torch.nn.Module", example_inputs: Any, targets: Any) -> TracedStep:
+def on_meta(module: "torch.nn.Module") -> "torch.nn.Module":
+    """A copy of ``module`` on the meta device; nothing that it holds is copied."""
     import torch
 
-    path = str(file.path)
-    named_optimizer = str(getattr(file.module, "OPTIMIZER", "adam"))
-    optimizer = _OPTIMIZERS[choose(path, "OPTIMIZER", named_optimizer, _OPTIMIZERS, "optimizer")]
+    held: dict[int, Any] = {
+        id(each): torch.nn.Parameter(each.detach().to("meta"), each.requires_grad) for each in module.parameters()
+    }
+    held |= {id(each): each.detach().to("meta") for each in module.buffers()}
+    return copy.deepcopy(module, held)
+
+
+def _traced(module: "torch.nn.Module", example_inputs: Any, training: Training) -> TracedStep:
+    import torch
+
+    path = training.where
+    optimizer = _OPTIMIZERS[choose(path, "OPTIMIZER", training.optimizer, _OPTIMIZERS, "optimizer")]
     positional, named = forward_arguments(torch, example_inputs, path)
-    data = _on_meta(torch, (positional, named, targets))
+    data = _on_meta(torch, (positional, named, training.targets))
     module = module.to("meta").train()
     names = _named(torch, module, data)
-    loss = _loss_of(file, targets is not None)
+    loss = _loss_of(training)
     with torch.device("meta"), operators_as_written(torch):
         traced: TracedStep = guarded(path, lambda: traced_step(module, data, names, loss, optimizer))
     for key, _, tensor in traced.arguments:
@@ -103,18 +136,20 @@ def _pruned(graph: StepGraph) -> StepGraph:
     )
 
 
-def _loss_of(file: LoadedFile, has_targets: bool) -> Callable[[Any, Any], "torch.Tensor"]:
-    """The loss of what the module returns and the targets: its own, or that of the file's function."""
-    own = getattr(file.module, "loss", None)
+def _loss_of(training: Training) -> Callable[[Any, Any], "torch.Tensor"]:
+    """The loss of what the module returns and the targets: its own, or that of the function for it."""
+    own = training.loss
 
     def loss(outputs: Any, targets: Any) -> "torch.Tensor":
         value = getattr(outputs, "loss", None)
         value = outputs.get("loss") if value is None and isinstance(outputs, Mapping) else value
         value = outputs if value is None else value
         if not _is_number(value) and callable(own):
-            value = own(outputs, targets) if has_targets else own(outputs)
+            value = own(outputs) if training.targets is None else own(outputs, targets)
         if not _is_number(value):
-            raise fail(file.path, "loss", str(list(getattr(value, "shape", ())) or type(value).__name__), _LOSS_RULE)
+            raise fail(
+                training.where, "loss", str(list(getattr(value, "shape", ())) or type(value).__name__), _LOSS_RULE
+            )
         return cast("torch.Tensor", value.reshape(()))
 
     return loss
