@@ -1,6 +1,6 @@
 """What users are told beside the figures of a parallel plan: what was assumed, and what stands in its way."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 
 from dse.parallel.comparison import tail
@@ -31,6 +31,7 @@ def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[
     for opcode, count in sorted(metrics["unknown_operations"].items()):
         yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
     yield from _undivided(problem)
+    yield from _missing_baselines(problem, metrics["baselines"])
     domain = problem.network.domain_accelerators
     if domain and problem.mesh.devices > domain:
         yield f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
@@ -53,6 +54,15 @@ def _undivided(problem: ParallelProblem) -> Iterable[str]:
             ]
             more = f" and {len(names) - _MAX_SIZES} more" if len(names) > _MAX_SIZES else ""
             yield f"Not split along {axis.name}={axis.size}, as no multiples of it: {', '.join(listed)}{more}."
+
+
+def _missing_baselines(problem: ParallelProblem, plans: Collection[str]) -> Iterable[str]:
+    """Why a plan that needs no search is not there to compare with."""
+    first, last = (f"{axis.name}={axis.size}" for axis in (problem.mesh.axes[0], problem.mesh.axes[-1]))
+    if "data parallel" not in plans:
+        yield f"Data parallel and FSDP are not compared: no batch of the inputs can be split along {first}."
+    if "Megatron" not in plans:
+        yield f"Megatron is not compared: no product with a trained tensor can be split along {last}."
 
 
 _MAX_SIZES = 3

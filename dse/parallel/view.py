@@ -50,7 +50,7 @@ def view(problem: ParallelProblem, result: Result) -> View:
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
     collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
-    compared = Table(_COMPARED, _baselines(result), "Beside plans that need no search")
+    compared = Table(_COMPARED, _baselines(problem, result), "Beside plans that need no search")
     asked = [_alternatives(result)] if "why" in result.metrics else []
     return View(
         title=title,
@@ -137,13 +137,14 @@ def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> li
     ]
 
 
-def _baselines(result: Result) -> list[Row]:
-    """The plan that was found, and those that need no search."""
-    metrics = result.metrics
+def _baselines(problem: ParallelProblem, result: Result) -> list[Row]:
+    """The plan that was found and those that need no search, with which of these do not fit."""
+    metrics, limit = result.metrics, problem.state_bytes
+    taken = "peak_bytes" if problem.activations else "state_bytes"
     plans = {"this plan": metrics, **metrics["baselines"]}
     return [
         (
-            name,
+            name if limit is None or each[taken] <= limit else f"{name}, does not fit",
             time_text(each["step_s"]),
             time_text(each["communication_s"]),
             memory_text(each["state_bytes"]),

@@ -28,6 +28,19 @@ def test_what_does_not_divide_is_told(dse, tmp_path, asked, words):
     assert all(each in out for each in words)
 
 
+def test_plans_that_there_are_not_to_compare_with_are_told(dse, tmp_path):
+    out = shown(dse, tmp_path, MLP, "--mesh", "data=7,model=3")
+    assert "Data parallel and FSDP are not compared: no batch of the inputs can be split along data=7." in out
+    assert "Megatron is not compared: no product with a trained tensor can be split along model=3." in out
+    assert "not compared" not in shown(dse, tmp_path, MLP, "--mesh", "data=2,model=2")
+
+
+def test_plans_that_do_not_fit_are_marked(dse, tmp_path):
+    out = shown(dse, tmp_path, MLP, "--mesh", "2", "--memory-gb", f"{5 / 1024**2:.9f}")
+    assert "data parallel, does not fit" in out
+    assert "FSDP, does not fit" not in out
+
+
 @pytest.mark.parametrize("asked", [("--mesh", "16", *SERVERS), ("--mesh", "data=2,model=4", *SERVERS), ("--mesh", "8")])
 def test_nothing_is_told_where_all_divides(dse, tmp_path, asked):
     out = shown(dse, tmp_path, MLP.replace("32,8", "32,16").replace("64,8", "64,16"), *asked)
