@@ -3,10 +3,9 @@
 import itertools
 import os
 import signal
-import tempfile
 import time
 from functools import partial
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import ray
 from actors import windowed_map
 from actors.limits import Limits
 from actors.ray_executor import RayExecutor, WorkerKind
+from benchmarks.process_table import processes
 from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
 from hardware.inputs import InputError
 from tests.actors import inside
@@ -54,8 +54,22 @@ def refuse():
 
 
 def begin_and_sleep(folder):
-    tempfile.mkstemp(dir=folder)
+    (Path(folder) / str(os.getpid())).touch()
     time.sleep(3600)
+
+
+class Clock:
+    """A clock that jumps ahead whenever it is read while a process sleeps, so that no other item is ever late."""
+
+    sleep = staticmethod(time.sleep)
+
+    def __init__(self, folder):
+        self._folder, self._ahead_s = folder, 0.0
+
+    def monotonic(self):
+        if {int(each) for each in os.listdir(self._folder)} & processes().keys():
+            self._ahead_s += 1e6
+        return time.monotonic() + self._ahead_s
 
 
 class UnsendableError(Exception):
@@ -157,9 +171,7 @@ def test_an_item_that_has_cost_a_worker_has_the_next_to_itself(executor, monkeyp
 
 @pytest.mark.usefixtures("room")
 def test_an_item_that_takes_too_long_is_given_up(monkeypatch, tmp_path):
-    # Whenever the item begins, the clock jumps beyond the limit: no other one is to be slower than that.
-    clock = SimpleNamespace(sleep=time.sleep, monotonic=lambda: time.monotonic() + 1e6 * len(os.listdir(tmp_path)))
-    monkeypatch.setattr(windowed_map, "time", clock)
+    monkeypatch.setattr(windowed_map, "time", Clock(tmp_path))
     heard, slow = [], partial(begin_and_sleep, str(tmp_path))
     with inside.workers(1, limits=Limits(timeout_s=8e5, compiles_s=0.0), notice=heard.append) as alone:
         found = list(alone.outcomes(Always(13, slow), ITEMS))
