@@ -100,7 +100,7 @@ def _words(error: BaseException) -> str:
     """What the exception says of itself; its type where it says nothing, or fails at it."""
     try:
         words = " ".join(str(error).split())
-    except Exception:
+    except Exception:  # whatever the user's own __str__ raises
         words = ""
     return words or type(error).__name__
 
