@@ -25,6 +25,7 @@ SCRIPTS = (
     "learning_speed",
     "wafer",
     "fabric_simulator",
+    "fabric_nextpnr",
     "newcomer",
 )
 

@@ -1,7 +1,7 @@
 """Time of a move of the placer on a dataflow fabric, rule by rule, beside routing and judging everything again.
 
 Target: at most 5 us a move at about 90 units on a grid of 8 x 16. The case is a random MLP, spread over the grid of
-plasticine-8x16 with tiles of 32. A move is a unit's, with its nets routed and the rule brought up to date; most are
+plasticine-8x16. A move is a unit's, with its nets routed and the rule brought up to date; most are
 refused and taken back. "All again" routes all nets and computes all rules with the same compiled code.
 """
 
@@ -47,7 +47,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=200_000)
     moves = parser.parse_args().moves
-    grid = replace(fabric("plasticine-8x16"), tile=32)
+    grid = fabric("plasticine-8x16")
     pipeline = expand(block_graph(random_block("mlp", 0, SIZES), "forward"), grid, operator_slots()).pipeline
     print(f"{len(pipeline.units)} units, {len(pipeline.nets)} nets, {moves:,} moves; target {TARGET_US:g} us a move")
     print(f"{'rule':14}{'routes':12}{'us a move':>10}{'moves a s':>12}{'all again, us':>15}")

@@ -11,7 +11,9 @@ and the conformance kit (:mod:`dse.testing`). The lifecycle of one answer::
     problem_type.view(result, posed, tables)           the answer in the report's own types
 
 A package of ``dse`` with a module ``contract`` is a problem package; the module is imported when the problem is
-used. Its ``__init__`` states ``COMMAND`` (its name for users) and ``SUMMARY`` (one line of ``dse --help``).
+used. Its ``__init__`` states ``COMMAND`` (its name for users) and ``SUMMARY`` (one line of ``dse --help``). Where it
+also states ``VERB``, its command is ``dse NAME VERB``: other verbs of the problem, such as training what it uses, come
+from the floors above (:mod:`dse.cli.verbs`).
 
 This module imports nothing heavy: ``dse --help`` reads the registry.
 """
@@ -189,11 +191,13 @@ class Registered:
         name: the command's name.
         summary: one line.
         package: its import name.
+        verb: behind the command's name, where it has several; empty for none.
     """
 
     name: str
     summary: str
     package: str
+    verb: str = ""
 
     def load(self) -> ProblemType[Any, Any]:
         """The package's object."""
@@ -209,7 +213,8 @@ def registered() -> dict[str, Registered]:
     for folder in map(Path, dse.__path__):
         for contract in sorted(folder.glob("*/contract.py")):
             package = importlib.import_module(f"dse.{contract.parent.name}")
-            registered_as = Registered(package.COMMAND, package.SUMMARY, package.__name__)
+            verb = getattr(package, "VERB", "")
+            registered_as = Registered(package.COMMAND, package.SUMMARY, package.__name__, verb)
             ranked.append((getattr(package, "RANK", 100), registered_as))
     return {each.name: each for _, each in sorted(ranked, key=lambda entry: (entry[0], entry[1].name))}
 

@@ -4,11 +4,15 @@ Numba keeps compiled code by the folder of the function's file and notices a cha
 another file whose kernels it calls goes unnoticed, and every copy of the program compiles everything again, as each
 version of it that is submitted to a cluster: a minute of work. So entry points are kept in the user's cache
 (``NUMBA_CACHE_DIR``, where it is set) under a name with a digest of every file they are compiled from; the kernels of
-other files that they call are compiled with them.
+other files that they call are compiled with them. Processes that want the same one at once, as new workers do, wait for
+the first of them to compile it.
 """
 
+import fcntl
 import hashlib
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal, TypeVar, overload
@@ -16,6 +20,7 @@ from typing import Any, Literal, TypeVar, overload
 import numba
 from numba import njit
 from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
+from numba.core.compiler_lock import global_compiler_lock
 
 ErrorModel = Literal["python", "numpy"]
 
@@ -57,11 +62,40 @@ def compiled(*modules: ModuleType, error_model: ErrorModel = "python") -> Callab
         before = config.CACHE_LOCATOR_CLASSES
         config.CACHE_LOCATOR_CLASSES = _LOCATORS
         try:
-            return njit(cache=True, error_model=error_model)(function)
+            return _one_at_a_time(njit(cache=True, error_model=error_model)(function))
         finally:
             config.CACHE_LOCATOR_CLASSES = before
 
     return decorate
+
+
+def _one_at_a_time(entry: Any) -> Any:
+    """Makes an entry point load or compile itself while no other process does."""
+    compile_now = entry.compile
+    lock_file = Path(entry.stats.cache_path) / f"{entry.__module__}.{entry.__qualname__}.lock"
+
+    def compile_once(signature: Any) -> Any:
+        # Numba's own lock comes first: a thread that compiles a caller holds it, and may want this entry point next.
+        with global_compiler_lock, _locked(lock_file):
+            return compile_now(signature)
+
+    entry.compile = compile_once
+    return entry
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """No other process is in such a context of ``file``, unless the file system has no locks or cannot be written."""
+    descriptor = None
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 _KERNEL_OPTIONS: Mapping[str, Any] = MappingProxyType(

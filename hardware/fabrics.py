@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from hardware.fabric_grid import COMPUTE, MEMORY, Cell, Edge, Grid, SiteKind, grid
@@ -130,6 +132,22 @@ class Fabric:
     def channel_slots(self) -> int:
         """Slots that a channel needs for a flit, where it carries less than one in a slot; otherwise 1."""
         return max(1, math.ceil(1 / self._flits_a_slot))
+
+    @property
+    def channel_count(self) -> int:
+        """Channels as evaluators see them, each of which carries at most one flit in a slot."""
+        return self.channels * self.channel_flits
+
+    @cached_property
+    def channel_of_site(self) -> npt.NDArray[np.int64]:
+        """The channel of every site for input and output, −1 for other sites, [S]; these sites are dealt out in order.
+
+        A channel that carries several flits in a slot counts as that many (:attr:`channel_count`).
+        """
+        sites = self.grid.sites("io")
+        channel = np.full(len(self.grid.site_kind), -1, dtype=np.int64)
+        channel[sites] = np.arange(len(sites)) % self.channel_count
+        return channel
 
     @property
     def channel_latency_slots(self) -> int:

@@ -7,7 +7,7 @@ travels further.
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,8 @@ SMALLEST = 1e-30
 
 _MAX_COMPARED_NAMES = 2_000
 _MAX_COMPARED_CHARACTERS = 120
+_LISTED_CHARACTERS = 500
+_LISTED_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -96,20 +98,31 @@ def one_line(text: str, max_characters: int) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The valid name that ``name`` most likely meant, or None; also where there is too much to compare."""
+    return next(iter(_close(name, names, 1, 0.5)), None)
+
+
+def _close(name: str, names: Iterable[str], count: int, cutoff: float) -> list[str]:
+    """Up to ``count`` of ``names`` that are most like ``name``, the nearest first; none where there are too many."""
     lowered = {candidate.lower(): candidate for candidate in islice(names, _MAX_COMPARED_NAMES + 1)}
     if len(lowered) > _MAX_COMPARED_NAMES or len(name) > _MAX_COMPARED_CHARACTERS:
-        return None
+        return []
     candidates = [candidate for candidate in lowered if len(candidate) <= _MAX_COMPARED_CHARACTERS]
-    matches = difflib.get_close_matches(name.lower(), candidates, n=1, cutoff=0.5)
-    return lowered[matches[0]] if matches else None
+    return [lowered[match] for match in difflib.get_close_matches(name.lower(), candidates, n=count, cutoff=cutoff)]
 
 
 def choose(file: str, key: str, name: str, names: Iterable[str], what: str) -> str:
-    """``name`` if it is one of ``names``; otherwise raises the error that names the nearest one."""
+    """``name`` if it is one of ``names``; otherwise raises the error that names the nearest one.
+
+    Of many names only those most like ``name`` are listed.
+    """
     known = sorted(names)
-    if name not in known:
-        raise fail(file, key, name, f"no {what} of this name; known: {', '.join(known)}", nearest(name, known))
-    return name
+    if name in known:
+        return name
+    listed = f"known: {', '.join(known)}"
+    if len(listed) > _LISTED_CHARACTERS:
+        similar = _close(name, known, _LISTED_NAMES, 0.0) or known[:_LISTED_NAMES]
+        listed = f"of {len(known):,} known ones the nearest are: {', '.join(similar)}"
+    raise fail(file, key, name, f"no {what} of this name; {listed}", nearest(name, known))
 
 
 def validate(model: type[Model], document: Any, path: str | Path, strict: bool | None = None) -> Model:
@@ -123,11 +136,45 @@ def validate(model: type[Model], document: Any, path: str | Path, strict: bool |
     try:
         return model.model_validate(document, strict=strict)
     except ValidationError as error:
-        raise InputError(_fault(model, item, path) for item in error.errors(include_url=False)) from error
+        items = error.errors(include_url=False)
+        raise InputError(_fault(model, item, path) for item in items if not _follows(item, items)) from error
 
 
-_RULES = {"missing": "the key is missing", "model_type": "must be a mapping of keys to values"}
-"""Where pydantic's own text would be about Python."""
+_RULES = {
+    "missing": "the key is missing",
+    "model_type": "must be a mapping of keys to values",
+    "dict_type": "must be a mapping of keys to values",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of at most 18 digits",
+    "int_from_float": "must be a whole number",
+    "finite_number": "must be finite",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "too_short": "must have at least {min_length} entries, but has {length}",
+    "too_long": "must have at most {max_length} entries, but has {length}",
+    "string_too_short": "must have at least {min_length} characters, but has {length}",
+    "string_too_long": "must have at most {max_length} characters, but has {length}",
+}
+"""Rules by pydantic's types of errors; its own texts speak of Python's types and of its validation."""
+
+
+def _follows(item: Any, items: Sequence[Any]) -> bool:
+    """Whether a fault is that of its own parts: pydantic counts only those that are valid."""
+    location = item["loc"]
+    return item["type"] == "too_short" and any(
+        len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in items
+    )
 
 
 def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
@@ -138,15 +185,32 @@ def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
         rule = f"unknown key; known: {', '.join(sorted(known))}" if known else "unknown key"
         return Fault(str(path), key, "", rule, nearest(location[-1], known))
     value = "" if item["type"] == "missing" else shown(item["input"])
-    rule = _RULES.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-    # Read leniently, a number may have been given as text.
-    if item["type"] == "greater_than_equal" and item["ctx"]["ge"] == SMALLEST and float(item["input"]) <= 0:
-        rule = "input should be greater than 0"
+    rule = _rule(item)
     suggestion = None
     if item["type"] == "literal_error":
         choices = [text.strip(" '") for text in item["ctx"]["expected"].replace(" or ", ",").split(",")]
         suggestion = nearest(str(item["input"]), choices)
     return Fault(str(path), key, value, rule[0].lower() + rule[1:], suggestion)
+
+
+def _rule(item: Any) -> str:
+    """What must hold, in the words of :data:`_RULES`, or else in pydantic's."""
+    kind, context = item["type"], {key: _plain(value) for key, value in item.get("ctx", {}).items()}
+    if kind not in _RULES:
+        return str(item["msg"]).removeprefix("Value error, ")
+    # Read leniently, a number may have been given as text.
+    if kind == "greater_than_equal" and context["ge"] == SMALLEST and float(item["input"]) <= 0:
+        return "must be greater than 0"
+    if context.get("min_length") == 1:
+        return "must not be empty"
+    if "length" in _RULES[kind]:
+        context["length"] = len(item["input"])
+    return _RULES[kind].format(**context)
+
+
+def _plain(value: Any) -> Any:
+    """``value``, a whole number without a fraction."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _field_names(model: type[BaseModel], location: list[str]) -> list[str]:

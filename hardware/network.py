@@ -25,8 +25,41 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hardware.operations import CollectiveKind
+
+
+class Ring(NamedTuple):
+    """Messages one after the other over the links of one level, all of the same size.
+
+    Attributes:
+        launch_s, latency_s, bytes_per_s, channels: of the level (:class:`Network`).
+        steps: messages of an accelerator.
+        share: of the array in each message, counted as so many more bytes where the message has a part of the links.
+    """
+
+    launch_s: float
+    latency_s: float
+    bytes_per_s: float
+    channels: int
+    steps: int
+    share: float
+
+    def seconds(self, size_bytes: float) -> float:
+        """Of an array of so many bytes; 0 for nothing.
+
+        Raises:
+            ValueError: ``size_bytes`` is negative.
+        """
+        step_bytes = size_bytes * self.share
+        if step_bytes < 0:
+            raise ValueError(f"`size_bytes >= 0` must hold, but got {size_bytes}")
+        if self.steps == 0 or step_bytes == 0:
+            return 0.0
+        used = used_channels(step_bytes, self.bytes_per_s, self.latency_s, self.channels)
+        channel_s = step_bytes * self.channels / (used * self.bytes_per_s)
+        return self.launch_s + self.steps * (used * self.latency_s + channel_s)
 
 
 @dataclass(frozen=True)
@@ -118,7 +151,7 @@ class Network:
         """
         if inside and self.inner is not None:
             return self.inner.transfer_s(size_bytes, inside)
-        return self._ring_s(1, size_bytes / self.transfer_share)
+        return self._line(1, 1 / self.transfer_share).seconds(size_bytes)
 
     def stage_transfer_s(self, size_bytes: float, senders: range, receivers: range) -> float:
         """Seconds to send an array from the accelerators of one pipeline stage to those of the next; 0 for nothing.
@@ -133,27 +166,41 @@ class Network:
         Raises:
             ValueError: ``size_bytes`` is negative, or a stage has no accelerators.
         """
+        return max((ring.seconds(size_bytes) for ring in self.stage_transfer_rings(senders, receivers)), default=0.0)
+
+    def stage_transfer_rings(self, senders: range, receivers: range) -> tuple[Ring, ...]:
+        """The messages of :meth:`stage_transfer_s`, of which the slowest decides; none where nothing is sent.
+
+        Raises:
+            ValueError: a stage has no accelerators.
+        """
         if not senders or not receivers:
             raise ValueError(f"each stage must have accelerators, but got {senders} and {receivers}")
-        slowest_s = self._ring_s(1, size_bytes) if size_bytes < 0 else 0.0
-        loads: dict[tuple[Network, str, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        levels = self._levels
+        rings: dict[Ring, None] = {}
+        loads: dict[tuple[int, str, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for sender, receiver, share in _messages(senders, receivers):
-            level, message_bytes = self._between(sender, receiver), share * size_bytes
-            slowest_s = max(slowest_s, level.transfer_s(message_bytes))
+            depth = self._between(sender, receiver)
+            level = levels[depth]
+            rings[level._line(1, share / level.transfer_share)] = None
             for side, rank in (("sends", sender), ("receives", receiver)):
                 owner = rank // max(1, level.inner_accelerators) if level.shared else rank
-                loads[level, side, owner][rank].append(message_bytes)
-        for (level, _, _), by_rank in loads.items():
+                loads[depth, side, owner][rank].append(share)
+        for (depth, _, _), by_rank in loads.items():
             messages = max(map(len, by_rank.values()))
-            slowest_s = max(slowest_s, level._ring_s(messages, sum(map(sum, by_rank.values())) / messages))
-        return slowest_s
+            rings[levels[depth]._line(messages, sum(map(sum, by_rank.values())) / messages)] = None
+        return tuple(rings)
 
-    def _between(self, one: int, other: int) -> "Network":
-        """The level whose links join two ranks."""
-        level = self
-        while level.inner is not None and one // level.inner_accelerators == other // level.inner_accelerators:
-            level = level.inner
-        return level
+    @property
+    def _levels(self) -> "tuple[Network, ...]":
+        """From the outermost to the innermost."""
+        return (self,) if self.inner is None else (self, *self.inner._levels)
+
+    def _between(self, one: int, other: int) -> int:
+        """The depth of the level whose links join two ranks; 0 is this one."""
+        if self.inner is None or one // self.inner_accelerators != other // self.inner_accelerators:
+            return 0
+        return 1 + self.inner._between(one, other)
 
     def collective_s(
         self, kind: CollectiveKind, size_bytes: float, participants: int, stride: int = 1, groups: int = 1
@@ -197,25 +244,46 @@ class Network:
             return max(*inside, self._level_s(kind, size_bytes, nodes, sharing))
         return sum(inside) + self._level_s(kind, size_bytes / together, nodes, sharing)
 
+    def all_reduce_rings(self, ranks: range) -> tuple[Ring, ...]:
+        """The parts of an all-reduce over neighbouring ``ranks``, one after the other; none for a single one.
+
+        Their seconds are those of :meth:`collective_s` where the first rank is the first of a node. Elsewhere a node
+        with fewer of the ranks counts as full too.
+        """
+        return self._rings("all_reduce", ranks)
+
+    def _rings(self, kind: CollectiveKind, ranks: range) -> tuple[Ring, ...]:
+        if len(ranks) < 2:
+            return ()
+        if self.inner is None:
+            return (self._ring(kind, len(ranks), 1),)
+        width = self.inner_accelerators
+        inside = [
+            range(max(ranks.start, first), min(ranks.stop, first + width))
+            for first in range(ranks.start // width * width, ranks.stop, width)
+        ]
+        largest = max(inside, key=len)
+        within = range(largest.start % width, largest.start % width + len(largest))
+        if len(inside) == 1:
+            return self.inner._rings(kind, within)
+        parts = [self.inner._rings(part, within) for part in _PARTS_INSIDE.get(kind, (kind,))]
+        across = self._ring(kind, len(inside), len(largest) if self.shared else 1, 1 / len(largest))
+        return (*sum(parts, ()), across)
+
     def _level_s(self, kind: CollectiveKind, size_bytes: float, participants: int, sharing: int) -> float:
         """A ring over the links of this level, of which ``sharing`` rings have the same ones."""
+        return self._ring(kind, participants, sharing).seconds(size_bytes)
+
+    def _ring(self, kind: CollectiveKind, participants: int, sharing: int, part: float = 1.0) -> Ring:
+        """Such a ring for a ``part`` of an array."""
         if kind == "permute":
-            share = min(1 / sharing, self.transfer_share)
-            return self._ring_s(min(1, participants - 1), size_bytes / share)
+            return self._line(min(1, participants - 1), part / min(1 / sharing, self.transfer_share))
         share = min(1.0, participants * self.ring_share) / sharing
         steps = (2 if kind == "all_reduce" else 1) * (participants - 1)
-        step_bytes = size_bytes / (participants**2 if kind == "all_to_all" else participants)
-        return self._ring_s(steps, step_bytes / share)
+        return self._line(steps, part / (participants ** (2 if kind == "all_to_all" else 1) * share))
 
-    def _ring_s(self, steps: int, step_bytes: float) -> float:
-        """Messages one after the other over all links; over a share of them a message counts as so many more bytes."""
-        if step_bytes < 0:
-            raise ValueError(f"`size_bytes >= 0` must hold, but got {step_bytes}")
-        if steps == 0 or step_bytes == 0:
-            return 0.0
-        used = used_channels(step_bytes, self.bytes_per_s, self.latency_s, self.channels)
-        channel_s = step_bytes * self.channels / (used * self.bytes_per_s)
-        return self.launch_s + steps * (used * self.latency_s + channel_s)
+    def _line(self, steps: int, share: float) -> Ring:
+        return Ring(self.launch_s, self.latency_s, self.bytes_per_s, self.channels, steps, share)
 
 
 _PARTS_INSIDE: Mapping[CollectiveKind, tuple[CollectiveKind, ...]] = {"all_reduce": ("reduce_scatter", "all_gather")}

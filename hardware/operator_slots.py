@@ -41,7 +41,8 @@ class OperatorSlots:
         Raises:
             InputError: the table has no entry for ``kind``; the nearest one is offered.
         """
-        choose(self.origin or self.name, "slots", kind, self.slots, "operator in this table")
+        if kind not in self.slots:
+            choose(self.origin or self.name, "slots", kind, self.slots, "operator in this table")
         return math.ceil(self.slots[kind] * tiles)
 
 

@@ -44,9 +44,9 @@ class _LazyGroup(click.Group):
             command: click.Command = importlib.import_module(f"dse.cli.{cmd_name}").command
             return command
         if cmd_name in registered():
-            from dse.cli.problem_command import command_of
+            from dse.cli.verbs import command_or_verbs
 
-            return command_of(registered()[cmd_name].load())
+            return command_or_verbs(registered()[cmd_name])
         return None
 
     def resolve_command(

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from dse.fabric.model import Net, Pipeline, Sink, UnitKind
-from dse.fabric.rules import channel_count, channel_slots, read_port_slots, write_port_slots
+from dse.fabric.rules import channel_slots, read_port_slots, write_port_slots
 from hardware.fabrics import Fabric
 
 Resource = Literal["compute", "memory_port", "off_chip", "links", "buffer", "queue"]
@@ -74,7 +74,7 @@ def _channel_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
     slots = channel_slots(pipeline, fabric)
     units = np.flatnonzero(slots)
     if len(units):
-        yield Bound(least_busiest(slots[units].tolist(), channel_count(fabric)), "off_chip", -1)
+        yield Bound(least_busiest(slots[units].tolist(), fabric.channel_count), "off_chip", -1)
 
 
 def least_busiest(loads: Sequence[int], servers: int) -> float:

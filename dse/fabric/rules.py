@@ -141,22 +141,6 @@ def channel_slots(pipeline: Pipeline, fabric: Fabric) -> npt.NDArray[np.int64]:
     return slots
 
 
-def channel_of_site(fabric: Fabric) -> npt.NDArray[np.int64]:
-    """The channel of every site for input and output, −1 for other sites, [S]; these sites are dealt out in order.
-
-    A channel that carries several flits in a slot counts as that many.
-    """
-    sites = fabric.grid.sites("io")
-    channel = np.full(len(fabric.grid.site_kind), -1, dtype=np.int64)
-    channel[sites] = np.arange(len(sites)) % channel_count(fabric)
-    return channel
-
-
-def channel_count(fabric: Fabric) -> int:
-    """Channels to the memory off chip, each of which carries at most one flit in a slot."""
-    return fabric.channels * fabric.channel_flits
-
-
 def rule_scales(pipeline: Pipeline, fabric: Fabric) -> Floats:
     """What each term is divided by before it is weighted, [7], so that weights mean the same for every graph.
 
@@ -184,8 +168,8 @@ def rule_terms(pipeline: Pipeline, placement: Placement, fabric: Fabric) -> Rule
         expert = max(expert, slots[net.source] * congestion)
         hops = route_depth(pipeline, placement, fabric, number)
         worst = max(worst, net.flits * max(1, sharing[route].max(initial=0)) + fabric.hop_slots * hops)
-    busy = np.zeros(channel_count(fabric))
-    np.add.at(busy, channel_of_site(fabric)[placement.site], channel_slots(pipeline, fabric))
+    busy = np.zeros(fabric.channel_count)
+    np.add.at(busy, fabric.channel_of_site[placement.site], channel_slots(pipeline, fabric))
     return RuleTerms(
         hops=sum(len(route) for route in routes),
         wirelength=sum(net.flits * len(route) for net, route in zip(pipeline.nets, routes, strict=True)),

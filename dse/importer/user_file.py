@@ -18,6 +18,9 @@ from dse.importer.user_code import guarded
 from hardware.documents import text_of
 from hardware.inputs import fail, nearest
 
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of libraries, also of those that PYTHONPATH adds from another environment."""
+
 _OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
 
 
@@ -97,8 +100,8 @@ def _local_file(name: str) -> Path | None:
         return None
     path = Path(file).resolve()
     installed = [Path(folder).resolve() for folder in sysconfig.get_paths().values()]
-    outside = path.is_file() and not any(path.is_relative_to(folder) for folder in installed)
-    return path if outside else None  # libraries give some of their modules files that are not there
+    is_installed = not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in installed)
+    return path if path.is_file() and not is_installed else None  # libraries name some files that are not there
 
 
 def function_of(file: LoadedFile, name: str) -> Callable[..., Any]:

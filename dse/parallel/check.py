@@ -75,6 +75,7 @@ class _Checking:
         self._before_products = _before_products(problem.graph)
         self._distances: dict[tuple[Dims, int], Mapping[tuple[Layout, Layout], int]] = {}
         self._layout_of: dict[int, Layout] = {}
+        self._arguments_taken = {argument.value for argument in problem.graph.arguments}
         self.account = Account()
         self._arguments(stated.arguments)
         if self.account.faults:
@@ -193,7 +194,7 @@ class _Checking:
         for value, layout in zip(operation.operands, layouts, strict=True):
             if not self._graph.values[value].constant:
                 wanted.setdefault(value, set()).add(layout)
-        arguments = [each.value for each in self._graph.arguments if each.value in wanted]
+        arguments = [value for value in wanted if value in self._arguments_taken]
         largest = sorted(arguments, key=lambda value: (-self._graph.values[value].size_bytes, value))[:1]
         sent = {value: self._send(value, each, operation.repeats) for value, each in wanted.items()}
         return sum(sent[value] for value in largest)

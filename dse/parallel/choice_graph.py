@@ -23,6 +23,7 @@ from dse.parallel.plan import Plan, Transfer, is_hidden, transfers
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import Fabric, paths_from
+from dse.run.progress import StopSignal, ask, never_stop
 from dse.sharding.factors import Dims
 
 Costs = npt.NDArray[np.int64]
@@ -38,8 +39,12 @@ class ChoiceGraph:
         made = [number for number, priced in enumerate(prices.priced) if priced]
         self._node = {operation: len(self._layouts) + place for place, operation in enumerate(made)}
 
-    def pairwise(self) -> PairwiseProblem:
-        """The problem of these nodes."""
+    def pairwise(self, stop: StopSignal = never_stop) -> PairwiseProblem:
+        """The problem of these nodes.
+
+        Raises:
+            StoppedError: ``stop``, asked before each edge, gave a reason.
+        """
         graph, mesh = self._problem.graph, self._problem.mesh
         sizes = [graph.values[argument.value].size_bytes for argument in graph.arguments]
         costs: list[Costs] = [np.zeros(len(layouts), np.int64) for layouts in self._layouts]
@@ -52,6 +57,7 @@ class ChoiceGraph:
             usages.append(self._memory(operation))
         edges, edge_costs = [], []
         for transfer in transfers(self._problem):
+            ask(stop)
             edges.append((self._node_of(transfer.source), self._node_of(transfer.target)))
             edge_costs.append(self._exposed(transfer, transfer.times * self._resharding(transfer)))
         return PairwiseProblem.build(

@@ -148,8 +148,8 @@ def _step_posed(options: ParallelOptions) -> ParallelPosed:
         raise fail("dse parallel", "--memory-gb", options.memory_gb, f"must be at most {_MAX_MEMORY_GB:,}")
     if options.activations and _method(options) != "exact":
         raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
-    if options.emit_iopddl is not None and _method(options) != "exact":
-        raise fail("dse parallel", "--emit-iopddl", options.emit_iopddl, "needs --method exact: that problem reshards")
+    if options.emit_iopddl is not None:
+        _require_emittable(options, options.emit_iopddl)
     joined = network(options.network or chosen.network)
     where, graph = _step(options)
     names = [argument.name for argument in graph.arguments]
@@ -170,6 +170,14 @@ def _step_posed(options: ParallelOptions) -> ParallelPosed:
     if options.why is not None:
         choose(where, "--why", options.why, names, "argument")
     return Posed(options, problem, graph.name, _document(problem), _goal(options))
+
+
+def _require_emittable(options: ParallelOptions, path: str) -> None:
+    """Raises where the options make no problem of the contest, or the file would not be known as one."""
+    if _method(options) != "exact":
+        raise fail("dse parallel", "--emit-iopddl", path, "needs --method exact: that problem reshards")
+    if not path.endswith((".json", ".json.gz")):
+        raise fail("dse parallel", "--emit-iopddl", path, "must end in .json or .json.gz")
 
 
 def _step_answer(posed: ParallelPosed, problem: ParallelProblem, run: Run) -> Result:

@@ -166,8 +166,9 @@ def stated_from_document(problem: ParallelProblem, document: Any, path: str) -> 
         _layout(problem, parsed.arguments, each.name, len(graph.values[each.value].dims), path)
         for each in graph.arguments
     )
+    known = {each.name for each in graph.arguments}
     for name in parsed.arguments:
-        if name not in {each.name for each in graph.arguments}:
+        if name not in known:
             raise fail(path, f"solution.arguments.{name}", name, "must be an argument of the step")
     return Stated(tuple(cuts), arguments)
 

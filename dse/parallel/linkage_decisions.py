@@ -7,17 +7,9 @@ from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
-from dse.sharding.linkage import Linkage, linkage
 
 Decision = tuple[int, int]
 """(group, axis): the group is split on the axis."""
-
-
-def linkage_of(problem: ParallelProblem) -> Linkage:
-    """The linkage groups of the step, with the arguments tied to the results that replace them."""
-    graph = problem.graph
-    ties = [(graph.results[result], graph.arguments[number].value) for result, number in problem.carried.items()]
-    return linkage(graph, problem.file, ties)
 
 
 class Decisions:
@@ -26,7 +18,7 @@ class Decisions:
     def __init__(self, problem: ParallelProblem, prices: Prices) -> None:
         self._problem = problem
         self._prices = prices
-        self.linkage = linkage_of(problem)
+        self.linkage = problem.linkage
 
     def plan(self, taken: Set[Decision]) -> Plan:
         """The plan in which these groups are split; an axis of one device splits none."""

@@ -21,7 +21,7 @@ Layout = tuple[int, ...]
 MAX_AXES = 3
 MAX_DEVICES = 65_536
 
-_AXIS = re.compile(r"([a-z_][a-z0-9_]*)=(\d{1,18})", re.IGNORECASE)
+_AXIS = re.compile(r"([a-z_][a-z0-9_]*)=(\d{0,18})", re.IGNORECASE)
 
 
 class Axis(NamedTuple):
@@ -85,13 +85,18 @@ def mesh_of(text: str, file: str = "dse parallel", key: str = "--mesh") -> Mesh:
     Raises:
         InputError: no such form, an axis twice, more than :data:`MAX_AXES` axes or :data:`MAX_DEVICES` devices.
     """
-    rule = "must be a number of devices, or axes from the outermost in: data=4,model=8"
+    is_number = text.isascii() and text.isdigit()
     pairs = []
-    for part in (f"model={text}" if text.isascii() and text.isdigit() else text).split(","):
+    for part in (f"model={text}" if is_number else text).split(","):
         match = _AXIS.fullmatch(part.strip())
-        if match is None or int(match.group(2)) < 1:
-            raise fail(file, key, text, rule)
-        pairs.append((match.group(1), int(match.group(2))))
+        if match is None:
+            raise fail(file, key, text, "must be a number of devices, or axes from the outermost in: data=4,model=8")
+        name, devices = match.groups()
+        if not devices:
+            raise fail(file, key, text, f"must say how many devices there are along {name}: {name}=4")
+        if int(devices) < 1:
+            raise fail(file, key, text, f"must have at least one device{'' if is_number else f' along {name}'}")
+        pairs.append((name, int(devices)))
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         raise fail(file, key, text, "must name each axis once")

@@ -28,6 +28,8 @@ def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[
     if split := _split_state(problem, splits):
         yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
     yield from problem.graph.notes
+    if not problem.graph.trainable:
+        yield "No argument is trained, by names or use: the step is planned as it stands (--variables FILE names some)."
     for opcode, count in sorted(metrics["unknown_operations"].items()):
         yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
     yield from _undivided(problem)

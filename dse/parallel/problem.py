@@ -11,6 +11,7 @@ from dse.parallel.overlap import fetched_ahead
 from dse.parallel.resharding import Fabric
 from dse.sharding.factors import Factor
 from dse.sharding.hlo.table import ELEMENTWISE
+from dse.sharding.linkage import Linkage, linkage
 from hardware.network import Network
 
 Objective = Literal["cost", "count"]
@@ -93,6 +94,13 @@ class ParallelProblem:
                     found[match] = number
                     start = match + 1
         return found
+
+    @cached_property
+    def linkage(self) -> Linkage:
+        """The linkage groups of the step, with the arguments tied to the results that replace them."""
+        graph = self.graph
+        ties = [(graph.results[result], graph.arguments[number].value) for result, number in self.carried.items()]
+        return linkage(graph, self.file, ties)
 
     def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
         """The layouts that an argument may have: its pin, or all."""

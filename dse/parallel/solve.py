@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from dse.parallel.plan import Plan, picoseconds_of, profile_of
+from dse.parallel.plan import Plan, picoseconds_of, profile_of, state_bytes_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.results.result import PROOF_TOLERANCE
-from dse.run.progress import StopSignal, never_stop
+from dse.run.progress import StoppedError, StopSignal, never_stop
 from dse.sharding.propagation import Ending, Propagation
 from hardware.inputs import fail
 
@@ -54,22 +54,46 @@ def _without_resharding(problem: ParallelProblem, prices: Prices, seed: int, sto
     return Solution(found.plan, found.value, found.bound)
 
 
-def _stopped(problem: ParallelProblem, prices: Prices, seed: int, bound: int | None) -> Solution:
-    """The best plan without resharding, which takes seconds at most, where the search ended before it had any."""
+def _stopped(problem: ParallelProblem, prices: Prices, seed: int, bound: int, found: Solution | None) -> Solution:
+    """The best that there is where the search was stopped: ``found``, or a plan that needs none.
+
+    The baselines come first, as the answer states them anyway. Where neither they nor ``found`` are legal,
+    the best plan without resharding is, which takes seconds.
+    """
+    from dse.parallel.baselines import baselines
     from dse.parallel.linkage_plans import linkage_plan
 
-    plan = linkage_plan(problem, prices, seed).plan
-    limit = problem.state_bytes
-    if plan is None or (problem.activations and limit is not None and max(profile_of(problem, prices, plan)) > limit):
+    plans = [plan for plan in baselines(problem, prices).values() if _is_legal(problem, prices, plan)]
+    if found is not None and found.plan is not None:
+        plans.append(found.plan)
+    if not plans:
+        plan = linkage_plan(problem, prices, seed).plan
+        plans = [plan] if plan is not None and _is_legal(problem, prices, plan) else []
+    if not plans:
         return Solution(None, None, bound)
-    return Solution(plan, picoseconds_of(problem, prices, plan), bound)
+    value, _, plan = min((picoseconds_of(problem, prices, plan), -number, plan) for number, plan in enumerate(plans))
+    return Solution(plan, value, bound)
+
+
+def _is_legal(problem: ParallelProblem, prices: Prices, plan: Plan) -> bool:
+    """Whether a plan keeps the pins and the limit of memory."""
+    if any(plan.arguments[number] != layout for number, layout in problem.pins.items()):
+        return False
+    if problem.state_bytes is None:
+        return True
+    if state_bytes_of(problem, plan.arguments) > problem.state_bytes:
+        return False
+    return not problem.activations or max(profile_of(problem, prices, plan), default=0) <= problem.state_bytes
+
+
+def _least_work(prices: Prices) -> int:
+    """The sum over all operations of what each takes at least, in picoseconds: no plan takes less."""
+    return sum(min(each.picoseconds for each in priced) for priced in prices.priced if priced)
 
 
 def _conflict(problem: ParallelProblem) -> str:
     """The first pin that conflicts with those before it or with the step itself, and why; empty if none does alone."""
-    from dse.parallel.linkage_decisions import linkage_of
-
-    groups = linkage_of(problem)
+    groups = problem.linkage
     for number, axis in enumerate(problem.mesh.axes):
         episode = Propagation(problem.graph, groups, axis.size)
         for argument, layout in problem.pins.items():
@@ -89,7 +113,11 @@ def _exact(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal
     from dse.parallel.choice_graph import ChoiceGraph
 
     choices = ChoiceGraph(problem, prices)
-    pairwise = choices.pairwise()
+    least_work = _least_work(prices)
+    try:
+        pairwise = choices.pairwise(stop)
+    except StoppedError:
+        return _stopped(problem, prices, seed, least_work, None)
     if problem.state_bytes is not None:
         least = evaluate(pairwise, [int(usages.argmin()) for usages in pairwise.usages]).peak_usage
         if least > problem.state_bytes:
@@ -97,8 +125,9 @@ def _exact(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal
     found = solve_pairwise(pairwise, Limits(gap=PROOF_TOLERANCE), seed, stop)
     if found.status is Status.INFEASIBLE and problem.state_bytes is not None:
         return Solution(None, None, None, problem.state_bytes + 1)
+    bound = max(found.bound or 0, least_work)
     if found.choices is None:
-        return _stopped(problem, prices, seed, found.bound)
+        return _stopped(problem, prices, seed, bound, None)
     plan = choices.plan(found.choices)
-    value = picoseconds_of(problem, prices, plan)
-    return Solution(plan, value, found.bound)
+    solution = Solution(plan, picoseconds_of(problem, prices, plan), bound)
+    return solution if stop() is None else _stopped(problem, prices, seed, bound, solution)

@@ -12,6 +12,8 @@ from dse.parallel.notes import notes
 from dse.parallel.plan import Cause, profile_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import PICO
+from dse.parallel.work_classes import work_by_class
 from dse.report.units import memory_text, time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Row, Share, Table, View
 from dse.results.result import Result, percent
@@ -37,6 +39,12 @@ _ABOUT_BASELINES = (
 _ABOUT_MEMORY = (
     "On one device, in the order of the step: an array takes memory from the operation that makes it to the last one "
     "that reads it. Copies in another layout and the scratch memory of kernels are left out."
+)
+
+
+_ABOUT_CLASSES = (
+    "On one device, with all passes of loops. What is fused with its reader takes no time of its own: arrays are read "
+    "and written where they are stored."
 )
 
 
@@ -69,6 +77,9 @@ def view(problem: ParallelProblem, result: Result) -> View:
             ),
             _picture(problem, splits),
             Table(tensors.headers, tensors.rows),
+            Heading("Time by class of operation"),
+            Paragraph(_ABOUT_CLASSES, True),
+            _classes(problem, result),
             Heading("Memory over the step"),
             Paragraph(_ABOUT_MEMORY, True),
             _memory(problem, result),
@@ -88,6 +99,20 @@ def _picture(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> Ch
     from dse.parallel.charts import tensors_by_split  # loads plotly
 
     return Chart(tensors_by_split(problem, splits))
+
+
+def _classes(problem: ParallelProblem, result: Result) -> Table:
+    """Work by class of operation, and communication."""
+    prices = Prices(problem)
+    work = work_by_class(problem, prices, plan_of(prices, stated_from_document(problem, result.solution, "result")))
+    times = [(each.name, each.operations, each.work_ps * PICO) for each in work]
+    runs = sum(each["runs"] for each in result.metrics["collectives"])
+    total = result.metrics["work_s"] + result.metrics["communication_s"]
+    rows: list[Row] = [
+        (name, f"{count:,}", time_text(seconds), percent(seconds / total if total else 0.0))
+        for name, count, seconds in (*times, ("communication", runs, result.metrics["communication_s"]))
+    ]
+    return Table(("class", "operations", "time", "share"), rows)
 
 
 def _memory(problem: ParallelProblem, result: Result) -> Chart:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from dse.parallel.linkage_decisions import linkage_of
 from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.plan import picoseconds_of
 from dse.parallel.prices import Prices
@@ -79,7 +78,7 @@ def _undivided(problem: ParallelProblem, value: int) -> Iterator[Alternative]:
 
 def _obstacles(problem: ParallelProblem, value: int, layout: Layout) -> Iterator[str]:
     """What forbids a plan without resharding to split the dimensions that ``layout`` splits."""
-    linkage = linkage_of(problem)
+    linkage = problem.linkage
     for dim in sorted({split for split in layout if split != WHOLE}):
         group = linkage.groups[linkage.group_of[value, dim]]
         if reason := obstacle_text(problem.graph, group, problem.mesh.parts(layout, dim)):

@@ -56,8 +56,8 @@ class OptionField:
 
     @property
     def key(self) -> str:
-        """The name with dashes."""
-        return self.name.replace("_", "-")
+        """The name with dashes; a name that is a word of Python ends in one underscore, which is left out."""
+        return self.name.removesuffix("_").replace("_", "-")
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,18 @@ from typing import Any
 
 from dse.graph.step import StepGraph
 from dse.importer.hlo.file import read_module
-from dse.importer.hlo.flatten import step_graph
+from dse.importer.hlo.flatten import UnfinishedStepError, step_graph
 from dse.importer.hlo.json_form import KEYS, module_from_document
+from dse.importer.hlo.module import HloModule
 from dse.importer.hlo.roles import with_trained
 from dse.importer.hlo.text import parse_hlo
 from dse.importer.user_file import function_of, loaded, parameters_of, takes
+from dse.sharding.hlo.table import step_factors
 from dse.sources.kinds import ProblemFormat, ProblemInput, PythonFunction, StepSource
 from dse.sources.resolve import STEP_SUFFIXES, python_function
 from hardware.documents import text_of
 from hardware.input_files import is_file, note
-from hardware.inputs import fail, nearest
+from hardware.inputs import InputError, fail, nearest
 
 STEP = ProblemFormat(
     "a step as HLO or StableHLO (.hlo, .txt, .json, .mlir)",
@@ -26,7 +28,7 @@ STEP = ProblemFormat(
 )
 """What problems beside ``dse parallel`` can read of training steps: those in files, and graphs."""
 
-_ACCEPTED = "a file that holds HLO, or FILE.py:FUNCTION"
+_ACCEPTED = "a file that holds HLO (text or JSON), StableHLO or an IOPDDL problem, or FILE.py:FUNCTION"
 _MAX_LISTED = 200
 
 
@@ -82,7 +84,16 @@ def step_of(source: StepSource) -> StepGraph:
         return _graph_of_text(text_of_lowered(source.content), source.where)
     document = source.content is not None
     module = module_from_document(source.content, source.where) if document else read_module(source.where)
-    return step_graph(module, source.where)
+    return _flat(module, source.where)
+
+
+def _flat(module: HloModule, where: str) -> StepGraph:
+    """The step that ``module`` is; of several faults the first one in the order of the step is raised."""
+    try:
+        return step_graph(module, where)
+    except UnfinishedStepError as error:
+        step_factors(error.before, where)
+        raise InputError(error.faults) from error
 
 
 def _is_lowered(item: object) -> bool:
@@ -152,7 +163,7 @@ def _of_objects(answer: tuple[Any, ...], where: str) -> StepGraph:
 
 def _graph_of_text(text: str, where: str) -> StepGraph:
     """The step in HLO that the user has not seen: lines of it would tell nothing."""
-    return replace(step_graph(parse_hlo(text, where), where), places=())
+    return replace(_flat(parse_hlo(text, where), where), places=())
 
 
 def _beside(text: str) -> list[str]:

@@ -4,12 +4,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, UnitKind
 from hardware.fabrics import Fabric, fabric
 
 PLASTICINE = fabric("plasticine-8x16")
 SMALL = replace(PLASTICINE, name="small", rows=3, columns=4)
+
+SMALL_FABRICS = st.builds(
+    replace,
+    st.just(SMALL),
+    tracks=st.integers(1, 2),
+    hop_slots=st.integers(1, 3),
+    buffer_flits=st.integers(1, 40),
+    min_flow_flits=st.just(1),
+    max_flow_flits=st.sampled_from([1, 3, 5, 20]),
+    burst_flits=st.integers(1, 4),
+    switch_slots=st.integers(0, 2),
+    read_ports=st.integers(1, 2),
+    write_ports=st.integers(1, 2),
+    port_slots=st.integers(1, 3),
+    port_flits=st.integers(1, 8),
+    channels=st.integers(1, 4),
+    channel_bytes_per_s=st.sampled_from([4e9, 51.2e9]),  # a flit in three slots, and four in a slot
+    channel_latency_s=st.sampled_from([0.0, 1.5e-6]),
+)
+"""Fabrics of a few cells with any other constants."""
 
 COMPUTE, MEMORY, INPUT, OUTPUT = UnitKind.COMPUTE, UnitKind.MEMORY, UnitKind.INPUT, UnitKind.OUTPUT
 

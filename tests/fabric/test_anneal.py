@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, placement_faults
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, rule_cost, rule_terms, single_rule
-from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain, annealed, case_of, state_of
+from dse.fabric.search.anneal import MAX_NETS, Annealing, AnnealSettings, Chain, annealed, case_of, state_of
 from dse.fabric.search.exact import cheapest
 from dse.fabric.search.move_kernels import begin, moved
+from dse.fabric.search.move_state import State
+from dse.fabric.search.route_kernels import Tree
 from dse.fabric.search.routing import routed
-from dse.fabric.search.sites import SitesMissingError, random_sites
+from dse.fabric.search.sites import SITE_KINDS, SitesMissingError, random_sites, sites_around
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop
 from tests.fabric.cases import COMPUTE, INPUT, OUTPUT, PLASTICINE, SMALL, layered_pipeline, random_pipeline
@@ -26,8 +28,12 @@ ALL = RuleWeights(*[1.0] * len(RULES))
 
 
 def placement_of(state):
-    routes = [state.route[state.used[net], net, : state.length[state.used[net], net]] for net in range(len(state.used))]
+    routes = [state.route[net, state.used[net], : state.length[net, state.used[net]]] for net in range(len(state.used))]
     return Placement.of(state.site.tolist(), [route.tolist() for route in routes])
+
+
+def copied(state):
+    return State(*(Tree(*map(np.copy, each)) if isinstance(each, Tree) else each.copy() for each in state))
 
 
 @RELAXED
@@ -45,12 +51,15 @@ def test_after_any_moves_the_cost_is_that_of_a_full_recomputation(seed, routing,
     for _ in range(40):
         unit = int(random.integers(len(pipeline.units)))
         target = int(random.choice(fabric.grid.sites(pipeline.units[unit].kind.site)))
-        before, keep = placement_of(state), bool(random.random() < 0.6)
-        tried = moved(case, state, unit, target, keep)
+        before, max_cost = placement_of(state), float(random.choice([np.inf, cost, cost * random.uniform(0.8, 1.2)]))
+        complete = moved(case, copied(state), unit, target, np.inf)
+        tried = moved(case, state, unit, target, max_cost)
         after = placement_of(state)
-        if keep:
+        if complete <= max_cost:
             cost = tried
+            assert tried == complete
         else:
+            assert max_cost < tried
             assert after.site.tolist() == before.site.tolist()
             assert after.route_link.tolist() == before.route_link.tolist()
         assert placement_faults(pipeline, after, fabric) == []
@@ -93,6 +102,29 @@ def test_annealing_finds_what_cp_sat_proves(rule, seed, routing):
     annealing = Annealing(pipeline, SMALL, single_rule(rule), AnnealSettings(moves=30_000, routing=routing))
     best = annealed(annealing, [Chain(seed) for seed in range(3)])
     assert getattr(rule_terms(pipeline, best.placement, SMALL), rule) == proven.value
+
+
+def test_sites_around_a_cell_are_those_of_a_kind_with_the_nearest_first():
+    fabric = replace(SMALL, rows=4, columns=5, absent=((1, 1), (2, 3)))
+    grid = fabric.grid
+    around, count = sites_around(grid)
+    for kind, name in enumerate(SITE_KINDS):
+        for cell in range(grid.cells):
+            sites = around[kind, cell, : count[kind]].tolist()
+            assert sorted(sites) == sorted(grid.sites(name))
+            row, column = divmod(cell, grid.columns)
+            ends = [divmod(int(grid.site_cell[site]), grid.columns) for site in sites]
+            distances = [abs(row - each[0]) + abs(column - each[1]) for each in ends]
+            assert distances == sorted(distances)
+
+
+@pytest.mark.parametrize("attraction", [0.0, 1.0])
+def test_either_kind_of_move_alone_finds_better_placements(attraction):
+    pipeline = layered_pipeline(np.random.default_rng(0), copies=2, layers=2, width=3)
+    annealing = Annealing(pipeline, PLASTICINE, settings=AnnealSettings(moves=10_000, attraction=attraction))
+    start = random_sites(pipeline, PLASTICINE, np.random.default_rng(5))
+    begun = rule_cost(pipeline, routed(pipeline, start, PLASTICINE, "congestion"), PLASTICINE, MIXTURE)
+    assert annealing(Chain(3, start)).cost < 0.7 * begun
 
 
 def test_an_answer_is_legal_costs_what_it_says_and_is_better_than_its_start():
@@ -144,6 +176,17 @@ def test_units_without_sites_are_counted_by_kind():
     assert raised.value.missing == {"compute": 2}
 
 
+def test_more_nets_than_loads_of_32_bits_can_sum_are_refused():
+    units = (Unit("in", INPUT), Unit("out", OUTPUT))
+    pipeline = Pipeline(units, (Net(0, (Sink(1),), 2**16),) * (MAX_NETS + 1))
+    with pytest.raises(ValueError, match="at most 32,766 nets, but has 32,767"):
+        case_of(pipeline, SMALL, MIXTURE, "xy")
+    fits = Pipeline(units, pipeline.nets[1:])
+    state = state_of(fits, SMALL, random_sites(fits, SMALL, np.random.default_rng(0)))
+    begin(case_of(fits, SMALL, MIXTURE, "xy"), state)
+    assert state.load.max() in (0, MAX_NETS * 2**16)
+
+
 @pytest.mark.parametrize(
     ("setting", "rule"),
     [
@@ -151,6 +194,7 @@ def test_units_without_sites_are_counted_by_kind():
         ({"initial_temperature": -1.0}, "`initial_temperature` must be finite and not negative"),
         ({"final_temperature": 0.0}, "`0 < final_temperature <= 1` must hold"),
         ({"final_reach": 2.0}, "`0 < final_reach <= 1` must hold"),
+        ({"attraction": 1.5}, "`0 <= attraction <= 1` must hold"),
     ],
 )
 def test_bad_settings_are_refused(setting, rule):

@@ -15,7 +15,7 @@ from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import SitesMissingError, random_sites
 from dse.fabric.search.splitting import Range, Splitting, flits_of, held, read
 from dse.graph.dataflow.formats import graph_from_document
-from dse.models.dataflow_blocks import BlockSizes, block_graph, random_block
+from dse.models.dataflow_blocks import Block, BlockSizes, block_graph, random_block
 from hardware.fabrics import fabric
 from hardware.inputs import InputError
 from hardware.operations import Gemm
@@ -25,8 +25,7 @@ from tests.graph.dataflow.graphs import ATTENTION, FEED_FORWARD
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 SLOTS = operator_slots()
 PLASTICINE = fabric("plasticine-8x16")
-FINE = replace(PLASTICINE, name="fine", tile=32)
-LARGE = replace(FINE, name="large", rows=48, columns=48)
+LARGE = replace(PLASTICINE, name="large", rows=48, columns=48)
 SMALL_BLOCKS = BlockSizes(step=32, tokens=(32, 128), width=(32, 128), ratio=(1, 2), depth=(1, 2), copies=(1, 2))
 
 
@@ -55,7 +54,7 @@ def total_flits(expansion, sources, sinks):
 def test_a_feed_forward_half_by_hand():
     graph = graph_from_document(FEED_FORWARD, "feed-forward.json")
     tiny = replace(
-        PLASTICINE, name="tiny", tile=2, memory_bytes=2 * 16
+        PLASTICINE, name="tiny", tile=2, memory_bytes=2 * 16, channels=16
     )  # a memory unit holds two flits of four numbers
     expansion = expand(graph, tiny, SLOTS)
     compute, buffers = units_by(expansion, "compute"), units_by(expansion, "buffer")
@@ -68,9 +67,10 @@ def test_a_feed_forward_half_by_hand():
     assert {name: len(units) for name, units in buffers.items()} == {"input": 3, "gelu": 6, "down": 3}
     # The input waits for the residual addition, three buffers behind it, but a unit with one flit of it has two places.
     assert {expansion.pipeline.units[unit].samples for units in buffers.values() for unit in units} == {2}
+    # Where there is room, buffers hold one sample more than what waits.
     roomy = expand(graph, replace(tiny, memory_bytes=64 * 16), SLOTS)
     samples = {name: roomy.pipeline.units[units[0]].samples for name, units in units_by(roomy, "buffer").items()}
-    assert samples == {"input": 4, "gelu": 2, "down": 2}
+    assert samples == {"input": 5, "gelu": 3, "down": 3}
     assert {name: len(units) for name, units in units_by(expansion, "weights").items()} == {
         "up": 5,
         "down": 4,
@@ -141,11 +141,11 @@ def test_work_capacity_and_flits_of_blocks(kind, seed, graph_pass):
 def test_no_block_gets_stuck(kind, seed, placed):
     graph_pass = "training" if kind in ("gemm", "mlp") and placed % 2 else "forward"
     try:
-        expansion = expand(block(kind, seed, graph_pass), FINE, SLOTS)
+        expansion = expand(block(kind, seed, graph_pass), PLASTICINE, SLOTS)
     except SitesMissingError:
         return
-    site = random_sites(expansion.pipeline, FINE, np.random.default_rng(placed))
-    outcome = simulate(expansion.pipeline, routed(expansion.pipeline, site, FINE, "congestion"), FINE, 3)
+    site = random_sites(expansion.pipeline, PLASTICINE, np.random.default_rng(placed))
+    outcome = simulate(expansion.pipeline, routed(expansion.pipeline, site, PLASTICINE, "congestion"), PLASTICINE, 3)
     assert not outcome.is_deadlock
 
 
@@ -153,26 +153,73 @@ def test_no_block_gets_stuck(kind, seed, placed):
 def test_more_units_are_never_slower(kind):
     sizes = BlockSizes(step=64, tokens=(256, 256), width=(192, 192), ratio=(1, 1), depth=(1, 1), copies=(2, 2))
     graph = block_graph(random_block(kind, 3, sizes), "forward")
-    fabrics = [replace(FINE, rows=rows, columns=columns) for rows, columns in ((8, 16), (16, 16), (32, 32))]
+    fabrics = [
+        replace(PLASTICINE, channels=64, rows=rows, columns=columns) for rows, columns in ((8, 16), (16, 16), (32, 32))
+    ]
     targets = [expand(graph, each, SLOTS).target_slots for each in fabrics]
     assert targets == sorted(targets, reverse=True)
     assert targets[0] > targets[-1]
 
 
+def test_tensors_of_one_operator_have_nets_of_their_own():
+    """Two tensors that are as large and are read in the same stage are still two."""
+    document = {
+        "schema": "dse.dataflow/1",
+        "operators": [
+            {"name": "in", "kind": "input", "elements": 64},
+            {"name": "part", "kind": "copy", "elements": 128, "row": 1},
+            {"name": "product", "kind": "gemm", "m": 8, "k": 8, "n": 8, "batch": 1},
+            {"name": "out", "kind": "output", "elements": 64},
+        ],
+        "edges": [
+            ["in", "part", 64],
+            ["part", "product", 64, "left"],
+            ["part", "product", 64, "right"],
+            ["product", "out", 64],
+        ],
+    }
+    expansion = expand(graph_from_document(document, "parts.json"), replace(PLASTICINE, tile=4), SLOTS)
+    parts = units_by(expansion, "compute")["part"]
+    assert sum(net.flits for net in expansion.pipeline.nets if net.source in parts) == 4 + 4
+
+
+def test_operators_share_memory_units_of_weights_only_where_there_are_too_few():
+    graph = block("ffn", 3, "training")
+    roomy, tight = expand(graph, LARGE, SLOTS), expand(graph, PLASTICINE, SLOTS, fill=0.7)
+    assert not any(origin.others for origin in roomy.origins)
+    assert any(origin.others for origin in tight.origins)
+    flits_a_unit = PLASTICINE.memory_bytes // PLASTICINE.flit_bytes
+    for number, origin in enumerate(tight.origins):
+        users = (origin.operator, *origin.others)
+        if origin.role in ("weights", "sum"):
+            held_flits = sum(flits_of(graph.operators[user].weight_elements, PLASTICINE) for user in users)
+            assert held_flits <= flits_a_unit or not origin.others
+        if origin.role == "weights":
+            readers = {sink.unit for net in tight.pipeline.nets if net.source == number for sink in net.sinks}
+            assert {tight.origins[reader].operator for reader in readers} == set(users)
+
+
+def test_the_period_is_the_target_where_buffers_are_deep_enough():
+    graph = block_graph(Block("mlp", tokens=64, width=352, inner=352, depth=2, copies=2), "training")
+    roomy, tight = expand(graph, LARGE, SLOTS), expand(graph, PLASTICINE, SLOTS, fill=0.8)
+    assert roomy.period_slots == roomy.target_slots
+    assert tight.period_slots > tight.target_slots
+
+
 def test_fill_limits_the_units():
     graph = block("ffn", 3)
-    half = expand(graph, FINE, SLOTS, fill=0.5)
+    half = expand(graph, PLASTICINE, SLOTS, fill=0.5)
     sites = Counter(unit.kind for unit in half.pipeline.units)
     assert sites[UnitKind.COMPUTE] <= 32
     assert sites[UnitKind.MEMORY] <= 32
-    assert half.target_slots >= expand(graph, FINE, SLOTS).target_slots
+    assert half.target_slots >= expand(graph, PLASTICINE, SLOTS).target_slots
 
 
 def test_units_that_are_missing_are_counted_by_type():
     wide = BlockSizes(width=(1024, 1024), tokens=(512, 512), ratio=(4, 4), depth=(4, 4), copies=(1, 1))
     graph = block_graph(random_block("mlp", 0, wide), "forward")
-    with pytest.raises(SitesMissingError, match=r"does not fit on fine: \d+ memory units are missing") as raised:
-        expand(graph, FINE, SLOTS)
+    with pytest.raises(SitesMissingError, match=r"not fit on plasticine-8x16: \d+ memory units are missing") as raised:
+        expand(graph, PLASTICINE, SLOTS)
     assert set(raised.value.missing) == {"memory"}
 
 
@@ -187,7 +234,7 @@ def test_operators_without_an_entry_are_named():
 
 def test_memory_units_that_hold_no_flit_are_refused():
     with pytest.raises(
-        ValueError, match="a memory unit of plasticine-8x16 holds 1,024 bytes, but 65,536 are to be held"
+        ValueError, match="a memory unit of plasticine-8x16 holds 1,024 bytes, but 4,096 are to be held"
     ):
         expand(block("gemm", 0), replace(PLASTICINE, memory_bytes=1024), SLOTS)
 
@@ -195,7 +242,7 @@ def test_memory_units_that_hold_no_flit_are_refused():
 @pytest.mark.parametrize("fill", [0.0, 1.1, float("nan")])
 def test_a_fill_outside_its_range_is_refused(fill):
     with pytest.raises(ValueError, match="`0 < fill <= 1` must hold"):
-        expand(block("gemm", 0), FINE, SLOTS, fill=fill)
+        expand(block("gemm", 0), PLASTICINE, SLOTS, fill=fill)
 
 
 @given(st.integers(1, 40), st.integers(1, 40))

@@ -81,7 +81,7 @@ def test_late_flits_come_in_the_second_half_and_early_ones_are_needed_in_the_fir
     assert first_departure(False, True) == even + 15
 
 
-@pytest.mark.parametrize(("bytes_per_s", "slots"), [(3.0e9, 1), (1.6e9, 2), (1.0e9, 3)])
+@pytest.mark.parametrize(("bytes_per_s", "slots"), [(12.0e9, 1), (6.4e9, 2), (4.0e9, 3)])
 def test_a_slow_channel_sets_the_pace(bytes_per_s, slots):
     fabric = replace(ROW, channels=2, channel_bytes_per_s=bytes_per_s)
     assert fabric.channel_slots == slots

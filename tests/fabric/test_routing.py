@@ -114,7 +114,7 @@ def test_a_congested_link_slows_the_nets_on_it_down():
 
 
 def test_units_on_one_channel_add_up():
-    fabric = replace(PLASTICINE, channels=2, channel_bytes_per_s=3.1e9)
+    fabric = replace(PLASTICINE, channels=2, channel_bytes_per_s=12.4e9)
     units = (Unit("in", INPUT), Unit("held", MEMORY, samples=2), Unit("a", COMPUTE, work_slots=8), Unit("out", OUTPUT))
     nets = (Net(0, (Sink(1),), 8), Net(1, (Sink(2),), 8), Net(2, (Sink(3),), 5))
     pipeline, io = Pipeline(units, nets), fabric.grid.sites("io")

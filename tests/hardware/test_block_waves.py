@@ -104,13 +104,13 @@ def test_measured_collectives_hold_their_additions_already():
 @pytest.mark.parametrize(
     ("section", "key", "value", "rule"),
     [
-        ("gemm", "efficiency", 1.5, "less than or equal to 1"),
+        ("gemm", "efficiency", 1.5, "at most 1"),
         ("gemm", "buffer_efficiency", 0, "greater than 0"),
-        ("gemm", "launch_s", -1e-6, "greater than or equal to 0"),
+        ("gemm", "launch_s", -1e-6, "at least 0"),
         ("gemm", "lunch_s", 1e-6, "did you mean launch_s"),
-        ("softmax", "rows_per_core", -1, "greater than or equal to 0"),
+        ("softmax", "rows_per_core", -1, "at least 0"),
         ("layer_norm", "row_reads", 0, "greater than 0"),
-        ("gelu", "floor_s", "soon", "valid number"),
+        ("gelu", "floor_s", "soon", "must be a number"),
         ("gelu", "source", "", "at least"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numba
 from numba import njit
 
-from hardware.compiled import compiled
+from hardware.compiled import _locked, compiled
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def named(path):
 
 
 KERNEL = """
-from hardware.compiled import compiled
+from hardware.compiled import _locked, compiled
 
 @compiled()
 def entry(value):
@@ -61,6 +61,42 @@ def test_a_copy_of_the_program_elsewhere_finds_what_is_compiled(tmp_path):
         ran = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=True)
         hits.append(int(ran.stdout))
     assert hits == [0, 1]
+
+
+TOGETHER = """
+import sys, time
+from pathlib import Path
+
+from hardware.compiled import _locked, compiled
+
+@compiled()
+def entry(value):
+    return value + 1
+
+here = Path(sys.argv[1])
+(here / sys.argv[2]).touch()
+while len(list(here.glob("ready*"))) < 2:
+    time.sleep(0.001)
+assert entry(2) == 3
+print(sum(entry.stats.cache_hits.values()))
+"""
+
+
+def test_of_processes_that_want_a_kernel_at_once_one_compiles_it(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(TOGETHER, encoding="utf-8")
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    running = [
+        subprocess.Popen([sys.executable, file, tmp_path, f"ready-{number}"], env=environment, stdout=subprocess.PIPE)
+        for number in range(2)
+    ]
+    assert sorted(int(process.communicate()[0]) for process in running) == [0, 1]
+
+
+def test_a_cache_that_cannot_be_locked_is_used_without(tmp_path):
+    (tmp_path / "file").touch()
+    with _locked(tmp_path / "file" / "kernel.lock"):
+        pass
 
 
 def test_functions_of_others_are_kept_where_numba_keeps_them():

@@ -95,7 +95,7 @@ def test_no_energies_are_made_up_for_other_processes(process_nm):
         energy_model_of(process_nm)
 
 
-@pytest.mark.parametrize(("name", "tdp_w"), [("a100-80gb", 400), ("v100", 300), ("tpuv4", 192)])
+@pytest.mark.parametrize(("name", "tdp_w"), [("a100-80gb", 400), ("h100-sxm", 700), ("v100", 300), ("tpuv4", 192)])
 def test_power_above_the_chips_limit_is_noted(name, tdp_w):
     chip = accelerator(name)
     assert chip.tdp_w == tdp_w

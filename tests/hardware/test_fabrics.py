@@ -45,8 +45,9 @@ def test_units_and_rates_of_the_built_in_fabrics_are_the_published_ones():
 
 
 def test_tiles_capacity_and_banks():
-    assert PLASTICINE.tiles(128, 129) == 2
-    assert PLASTICINE.tiles(512, 1024, 1) == 32
+    assert PLASTICINE.tiles(32, 33) == 2
+    assert PLASTICINE.tiles(512, 1024, 1) == 512
+    assert {fabric(name).memory_bytes / fabric(name).flit_bytes for name in list_fabrics()} == {64}
     assert PLASTICINE.samples_that_fit(100_000) == 2
     with pytest.raises(ValueError, match="holds 262,144 bytes, but 262,145 are to be held"):
         PLASTICINE.samples_that_fit(262_145)
@@ -113,31 +114,31 @@ def of(value):
 @pytest.mark.parametrize(
     ("changes", "key", "rule"),
     [
-        ({"grid__rows": of(0)}, "grid.rows.value", "greater than or equal to 1"),
-        ({"grid__rows": of(MAX_SIDE + 1)}, "grid.rows.value", f"less than or equal to {MAX_SIDE}"),
+        ({"grid__rows": of(0)}, "grid.rows.value", "at least 1"),
+        ({"grid__rows": of(MAX_SIDE + 1)}, "grid.rows.value", f"at most {MAX_SIDE}"),
         ({"grid__rows": {"value": 8}}, "grid.rows.source", "missing"),
         ({"grid__pattern": of(["CM", "C"])}, "grid", "one length"),
-        ({"grid__pattern": of([])}, "grid.pattern.value", "at least 1 item"),
+        ({"grid__pattern": of([])}, "grid.pattern.value", "must not be empty"),
         ({"grid__pattern": of(["CX"])}, "grid", "C (compute), M (memory) or . (switch), but got 'X'"),
         ({"grid__pattern": of(["C."])}, "grid", "a site for memory, but M gives none"),
         ({"grid__io_edges": of([])}, "grid", "a site for io, but io_edges gives none"),
         ({"grid__io_edges": of(["left"])}, "grid.io_edges.value.0", "'north', 'east', 'south' or 'west'"),
-        ({"grid__io_per_switch": of(0)}, "grid.io_per_switch.value", "greater than or equal to 1"),
+        ({"grid__io_per_switch": of(0)}, "grid.io_per_switch.value", "at least 1"),
         ({"grid__absent": of([[8, 0]])}, "grid", "in the grid of 8 x 16, but got [8, 0]"),
         ({"grid__absent": of([[0, 1], [1, 0]])}, "grid", "1 of 126 cells are cut off, [0, 0] among them"),
-        ({"numbers__tile": of(0)}, "numbers.tile.value", "greater than or equal to 1"),
+        ({"numbers__tile": of(0)}, "numbers.tile.value", "at least 1"),
         ({"compute__flops": of(0)}, "compute.flops.value", "greater than 0"),
-        ({"memory__bytes": of(0)}, "memory.bytes.value", "greater than or equal to 1"),
-        ({"memory__read_ports": of(0)}, "memory.read_ports.value", "greater than or equal to 1"),
-        ({"links__tracks": of(0)}, "links.tracks.value", "greater than or equal to 1"),
-        ({"links__tracks": of(0.5)}, "links.tracks.value", "valid integer"),
+        ({"memory__bytes": of(0)}, "memory.bytes.value", "at least 1"),
+        ({"memory__read_ports": of(0)}, "memory.read_ports.value", "at least 1"),
+        ({"links__tracks": of(0)}, "links.tracks.value", "at least 1"),
+        ({"links__tracks": of(0.5)}, "links.tracks.value", "a whole number"),
         ({"links__min_flow_flits": of(7)}, "links", "min_flow_flits <= max_flow_flits must hold, but got 7 and 6"),
-        ({"links__switch_slots": of(-1)}, "links.switch_slots.value", "greater than or equal to 0"),
-        ({"ports__slots": of(0)}, "ports.slots.value", "greater than or equal to 1"),
+        ({"links__switch_slots": of(-1)}, "links.switch_slots.value", "at least 0"),
+        ({"ports__slots": of(0)}, "ports.slots.value", "at least 1"),
         ({"off_chip__bytes_per_s": of(float("inf"))}, "off_chip.bytes_per_s.value", "finite"),
         ({"off_chip__latency_s": of(1)}, "off_chip", "must not exceed 1000 slots"),
         ({"off_chip__bytes_per_s": of(1)}, "off_chip", "must not exceed 1000 slots"),
-        ({"configuration_s": of(-1)}, "configuration_s.value", "greater than or equal to 0"),
+        ({"configuration_s": of(-1)}, "configuration_s.value", "at least 0"),
         ({"linsk": {}}, "linsk", "unknown key"),
     ],
 )

@@ -1,5 +1,5 @@
 import gzip
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,8 @@ class Outer(BaseModel):
     kind: Literal["tensor", "vector"]
     parts: list[Inner] = []
     named: dict[str, Inner] = {}
+    weights: tuple[Annotated[float, Field(ge=0)], ...] = Field((1.0,), min_length=1, max_length=2)
+    is_fused: bool = False
 
 
 @pytest.mark.parametrize(
@@ -27,10 +29,20 @@ class Outer(BaseModel):
     [
         ({}, "f: kind: the key is missing"),
         ({"kind": "tensr"}, "did you mean tensor?"),
-        ({"kind": "tensor", "parst": []}, "f: parst: unknown key; known: kind, named, parts (did you mean parts?)"),
-        ({"kind": "tensor", "parts": [{"size_bytes": 0}]}, "f: parts.0.size_bytes: 0: input should be greater than 0"),
+        (
+            {"kind": "tensor", "parst": []},
+            "f: parst: unknown key; known: is_fused, kind, named, parts, weights (did you mean parts?)",
+        ),
+        ({"kind": "tensor", "parts": [{"size_bytes": 0}]}, "f: parts.0.size_bytes: 0: must be greater than 0"),
         ({"kind": "tensor", "parts": [{"size_byte": 1}]}, "(did you mean size_bytes?)"),
         ({"kind": "tensor", "named": {"a": {"x": 1}}}, "f: named.a.size_bytes: the key is missing"),
+        ({"kind": 1, "parts": 3}, "f: parts: 3: must be a list"),
+        ({"kind": "tensor", "named": []}, "f: named: []: must be a mapping of keys to values"),
+        ({"kind": "tensor", "parts": [{"size_bytes": 1.5}]}, "f: parts.0.size_bytes: 1.5: must be a whole number"),
+        ({"kind": "tensor", "weights": []}, "f: weights: []: must not be empty"),
+        ({"kind": "tensor", "weights": [-0.5]}, "f: weights.0: -0.5: must be at least 0"),
+        ({"kind": "tensor", "weights": [1, 2, 3]}, "f: weights: [1, 2, 3]: must have at most 2 entries, but has 3"),
+        ({"kind": "tensor", "is_fused": "maybe"}, "f: is_fused: maybe: must be true or false"),
         ([1], "f: [1]: the document must be an object of keys and values"),
     ],
 )
@@ -38,6 +50,23 @@ def test_faults_name_file_key_value_and_rule(document, line):
     with pytest.raises(InputError) as caught:
         validate(Outer, document, "f")
     assert any(line in str(fault) for fault in caught.value.faults), str(caught.value)
+
+
+def test_a_list_is_not_too_short_because_its_parts_are_wrong():
+    with pytest.raises(InputError) as caught:
+        validate(Outer, {"kind": "tensor", "weights": ["a"]}, "f")
+    assert [str(fault) for fault in caught.value.faults] == ["f: weights.0: a: must be a number"]
+
+
+def test_of_many_names_the_nearest_are_listed():
+    names = [f"layer{number:02}/attention/{name}" for number in range(40) for name in ("query", "key", "value")]
+    with pytest.raises(InputError) as caught:
+        choose("f", "--why", "layer07/attention/qurey", names, "argument")
+    (fault,) = caught.value.faults
+    assert str(fault).startswith("f: --why: layer07/attention/qurey: no argument of this name; of 120 known ones the ")
+    assert fault.suggestion == "layer07/attention/query"
+    assert fault.suggestion in fault.rule
+    assert len(str(fault)) < 300
 
 
 @pytest.mark.parametrize(

@@ -457,8 +457,8 @@ def test_levels_are_read_from_a_users_file(tmp_path, monkeypatch):
 
 
 BROKEN_LEVELS = [
-    ("levels", [], "at least 1 item"),
-    ("levels", "nvlink3", "valid list"),
+    ("levels", [], "must not be empty"),
+    ("levels", "nvlink3", "must be a list"),
     ("levels.0", ["nvlink3"], "mapping of keys"),
     ("levels.0.network", [{"accelerators": EIGHT}, {"network": "infiniband-hdr"}], "is missing"),
     ("levels", [{"network": "nvlink3"}, {"network": "infiniband-hdr"}], "every level but the last must give"),
@@ -539,13 +539,13 @@ def changed(key: str, value: object) -> str:
 
 BROKEN = [
     ("name", changed("name", None), "is missing"),
-    ("name", changed("name", ""), "at least 1 character"),
-    ("name", changed("name", ["mine"]), "valid string"),
+    ("name", changed("name", ""), "must not be empty"),
+    ("name", changed("name", ["mine"]), "must be text"),
     ("links", changed("links", None), "is missing"),
     ("links", changed("links", 2), "mapping of keys"),
     ("links.value", changed("links.value", 0), "greater than 0"),
-    ("links.value", changed("links.value", 1.5), "valid integer"),
-    ("links.value", changed("links.value", "two"), "valid integer"),
+    ("links.value", changed("links.value", 1.5), "a whole number"),
+    ("links.value", changed("links.value", "two"), "a whole number"),
     ("links.source", changed("links.source", None), "is missing"),
     ("links.source", changed("links.source", ""), "at least"),
     ("links.unit", changed("links.unit", "1"), "unknown key"),
@@ -553,18 +553,18 @@ BROKEN = [
     ("link_bytes_per_s.value", changed("link_bytes_per_s.value", -1e9), "greater than 0"),
     ("link_bytes_per_s.value", changed("link_bytes_per_s.value", math.inf), "finite"),
     ("link_bytes_per_s.value", changed("link_bytes_per_s.value", math.nan), "finite"),
-    ("efficiency.value", changed("efficiency.value", 1.1), "less than or equal to 1"),
+    ("efficiency.value", changed("efficiency.value", 1.1), "at most 1"),
     ("efficiency.value", changed("efficiency.value", 0), "greater than 0"),
-    ("latency_s.value", changed("latency_s.value", -1e-9), "greater than or equal to 0"),
+    ("latency_s.value", changed("latency_s.value", -1e-9), "at least 0"),
     ("latency_s.value", changed("latency_s.value", None), "is missing"),
-    ("launch_s.value", changed("launch_s.value", "soon"), "valid number"),
+    ("launch_s.value", changed("launch_s.value", "soon"), "must be a number"),
     ("channels.value", changed("channels.value", -1), "greater than 0"),
     ("latency", changed("latency", {"value": 1, "source": "datasheet"}), "unknown key"),
     ("transfer_bytes_per_s", changed("transfer_bytes_per_s", {"value": 2e9, "source": "x y"}), "at most that of all"),
     ("transfer_bytes_per_s.value", changed("transfer_bytes_per_s", {"value": 0, "source": "x y"}), "greater than"),
     ("links_per_member.value", changed("links_per_member", {"value": -1, "source": "measured"}), "greater than"),
     ("shared_by_node", changed("shared_by_node", True), "mapping of keys"),
-    ("shared_by_node.value", changed("shared_by_node", {"value": 8, "source": "measured"}), "valid boolean"),
+    ("shared_by_node.value", changed("shared_by_node", {"value": 8, "source": "measured"}), "true or false"),
     ("", "- a\n- list\n", "must be an object"),
     ("", "", "must be an object"),
     ("line 2", "links: {value: 1\n", "not well-formed YAML"),
@@ -596,3 +596,21 @@ def test_a_misspelt_key_offers_the_right_one(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"gone\.yaml.*cannot be read"):
         network(tmp_path / "gone.yaml")
+
+
+# All-reduces of a stage -----------------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(SPECS) | levelled(), SIZES, st.integers(0, 3), st.integers(1, 60))
+def test_the_parts_of_an_all_reduce_take_as_long_as_the_collective(net, size_bytes, node, participants):
+    first = node * (net.inner_accelerators or 1)
+    parts = net.all_reduce_rings(range(first, first + participants))
+    expected_s = net.collective_s("all_reduce", size_bytes, participants)
+    assert sum(ring.seconds(size_bytes) for ring in parts) == pytest.approx(expected_s, rel=1e-12)
+
+
+@given(st.sampled_from([network(name) for name in ("dapple", "v100-ethernet", "dgx-a100")]), SIZES, st.integers(1, 8))
+def test_an_all_reduce_across_a_border_has_half_of_its_ranks_on_each_side(net, size_bytes, half):
+    parts = net.all_reduce_rings(range(8 - half, 8 + half))
+    expected_s = replace(net, inner_accelerators=half).collective_s("all_reduce", size_bytes, 2 * half)
+    assert sum(ring.seconds(size_bytes) for ring in parts) == pytest.approx(expected_s, rel=1e-12)

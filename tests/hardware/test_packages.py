@@ -76,13 +76,13 @@ def fault_of(path):
 @pytest.mark.parametrize(
     ("changes", "key", "rule"),
     [
-        ({"chips": {"value": 0, "source": "none"}}, "chips.value", "greater than or equal to 1"),
-        ({"chips": {"value": MAX_CHIPS + 1, "source": "many"}}, "chips.value", "less than or equal to 64"),
-        ({"chips": {"value": 2.5, "source": "half"}}, "chips.value", "valid integer"),
+        ({"chips": {"value": 0, "source": "none"}}, "chips.value", "at least 1"),
+        ({"chips": {"value": MAX_CHIPS + 1, "source": "many"}}, "chips.value", "at most 64"),
+        ({"chips": {"value": 2.5, "source": "half"}}, "chips.value", "a whole number"),
         ({"chips": {"value": 4}}, "chips.source", "missing"),
         ({"link__bytes_per_s": {"value": 0, "source": "none"}}, "link.bytes_per_s.value", "greater than 0"),
         ({"chip__peak_flops": {"value": -1, "source": "none"}}, "chip.peak_flops.value", "greater than 0"),
-        ({"chip__launch_s": {"value": -1, "source": "none"}}, "chip.launch_s.value", "greater than or equal to 0"),
+        ({"chip__launch_s": {"value": -1, "source": "none"}}, "chip.launch_s.value", "at least 0"),
         ({"weights__held": {"value": "steamed", "source": "hot"}}, "weights.held.value", "'resident' or 'streamed'"),
         ({"chip__sram_byte": {"value": 1, "source": "misspelt"}}, "chip.sram_byte", "unknown key"),
     ],

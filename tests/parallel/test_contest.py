@@ -133,7 +133,7 @@ def altered(change):
         (altered(lambda problem: problem.pop("edges")), "problem.edges", "missing"),
         (altered(lambda problem: problem["nodes"]["costs"][2].pop()), "problem.nodes.usages.2", "must have 2 entries"),
         (altered(lambda problem: problem["edges"]["nodes"].append([0, 9])), "problem.edges.nodes.5", "from 0 to 4"),
-        (altered(lambda problem: problem.update(usage_limit=0.5)), "problem.usage_limit", "integer"),
+        (altered(lambda problem: problem.update(usage_limit=0.5)), "problem.usage_limit", "must be a whole number"),
         (EXAMPLE.read_text()[:-40], "line ", "is not well-formed JSON"),
         ('{"problem": 3}', "problem", "must be a mapping"),
     ],

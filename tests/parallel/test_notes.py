@@ -53,6 +53,17 @@ def test_shared_links_are_no_slower_in_a_server_that_is_not_full(dse, tmp_path):
     assert "as long" not in out
 
 
+def test_a_step_that_trains_nothing_is_told(dse, tmp_path):
+    text = """HloModule m
+ENTRY e {
+  x = f32[64,16] parameter(0)
+  ROOT y = f32[64,16] tanh(x)
+}
+"""
+    assert "No argument is trained, by names or use: " in shown(dse, tmp_path, text, "--mesh", "4")
+    assert "No argument is trained" not in shown(dse, tmp_path, MLP, "--mesh", "4")
+
+
 def test_dimensions_of_dynamic_size_are_said_to_count_at_their_bounds(dse, tmp_path):
     bounded = shown(dse, tmp_path, MLP.replace("f32[64,", "f32[<=64,"), "--mesh", "4")
     assert "8 arrays have dimensions of dynamic size (line 10: f32[<=64,16]); they count at their bounds" in bounded

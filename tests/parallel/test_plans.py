@@ -1,5 +1,6 @@
 """Plans: the checker agrees with what is searched, linkage plans with enumeration, and broken plans are found."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -16,14 +17,15 @@ from dse.parallel.baselines import data_parallel
 from dse.parallel.check import account
 from dse.parallel.choice_graph import ChoiceGraph
 from dse.parallel.choices import Cut
+from dse.parallel.contract import PROBLEM, ParallelOptions
 from dse.parallel.formats import Stated, plan_document, stated_from_document
-from dse.parallel.linkage_decisions import linkage_of
 from dse.parallel.linkage_plans import least_state_bytes, linkage_plan
 from dse.parallel.mesh import WHOLE
 from dse.parallel.plan import Plan, hidden_of, picoseconds_of, sent_by, split_dimensions, state_bytes_of
 from dse.parallel.prices import Prices
 from dse.parallel.solve import solve
-from dse.results.result import seal_of
+from dse.results.result import PROOF_TOLERANCE, seal_of
+from dse.run.run import Run
 from hardware.inputs import InputError
 from hardware.network_specs import network
 from tests.parallel.problems import DUMPS as DUMPS_OF
@@ -72,7 +74,7 @@ def enumerated(problem, prices):
 
     Every set of groups is tried that splits no value and no operation twice on an axis, from the plan's own choices.
     """
-    linkage = linkage_of(problem)
+    linkage = problem.linkage
     allowed = [
         [
             axes
@@ -297,6 +299,12 @@ def test_a_memory_limit_that_the_best_plan_keeps_changes_nothing_and_a_tighter_o
         (("--memory-gb", "inf"), "must be at most 1,073,741,824"),
         (("--memory-gb", "1e30"), "must be at most 1,073,741,824"),
         (("--mesh", "1000000"), "at most 3 axes and 65,536 devices"),
+        (("--mesh", "0"), "--mesh: 0: must have at least one device"),
+        (("--mesh", "data=0"), "--mesh: data=0: must have at least one device along data"),
+        (("--mesh", "data="), "--mesh: data=: must say how many devices there are along data: data=4"),
+        (("--mesh", "data"), "--mesh: data: must be a number of devices, or axes from the outermost in"),
+        (("--emit-iopddl", "e.txt"), "--emit-iopddl: e.txt: must end in .json or .json.gz"),
+        (("--emit-iopddl", "e.gz"), "--emit-iopddl: e.gz: must end in .json or .json.gz"),
     ],
 )
 def test_options_that_break_a_rule_are_one_line(dse, tmp_path, asked, words):
@@ -344,6 +352,18 @@ def test_more_split_dimensions_than_are_possible_are_refused(dse, tmp_path):
     answer = forged(dse, tmp_path, change, DUMPS_OF / "dlrm-tiny.hlo", "--mesh", "4", "--objective", "count")
     assert answer.code == 1
     assert "which method linkage never does" in answer.out + answer.err or "no multiple of" in answer.out + answer.err
+
+
+@pytest.mark.parametrize("moment", [1, 3, 30, 300, 3000])
+def test_a_stop_at_any_phase_leaves_a_plan_and_a_bound(moment):
+    """In the making of the choices, in the reduction, and later."""
+    options = ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="data=2,model=2")
+    posed = PROBLEM.pose(options)
+    best = PROBLEM.answer(posed, Run()).objective.value
+    questions = itertools.count(1)
+    stopped = PROBLEM.answer(posed, Run(stop=lambda: "time limit" if next(questions) >= moment else None))
+    assert 0 < stopped.bound <= best * (1 + PROOF_TOLERANCE)
+    assert best <= stopped.objective.value * (1 + PROOF_TOLERANCE)
 
 
 def test_a_time_limit_leaves_the_best_plan_so_far_and_a_bound(dse, tmp_path):

@@ -76,6 +76,7 @@ def test_a_function_of_jax_with_its_arguments_is_a_step(folder):
     ("source", "words"),
     [
         ("step.hl", "step: step.hl: no such file; must be a file that holds HLO"),
+        ("step.hl", "(text or JSON), StableHLO or an IOPDDL problem, or FILE.py:FUNCTION"),
         ("step.hl", "(did you mean step.hlo?)"),
         ("empty/step.hlo", "no such file"),
         ("gone/step.hlo", "no such file"),

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from dse.fabric.methods import COSTS as FABRIC_COSTS
 from dse.partition.methods import METHODS as PARTITION_METHODS
 from dse.problem import pose, problem_type, registered
 from dse.testing import conformance
 from dse.wafer.methods import METHODS as WAFER_METHODS
 from tests.codesign.tiny import MODEL
+from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.parallel.problems import mlp_text
 from tests.wafer.small import conv_line, graph_text
 
@@ -77,6 +79,9 @@ def files(tmp_path_factory):
         "step.hlo": mlp_text(64),
         "choices.json": json.dumps(CHOICES),
         "no-choices.json": json.dumps({"problem": CHOICES["problem"] | {"usage_limit": 2}}),
+        "dataflow.json": json.dumps(FEED_FORWARD),
+        "fabric.json": json.dumps(fabric_document()),
+        "small-fabric.json": json.dumps(fabric_document(rows=2, columns=2)),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
     for name, text in texts.items():
@@ -116,6 +121,14 @@ CASES = {
     ),
     "parallel contest": ("parallel", "choices.json", {}),
     "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
+    **{
+        f"fabric {cost}": (
+            "fabric",
+            "dataflow.json",
+            {"fabric": "fabric.json", "cost": cost, "chains": 3, "moves": 300},
+        )
+        for cost in FABRIC_COSTS
+    },
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
 EVERY = CASES | SEARCHES
@@ -130,6 +143,7 @@ INFEASIBLE = {
     "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
     "parallel contest": ("parallel", "no-choices.json", {}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
+    "fabric": ("fabric", "dataflow.json", {"fabric": "small-fabric.json"}),
 }
 
 
@@ -137,6 +151,8 @@ def options_of(files, case):
     name, file, asked = case
     kind = problem_type(name)
     source = str(files / file)
+    if "fabric" in asked:
+        asked = asked | {"fabric": str(files / asked["fabric"])}
     return kind, kind.Options((source,) if name == "codesign" else source, **asked)
 
 

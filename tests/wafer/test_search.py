@@ -3,6 +3,7 @@
 import pickle
 from itertools import combinations, pairwise, product
 
+import numba
 import numpy as np
 import pytest
 
@@ -254,6 +255,13 @@ def test_the_answer_does_not_depend_on_where_annealing_runs():
     executors = InProcessExecutor(), ReadOnlyExecutor()
     here, there = (search(SearchContext(problem, each, moves=5000)) for each in executors)
     assert here == there
+
+
+def test_kernels_are_compiled_for_one_layout_of_arrays_wherever_they_run():
+    problem = blocks()
+    ladder = ladder_of(problem, shape_table(problem), [10**6])
+    for name, here, there in zip(ladder._fields, ladder, pickle.loads(pickle.dumps(ladder)), strict=True):
+        assert numba.typeof(here) == numba.typeof(there), name
 
 
 SMALL = {

@@ -39,6 +39,11 @@ class Core:
         """Costs of nodes and edges."""
         return sum(each.size for each in (*self.costs, *self.edge_costs))
 
+    @property
+    def least_cost(self) -> int:
+        """The sum of the least costs of all nodes and edges: no plan costs less."""
+        return sum(int(each.min()) for each in (*self.costs, *self.edge_costs))
+
     def cost(self, choices: Ints) -> int | None:
         """What ``choices``, [nodes], cost; None if they are no plan."""
         costs = [int(costs[choice]) for costs, choice in zip(self.costs, choices, strict=True)]

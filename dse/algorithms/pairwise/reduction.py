@@ -21,6 +21,7 @@ import numpy as np
 from dse.algorithms.pairwise.core import Core
 from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
 from dse.algorithms.pairwise.reduction_kernels import best_middle, undominated
+from dse.run.progress import StopSignal, never_stop
 
 _Undo = Callable[[Ints], None]
 """Completes a vector of choices, by the numbers of the core that was reduced."""
@@ -52,10 +53,16 @@ class Reduction:
         return full
 
 
-def reduce(core: Core) -> Reduction | None:
-    """``core`` reduced; None if it has no plan."""
+def reduce(core: Core, stop: StopSignal = never_stop) -> Reduction | None:
+    """``core`` reduced; None if it has no plan.
+
+    Args:
+        core: to be reduced.
+        stop: asked before each node. A reason leaves the core as far as it is reduced by then, with the same optimum,
+            but perhaps with choices that are forbidden or have no partner.
+    """
     try:
-        return _Reducer(core).run()
+        return _Reducer(core).run(stop)
     except _NoPlanError:
         return None
 
@@ -85,9 +92,11 @@ class _Reducer:
         self.is_gone = [False] * len(core.costs)
         self.queue = dict.fromkeys(range(len(core.costs)))
 
-    def run(self) -> Reduction:
+    def run(self, stop: StopSignal) -> Reduction:
         while True:
             while self.queue:
+                if stop() is not None:
+                    return self._result()
                 node = next(iter(self.queue))
                 del self.queue[node]
                 if not self.is_gone[node]:

@@ -119,7 +119,7 @@ class Search:
             if self._is_closed or self._guess_from is None or cutoff >= self.value or self.stop() is not None:
                 return
             certificate, constant, depth = self._guess_from
-            reduction = reduce(certificate.excluding(cutoff - constant))
+            reduction = reduce(certificate.excluding(cutoff - constant), self.stop)
             if reduction is None:
                 self._raise_bound(cutoff)
                 continue
@@ -208,7 +208,7 @@ class Search:
         self._raise_bound(certificate.bound + self.constant)
         if self._is_closed or self.value >= FORBIDDEN:
             return
-        reduction = reduce(certificate.excluding(self.value - self.constant))
+        reduction = reduce(certificate.excluding(self.value - self.constant), self.stop)
         if reduction is None:
             self.bound = self.value
             return

@@ -90,7 +90,7 @@ def _peaks(excess: Ints) -> npt.NDArray[np.bool_]:
 
 def _solve_core(core: Core, limits: Limits, seed: int, stop: StopSignal) -> tuple[Ints | None, int] | None:
     """(the best plan of ``core``, [nodes], None if none was found; a bound); None if it has no plan."""
-    reduction = reduce(core)
+    reduction = reduce(core, stop)
     if reduction is None:
         return None
     choices: Ints | None = np.zeros(len(reduction.core.costs), np.int64)
@@ -98,9 +98,10 @@ def _solve_core(core: Core, limits: Limits, seed: int, stop: StopSignal) -> tupl
     for nodes in reduction.core.components():
         search = Search(reduction.core.part(nodes), limits, seed, stop)
         search.run()
-        if search.bound >= FORBIDDEN:
+        proven = max(search.bound, search.original.least_cost)
+        if proven >= FORBIDDEN:
             return None
-        bound += search.bound
+        bound += proven
         if search.plan is None:
             choices = None
         elif choices is not None:

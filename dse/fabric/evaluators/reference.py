@@ -273,9 +273,7 @@ class Machine:
             self._port(number, "write", self.fabric.write_ports).flows.append(flow)
 
     def _channel(self, unit: int) -> Server:
-        sites = self.fabric.grid.sites("io")
-        channels = self.fabric.channels * self.fabric.channel_flits
-        return self._server(("channel", sites.index(int(self.placement.site[unit])) % channels))
+        return self._server(("channel", int(self.fabric.channel_of_site[self.placement.site[unit]])))
 
     def _port(self, unit: int, direction: str, many: int) -> Server:
         if self.pipeline.units[unit].shares_banks:

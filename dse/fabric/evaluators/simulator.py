@@ -142,7 +142,7 @@ def _fabric_arrays(fabric: Fabric) -> FabricArrays:
         switch_slots=fabric.switch_slots,
         port_slots=fabric.port_slots,
         port_flits=fabric.port_flits,
-        channels=fabric.channels * fabric.channel_flits,
+        channels=fabric.channel_count,
         channel_slots=fabric.channel_slots,
         channel_latency_slots=fabric.channel_latency_slots,
     )

@@ -13,23 +13,24 @@ from dse.fabric.rules import (
     MIXTURE,
     RULES,
     RuleWeights,
-    channel_count,
-    channel_of_site,
     channel_slots,
     isolated_slots,
     rule_scales,
 )
-from dse.fabric.search import anneal_kernels, move_kernels
+from dse.fabric.search import anneal_kernels, move_kernels, move_state
 from dse.fabric.search.anneal_kernels import Best
-from dse.fabric.search.move_kernels import NOBODY, Case, State
+from dse.fabric.search.move_state import NOBODY, Case, State
 from dse.fabric.search.routing import Routing, form_of, tree_room, ways_of
-from dse.fabric.search.sites import near_sites, random_sites, require_sites
+from dse.fabric.search.sites import SITE_KINDS, near_sites, random_sites, require_sites, sites_around
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.progress import StopSignal, never_stop
 from hardware.fabrics import Fabric
 
 _SLICE = 50_000
 """Moves between two questions whether to stop: some tenths of a second."""
+
+MAX_NETS = 2**15 - 2
+"""Nets that can share a link: flits of all together, and their rates, are numbers of 32 bits."""
 
 _SAMPLED_MOVES = 200
 """Moves whose mean rise of the cost gives the unit of temperatures."""
@@ -44,6 +45,8 @@ class AnnealSettings:
         initial_temperature: in mean rises of the cost over random moves that raise it from the start.
         final_temperature: as a share of the first one.
         final_reach: share of the sites of its kind, nearest first, that a unit may go to at the end; at the start all.
+        attraction: share of the moves that take a unit near to another one of its nets; the others go near to where
+            it is.
         routing: of nets after every move.
 
     Raises:
@@ -54,6 +57,7 @@ class AnnealSettings:
     initial_temperature: float = 1.0
     final_temperature: float = 1e-3
     final_reach: float = 0.05
+    attraction: float = 0.5
     routing: Routing = "congestion"
 
     def __post_init__(self) -> None:
@@ -63,6 +67,8 @@ class AnnealSettings:
             raise ValueError(
                 f"`initial_temperature` must be finite and not negative, but got {self.initial_temperature}"
             )
+        if not 0 <= self.attraction <= 1:
+            raise ValueError(f"`0 <= attraction <= 1` must hold, but got {self.attraction}")
         for name in ("final_temperature", "final_reach"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"`0 < {name} <= 1` must hold, but got {getattr(self, name)}")
@@ -128,14 +134,16 @@ class Annealing:
         lowest = float(move_kernels.begin(self.case, state))
         seed = generator.integers(2**63, size=1, dtype=np.uint64)
         hot = self.settings.initial_temperature * anneal_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
-        best = Best(state.site.copy(), np.empty(state.route.shape[1:], np.int32), np.zeros(len(state.used), np.int64))
+        best = Best(state.site.copy(), np.empty_like(state.route[:, 0]), np.zeros(len(state.used), np.int32))
         lowest, made, kept = np.inf, 0, 0
         for begin, end in self._slices():
             shares = np.array([begin, end]) / self.settings.moves
             temperatures = hot * self.settings.final_temperature**shares
             reaches = self.settings.final_reach**shares
             moves = end - begin
-            lowest, more = anneal_kernels.anneal(self.case, state, best, lowest, seed, moves, temperatures, reaches)
+            lowest, more = anneal_kernels.anneal(
+                self.case, state, best, lowest, seed, moves, temperatures, reaches, self.settings.attraction
+            )
             made, kept = end, kept + more
             if self.stop() is not None:
                 break
@@ -158,16 +166,24 @@ def annealed(annealing: Annealing, chains: Sequence[Chain], executor: Executor |
 
 
 def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: Routing) -> Case:
-    """What :mod:`dse.fabric.search.move_kernels` reads of a pipeline and a fabric."""
+    """What :mod:`dse.fabric.search.move_kernels` reads of a pipeline and a fabric.
+
+    Raises:
+        ValueError: more nets than :data:`MAX_NETS`.
+    """
     nets = pipeline.nets
+    if len(nets) > MAX_NETS:
+        raise ValueError(f"a pipeline that is annealed must have at most {MAX_NETS:,} nets, but has {len(nets):,}")
     unit_nets: list[list[int]] = [[] for _ in pipeline.units]
     for number, net in enumerate(nets):
         for unit in (net.source, *(sink.unit for sink in net.sinks)):
             unit_nets[unit].append(number)
     slots = isolated_slots(pipeline, fabric)
     near, near_count = near_sites(fabric.grid)
-    flits = np.array([net.flits for net in nets], dtype=np.float64)
-    isolated = np.array([slots[net.source] for net in nets], dtype=np.float64)
+    around, around_count = sites_around(fabric.grid)
+    flits = np.array([net.flits for net in nets], dtype=np.int64)
+    isolated = np.array([slots[net.source] for net in nets], dtype=np.int64)
+    rate = flits / isolated
     return Case(
         unit_first=_firsts([len(each) for each in unit_nets]),
         unit_net=np.array([net for each in unit_nets for net in each], dtype=np.int64),
@@ -176,17 +192,22 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
         sink=np.array([sink.unit for net in nets for sink in net.sinks], dtype=np.int64),
         flits=flits,
         isolated=isolated,
-        rate=flits / isolated,
+        rate=rate,
+        # Half a unit more than it is, so that errors of rounding do not matter.
+        max_rate=np.ceil(rate / move_state.RATE_UNIT + 0.5).astype(np.int64),
         channel_slots=channel_slots(pipeline, fabric).astype(np.float64),
-        site_cell=fabric.grid.site_cell,
-        site_channel=channel_of_site(fabric),
+        site_cell=fabric.grid.site_cell.astype(np.uint16),
+        site_channel=fabric.channel_of_site,
         near=near,
         near_count=near_count,
+        around=around,
+        around_count=around_count,
+        unit_kind=np.array([SITE_KINDS.index(unit.kind.site) for unit in pipeline.units], dtype=np.int64),
         ways=ways_of(fabric),
         form=form_of(routing),
         tracks=float(fabric.tracks),
-        hop_slots=float(fabric.hop_slots),
-        floor=np.array([0.0, slots.max(initial=1), flits.max(initial=0.0)]),
+        hop_slots=fabric.hop_slots,
+        floor=np.array([0.0, slots.max(initial=1), flits.max(initial=0)]),
         scaled=weights.array / rule_scales(pipeline, fabric),
         peak_counts=weights.array[[RULES.index(name) for name in ("max_load", "expert", "route")]] > 0,
     )
@@ -198,30 +219,31 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
     links, cells = len(grid.link_from), grid.cells
     holder = np.full(len(grid.site_kind), NOBODY, dtype=np.int64)
     holder[site] = np.arange(len(site))
-    integers, floats = np.int64, np.float64
     return State(
-        site=np.array(site, dtype=integers),
+        site=np.array(site, dtype=np.int64),
         holder=holder,
-        route=np.zeros((2, nets, cells), dtype=np.int32),
-        length=np.zeros((2, nets), dtype=integers),
-        depth=np.zeros((2, nets), dtype=integers),
-        used=np.zeros(nets, dtype=integers),
-        load=np.zeros(links, dtype=floats),
-        sharing=np.zeros(links, dtype=integers),
+        route=np.zeros((nets, 2, cells), dtype=np.uint16),
+        length=np.zeros((nets, 2), dtype=np.int32),
+        depth=np.zeros((nets, 2), dtype=np.int32),
+        used=np.zeros(nets, dtype=np.int8),
+        load=np.zeros(links, dtype=np.int32),
+        link=np.zeros((links, move_state.COLUMNS), dtype=np.int32),
         member=np.zeros((links, -(-nets // 64)), dtype=np.uint64),
-        peak=np.zeros((move_kernels.PEAKS, links), dtype=floats),
-        channel=np.zeros(channel_count(fabric), dtype=floats),
-        term=np.zeros(len(RULES), dtype=floats),
+        channel=np.zeros(fabric.channel_count),
+        term=np.zeros(len(RULES)),
+        peak_link=np.zeros(move_state.PEAKS, dtype=np.int64),
         tree=tree_room(fabric),
-        cells=np.zeros(len(pipeline.units), dtype=integers),
-        nets=np.zeros(nets, dtype=integers),
-        touched=np.zeros(links, dtype=integers),
-        mark=np.zeros(links + nets, dtype=integers),
-        saved_load=np.zeros(links, dtype=floats),
-        saved_sharing=np.zeros(links, dtype=integers),
-        saved_peak=np.zeros((links, move_kernels.PEAKS), dtype=floats),
-        saved_term=np.zeros(len(RULES), dtype=floats),
-        move=np.zeros(1, dtype=integers),
+        cells=np.zeros(len(pipeline.units), dtype=np.uint16),
+        nets=np.zeros(nets, dtype=np.int64),
+        touched=np.zeros(links, dtype=np.uint16),
+        mark=np.zeros(links, dtype=np.int64),
+        net_mark=np.zeros(nets, dtype=np.int64),
+        saved_load=np.zeros(links, dtype=np.int32),
+        saved_link=np.zeros((links, move_state.COLUMNS), dtype=np.int32),
+        saved_term=np.zeros(len(RULES)),
+        saved_peak_link=np.zeros(move_state.PEAKS, dtype=np.int64),
+        extent=np.zeros(3, dtype=np.int64),
+        move=np.zeros(1, dtype=np.int64),
     )
 
 

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from dse.algorithms import bits, draws
 from dse.algorithms.draws import draw
-from dse.fabric.search import move_kernels, route_kernels
+from dse.fabric.search import move_kernels, move_state, peak_kernels, route_kernels
 from dse.fabric.search.move_kernels import cost_of, try_move, undo
+from dse.fabric.search.move_state import NETS
 from hardware.compiled import compiled, kernel
 
 
@@ -20,8 +21,8 @@ class Best(NamedTuple):
     """The best placement met: site of every unit, [U]; links of every net, [N, C], and how many, [N]."""
 
     site: npt.NDArray[np.int64]
-    route: npt.NDArray[np.int32]
-    length: npt.NDArray[np.int64]
+    route: npt.NDArray[np.uint16]
+    length: npt.NDArray[np.int32]
 
 
 @kernel
@@ -42,7 +43,22 @@ def propose(case, state, seed, reach):
     return unit, np.int64(case.near[site, below(seed, nearest)])
 
 
-@compiled(bits, draws, route_kernels, move_kernels)
+@kernel
+def propose_near_partner(case, state, seed, reach):
+    """(a unit, a site of its kind for it) at random, among the nearest ``reach`` to another unit of one of its nets."""
+    unit = below(seed, len(state.site))
+    first, last = case.unit_first[unit], case.unit_first[unit + 1]
+    net = case.unit_net[first + below(seed, last - first)]
+    partner = case.source[net]
+    if partner == unit:
+        first_sink, last_sink = case.sink_first[net], case.sink_first[net + 1]
+        partner = case.sink[first_sink + below(seed, last_sink - first_sink)]
+    kind, cell = case.unit_kind[unit], case.site_cell[state.site[partner]]
+    nearest = max(1, np.int64(np.ceil(reach * case.around_count[kind])))
+    return unit, np.int64(case.around[kind, cell, below(seed, nearest)])
+
+
+@compiled(bits, draws, route_kernels, move_state, peak_kernels, move_kernels)
 def uphill(case, state, seed, moves):
     """The mean rise of the cost over random moves that raise it, 0 where none does; no move is kept."""
     start = cost_of(case, state)
@@ -50,9 +66,8 @@ def uphill(case, state, seed, moves):
     for _ in range(moves):
         unit, target = propose(case, state, seed, 1.0)
         left = state.site[unit]
-        nets, touched = try_move(case, state, unit, target)
-        rise = cost_of(case, state) - start
-        undo(case, state, unit, left, nets, touched)
+        rise = try_move(case, state, unit, target, np.inf) - start
+        undo(case, state, unit, left)
         if rise > 0:
             total += rise
             count += 1
@@ -66,13 +81,13 @@ def _save(state, best):
         best.site[unit] = state.site[unit]
     for net in range(len(best.length)):
         which = state.used[net]
-        best.length[net] = state.length[which, net]
+        best.length[net] = state.length[net, which]
         for place in range(best.length[net]):
-            best.route[net, place] = state.route[which, net, place]
+            best.route[net, place] = state.route[net, which, place]
 
 
-@compiled(bits, draws, route_kernels, move_kernels)
-def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches):
+@compiled(bits, draws, route_kernels, move_state, peak_kernels, move_kernels)
+def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, attraction):
     """Anneal for a number of moves: (lowest cost met, moves that were kept); ``best`` holds the one with that cost.
 
     Temperature and reach go geometrically from the first to the last of ``temperatures`` and ``reaches``, [2].
@@ -85,22 +100,24 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches):
     shrinking = (reaches[1] / reaches[0]) ** (1.0 / moves)
     lowest_cost = min(cost, lowest_cost)
     for _ in range(moves):
-        unit, target = propose(case, state, seed, reach)
+        if attraction > 0 and draw(seed) < attraction:
+            unit, target = propose_near_partner(case, state, seed, reach)
+        else:
+            unit, target = propose(case, state, seed, reach)
         limit = cost - temperature * np.log(max(draw(seed), 1e-300))
         left = state.site[unit]
-        nets, touched = try_move(case, state, unit, target)
-        new_cost = cost_of(case, state)
+        new_cost = try_move(case, state, unit, target, limit)
         if new_cost > limit:
-            undo(case, state, unit, left, nets, touched)
+            undo(case, state, unit, left)
         else:
             if not is_saved and new_cost >= lowest_cost:
                 # The best so far is about to be left.
-                undo(case, state, unit, left, nets, touched)
+                undo(case, state, unit, left)
                 _save(state, best)
                 is_saved = True
-                try_move(case, state, unit, target)
+                try_move(case, state, unit, target, limit)
             cost = new_cost
-            kept += nets > 0
+            kept += state.extent[NETS] > 0
             if cost < lowest_cost:
                 lowest_cost, is_saved = cost, False
         temperature *= cooling

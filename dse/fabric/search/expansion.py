@@ -7,18 +7,18 @@ are stages behind its writer; but it streams straight to a reader that is alone 
 operators. Inputs and outputs have units that read and write the memory off chip.
 
 The number of each is the least under which no unit and no port is busy for longer than a target. The target is the
-least with which the units fit. Memory units that are left over deepen the buffers that are too shallow.
+least with which the units fit (:mod:`dse.fabric.search.demand`). Operators share memory units for their weights where
+there are too few. Memory units that are left over deepen the buffers that are too shallow.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind
+from dse.fabric.search.demand import DOUBLE_BUFFER, Demand, Sizing, Store, Tensor
 from dse.fabric.search.sites import SITE_KINDS, SitesMissingError
-from dse.fabric.search.splitting import Range, Splitting, flits_of, held, read
+from dse.fabric.search.splitting import Range, held, read
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from hardware.fabric_grid import SiteKind
 from hardware.fabrics import Fabric
@@ -28,16 +28,20 @@ from hardware.operator_slots import OperatorSlots
 Role = Literal["compute", "weights", "sum", "buffer", "input", "output"]
 """What a unit does for its operator: a part of it, hold its weights, take the new sum, or hold what it writes."""
 
-_DOUBLE_BUFFER = 2
-"""Samples that a buffer holds at least: one is written while another one is read."""
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a unit comes from: the operator, by position in the graph, and what the unit does for it."""
+    """Where a unit comes from.
+
+    Attributes:
+        operator: by position in the graph.
+        role: what the unit does for it.
+        others: operators for which it does the same: those whose weights or sums a memory unit holds as well.
+    """
 
     operator: int
     role: Role
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,15 @@ class Expansion:
         pipeline: units and nets.
         origins: of every unit, [U].
         target_slots: slots of a sample that compute units do not exceed, and ports hardly (by what does not divide).
+        period_slots: slots of a sample, estimated; more than the target where buffers are not as deep as they should
+            be (:meth:`dse.fabric.search.demand.Demand.period_slots`).
     """
 
     graph: DataflowGraph
     pipeline: Pipeline
     origins: tuple[Origin, ...]
     target_slots: int
+    period_slots: int
 
 
 def expand(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, fill: float = 1.0) -> Expansion:
@@ -71,288 +78,149 @@ def expand(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, fill: flo
         InputError: an operator without an entry in ``slots``.
         ValueError: a fill outside (0, 1]; not even one flit fits in a memory unit.
     """
+    fabric.samples_that_fit(fabric.flit_bytes)
+    demand, available = Demand(graph, fabric, slots), available_units(fabric, fill)
+    sizing = demand.sizing(available)
+    if sizing is None:
+        needed = demand.needed(demand.largest_target, DOUBLE_BUFFER, demand.unit_flits)
+        raise SitesMissingError(f"{graph.name} in one piece", fabric.name, needed, available)
+    target, depth, shared_flits = sizing.target_slots, sizing.depth, sizing.shared_flits
+    spare = available["memory"] - demand.needed(target, depth, shared_flits)["memory"]
+    shards = demand.deepened(target, depth, spare)
+    return _Assembly(demand, sizing, shards, demand.stores(target, shared_flits)).expansion()
+
+
+def available_units(fabric: Fabric, fill: float) -> dict[SiteKind, int]:
+    """Units by kind of site of which a share ``fill`` may be used; all that are for input and output.
+
+    Raises:
+        ValueError: a fill outside (0, 1].
+    """
     if not 0 < fill <= 1:
         raise ValueError(f"`0 < fill <= 1` must hold, but got {fill}")
-    fabric.samples_that_fit(fabric.flit_bytes)
-    plan = _Plan(graph, fabric, slots)
     available = {kind: fabric.grid.site_kind.count(kind) for kind in SITE_KINDS}
-    available |= {kind: int(fill * available[kind]) for kind in ("compute", "memory")}
-
-    def fits(target: int) -> bool:
-        needed = plan.needed(target)
-        return all(needed[kind] <= available[kind] for kind in SITE_KINDS)
-
-    low, high = plan.smallest_target, plan.largest_target
-    if not fits(high):
-        raise SitesMissingError(f"{graph.name} in one piece", fabric.name, plan.needed(high), available)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    spare = available["memory"] - plan.needed(high)["memory"]
-    return _Assembly(plan, high, plan.deepened(high, spare)).expansion()
+    return available | {kind: int(fill * available[kind]) for kind in ("compute", "memory")}
 
 
 @dataclass(frozen=True)
-class _Tensor:
-    """What an operator writes and others read: flits of a sample, and the edges to its readers."""
+class _Stream:
+    """What goes from ``holders``, each with an equal part, to others: a tensor, or what stays with an operator."""
 
-    source: int
-    name: str
+    label: tuple[int, str]
     flits: int
-    edges: tuple[DataflowEdge, ...]
-    is_streamed: bool
+    holders: Sequence[int]
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What the number of units depends on."""
+class _NetKey(NamedTuple):
+    """What readers must have in common to share a net."""
 
-    graph: DataflowGraph
-    fabric: Fabric
-    slots: OperatorSlots
-
-    @cached_property
-    def splittings(self) -> tuple[Splitting | None, ...]:
-        """Of every operator but inputs and outputs."""
-        return tuple(
-            None if operator.kind in ("input", "output") else Splitting(position, self.graph, self.fabric, self.slots)
-            for position, operator in enumerate(self.graph.operators)
-        )
-
-    @cached_property
-    def tensors(self) -> tuple[_Tensor, ...]:
-        """All tensors, by operator."""
-        edges: dict[tuple[int, str], list[DataflowEdge]] = defaultdict(list)
-        for edge in self.graph.edges:
-            edges[edge.source, edge.tensor].append(edge)
-        return tuple(
-            _Tensor(source, name, flits_of(readers[0].elements, self.fabric), tuple(readers), self._streams(readers))
-            for (source, name), readers in sorted(edges.items())
-        )
-
-    def _streams(self, readers: Sequence[DataflowEdge]) -> bool:
-        reader = self.graph.operators[readers[0].target]
-        if len(readers) > 1 or isinstance(reader.work, Gemm):
-            return False
-        return reader.kind == "output" or len(self.graph.incoming[readers[0].target]) == 1
-
-    @cached_property
-    def stage(self) -> tuple[int, ...]:
-        """Buffers on the longest path to each operator."""
-        streamed = {(tensor.source, tensor.name) for tensor in self.tensors if tensor.is_streamed}
-        stage = [0] * len(self.graph.operators)
-        for position in self.graph.topological_order:
-            for edge in self.graph.incoming[position]:
-                behind = (edge.source, edge.tensor) not in streamed
-                stage[position] = max(stage[position], stage[edge.source] + behind)
-        return tuple(stage)
-
-    def samples_wanted(self, tensor: _Tensor) -> int:
-        """Samples between the writer of a tensor and its last reader."""
-        behind = max(self.stage[edge.target] for edge in tensor.edges) - self.stage[tensor.source]
-        return max(_DOUBLE_BUFFER, behind + 1)
-
-    @cached_property
-    def smallest_target(self) -> int:
-        """Slots of the operator that works longest when all are split as far as they can be."""
-        return max((splitting.options[-1][1] for splitting in self.splittings if splitting), default=1)
-
-    @cached_property
-    def largest_target(self) -> int:
-        """A target that asks for no more than one part, shard or unit of anything."""
-        work = [splitting.options[0][1] for splitting in self.splittings if splitting]
-        ports = [self._read_slots(tensor) + tensor.flits for tensor in self.tensors]
-        weights = [splitting.weight_flits for splitting in self.splittings if splitting]
-        off_chip = [self.io_slots(position) for position in self.io]
-        return max([1, *work, *ports, *weights, *off_chip])
-
-    @cached_property
-    def io(self) -> tuple[int, ...]:
-        """Positions of inputs and outputs."""
-        return tuple(position for position, splitting in enumerate(self.splittings) if splitting is None)
-
-    def io_slots(self, position: int) -> int:
-        """Slots of a channel for what an input or output carries."""
-        edges = self.graph.incoming[position] or [
-            tensor.edges[0] for tensor in self.tensors if tensor.source == position
-        ]
-        return sum(flits_of(edge.elements, self.fabric) for edge in edges) * self.fabric.channel_slots
-
-    def _read_slots(self, tensor: _Tensor) -> int:
-        """Slots of a read port for all readers of a tensor."""
-        slots = (self.fabric.transposed_read_slots if self.is_transposed(edge) else 1 for edge in tensor.edges)
-        return sum(slots) * tensor.flits
-
-    def is_transposed(self, edge: DataflowEdge) -> bool:
-        """Whether the operand of a matrix product is stored with its columns as rows, as far as shapes tell."""
-        work, splitting = self.graph.operators[edge.target].work, self.splittings[edge.target]
-        if not isinstance(work, Gemm) or splitting is None:
-            return False
-        is_left = self.graph.incoming[edge.target].index(edge) < splitting.left_operands
-        rows, columns = (work.m, work.k) if is_left else (work.k, work.n)
-        stored = self._rows(edge.source)
-        return stored == columns and stored != rows
-
-    def _rows(self, position: int) -> int:
-        """Rows in which an operator writes: of the matrix product that it goes back to; 0 where unknown."""
-        while True:
-            operator, incoming = self.graph.operators[position], self.graph.incoming[position]
-            if isinstance(operator.work, Gemm):
-                return operator.work.m
-            if not incoming or incoming[0].elements != operator.work.elements:
-                return 0
-            position = incoming[0].source
-
-    def shards(self, tensor: _Tensor, target: int) -> int:
-        """Memory units of a tensor: none if it is streamed."""
-        if tensor.is_streamed:
-            return 0
-        flits_a_unit = max(1, self.fabric.memory_bytes // self.fabric.flit_bytes // _DOUBLE_BUFFER)
-        by_ports = max(
-            -(-self._read_slots(tensor) // (target * self.fabric.read_ports)),
-            -(-tensor.flits // (target * self.fabric.write_ports)),
-        )
-        return min(tensor.flits, max(by_ports, -(-tensor.flits // flits_a_unit)))
-
-    def weight_units(self, splitting: Splitting, target: int) -> int:
-        """Memory units of an operator's weights."""
-        flits_a_unit = self.fabric.memory_bytes // self.fabric.flit_bytes
-        by_ports = -(-splitting.read_weight_flits // (target * self.fabric.read_ports))
-        return max(by_ports, -(-splitting.weight_flits // flits_a_unit))
-
-    def adds_to_sum(self, position: int) -> bool:
-        """Whether an operator's result stays with it."""
-        return self.splittings[position] is not None and not self.graph.outgoing[position]
-
-    def io_units(self, position: int, target: int) -> int:
-        """Units of an input or output."""
-        flits = min(flits_of(edge.elements, self.fabric) for edge in self._io_edges(position))
-        return max(1, min(flits, -(-self.io_slots(position) // target)))
-
-    def _io_edges(self, position: int) -> Sequence[DataflowEdge]:
-        return self.graph.incoming[position] or self.graph.outgoing[position]
-
-    def needed(self, target: int) -> dict[SiteKind, int]:
-        """Units by kind of site."""
-        compute, memory = 0, sum(self.shards(tensor, target) for tensor in self.tensors)
-        for position, splitting in enumerate(self.splittings):
-            if splitting is not None:
-                compute += splitting.parts_for(target)
-                memory += self.weight_units(splitting, target) * (2 if self.adds_to_sum(position) else 1)
-        return {
-            "compute": compute,
-            "memory": memory,
-            "io": sum(self.io_units(position, target) for position in self.io),
-        }
-
-    def samples(self, tensor: _Tensor, shards: int) -> int:
-        """Samples that a buffer of so many memory units holds, as far as they are wanted."""
-        sample_bytes = -(-tensor.flits // shards) * self.fabric.flit_bytes
-        return min(self.samples_wanted(tensor), self.fabric.samples_that_fit(sample_bytes))
-
-    def deepened(self, target: int, spare: int) -> dict[_Tensor, int]:
-        """Memory units of every buffer, with ``spare`` more of them for the shallowest ones."""
-        shards = {tensor: self.shards(tensor, target) for tensor in self.tensors if not tensor.is_streamed}
-        waiting = set(shards)
-        while spare and waiting:
-            tensor = max(waiting, key=lambda each: (self._lack(each, shards[each]), -each.source, each.name))
-            more = self._shards_for_another_sample(tensor, shards[tensor])
-            if more is None or more - shards[tensor] > spare:
-                waiting.remove(tensor)
-            else:
-                spare -= more - shards[tensor]
-                shards[tensor] = more
-        return shards
-
-    def _lack(self, tensor: _Tensor, shards: int) -> float:
-        return self.samples_wanted(tensor) / self.samples(tensor, shards)
-
-    def _shards_for_another_sample(self, tensor: _Tensor, shards: int) -> int | None:
-        now = self.samples(tensor, shards)
-        more = range(shards + 1, tensor.flits + 1)
-        return next((number for number in more if self.samples(tensor, number) > now), None)
+    holder: int
+    label: tuple[int, str]
+    part: Range
+    stage: int
+    is_late: bool
+    is_transposed: bool
 
 
 @dataclass
 class _Assembly:
     """Units and nets as they are made."""
 
-    plan: _Plan
-    target: int
-    shards: dict[_Tensor, int]
+    demand: Demand
+    sizing: Sizing
+    shards: dict[Tensor, int]
+    stores: tuple[Store, ...]
     units: list[Unit] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
-    sinks: dict[tuple[int, Range, int, bool, bool], dict[int, bool]] = field(default_factory=dict)
+    sinks: dict[_NetKey, dict[int, bool]] = field(default_factory=dict)
 
     def expansion(self) -> Expansion:
         """The whole."""
-        graph = self.plan.graph
-        workers = {position: self._operator_units(position) for position in graph.topological_order}
-        for tensor in self.plan.tensors:
-            self._join(tensor, workers)
+        graph = self.demand.graph
+        workers = {position: self._workers(position) for position in graph.topological_order}
+        for store in self.stores:
+            self._join_store(store, workers)
+        for tensor in self.demand.tensors:
+            self._join_tensor(tensor, workers)
         nets = [
-            Net(source, tuple(Sink(unit, early) for unit, early in sinks.items()), part.end - part.first, late, turned)
-            for (source, part, _, late, turned), sinks in self.sinks.items()
+            Net(key.holder, tuple(Sink(*sink) for sink in sinks.items()), key.part.size, key.is_late, key.is_transposed)
+            for key, sinks in self.sinks.items()
         ]
-        return Expansion(graph, Pipeline(tuple(self.units), tuple(nets)), tuple(self.origins), self.target)
+        return Expansion(graph, Pipeline(tuple(self.units), tuple(nets)), tuple(self.origins), *self.sizing[:2])
 
-    def _add(self, many: int, position: int, role: Role, name: str, unit: Unit) -> list[int]:
+    def _add(self, many: int, origin: Origin, name: str, unit: Unit) -> list[int]:
         first = len(self.units)
-        for number in range(many):
-            fields = (unit.kind, unit.work_slots, unit.samples, unit.shares_banks)
-            self.units.append(Unit(f"{name}.{number}", *fields))
-            self.origins.append(Origin(position, role))
+        self.units += [replace(unit, name=f"{name}.{number}") for number in range(many)]
+        self.origins += [origin] * many
         return list(range(first, len(self.units)))
 
-    def _operator_units(self, position: int) -> list[int]:
-        """The units that do an operator's work, with those of its weights and its sum."""
-        plan, operator = self.plan, self.plan.graph.operators[position]
-        splitting = plan.splittings[position]
+    def _workers(self, position: int) -> list[int]:
+        """The units that do an operator's work."""
+        operator, splitting = self.demand.graph.operators[position], self.demand.splittings[position]
         if splitting is None:
             role: Role = "input" if operator.kind == "input" else "output"
-            kind = UnitKind.INPUT if role == "input" else UnitKind.OUTPUT
-            return self._add(plan.io_units(position, self.target), position, role, operator.name, Unit("", kind))
-        parts = splitting.parts_for(self.target)
-        compute = Unit("", UnitKind.COMPUTE, work_slots=splitting.work_slots(parts))
-        workers = self._add(parts, position, "compute", operator.name, compute)
-        memories = plan.weight_units(splitting, self.target)
-        if not memories:
-            return workers
-        adds = plan.adds_to_sum(position)
-        memory = Unit("", UnitKind.MEMORY, samples=1)
-        weights = self._add(memories, position, "weights", f"{operator.name}.weights", memory)
-        flits = max(splitting.read_weight_flits, memories)
-        is_early = isinstance(operator.work, Gemm) or flits < splitting.out_flits
-        for number, worker in enumerate(workers):
-            own = splitting.reads(number, parts, flits, is_right=True)
-            self._send(weights, worker, flits, own, position, is_early=is_early)
-        if adds:
-            sums = self._add(memories, position, "sum", f"{operator.name}.sum", memory)
-            self._deal(workers, sums, flits, position)
-        return workers
+            unit = Unit("", UnitKind.INPUT if role == "input" else UnitKind.OUTPUT)
+            return self._add(
+                self.demand.io_units(position, self.sizing.target_slots), Origin(position, role), operator.name, unit
+            )
+        parts = splitting.parts_for(self.sizing.target_slots)
+        unit = Unit("", UnitKind.COMPUTE, work_slots=splitting.work_slots(parts))
+        return self._add(parts, Origin(position, "compute"), operator.name, unit)
 
-    def _join(self, tensor: _Tensor, workers: dict[int, list[int]]) -> None:
+    def _join_store(self, store: Store, workers: dict[int, list[int]]) -> None:
+        """Memory units of weights, and those of new sums, with the nets between them and the operators.
+
+        A sum takes the same place in every sample, so operators of different stages may be as many samples apart.
+        """
+        first, *others = store.operators
+        name, stages = self.demand.graph.operators[first].name, [self.demand.stage[each] for each in store.operators]
+        memory = Unit("", UnitKind.MEMORY, samples=1)
+        units = self._add(store.units, Origin(first, "weights", tuple(others)), f"{name}.weights", memory)
+        for position in store.operators:
+            self._send_weights(position, units, workers[position])
+        if store.is_sum:
+            apart = max(stages) - min(stages) + DOUBLE_BUFFER if others else 1
+            memory = replace(memory, samples=apart)
+            sums = self._add(store.units, Origin(first, "sum", tuple(others)), f"{name}.sum", memory)
+            for position in store.operators:
+                splitting = self.demand.splittings[position]
+                assert splitting is not None
+                flits = max(splitting.read_weight_flits, store.units)
+                self._deal(_Stream((position, "sum"), flits, workers[position]), sums, position)
+
+    def _send_weights(self, position: int, units: Sequence[int], workers: Sequence[int]) -> None:
+        """Nets from the memory units of an operator's weights to its parts."""
+        splitting = self.demand.splittings[position]
+        assert splitting is not None
+        weights = _Stream((position, "weights"), max(splitting.read_weight_flits, len(units)), units)
+        is_early = splitting.is_gemm or weights.flits < splitting.out_flits
+        for number, worker in enumerate(workers):
+            own = splitting.reads(number, len(workers), weights.flits, is_right=True)
+            self._send(weights, worker, own, position, is_early=is_early)
+
+    def _join_tensor(self, tensor: Tensor, workers: dict[int, list[int]]) -> None:
         """The nets of a tensor, with its buffer."""
-        holders = workers[tensor.source]
+        label, fabric = (tensor.source, tensor.name), self.demand.fabric
+        stream = _Stream(label, tensor.flits, workers[tensor.source])
         if not tensor.is_streamed:
             many = self.shards[tensor]
-            samples = self.plan.samples(tensor, many)
-            shares = self.plan.fabric.shares_banks(-(-tensor.flits // many) * self.plan.fabric.flit_bytes, samples)
+            samples = self.demand.samples(tensor, many)
+            shares = fabric.shares_banks(-(-tensor.flits // many) * fabric.flit_bytes, samples)
             unit = Unit("", UnitKind.MEMORY, samples=samples, shares_banks=shares)
-            name = ".".join(filter(None, (self.plan.graph.operators[tensor.source].name, tensor.name, "buffer")))
-            shards = self._add(many, tensor.source, "buffer", name, unit)
-            self._deal(holders, shards, tensor.flits, tensor.source)
-            holders = shards
+            name = ".".join(filter(None, (self.demand.graph.operators[tensor.source].name, tensor.name, "buffer")))
+            shards = self._add(many, Origin(tensor.source, "buffer"), name, unit)
+            self._deal(stream, shards, tensor.source)
+            stream = replace(stream, holders=shards)
         for edge in tensor.edges:
             readers = workers[edge.target]
+            is_transposed = not tensor.is_streamed and self.demand.is_transposed(edge)
             for reader, part, is_early in self._reads(edge, tensor.flits, readers):
-                is_transposed = not tensor.is_streamed and self.plan.is_transposed(edge)
-                self._send(holders, reader, tensor.flits, part, edge.target, is_early, is_transposed)
+                self._send(stream, reader, part, edge.target, is_early, is_transposed)
 
     def _reads(self, edge: DataflowEdge, flits: int, readers: Sequence[int]) -> Iterator[tuple[int, Range, bool]]:
         """(reader, what it reads, whether early) of an edge."""
-        splitting = self.plan.splittings[edge.target]
-        incoming = self.plan.graph.incoming[edge.target]
+        splitting = self.demand.splittings[edge.target]
+        incoming = self.demand.graph.incoming[edge.target]
         for number, reader in enumerate(readers):
             if splitting is None:
                 yield reader, read(number, len(readers), flits), False
@@ -360,31 +228,30 @@ class _Assembly:
                 is_right = splitting.left_operands <= incoming.index(edge) and splitting.is_gemm
                 yield reader, splitting.reads(number, len(readers), flits, is_right), is_right
 
-    def _deal(self, sources: Sequence[int], targets: Sequence[int], flits: int, position: int) -> None:
+    def _deal(self, stream: _Stream, targets: Sequence[int], position: int) -> None:
         for number, target in enumerate(targets):
-            self._send(sources, target, flits, held(number, len(targets), flits), position)
+            self._send(stream, target, held(number, len(targets), stream.flits), position)
 
     def _send(
         self,
-        holders: Sequence[int],
+        stream: _Stream,
         reader: int,
-        flits: int,
         part: Range,
         position: int,
         is_early: bool = False,
         is_transposed: bool = False,
     ) -> None:
-        """Nets that bring ``part`` of a tensor to ``reader``; readers of the same part in one stage share one."""
-        stage = self.plan.stage[position]
-        for number, holder in enumerate(holders):
-            own = held(number, len(holders), flits)
+        """Nets that bring ``part`` of a stream to ``reader``; readers of the same part in one stage share one."""
+        stage = self.demand.stage[position]
+        for number, holder in enumerate(stream.holders):
+            own = held(number, len(stream.holders), stream.flits)
             if own.overlap(part):
                 common = Range(max(own.first, part.first), min(own.end, part.end))
-                key = (holder, common, stage, self._is_late(holder), is_transposed)
+                key = _NetKey(holder, stream.label, common, stage, self._is_late(holder), is_transposed)
                 self.sinks.setdefault(key, {}).setdefault(reader, is_early)
 
     def _is_late(self, unit: int) -> bool:
         """Whether a unit emits in the second half: its operator goes over its rows before it writes any."""
-        operator = self.plan.graph.operators[self.origins[unit].operator]
+        operator = self.demand.graph.operators[self.origins[unit].operator]
         is_compute = self.origins[unit].role == "compute"
         return is_compute and not isinstance(operator.work, Gemm) and operator.work.row > 1

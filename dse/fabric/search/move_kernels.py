@@ -1,186 +1,118 @@
 """Moves of units between sites, with routes and rules (:mod:`dse.fabric.rules`) kept up to date, compiled.
 
 A move takes a unit to another site of its kind; a unit that is there goes the other way. The nets of both are taken off
-their links and routed again. Only the links that lose or gain a net are looked at, and all links only when one that had
-the largest value was among them. What a move changes is saved first, so a refused one is undone by copying it back.
+their links and routed again. Every net that is put back raises the cost, so a move is given up as soon as its cost is
+above what it may be, often before all nets are routed. What a move changes is saved first, so it is undone by copying
+it back.
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
 from dse.algorithms import bits
-from dse.algorithms.bits import bit, lowest
-from dse.fabric.search import route_kernels
-from dse.fabric.search.route_kernels import Tree, Ways, grow
+from dse.algorithms.bits import bit
+from dse.fabric.search import move_state, peak_kernels, route_kernels
+from dse.fabric.search.move_state import (
+    BY_SHARING,
+    BY_SPEED,
+    COLUMNS,
+    HOPS,
+    IS_SWITCHED,
+    LINKS,
+    LOAD,
+    MAX_DEPTH,
+    MAX_FLITS,
+    MAX_SLOTS,
+    NETS,
+    NOBODY,
+    OFF_CHIP,
+    RATE,
+    RATE_UNIT,
+    SHARING,
+    SQUARED_LOAD,
+    WIRELENGTH,
+)
+from dse.fabric.search.peak_kernels import find_peaks, forget_touched_peaks, raise_bound, raise_to_all, raise_to_touched
+from dse.fabric.search.route_kernels import grow
 from hardware.compiled import compiled, kernel
-
-HOPS, WIRELENGTH, MAX_LOAD, SQUARED_LOAD, EXPERT, ROUTE, OFF_CHIP = range(7)
-"""Numbers of the terms, in the order of :class:`dse.fabric.rules.RuleTerms`."""
-
-LOAD, BY_SPEED, BY_SHARING, PEAKS = 0, 1, 2, 3
-"""Values of a link whose largest count: its load, and what it makes the worst net on it need by the rules ``expert``
-and ``route``; how many there are."""
-
-NOBODY = -1
-"""What holds a free site."""
-
-
-class Case(NamedTuple):
-    """What does not change from move to move.
-
-    Attributes:
-        unit_first, unit_net: the nets of each unit, [U + 1] and flat.
-        source: of every net, [N].
-        sink_first, sink: its readers, [N + 1] and flat.
-        flits: [N].
-        isolated: slots of its source in isolation, [N].
-        rate: flits in such a slot, [N].
-        channel_slots: of each input and output unit, 0 for others, [U].
-        site_cell: [S].
-        site_channel: of input and output sites, −1 for others, [S].
-        near: of every site, the sites of its kind by distance, itself left out, [S, ·]; ``near_count`` of them, [S].
-        ways: shortest ways.
-        form: of routes (:mod:`dse.fabric.search.route_kernels`).
-        tracks, hop_slots: of the fabric.
-        floor: the least that each peak can be, [3].
-        scaled: weights divided by scales, [7].
-        peak_counts: whether each peak has a weight, [3].
-    """
-
-    unit_first: npt.NDArray[np.int64]
-    unit_net: npt.NDArray[np.int64]
-    source: npt.NDArray[np.int64]
-    sink_first: npt.NDArray[np.int64]
-    sink: npt.NDArray[np.int64]
-    flits: npt.NDArray[np.float64]
-    isolated: npt.NDArray[np.float64]
-    rate: npt.NDArray[np.float64]
-    channel_slots: npt.NDArray[np.float64]
-    site_cell: npt.NDArray[np.int64]
-    site_channel: npt.NDArray[np.int64]
-    near: npt.NDArray[np.int32]
-    near_count: npt.NDArray[np.int64]
-    ways: Ways
-    form: int
-    tracks: float
-    hop_slots: float
-    floor: npt.NDArray[np.float64]
-    scaled: npt.NDArray[np.float64]
-    peak_counts: npt.NDArray[np.bool_]
-
-
-class State(NamedTuple):
-    """Where units and nets are, and what follows from it.
-
-    Attributes:
-        site: of every unit, [U].
-        holder: the unit at every site, or :data:`NOBODY`, [S].
-        route: links of every net, twice: in use and tried, [2, N, C].
-        length, depth: of these, and links to the farthest sink, [2, N].
-        used: which of both is in use, [N].
-        load: of every link, [L].
-        sharing: nets on it, [L].
-        member: the set of these, [L, words].
-        peak: values of every link, [3, L].
-        channel: slots of every channel, [K].
-        term: the terms, [7].
-        tree: room for routing.
-        cells: room for the cells of a net's sinks.
-        nets: room for the nets of a move, [N].
-        touched: room for the links of a move, [L].
-        mark: the number of the move that each link was touched in last, and each net, [L + N].
-        saved_load, saved_sharing, saved_peak, saved_term: what they were, in the order of ``touched``.
-        move: the number of the move, [1].
-    """
-
-    site: npt.NDArray[np.int64]
-    holder: npt.NDArray[np.int64]
-    route: npt.NDArray[np.int32]
-    length: npt.NDArray[np.int64]
-    depth: npt.NDArray[np.int64]
-    used: npt.NDArray[np.int64]
-    load: npt.NDArray[np.float64]
-    sharing: npt.NDArray[np.int64]
-    member: npt.NDArray[np.uint64]
-    peak: npt.NDArray[np.float64]
-    channel: npt.NDArray[np.float64]
-    term: npt.NDArray[np.float64]
-    tree: Tree
-    cells: npt.NDArray[np.int64]
-    nets: npt.NDArray[np.int64]
-    touched: npt.NDArray[np.int64]
-    mark: npt.NDArray[np.int64]
-    saved_load: npt.NDArray[np.float64]
-    saved_sharing: npt.NDArray[np.int64]
-    saved_peak: npt.NDArray[np.float64]
-    saved_term: npt.NDArray[np.float64]
-    move: npt.NDArray[np.int64]
 
 
 @kernel
 def _toggle(state, net, which):
-    """Put a net on the links of one of its routes, or take it off."""
+    """Put a net into the sets of the links of one of its routes, or take it out."""
     word, member = net >> 6, bit(net & 63)
-    for place in range(state.length[which, net]):
-        state.member[state.route[which, net, place], word] ^= member
+    for place in range(state.length[net, which]):
+        state.member[state.route[net, which, place], word] ^= member
 
 
 @kernel
-def _carry(case, state, net, which, sign, touched):
-    """Add a net's flits to the links of a route, or take them away; how many links are touched by now."""
-    flits = sign * case.flits[net]
-    for place in range(state.length[which, net]):
-        link = state.route[which, net, place]
-        if state.mark[link] != state.move[0]:
-            state.mark[link] = state.move[0]
-            state.touched[touched] = link
-            state.saved_load[touched] = state.load[link]
-            state.saved_sharing[touched] = state.sharing[link]
-            for kind in range(PEAKS):
-                state.saved_peak[touched, kind] = state.peak[kind, link]
-            touched += 1
-        state.load[link] += flits
-        state.sharing[link] += np.int64(sign)
-    state.term[HOPS] += sign * state.length[which, net]
-    state.term[WIRELENGTH] += flits * state.length[which, net]
-    return touched
+def _touch(state, link):
+    """Save what is known of a link, once a move."""
+    if state.mark[link] != state.move[0]:
+        state.mark[link] = state.move[0]
+        place = state.extent[LINKS]
+        state.extent[LINKS] = place + 1
+        state.touched[place] = link
+        state.saved_load[place] = state.load[link]
+        for column in range(COLUMNS):
+            state.saved_link[place, column] = state.link[link, column]
 
 
 @kernel
-def _measure(case, state, link):
-    """Find the values of a link."""
-    state.peak[LOAD, link] = state.load[link] / case.tracks
-    by_speed, by_sharing = case.peak_counts[BY_SPEED], case.peak_counts[BY_SHARING]
-    if not (by_speed or by_sharing):
-        return
-    rate, slowest, worst = 0.0, 0.0, 0.0
-    left, word = state.sharing[link], 0
-    while left > 0:
-        members = state.member[link, word]
-        while members != 0:
-            net = (word << 6) + np.int64(lowest(members))
-            members &= members - np.uint64(1)
-            left -= 1
-            if by_speed:
-                rate += case.rate[net]
-                slowest = max(slowest, case.isolated[net])
-            if by_sharing:
-                length = case.hop_slots * state.depth[state.used[net], net]
-                worst = max(worst, case.flits[net] * state.sharing[link] + length)
-        word += 1
-    state.peak[BY_SPEED, link] = slowest * max(1.0, rate / case.tracks)
-    state.peak[BY_SHARING, link] = worst
+def _take_off(case, state, net, which):
+    """Take a net off the links of one of its routes."""
+    flits, rate, length = case.flits[net], case.max_rate[net], state.length[net, which]
+    squared = np.int64(0)
+    for place in range(length):
+        link = state.route[net, which, place]
+        _touch(state, link)
+        load = np.int64(state.load[link]) - flits
+        squared += flits * (2 * load + flits)
+        state.load[link] = load
+        state.link[link, SHARING] -= 1
+        state.link[link, RATE] -= rate
+    state.term[HOPS] -= length
+    state.term[WIRELENGTH] -= flits * length
+    state.term[SQUARED_LOAD] -= squared
 
 
 @kernel
-def _peak_term(kind):
-    return MAX_LOAD if kind == LOAD else (EXPERT if kind == BY_SPEED else ROUTE)
+def _put_on(case, state, net, which):
+    """Put a net on the links of one of its routes; peaks become no less than what these links make of this net."""
+    flits, max_rate, length = case.flits[net], case.max_rate[net], state.length[net, which]
+    slots, depth = case.isolated[net], state.depth[net, which]
+    squared = np.int64(0)
+    load_peak, sharing_peak, rate_peak = np.int64(0), np.int64(0), np.int64(0)
+    loaded, shared, fast = np.int64(0), np.int64(0), np.int64(0)
+    for place in range(length):
+        link = state.route[net, which, place]
+        _touch(state, link)
+        load = np.int64(state.load[link])
+        squared += flits * (2 * load + flits)
+        load += flits
+        state.load[link] = load
+        known = state.link[link]
+        sharing, rate = np.int64(known[SHARING]) + 1, np.int64(known[RATE]) + max_rate
+        known[SHARING], known[RATE] = sharing, rate
+        known[MAX_FLITS] = max(known[MAX_FLITS], flits)
+        known[MAX_SLOTS] = max(known[MAX_SLOTS], slots)
+        known[MAX_DEPTH] = max(known[MAX_DEPTH], depth)
+        if load > load_peak:
+            load_peak, loaded = load, np.int64(link)
+        if sharing > sharing_peak:
+            sharing_peak, shared = sharing, np.int64(link)
+        # A net's rate is rounded up by less than two units.
+        if rate - 2 * sharing > rate_peak:
+            rate_peak, fast = rate - 2 * sharing, np.int64(link)
+    state.term[HOPS] += length
+    state.term[WIRELENGTH] += flits * length
+    state.term[SQUARED_LOAD] += squared
+    raise_bound(case, state, LOAD, loaded, load_peak / case.tracks)
+    raise_bound(case, state, BY_SHARING, shared, float(flits * sharing_peak + case.hop_slots * depth))
+    raise_bound(case, state, BY_SPEED, fast, slots * (rate_peak * RATE_UNIT / case.tracks))
 
 
 @kernel
@@ -193,35 +125,12 @@ def _largest(values):
 
 
 @kernel
-def _remeasure(case, state, touched):
-    """Bring the terms up to date with the links that were touched."""
-    for place in range(touched):
-        link = state.touched[place]
-        _measure(case, state, link)
-        before, now = state.saved_load[place], state.load[link]
-        state.term[SQUARED_LOAD] += (now - before) * (now + before)
-    for kind in range(PEAKS):
-        if not case.peak_counts[kind]:
-            continue
-        term = _peak_term(kind)
-        before, now = 0.0, case.floor[kind]
-        for place in range(touched):
-            before = max(before, state.saved_peak[place, kind])
-            now = max(now, state.peak[kind, state.touched[place]])
-        if now >= state.term[term]:
-            state.term[term] = now
-        elif before == state.term[term]:
-            state.term[term] = max(now, _largest(state.peak[kind]))
-
-
-@kernel
 def _collect(case, state, unit, count):
     """Add the nets of a unit to those of the move."""
-    links = len(state.load)
     for place in range(case.unit_first[unit], case.unit_first[unit + 1]):
         net = case.unit_net[place]
-        if state.mark[links + net] != state.move[0]:
-            state.mark[links + net] = state.move[0]
+        if state.net_mark[net] != state.move[0]:
+            state.net_mark[net] = state.move[0]
             state.nets[count] = net
             count += 1
     return count
@@ -242,10 +151,10 @@ def _route(case, state, net, which):
         state.cells[: last - first],
         state.load,
         case.flits[net],
-        state.route[which, net],
+        state.route[net, which],
     )
-    state.length[which, net] = links
-    state.depth[which, net] = farthest
+    state.length[net, which] = links
+    state.depth[net, which] = farthest
 
 
 @kernel
@@ -280,87 +189,102 @@ def _seat(case, state, unit, target):
 
 
 @kernel
-def try_move(case, state, unit, target):
-    """Make a move; (nets, links) that it touched, which :func:`undo` needs. A unit stays where it is at no cost."""
+def _switch(case, state):
+    """Let the nets of a move use their other routes."""
+    has_members = case.peak_counts[BY_SPEED] or case.peak_counts[BY_SHARING]
+    for place in range(state.extent[NETS]):
+        net = state.nets[place]
+        if has_members:
+            _toggle(state, net, 0)
+            _toggle(state, net, 1)
+        state.used[net] = 1 - state.used[net]
+
+
+@kernel
+def try_move(case, state, unit, target, max_cost):
+    """Make a move: the cost with it. Whatever comes of it, :func:`undo` can take it back.
+
+    A move whose cost is above ``max_cost`` may be given up before it is complete; the cost is infinite then, and it
+    must be taken back. A unit stays where it is at no cost.
+    """
     state.move[0] += 1
     for term in range(len(state.term)):
         state.saved_term[term] = state.term[term]
+    for kind in range(len(state.peak_link)):
+        state.saved_peak_link[kind] = state.peak_link[kind]
+    state.extent[NETS] = state.extent[LINKS] = state.extent[IS_SWITCHED] = 0
     if state.site[unit] == target:
-        return 0, 0
+        return cost_of(case, state)
     other = _seat(case, state, unit, target)
     if case.channel_slots[unit] > 0 or (other != NOBODY and case.channel_slots[other] > 0):
         state.term[OFF_CHIP] = _largest(state.channel)
     nets = _collect(case, state, unit, 0)
     if other != NOBODY:
         nets = _collect(case, state, other, nets)
-    has_members = case.peak_counts[BY_SPEED] or case.peak_counts[BY_SHARING]
-    touched = 0
+    state.extent[NETS] = nets
     for place in range(nets):
-        net = state.nets[place]
-        touched = _carry(case, state, net, state.used[net], -1.0, touched)
-        if has_members:
-            _toggle(state, net, state.used[net])
+        _take_off(case, state, state.nets[place], state.used[state.nets[place]])
+    forget_touched_peaks(case, state)
     for place in range(nets):
         net = state.nets[place]
         which = 1 - state.used[net]
         _route(case, state, net, which)
-        touched = _carry(case, state, net, which, 1.0, touched)
-        if has_members:
-            _toggle(state, net, which)
-        state.used[net] = which
-    _remeasure(case, state, touched)
-    return nets, touched
+        _put_on(case, state, net, which)
+        if cost_of(case, state) > max_cost:
+            return np.inf
+    _switch(case, state)
+    state.extent[IS_SWITCHED] = 1
+    raise_to_touched(case, state, LOAD, state.extent[LINKS])
+    raise_to_touched(case, state, BY_SPEED, state.extent[LINKS])
+    raise_to_touched(case, state, BY_SHARING, state.extent[LINKS])
+    if cost_of(case, state) > max_cost:
+        return np.inf
+    raise_to_all(case, state, LOAD)
+    raise_to_all(case, state, BY_SPEED)
+    raise_to_all(case, state, BY_SHARING)
+    return cost_of(case, state)
 
 
 @kernel
-def undo(case, state, unit, left, nets, touched):
+def undo(case, state, unit, left):
     """Take the last move back: ``unit`` returns to the site ``left``."""
-    has_members = case.peak_counts[BY_SPEED] or case.peak_counts[BY_SHARING]
-    for place in range(nets):
-        net = state.nets[place]
-        if has_members:
-            _toggle(state, net, state.used[net])
-            _toggle(state, net, 1 - state.used[net])
-        state.used[net] = 1 - state.used[net]
-    for place in range(touched):
+    if state.extent[IS_SWITCHED]:
+        _switch(case, state)
+    for place in range(state.extent[LINKS]):
         link = state.touched[place]
         state.load[link] = state.saved_load[place]
-        state.sharing[link] = state.saved_sharing[place]
-        for kind in range(PEAKS):
-            state.peak[kind, link] = state.saved_peak[place, kind]
+        for column in range(COLUMNS):
+            state.link[link, column] = state.saved_link[place, column]
     for term in range(len(state.term)):
         state.term[term] = state.saved_term[term]
+    for kind in range(len(state.peak_link)):
+        state.peak_link[kind] = state.saved_peak_link[kind]
     if state.site[unit] != left:
         _seat(case, state, unit, left)
 
 
-@compiled(bits, route_kernels)
+@compiled(bits, route_kernels, move_state, peak_kernels)
 def begin(case, state):
     """Route all nets of a state whose units have sites, and find its terms; the cost."""
     state.move[0] += 1
+    state.extent[LINKS] = 0
     for net in range(len(case.source)):
         _route(case, state, net, state.used[net])
-        _carry(case, state, net, state.used[net], 1.0, 0)
+        _put_on(case, state, net, state.used[net])
         _toggle(state, net, state.used[net])
     for unit in range(len(state.site)):
         if case.channel_slots[unit] > 0:
             state.channel[case.site_channel[state.site[unit]]] += case.channel_slots[unit]
     state.term[OFF_CHIP] = _largest(state.channel)
-    for link in range(len(state.load)):
-        _measure(case, state, link)
-        state.term[SQUARED_LOAD] += state.load[link] * state.load[link]
-    for kind in range(PEAKS):
-        term = _peak_term(kind)
-        state.term[term] = max(case.floor[kind], _largest(state.peak[kind]))
+    find_peaks(case, state)
     return cost_of(case, state)
 
 
-@compiled(bits, route_kernels)
-def moved(case, state, unit, target, keep):
-    """Make one move and take it back unless it is to be kept; the cost with it."""
+@compiled(bits, route_kernels, move_state, peak_kernels)
+def moved(case, state, unit, target, max_cost):
+    """Make one move and take it back if its cost is above ``max_cost``; the cost, infinite if it was given up."""
     left = state.site[unit]
-    nets, touched = try_move(case, state, unit, target)
-    cost = cost_of(case, state)
-    if not keep:
-        undo(case, state, unit, left, nets, touched)
+    cost = try_move(case, state, unit, target, max_cost)
+    if cost > max_cost:
+        undo(case, state, unit, left)
     return cost

@@ -19,19 +19,24 @@ from hardware.compiled import compiled, kernel
 ROW_FIRST, COLUMN_FIRST, CONGESTION = 0, 1, 2
 """Along the source's row, then along columns (XY); the other way (YX); or for each branch the less loaded of both."""
 
+NO_LINK = 2**16 - 1
+"""Where a way has no last link."""
+
 
 class Ways(NamedTuple):
-    """Shortest ways between all cells of a fabric.
+    """Shortest ways between all cells.
+
+    Links and cells have 16 bits: these tables are read for every link of every route, and are best small.
 
     Attributes:
-        into: the last link of the way from cell a to cell b in form m (:data:`ROW_FIRST`, :data:`COLUMN_FIRST`), −1
-            where there is none, [M, C, C].
+        into: the last link of the way from cell a to cell b in form m (:data:`ROW_FIRST`, :data:`COLUMN_FIRST`),
+            :data:`NO_LINK` where there is none, [M, C, C].
         link_from, link_to: of the grid, [L].
     """
 
-    into: npt.NDArray[np.int32]
-    link_from: npt.NDArray[np.int64]
-    link_to: npt.NDArray[np.int64]
+    into: npt.NDArray[np.uint16]
+    link_from: npt.NDArray[np.uint16]
+    link_to: npt.NDArray[np.uint16]
 
 
 class Tree(NamedTuple):
@@ -41,57 +46,57 @@ class Tree(NamedTuple):
         entered: the number of the tree that entered each cell last, [C].
         depth: links from the source to each cell of the tree, [C].
         number: of the tree that is grown, [1].
+        branch: links of a branch in each form, from its end, [M, C].
     """
 
     entered: npt.NDArray[np.int64]
-    depth: npt.NDArray[np.int64]
+    depth: npt.NDArray[np.int32]
     number: npt.NDArray[np.int64]
+    branch: npt.NDArray[np.uint16]
 
 
 @kernel
-def _branch_cost(ways, form, tree, source, cell, load, flits):
-    """What a branch in one form would add to the sum of squared loads."""
-    cost = 0.0
+def _walk_back(ways, form, tree, source, end, load, flits):
+    """Find a branch in one form: (its links, what it would add to the sum of squared loads)."""
+    cell, links, cost = end, 0, np.int64(0)
     while tree.entered[cell] != tree.number[0]:
         link = ways.into[form, source, cell]
-        cost += flits * (2.0 * load[link] + flits)
+        tree.branch[form, links] = link
+        links += 1
+        cost += flits * (2 * np.int64(load[link]) + flits)
         cell = ways.link_from[link]
-    return cost
+    return links, cost
 
 
 @kernel
 def grow(ways, form, tree, source, cells, load, flits, route):
     """Route a net from ``source`` to ``cells``: (links, links to the farthest sink).
 
-    ``route`` receives the links, each after the one that it continues. ``load`` of every link is read where ``form`` is
-    :data:`CONGESTION`, and not changed.
+    ``route`` receives the links, each after the one that it continues. ``load`` of every link, in whole flits, is read
+    where ``form`` is :data:`CONGESTION`, and not changed.
     """
     tree.number[0] += 1
     tree.entered[source] = tree.number[0]
     tree.depth[source] = 0
-    links, farthest = 0, 0
+    links, farthest = 0, np.int32(0)
     for place in range(len(cells)):
         end = cells[place]
-        chosen = form
-        if form == CONGESTION:
-            chosen = ROW_FIRST
-            if tree.entered[end] != tree.number[0]:
-                row_first = _branch_cost(ways, ROW_FIRST, tree, source, end, load, flits)
-                column_first = _branch_cost(ways, COLUMN_FIRST, tree, source, end, load, flits)
-                chosen = COLUMN_FIRST if column_first < row_first else ROW_FIRST
-        first, cell = links, end
-        while tree.entered[cell] != tree.number[0]:
-            route[links] = ways.into[chosen, source, cell]
-            cell = ways.link_from[route[links]]
-            links += 1
-        low, high = first, links - 1
-        while low < high:
-            route[low], route[high] = route[high], route[low]
-            low, high = low + 1, high - 1
-        for number in range(first, links):
-            start, entered = ways.link_from[route[number]], ways.link_to[route[number]]
-            tree.depth[entered] = tree.depth[start] + 1
-            tree.entered[entered] = tree.number[0]
+        if tree.entered[end] != tree.number[0]:
+            chosen = ROW_FIRST if form == CONGESTION else form
+            length, cost = _walk_back(ways, chosen, tree, source, end, load, flits)
+            if form == CONGESTION:
+                other_length, other_cost = _walk_back(ways, COLUMN_FIRST, tree, source, end, load, flits)
+                if other_cost < cost:
+                    chosen, length = COLUMN_FIRST, other_length
+            depth = tree.depth[ways.link_from[tree.branch[chosen, length - 1]]]
+            for step in range(length - 1, -1, -1):
+                link = tree.branch[chosen, step]
+                depth += np.int32(1)
+                entered = ways.link_to[link]
+                tree.depth[entered] = depth
+                tree.entered[entered] = tree.number[0]
+                route[links] = link
+                links += 1
         farthest = max(farthest, tree.depth[end])
     return links, farthest
 

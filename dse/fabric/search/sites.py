@@ -17,12 +17,18 @@ class SitesMissingError(ValueError):
     """A fabric has too few sites for some units.
 
     Attributes:
+        what: does not fit.
+        fabric: its name.
+        needed: sites at least, by kind.
+        available: sites of the fabric that may be used, by kind.
         missing: how many sites, by kind; kinds with enough of them are left out.
     """
 
     def __init__(
         self, what: str, fabric: str, needed: Mapping[SiteKind, int], available: Mapping[SiteKind, int]
     ) -> None:
+        self.what, self.fabric = what, fabric
+        self.needed, self.available = dict(needed), dict(available)
         self.missing = {kind: needed[kind] - available[kind] for kind in SITE_KINDS if needed[kind] > available[kind]}
         parts = [
             f"{many} {kind} units are missing ({needed[kind]} needed, {available[kind]} available)"
@@ -57,3 +63,16 @@ def near_sites(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
         distance = abs(row[others] - row[site]) + abs(column[others] - column[site])
         near[site, : len(others)] = others[np.argsort(distance, kind="stable")]
     return near, count
+
+
+def sites_around(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
+    """For every kind and cell, the sites of that kind, nearest first, [K, C, ·]; and how many, [K]."""
+    row, column = np.divmod(np.arange(grid.cells), grid.columns)
+    of_kind = [np.array(grid.sites(kind), dtype=np.int64) for kind in SITE_KINDS]
+    count = np.array([len(sites) for sites in of_kind], dtype=np.int64)
+    around = np.zeros((len(SITE_KINDS), grid.cells, max(1, count.max())), dtype=np.int32)
+    for kind, sites in enumerate(of_kind):
+        cells = grid.site_cell[sites]
+        distance = abs(row[:, None] - row[cells]) + abs(column[:, None] - column[cells])
+        around[kind, :, : len(sites)] = sites[np.argsort(distance, axis=1, kind="stable")]
+    return around, count

@@ -6,6 +6,7 @@ columns. All other operators are split over their elements.
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +22,11 @@ class Range:
 
     first: int
     end: int
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self.end - self.first
 
     def overlap(self, other: "Range") -> int:
         """Flits in both."""
@@ -41,6 +47,31 @@ def read(reader: int, readers: int, flits: int) -> Range:
 def flits_of(elements: int, fabric: Fabric) -> int:
     """Flits that carry this many elements."""
     return -(-elements // fabric.tile**2)
+
+
+def _even_parts(flits: int) -> Iterator[int]:
+    """Numbers of parts each of which has a smaller largest part than all before it."""
+    parts = 1
+    while True:
+        yield parts
+        largest = -(-flits // parts)
+        if largest <= 1:
+            return
+        parts = -(-flits // (largest - 1))
+
+
+def left_operands(graph: DataflowGraph, position: int) -> int:
+    """How many of an operator's incoming edges, the first ones, carry the left operand of a matrix product."""
+    operator, incoming = graph.operators[position], graph.incoming[position]
+    if not isinstance(operator.work, Gemm):
+        return 0
+    if operator.weight_elements:
+        return len(incoming)
+    needed, count = operator.work.batch * operator.work.m * operator.work.k, 0
+    while count < len(incoming) and needed > 0:
+        needed -= incoming[count].elements
+        count += 1
+    return count
 
 
 @dataclass(frozen=True)
@@ -115,13 +146,22 @@ class Splitting:
         """(parts, slots of work of each), with ever more parts and ever fewer slots; each part writes a flit."""
         sites = self.fabric.grid.site_kind.count("compute")
         options: list[tuple[int, int]] = []
-        for parts in range(1, min(self.out_flits, sites) + 1):
-            if self._gemm is not None and self._grid(parts) is None:
-                continue
+        for parts in self._possible_parts():
+            if parts > min(self.out_flits, sites):
+                break
             slots = self.work_slots(parts)
             if not options or slots < options[-1][1]:
                 options.append((parts, slots))
         return tuple(options)
+
+    def _possible_parts(self) -> Iterable[int]:
+        """Numbers of parts, ascending, with more of the batch, then of the columns, then of the rows."""
+        work = self.graph.operators[self.position].work
+        if not isinstance(work, Gemm):
+            return _even_parts(flits_of(work.elements, self.fabric))
+        batch, columns, rows = work.batch, self.fabric.tiles(work.n), self.fabric.tiles(work.m)
+        ranges = (range(1, batch + 1), range(2, columns + 1), range(2, rows + 1))
+        return (many * unit for unit, part in zip((1, batch, batch * columns), ranges, strict=True) for many in part)
 
     def parts_for(self, target_slots: int) -> int:
         """The fewest parts that each work no longer than this, or those that work least."""
@@ -140,14 +180,5 @@ class Splitting:
 
     @cached_property
     def left_operands(self) -> int:
-        """How many of the operator's incoming edges, the first ones, carry the left operand of a matrix product."""
-        operator, incoming = self.graph.operators[self.position], self.graph.incoming[self.position]
-        if not isinstance(operator.work, Gemm):
-            return 0
-        if operator.weight_elements:
-            return len(incoming)
-        needed, count = operator.work.batch * operator.work.m * operator.work.k, 0
-        while count < len(incoming) and needed > 0:
-            needed -= incoming[count].elements
-            count += 1
-        return count
+        """How many of the operator's incoming edges carry the left operand (:func:`left_operands`)."""
+        return left_operands(self.graph, self.position)

@@ -4,12 +4,13 @@ Costs time and memory linear in the operations after inlining.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from dse.graph.step import Attribute, StepGraph, StepOperation, StepValue
+from dse.importer.hlo.element_types import types_agree
 from dse.importer.hlo.module import (
     MAX_DIGITS,
     ArrayShape,
@@ -21,7 +22,7 @@ from dse.importer.hlo.module import (
     shape_text,
 )
 from dse.importer.hlo.roles import arguments_of
-from hardware.inputs import InputError, fail
+from hardware.inputs import Fault, InputError, fail
 
 Tree = Any
 """A position in the values, or a tuple of trees: what an instruction results in."""
@@ -59,11 +60,23 @@ def step_graph(module: HloModule, file: str | Path) -> StepGraph:
         file: what errors call it.
 
     Raises:
-        InputError: a call of a computation that does not stand before its caller, parts of a tuple that it does not
-            have, more than :data:`MAX_OPERATIONS`, or calls nested too deeply.
+        UnfinishedStepError: a call of a computation that does not stand before its caller, parts of a tuple that it
+            does not have, types that disagree, more than :data:`MAX_OPERATIONS`, or calls nested too deeply.
     """
-    with limited_nesting(str(file)):
-        return _Flattening(module, str(file)).graph()
+    flattening = _Flattening(module, str(file))
+    try:
+        with limited_nesting(str(file)):
+            return flattening.graph()
+    except InputError as error:
+        raise UnfinishedStepError(error.faults, flattening.before()) from error
+
+
+class UnfinishedStepError(InputError):
+    """What is wrong with a module, and the step ``before`` it: an operation there may be at fault already."""
+
+    def __init__(self, faults: Iterable[Fault], before: StepGraph) -> None:
+        super().__init__(faults)
+        self.before = before
 
 
 class _Flattening:
@@ -100,6 +113,12 @@ class _Flattening:
             self._module.name, tuple(self._values), tuple(self._operations), arguments, results, tuple(self._notes),
             places=tuple(self._places),
         )  # fmt: skip
+
+    def before(self) -> StepGraph:
+        """The operations that have been read, without arguments and results."""
+        return StepGraph(
+            self._module.name, tuple(self._values), tuple(self._operations), (), (), places=tuple(self._places)
+        )
 
     def _new(self, shape: Shape, name: str, *, constant: bool = False) -> Tree:
         """New values of ``shape``."""
@@ -164,9 +183,16 @@ class _Flattening:
             bool(inputs) and each.opcode not in _RANDOM and all(self._values[leaf].constant for leaf in inputs)
         )
         tree = self._new(each.shape, each.name, constant=constant)
+        self._require_types(each, inputs, tuple(_leaves(tree)))
         if each.opcode not in _NO_OPERATION:
             self._add(each.opcode, inputs, tuple(_leaves(tree)), self._attributes(each), (scope, each), repeats)
         return tree
+
+    def _require_types(self, each: Instruction, operands: Sequence[int], results: Sequence[int]) -> None:
+        types = [self._values[leaf].dtype for leaf in operands], [self._values[leaf].dtype for leaf in results]
+        if not types_agree(each.opcode, *types):
+            rule = f"element types must agree: ({', '.join(types[0])}) -> ({', '.join(types[1])})"
+            raise self._fault(each, f"{each.opcode}: {rule}")
 
     def _add(
         self, opcode: str, operands: tuple[int, ...], results: tuple[int, ...], attributes: Mapping[str, Attribute],
@@ -184,13 +210,13 @@ class _Flattening:
     def _loop(self, each: Instruction, entering: Tree, caller: Computation, scope: str, repeats: int) -> Tree:
         body = self._callee(each, "body", caller)
         passes = self._passes(each, caller)
+        self._require_condition(each, caller)
         inside = self._new(each.shape, each.name)
         self._tie("while-begin", entering, inside, each, scope, repeats)
         label = _label(scope, each.op_name)
         given = self._inline(body, [inside], label, repeats * passes)
         leaving = self._new(each.shape, each.name)
-        if len(list(_leaves(given))) != len(list(_leaves(inside))):
-            raise self._fault(each, "the body of a loop must give what it takes")
+        self._require_given(body, given, each.shape, f"the body of {each.name} must give what it takes")
         for before, after, left in zip(_leaves(inside), _leaves(given), _leaves(leaving), strict=True):
             self._add("while-end", (before, after), (left,), {}, (scope, each), repeats)
         return leaving
@@ -208,22 +234,42 @@ class _Flattening:
             inside = self._new(_shape_of(operand, self._values), each.name)
             self._tie("branch-begin", operand, inside, each, scope, repeats)
             branch = self._computation(each, name, caller)
-            results.append(list(_leaves(self._inline(branch, [inside], _label(scope, each.op_name), repeats))))
+            given = self._inline(branch, [inside], _label(scope, each.op_name), repeats)
+            self._require_given(branch, given, each.shape, f"a branch of {each.name} must give what that does")
+            results.append(list(_leaves(given)))
         tree = self._new(each.shape, each.name)
         leaves = list(_leaves(tree))
-        if any(len(given) != len(leaves) for given in results):
-            raise self._fault(each, "every branch must give what the conditional does")
         for position, leaf in enumerate(leaves):
             self._add("branch-end", tuple(given[position] for given in results), (leaf,), {}, (scope, each), repeats)
         return tree
 
     def _tie(self, opcode: str, outer: Tree, inner: Tree, each: Instruction, scope: str, repeats: int) -> None:
         """An operation for each pair of leaves."""
-        pairs = list(_leaves(outer)), list(_leaves(inner))
-        if len(pairs[0]) != len(pairs[1]):
-            raise self._fault(each, f"must be given {len(pairs[1])} arrays, but is given {len(pairs[0])}")
-        for source, target in zip(*pairs, strict=True):
+        shapes = _shape_of(outer, self._values), _shape_of(inner, self._values)
+        if shapes[0] != shapes[1]:
+            raise self._fault(each, f"must be given {shape_text(shapes[1])}, but is given {shape_text(shapes[0])}")
+        for source, target in zip(_leaves(outer), _leaves(inner), strict=True):
             self._add(opcode, (source,), (target,), {}, (scope, each), repeats)
+
+    def _require_given(self, callee: Computation, given: Tree, expected: Shape, rule: str) -> None:
+        """Raises, at the root of ``callee``, where it does not give ``expected``."""
+        shape = _shape_of(given, self._values)
+        if shape != expected:
+            root = callee.instructions[callee.root]
+            raise self._fault(root, f"{rule}, {shape_text(expected)}, but gives {shape_text(shape)}")
+
+    def _require_condition(self, each: Instruction, caller: Computation) -> None:
+        """Raises where the condition of a loop does not take what the loop carries, or gives no ``pred[]``."""
+        condition = self._callee(each, "condition", caller)
+        taken = [parameter.shape for parameter in condition.parameters]
+        if taken != [each.shape]:
+            shapes = ", ".join(map(shape_text, taken))
+            rule = f"the condition of {each.name} must take {shape_text(each.shape)}, but takes {shapes or 'nothing'}"
+            raise self._fault(next(iter(condition.parameters), each), rule)
+        root = condition.instructions[condition.root]
+        if root.shape != ArrayShape("pred", ()):
+            rule = f"the condition of {each.name} must give pred[], but gives {shape_text(root.shape)}"
+            raise self._fault(root, rule)
 
     def _passes(self, each: Instruction, caller: Computation) -> int:
         """The passes of a loop: as XLA states them, or as its condition compares a counter with a constant."""

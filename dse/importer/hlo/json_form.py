@@ -10,9 +10,9 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from dse.importer.hlo.attributes import listed, metadata_text, padding_text, quoted, ranges_text, window_text
@@ -48,8 +48,15 @@ class _Message(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+def _primitive(value: Any) -> Any:
+    """``value``, where it is of one of two types: pydantic would name a fault of each."""
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return value
+    raise ValueError("must be the name or the number of an xla.PrimitiveType")
+
+
 class _Shape(_Message):
-    element_type: str | int = 0
+    element_type: Annotated[str | int, BeforeValidator(_primitive)] = 0
     dimensions: tuple[int, ...] = ()
     tuple_shapes: tuple["_Shape", ...] = ()
     is_dynamic_dimension: tuple[bool, ...] = ()

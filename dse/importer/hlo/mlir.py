@@ -28,7 +28,8 @@ class Operation(NamedTuple):
         opcode: with its dialect (``stablehlo.add``).
         operands: names of values, of several results of one operation as ``4#2``.
         attributes: the text between opcode and types; strings stand in it as they are.
-        results: types.
+        results: types; of a function those that it declares.
+        stated: the types that stand with the operands: one for each of them, or one for all, or fewer.
         regions: in order.
         label: what its location calls it.
         place: its line.
@@ -39,6 +40,7 @@ class Operation(NamedTuple):
     operands: tuple[str, ...]
     attributes: str
     results: tuple[Shape, ...]
+    stated: tuple[Shape, ...]
     regions: tuple["Region", ...]
     label: str
     place: str
@@ -157,7 +159,7 @@ class _Reader:
             signature, label = self._located(signature)[0], self._located(closing)[1]
         inside = head[opcode.end() :] if line.endswith("{") else head[opcode.end() :].rpartition(" : ")[0]
         inside = inside or head[opcode.end() :]
-        shapes = self._results(opcode.group(1), signature) if results else ()
+        stated, shapes = self._types(opcode.group(1), inside, signature, results is not None)
         if named := _NAMED.findall(inside) if opcode.group(1) == "stablehlo.while" else ():
             arguments = tuple(Value(name, shape, "") for name, shape in zip(named, shapes, strict=False))
             regions = tuple(region._replace(arguments=arguments) for region in regions)
@@ -167,6 +169,7 @@ class _Reader:
             _operands(opcode.group(1), inside),
             inside,
             shapes,
+            stated,
             regions,
             label,
             place,
@@ -200,17 +203,38 @@ class _Reader:
             if kind is None:
                 raise self._fault(text, _TYPE_RULE)
             label = self._label(located.group(1)) if located else ""
-            found.append(Value(match.group(1), self._shape(kind), label))
+            found.append(Value(match.group(1), self._counted(kind), label))
         return tuple(found)
 
-    def _results(self, opcode: str, line: str) -> tuple[Shape, ...]:
-        """The types of the results: those after an arrow; the last of a choice; else all that are stated."""
-        signature = line.rpartition(" : ")[2]
-        _, arrow, after = signature.rpartition("->")
-        shapes = tuple(self._shape(match) for match in _TYPE.finditer(after if arrow else signature))
-        if not shapes:
+    def _types(
+        self, opcode: str, inside: str, line: str, has_results: bool
+    ) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
+        """The types that stand with the operands, and those of the results: of a function those that it declares.
+
+        They stand on both sides of an arrow. Without one they are stated once, those of choices with that of their
+        condition before them.
+        """
+        is_function = opcode == "func.func"
+        signature = _STRING.sub("", inside) if is_function else line.rpartition(" : ")[2]
+        before, arrow, after = signature.rpartition("->")
+        kinds = list(_TYPE.finditer(after))
+        stated = tuple(self._shape(kind) for kind in (_TYPE.finditer(before) if arrow else kinds))
+        if is_function and not arrow:
+            return (), ()
+        if not has_results and not is_function:
+            return stated, ()
+        results = kinds if arrow or opcode in _GIVING_ALL else kinds[-1:]
+        if not results:
             raise self._fault(signature, _TYPE_RULE)
-        return shapes if arrow or opcode in _GIVING_ALL else shapes[-1:]
+        return stated, tuple(self._counted(kind) for kind in results) if has_results else tuple(
+            map(self._shape, results)
+        )
+
+    def _counted(self, kind: re.Match[str]) -> Shape:
+        """The type of an array that the module makes; one of dynamic size is noted."""
+        if "?" in kind.group().partition(",")[0]:
+            self.bounded.append(f"line {self._number}: {kind.group()}")
+        return self._shape(kind)
 
     def _shape(self, kind: re.Match[str]) -> Shape:
         if kind.group(1) is None:
@@ -220,7 +244,7 @@ class _Reader:
             raise self._fault(kind.group(), _TYPE_RULE)
         name, sizes = tensor.group(2), tensor.group(1).split("x")[:-1]
         if "?" in sizes:
-            sizes = self._bounds(kind.group(), sizes)
+            sizes = _bounds(kind.group(), sizes)
         integer = _INTEGER.match(name)
         dtype = f"{'u' if integer.group(1) else 's'}{integer.group(2)}" if integer else name.lower()
         if not all(size.isascii() and size.isdigit() and len(size) <= MAX_DIGITS for size in sizes):
@@ -229,15 +253,6 @@ class _Reader:
         if not is_storable(shape):
             raise self._fault(kind.group(), SHAPE_RULE)
         return shape
-
-    def _bounds(self, text: str, sizes: list[str]) -> list[str]:
-        """Sizes with their bounds in place of those that are not known."""
-        match = _BOUNDS.search(text)
-        bounds = [bound.strip() for bound in match.group(1).split(",")] if match else []
-        if len(bounds) == len(sizes):
-            self.bounded.append(f"line {self._number}: {text}")
-            return [bound if size == "?" else size for size, bound in zip(sizes, bounds, strict=True)]
-        return sizes
 
     def _located(self, line: str) -> tuple[str, str]:
         """The line without its location, and what that calls the operation."""
@@ -258,6 +273,16 @@ class _Reader:
 
 _GIVING_ALL = ("stablehlo.while", "stablehlo.optimization_barrier")
 """Operations that give what they take, so that the types are stated once."""
+
+
+def _bounds(text: str, sizes: list[str]) -> list[str]:
+    """Sizes with their bounds in place of those that are not known."""
+    match = _BOUNDS.search(text)
+    bounds = [bound.strip() for bound in match.group(1).split(",")] if match else []
+    if len(bounds) != len(sizes):
+        return sizes
+    return [bound if size == "?" else size for size, bound in zip(sizes, bounds, strict=True)]
+
 
 _TYPE_RULE = "must have a type: tensor<SIZExSIZEx…xTYPE>"
 

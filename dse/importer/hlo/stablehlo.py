@@ -19,6 +19,7 @@ from dse.importer.hlo.module import (
     Shape,
     limited_nesting,
     notes_of_bounds,
+    shape_text,
 )
 from dse.importer.hlo.stablehlo_attributes import NUMBER, PADDING, attributes_of, integers, triples
 from hardware.inputs import fail
@@ -53,11 +54,13 @@ class _Block(NamedTuple):
         name: of the computation.
         instructions: by name.
         values: name and shape of the instruction that gives each value.
+        declared: the types that a function says to return; None for a region.
     """
 
     name: str
     instructions: dict[str, Instruction]
     values: dict[str, tuple[str, Shape]]
+    declared: tuple[Shape, ...] | None = None
 
     def add(self, name: str, opcode: str, shape: Shape, operands: Sequence[str], text: str, place: str) -> str:
         """An instruction, under another name where there is one of this name; the name that it has."""
@@ -109,13 +112,14 @@ class _Translation:
             raise fail(self._file, place, f"@{name}", "a function must not call itself")
         if name not in self._computations:
             self._open.append(name)
-            self._computation(name, self._functions[name].regions[0])
+            function = self._functions[name]
+            self._computation(name, function.regions[0], function.results)
             self._open.pop()
         return name
 
-    def _computation(self, name: str, region: Region) -> str:
-        """A computation with a parameter for each argument."""
-        block = _Block(name, {}, {})
+    def _computation(self, name: str, region: Region, declared: tuple[Shape, ...] | None = None) -> str:
+        """A computation with a parameter for each argument; ``declared`` are the types that a function returns."""
+        block = _Block(name, {}, {}, declared)
         for number, each in enumerate(region.arguments):
             text = _metadata(each.label)
             block.values[each.name] = each.name, each.shape
@@ -138,9 +142,15 @@ class _Translation:
 
     def _closed(self, block: _Block, region: Region, passed: Sequence[str]) -> str:
         for each in region.operations:
+            self._require_stated(block, each)
             if each.opcode in _RETURNS:
                 names = [*each.operands, *passed]
                 operands = [self._operand(block, name, each.place) for name in names]
+                returned = tuple(block.values[name][1] for name in each.operands)
+                if block.declared is not None and returned != block.declared:
+                    shapes = shape_text(block.declared), shape_text(returned)
+                    rule = f"must return what the function declares, {shapes[0]}, but returns {shapes[1]}"
+                    raise fail(self._file, each.place, block.name, rule)
                 root = operands[0] if operands else ""
                 if len(operands) != 1:
                     shape = tuple(block.values[name][1] for name in names)
@@ -159,6 +169,22 @@ class _Translation:
         if name not in block.values:
             raise fail(self._file, place, f"%{name}", "an operand must be a value that stands before")
         return block.values[name][0]
+
+    def _require_stated(self, block: _Block, each: Operation) -> None:
+        """Raises where an operand is not of the type that stands with it."""
+        dialect, _, kind = each.opcode.rpartition(".")
+        stated, count = each.stated, len(each.operands)
+        if dialect == "stablehlo" and kind != "complex" and len(stated) == 1:
+            stated *= count
+        if kind == "select" and len(stated) < count:
+            stated = (*stated[:1], *stated[1:] * (count - 1))
+        if len(stated) != count:
+            return  # another dialect, or a form that states types in another way
+        for name, shape in zip(each.operands, stated, strict=True):
+            own = block.values[name][1] if name in block.values else shape
+            if own != shape:
+                rule = f"an operand must be stated with its own type, {shape_text(own)}, not {shape_text(shape)}"
+                raise fail(self._file, each.place, f"%{name}", rule)
 
     def _operation(self, block: _Block, each: Operation) -> None:
         dialect, _, kind = each.opcode.rpartition(".")
@@ -294,8 +320,8 @@ class _Translation:
         """Attributes by HLO's names."""
         if kind in _COMBINERS:
             yield from self._combiners(kind, each)
-        ranks = [len(shape.dims) if isinstance(shape, ArrayShape) else 0 for shape in shapes]
-        yield from attributes_of(kind, each.attributes, ranks)
+        dims = [shape.dims if isinstance(shape, ArrayShape) else () for shape in shapes]
+        yield from attributes_of(kind, each.attributes, dims)
 
 
 def _metadata(label: str) -> str:

@@ -7,10 +7,11 @@ from dse.importer.hlo.attributes import listed, padding_text, quoted, ranges_tex
 from dse.importer.hlo.mlir import symbol_in
 
 
-def attributes_of(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
+def attributes_of(kind: str, text: str, operands: Sequence[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
     """Attributes of an operation by HLO's names: ``kind`` without its dialect, ``text`` of its attributes, and the
     dimensions of each operand.
     """
+    ranks = list(map(len, operands))
     for keys, name in _LISTS.get(kind, ()):
         if (numbers := integers(text, *keys)) is not None:
             yield name, listed(numbers)
@@ -18,7 +19,7 @@ def attributes_of(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[
         case "dot_general" | "dot":
             yield from _dot(kind, text, ranks)
         case "convolution":
-            yield from _convolution(text)
+            yield from _convolution(text, operands)
         case "sort":
             yield "dimensions", listed([(*(integers(text, "dimension") or ()), -1)[0] % max(1, *ranks)])
         case "gather" | "scatter" if integers(text, "index_vector_dim") is None:
@@ -103,27 +104,54 @@ def _dot(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]
 _CONTRACTING = ("contracting_dims", "contracting_dimensions", "contracting_dims")
 
 
-def _convolution(text: str) -> Iterator[tuple[str, str]]:
+def _convolution(text: str, operands: Sequence[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
     if labels := _LABELS.search(text):
         image, kernel, result = (re.sub(r"[^\w?]", "", part) for part in labels.groups())
         yield "dim_labels", f"{image}_{kernel}->{result}"
+        dims = dict(zip(kernel, operands[1], strict=False)) if len(operands) > 1 else {}
+        if sizes := [size for label, size in sorted(dims.items()) if label.isdecimal()]:
+            yield "window", _moved(text, sizes)
     for key in ("feature_group_count", "batch_group_count"):
         if (count := integers(text, key)) and count[0] != 1:
             yield key, str(count[0])
 
 
-def _window(text: str, rank: int) -> str:
-    def part(key: str, usual: int) -> list[str]:
-        return [str(number) for number in _spread(integers(text, key) or (usual,), rank)]
+def _moved(text: str, sizes: Sequence[int]) -> str:
+    """The window of a convolution, by its words in pretty and generic form; its sizes are those of the kernel."""
+    pads = re.search(r"\bpad = \[(.*?\])?\]", text)
+    numbers = tuple(map(int, re.findall(NUMBER, pads.group()))) if pads else integers(text, "padding") or (0,)
+    return _window_of(
+        list(sizes),
+        numbers,
+        {
+            "stride": integers(text, "stride", "window_strides"),
+            "lhs_dilate": integers(text, "lhs_dilate", "lhs_dilation"),
+            "rhs_dilate": integers(text, "rhs_dilate", "rhs_dilation"),
+        },
+    )
 
-    pads = _spread(integers(text, "padding") or (0,), 2 * rank)
+
+def _window(text: str, rank: int) -> str:
+    return _window_of(
+        _spread(integers(text, "window_dimensions") or (1,), rank),
+        integers(text, "padding") or (0,),
+        {
+            "stride": integers(text, "window_strides"),
+            "lhs_dilate": integers(text, "base_dilations"),
+            "rhs_dilate": integers(text, "window_dilations"),
+        },
+    )
+
+
+def _window_of(sizes: Sequence[int], paddings: tuple[int, ...], others: Mapping[str, tuple[int, ...] | None]) -> str:
+    """A window as HLO text has it: low and high paddings alternate, what is not stated is 1 everywhere."""
+    rank = len(sizes)
+    pads = _spread(paddings, 2 * rank)
     return window_text(
         {
-            "size": part("window_dimensions", 1),
-            "stride": part("window_strides", 1),
+            "size": list(map(str, sizes)),
             "pad": [f"{low}_{high}" for low, high in zip(pads[::2], pads[1::2], strict=False)],
-            "lhs_dilate": part("base_dilations", 1),
-            "rhs_dilate": part("window_dilations", 1),
+            **{key: [str(number) for number in _spread(part or (1,), rank)] for key, part in others.items()},
         }
     )
 

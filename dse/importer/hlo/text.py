@@ -6,6 +6,7 @@ the text: about 10 µs an instruction.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,18 +23,20 @@ from dse.importer.hlo.module import (
     limited_nesting,
     notes_of_bounds,
     require_parameters,
+    shape_text,
 )
 from hardware.documents import text_of
 from hardware.inputs import InputError, fail
 
 _MODULE = re.compile(r"HloModule\s+%?([^\s,]+)")
-_HEADER = re.compile(r"(ENTRY\s+)?%?([^\s(){}=]+)\s*(?:\(.*\)\s*->.*)?\{\s*$")
+_HEADER = re.compile(r"(ENTRY\s+)?%?([^\s(){}=]+)\s*(?:\(.*\)\s*->\s*(.*))?\{\s*$")
 _NAME = re.compile(r"\s*(ROOT\s+)?%?([^\s=]+)\s+=\s+")
 _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](\{[^}]*\})?\s*")
 _OPCODE = re.compile(r"\s*([a-zA-Z][\w\-]*)\(")
 _OPERAND = re.compile(r"%([^\s,()]+)")
 _COMMENT = re.compile(r"/\*.*?\*/")
-_TYPED = re.compile(r"\[[^\]]*\]|\{[^}]*\}")
+_UNTYPED = re.compile(r"%?([^\s,()\[\]{}]+)\s*(?:,\s*|$)")
+_TYPE_BEGINS = re.compile(r"\(|[a-z]\w*\[")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _LITERALS = ("constant", "parameter", "iota", "infeed")
 """Opcodes in whose parentheses something else may stand than operands."""
@@ -77,7 +80,7 @@ class _Reader:
                 header = _HEADER.match(stripped)
                 if header is None:
                     raise self._fault(stripped, "must begin a computation: NAME { or ENTRY NAME {")
-                computation = self._computation(header.group(2))
+                computation = self._computation(header.group(2), header.group(3) or "")
                 if computation.name in self._computations:
                     raise self._fault(computation.name, "a computation of this name stands before")
                 self._computations[computation.name] = computation
@@ -100,16 +103,19 @@ class _Reader:
         self._number += 1
         return self._lines[self._number - 1]
 
-    def _computation(self, name: str) -> Computation:
+    def _computation(self, name: str, declared: str) -> Computation:
+        """The computation of this name, whose header has been read; ``declared`` is the type that it says to give."""
         instructions: dict[str, Instruction] = {}
-        root = None
+        begin, root = self._number, None
         while (line := self._next()) is not None:
             stripped = line.strip()
             if stripped.startswith("}"):
-                return self._closed(name, instructions, root)
+                computation = self._closed(name, instructions, root)
+                self._require_declared(computation, declared, begin)
+                return computation
             if not stripped or stripped.startswith("//"):
                 continue
-            instruction, is_root = self._instruction(line)
+            instruction, is_root = self._instruction(line, instructions)
             if instruction.name in instructions:
                 raise self._fault(instruction.name, "an instruction of this name stands before in this computation")
             for operand in instruction.operands:
@@ -126,7 +132,18 @@ class _Reader:
         require_parameters(computation, self._file, f"line {self._number}")
         return computation
 
-    def _instruction(self, line: str) -> tuple[Instruction, bool]:
+    def _require_declared(self, computation: Computation, declared: str, line: int) -> None:
+        """Raises where the header of a computation, in ``line``, says another type than its root has."""
+        if not _TYPE_BEGINS.match(declared):
+            return
+        shape, _ = self._shape(_COMMENT.sub("", declared), 0)
+        root = computation.instructions[computation.root]
+        if shape != root.shape:
+            rule = f"must have the type of its root {root.name}, {shape_text(root.shape)}, but says {shape_text(shape)}"
+            raise fail(self._file, f"line {line}", computation.name, rule)
+
+    def _instruction(self, line: str, before: Mapping[str, Instruction]) -> tuple[Instruction, bool]:
+        """The instruction in ``line``, and whether it is the root; ``before`` are those that stand before it."""
         place = f"line {self._number}"
         if "/*" in line:
             line = _COMMENT.sub("", line)
@@ -134,6 +151,8 @@ class _Reader:
         if match is None:
             raise self._fault(line.strip(), "must be an instruction: NAME = TYPE OPCODE(OPERANDS)")
         shape, position = self._shape(line, match.end())
+        if "<=" in line[match.end() : position]:
+            self._note_bounds(line[match.end() : position])
         opcode = _OPCODE.match(line, position)
         if opcode is None:
             raise self._fault(line.strip(), "must be an instruction: NAME = TYPE OPCODE(OPERANDS)")
@@ -143,7 +162,7 @@ class _Reader:
             line, end = self._closing(line, start)
         inside = line[start:end].strip()
         literal = inside if opcode.group(1) in _LITERALS else ""
-        operands = () if literal else _operands(inside)
+        operands = () if literal else self._operands(inside, before)
         made = Instruction(match.group(2), opcode.group(1), shape, operands, literal, line[end + 1 :], place)
         return made, match.group(1) is not None
 
@@ -157,6 +176,26 @@ class _Reader:
                 raise fail(self._file, f"line {begin}", line.strip(), rule)
             line += "\n" + following
         return line, end
+
+    def _operands(self, inside: str, before: Mapping[str, Instruction]) -> tuple[str, ...]:
+        """The names of operands; types that stand before them must be their own."""
+        if "[" not in inside:
+            return tuple(_OPERAND.findall(inside)) if "%" in inside else tuple(inside.split(", ")) if inside else ()
+        names, position = [], 0
+        while position < len(inside):
+            stated = None
+            match = _UNTYPED.match(inside, position)
+            if match is None:
+                stated, position = self._shape(inside, position)
+                match = _UNTYPED.match(inside, _skipped(inside, position))
+            if match is None:
+                raise self._fault(inside[position:], "must be an operand: NAME, or TYPE NAME")
+            name, position = match.group(1), match.end()
+            if stated is not None and name in before and stated != before[name].shape:
+                shapes = shape_text(before[name].shape), shape_text(stated)
+                raise self._fault(name, f"an operand must be stated with its own type, {shapes[0]}, not {shapes[1]}")
+            names.append(name)
+        return tuple(names)
 
     def _shape(self, line: str, start: int) -> tuple[Shape, int]:
         if not line.startswith("(", start):
@@ -175,9 +214,12 @@ class _Reader:
         shape = _array_shape(dtype, sizes)
         if shape is None:
             raise self._fault(f"{dtype}[{sizes}]", SHAPE_RULE)
-        if "<=" in sizes:
-            self._bounded.append(f"line {self._number}: {dtype}[{sizes}]")
         return shape
+
+    def _note_bounds(self, shapes: str) -> None:
+        for match in _ARRAY.finditer(shapes):
+            if "<=" in match.group(2):
+                self._bounded.append(f"line {self._number}: {match.group(1)}[{match.group(2)}]")
 
     def _fault(self, value: str, rule: str) -> InputError:
         return fail(self._file, f"line {self._number}", value, rule)
@@ -188,18 +230,6 @@ def _skipped(line: str, position: int) -> int:
     while position < len(line) and line[position] in ", ":
         position += 1
     return position
-
-
-def _operands(inside: str) -> tuple[str, ...]:
-    """The names of operands, whose types may stand before them."""
-    if not inside:
-        return ()
-    if "%" in inside:
-        return tuple(_OPERAND.findall(inside))
-    if "[" in inside:
-        inside = _TYPED.sub("", inside)
-        return tuple(part.split()[-1] for part in inside.split(",") if part.split())
-    return tuple(inside.split(", "))
 
 
 @lru_cache(maxsize=65536)

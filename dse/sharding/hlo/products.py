@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from dse.sharding.factors import Factor, Shapes
+from dse.sharding.factors import Dims, Factor, Shapes
+from dse.sharding.hlo.windows import require_positions, window_of
 
 
 def dot(shapes: Shapes) -> Iterator[Factor]:
@@ -53,6 +54,7 @@ def convolution(shapes: Shapes) -> Iterator[Factor]:
     shapes.require(image[features] == kernel[inputs] * groups, "features must be those of the kernel times the groups")
     shapes.require(kernel[outputs] == result[out_features], "the result must have the features of the kernel")
     shapes.require(image[batch] == result[out_batch] * batch_groups, "the batch must be the result's times the groups")
+    _require_window(shapes, labels)
     if batch_groups == 1:
         yield Factor(image[batch], ((0, batch),), ((0, out_batch),))
     if groups == batch_groups == 1:
@@ -63,3 +65,22 @@ def convolution(shapes: Shapes) -> Iterator[Factor]:
         yield Factor(image[features], ((0, features), (1, inputs)), (), "add")
     if batch_groups > 1:
         yield Factor(batch_groups, ((0, batch), (1, outputs)), ((0, out_features),))
+
+
+def _require_window(shapes: Shapes, labels: tuple[str, ...]) -> None:
+    """Raises where the spatial dimensions of the operands and of the result do not agree with the window."""
+    image, kernel, result = (
+        _spatial(dims, label) for dims, label in zip((*shapes.operands[:2], *shapes.results), labels, strict=True)
+    )
+    shapes.require(
+        len(image) == len(kernel) == len(result), "operands and result must have the same spatial dimensions"
+    )
+    window = window_of(shapes, len(image))
+    sizes = tuple(each.size for each in window)
+    shapes.require(sizes == kernel, f"the window must have the kernel's sizes {list(kernel)}, but has {list(sizes)}")
+    require_positions(shapes, window, image, result)
+
+
+def _spatial(dims: Dims, label: str) -> Dims:
+    """The sizes of the spatial dimensions, in the order of their numbers."""
+    return tuple(dims[label.index(each)] for each in sorted(filter(str.isdecimal, label)))

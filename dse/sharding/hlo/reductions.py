@@ -1,11 +1,11 @@
 """Reductions, windows, and operations along some dimensions alone (sorts, transforms, factorisations)."""
 
-import re
 from collections.abc import Iterator
 
 from dse.sharding.factors import COMBINERS, Factor, Rule, Shapes
 from dse.sharding.hlo.elements import everywhere, whole
 from dse.sharding.hlo.moves import untouched
+from dse.sharding.hlo.windows import require_positions, window_of
 
 
 def reduce(shapes: Shapes) -> Iterator[Factor]:
@@ -27,30 +27,24 @@ def reduce(shapes: Shapes) -> Iterator[Factor]:
             yield Factor(source[dim], ((0, dim),), (), combiner, once=(1,))
 
 
-_WINDOW = re.compile(r"(\w+)=([\w\-x]+)")
-
-
-def _plain_window(shapes: Shapes) -> list[bool]:
-    """Whether the window moves over each dimension one by one, without looking beside."""
-    rank = len(shapes.operands[0])
-    window = dict(_WINDOW.findall(shapes.text("window")))
-    parts = {key: value.split("x") for key, value in window.items()}
-    plain = []
-    for dim in range(rank):
-        of = {key: part[dim] for key, part in parts.items() if dim < len(part)}
-        sizes = [of.get(key, "1") == "1" for key in ("size", "stride", "lhs_dilate", "rhs_dilate")]
-        plain.append(all(sizes) and set(of.get("pad", "0_0").split("_")) <= {"0"})
-    return plain
-
-
 def reduce_window(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions over which the window moves one by one pass."""
-    return untouched(shapes, _plain_window(shapes)) if len(shapes.results) == 1 else whole(shapes)
+    source = shapes.operands[0]
+    window = window_of(shapes, len(source))
+    for result in shapes.results:
+        shapes.require(len(result) == len(source), "operand and result must have as many dimensions")
+        require_positions(shapes, window, source, result)
+    return untouched(shapes, [each.is_plain for each in window]) if len(shapes.results) == 1 else whole(shapes)
 
 
 def select_and_scatter(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions over which the window moves one by one pass."""
-    return untouched(shapes, _plain_window(shapes), operands=(0, 1))
+    source, scattered = shapes.operands[:2]
+    shapes.require(source == shapes.results[0], "the result must have the shape of the operand")
+    shapes.require(len(scattered) == len(source), "operand and source must have as many dimensions")
+    window = window_of(shapes, len(source))
+    require_positions(shapes, window, source, scattered)
+    return untouched(shapes, [each.is_plain for each in window], operands=(0, 1))
 
 
 def across(shapes: Shapes) -> Iterator[Factor]:

@@ -21,7 +21,7 @@ from dse.sharding.hlo.reductions import across, fft, outer, reduce, reduce_windo
 from hardware.inputs import InputError, fail
 
 ELEMENTWISE = frozenset((
-    "abs", "add", "and", "cbrt", "ceil", "clamp", "compare", "complex", "convert", "copy", "cosine", "divide",
+    "abs", "add", "and", "atan2", "cbrt", "ceil", "clamp", "compare", "complex", "convert", "copy", "cosine", "divide",
     "erf", "exponential", "exponential-minus-one", "floor", "imag", "is-finite", "log", "log-plus-one", "logistic",
     "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "power", "real", "reduce-precision",
     "remainder", "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left",
@@ -92,11 +92,8 @@ def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] |
     """
     found: list[tuple[Factor, ...] | None] = []
     for number, operation in enumerate(graph.operations):
-        if graph.is_constant(number):
-            found.append(())
-            continue
         try:
-            found.append(factors_of(shapes_of(operation, graph.values)))
+            factors = factors_of(shapes_of(operation, graph.values))
         except (ValueError, IndexError) as error:
             # Rules state what must hold of shapes; operands or dimensions that are not there at all break them before.
             rule = (
@@ -105,6 +102,7 @@ def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] |
                 else "must have the operands, dimensions and attributes of its opcode"
             )
             raise _fault(graph, number, rule, file) from error
+        found.append(() if graph.is_constant(number) else factors)
     return tuple(found)
 
 

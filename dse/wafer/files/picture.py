@@ -1,16 +1,12 @@
 """A placement drawn by matplotlib: as SVG for pages, as PNG for slides and where nothing shows SVG.
 
-What it shows is in :mod:`dse.wafer.files.drawing`. The same placement gives the same bytes, whatever the user's own
-settings of matplotlib are. Import this module where a picture is drawn: matplotlib takes half a second.
+What it shows is in :mod:`dse.wafer.files.drawing`. Import this module where a picture is drawn: matplotlib takes half a
+second.
 """
 
-import io
 from collections.abc import Sequence
-from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PatchCollection, PathCollection
@@ -19,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle as Patch
 from matplotlib.path import Path
 
+from dse.report.drawn import png_of, svg_of
 from dse.wafer.files.drawing import Rectangle, curves, min_busy, rectangles, title
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
@@ -28,10 +25,7 @@ _LOW, _HIGH, _GROUND, _INK, _LINE = "#fff3d6", "#d1495b", "#f4f7f9", "#1d2b36", 
 _COLOURS = 40
 """Of kernels; matplotlib embeds the legend of more than 50 as pixels."""
 
-_SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "dse", "text.parse_math": False}
-"""Beside matplotlib's defaults: names stay text, and what is drawn alone decides the identifiers in an SVG."""
-
-_INCHES, _DOTS_PER_INCH, _POINTS_PER_INCH = 8.0, 160, 72
+_INCHES, _POINTS_PER_INCH = 8.0, 72
 _FONT, _MIN_FONT = 9.0, 3.0
 """Points; names that would be smaller are left out."""
 
@@ -41,40 +35,17 @@ _DOT = 2.0
 _KERNELS, _EDGES, _PASSING = "kernels", "edges", "passing edges"
 """Classes of groups in an SVG."""
 
-_NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
-
 
 def png(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> bytes:
     """The picture, y upwards, in the PNG format."""
-    return _saved(problem, rectangles(problem, placement), title(problem, placement, bound), "png")
+    return png_of(lambda: _figure(problem, rectangles(problem, placement), title(problem, placement, bound)))
 
 
 def svg(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> str:
     """The picture, y upwards, as an SVG element; a kernel's tooltip has its parameters and figures."""
     shown = rectangles(problem, placement)
-    root = ElementTree.fromstring(_saved(problem, shown, title(problem, placement, bound), "svg"))
-    # On a page with other drawings: no style that holds for all of it, and no identifier twice.
-    root.remove(root[0])
-    root.attrib |= {"class": "wafer", "role": "img", "stroke-linejoin": "round"}
-    for group in root.iterfind(".//{*}g"):
-        name = group.attrib.pop("id", "")
-        if name in (_KERNELS, _EDGES, _PASSING):
-            group.set("class", name)
-        for path, kernel in zip(group, shown if name == _KERNELS else (), strict=False):
-            ElementTree.SubElement(path, f"{{{_NAMESPACES['']}}}title").text = kernel.about
-    for prefix, address in _NAMESPACES.items():
-        ElementTree.register_namespace(prefix, address)
-    return ElementTree.tostring(root, encoding="unicode") + "\n"
-
-
-def _saved(problem: WaferProblem, shown: Sequence[Rectangle], heading: str, kind: str) -> bytes:
-    """A file of this kind without its date and the version of the library."""
-    content = io.BytesIO()
-    metadata = ("Software",) if kind == "png" else ("Date", "Creator", "Format", "Type")
-    with style.context(["default", _SETTINGS]):
-        figure = _figure(problem, shown, heading)
-        figure.savefig(content, format=kind, dpi=_DOTS_PER_INCH, metadata=dict.fromkeys(metadata))
-    return content.getvalue()
+    tooltips = {_KERNELS: [each.about for each in shown], _EDGES: [], _PASSING: []}
+    return svg_of(lambda: _figure(problem, shown, title(problem, placement, bound)), "wafer", tooltips)
 
 
 def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> Figure:

@@ -43,6 +43,23 @@ def test_reduced_problems_have_the_same_optimum(seed, memory, share):
     assert result.cost == optimum
 
 
+@pytest.mark.parametrize("asked", [0, 1, 4, 9])
+@pytest.mark.parametrize(("seed", "memory", "share"), CASES)
+def test_a_stopped_reduction_has_the_same_optimum(seed, memory, share, asked):
+    core = core_of(random_problem(seed, nodes=5, edge_share=share, memory=memory))
+    best = enumerated(core)
+    reasons = iter([None] * asked)
+    reduction = reduce(core, lambda: next(reasons, "time limit"))
+    if reduction is None:
+        assert best is None
+        return
+    rest = enumerated(reduction.core)
+    assert (rest is None) == (best is None)
+    if best is not None:
+        assert core.cost(reduction.expand(rest[1])) == rest[0] + reduction.constant == best[0]
+        assert reduction.core.least_cost <= rest[0]
+
+
 def test_reduction_is_much_smaller_somewhere():
     cores = [core_of(random_problem(seed, edge_share=0.8, memory=0.5)) for seed in range(25)]
     reductions = [reduce(core) for core in cores]

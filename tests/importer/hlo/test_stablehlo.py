@@ -314,3 +314,84 @@ def test_the_command_reads_stablehlo(dse, tmp_path):
     results = [json.loads(answer.out) for answer in answers]
     assert results[0]["objective"] == results[1]["objective"]
     assert results[0]["solution"]["arguments"] == results[1]["solution"]["arguments"]
+
+
+WINDOWED = """
+module @m {
+  func.func public @main(%arg0: tensor<2x8x8x4xf32>, %arg1: tensor<3x3x4x8xf32>, %arg2: tensor<2x6x6x8xi1>) -> (tensor<2x3x3x8xf32> {jax.result_info = "a -> b"}, tensor<2x6x6x8xf32>) {
+    %0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1], pad = [[0, 0], [0, 0]], lhs_dilate = [1, 1], rhs_dilate = [1, 1]} {feature_group_count = 1 : i64} : (tensor<2x8x8x4xf32>, tensor<3x3x4x8xf32>) -> tensor<2x6x6x8xf32>
+    %c = stablehlo.constant dense<0.0> : tensor<f32>
+    %1 = "stablehlo.reduce_window"(%0, %c) <{window_dimensions = array<i64: 1, 2, 2, 1>, window_strides = array<i64: 1, 2, 2, 1>}> ({
+    ^bb0(%arg3: tensor<f32>, %arg4: tensor<f32>):
+      %5 = stablehlo.maximum %arg3, %arg4 : tensor<f32>
+      stablehlo.return %5 : tensor<f32>
+    }) : (tensor<2x6x6x8xf32>, tensor<f32>) -> tensor<2x3x3x8xf32>
+    %2 = stablehlo.select %arg2, %0, %0 : tensor<2x6x6x8xi1>, tensor<2x6x6x8xf32>
+    %3 = stablehlo.complex %0, %2 : tensor<2x6x6x8xcomplex<f32>>
+    %4 = stablehlo.real %3 : (tensor<2x6x6x8xcomplex<f32>>) -> tensor<2x6x6x8xf32>
+    return %1, %4 : tensor<2x3x3x8xf32>, tensor<2x6x6x8xf32>
+  }
+}
+"""  # noqa: E501 (lines as they are printed)
+
+
+def test_windows_are_those_of_hlo():
+    graph = graph_of_text(WINDOWED)
+    windows = {each.opcode: each.attributes["window"] for each in graph.operations if "window" in each.attributes}
+    assert windows == {"convolution": "{size=3x3}", "reduce-window": "{size=1x2x2x1 stride=1x2x2x1}"}
+    dilated = WINDOWED.replace(
+        "pad = [[0, 0], [0, 0]], lhs_dilate = [1, 1]", "pad = [[1, 0], [2, 0]], lhs_dilate = [2, 1]"
+    )
+    (convolution,) = [each for each in graph_of_text(dilated).operations if each.opcode == "convolution"]
+    assert convolution.attributes["window"] == "{size=3x3 pad=1_0x2_0 lhs_dilate=2x1}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "pad = [[0, 0], ",
+            "pad = [[1, 0], ",
+            "line 4: 0: convolution: a window of 3 has 7 positions on 9 padded elements",
+        ),
+        (
+            "strides = array<i64: 1, 2, 2",
+            "strides = array<i64: 1, 2, 3",
+            "line 6: 1: reduce-window: a window of 2 has 2",
+        ),
+        ("(tensor<2x8x8x4xf32>, t", "(tensor<2x8x8x5xf32>, t", "line 4: %arg0: an operand must be stated with its own"),
+        ("select %arg2, %0, %0", "select %arg2, %0, %1", "line 11: %1: an operand must be stated with its own type, "),
+        ("%arg2, %0, %0 : tensor<2x6x6x8xi1>", "%0, %0, %0 : tensor<2x6x6x8xf32>", "line 11: 2: select: element types"),
+        (
+            "return %1, %4 : ",
+            "return %4, %1 : ",
+            "line 14: %4: an operand must be stated with its own type, f32[2,6,6,8]",
+        ),
+        (
+            "return %1, %4 : tensor<2x3x3x8xf32>",
+            "return %4, %4 : tensor<2x6x6x8xf32>",
+            "line 14: main: must return what the function declares, (f32[2,3,3,8], f32[2,6,6,8]), but returns (f32[2,",
+        ),
+        (
+            ", tensor<2x6x6x8xf32>) {",
+            ") {",
+            "line 14: main: must return what the function declares, (f32[2,3,3,8]), but returns (f32[2,3,3,8], f32[2,6",
+        ),
+    ],
+)
+def test_types_and_windows_that_disagree_are_named_with_their_line(old, new, message):
+    assert old in WINDOWED
+    with pytest.raises(InputError) as refused:
+        step_factors(graph_of_text(WINDOWED.replace(old, new, 1)), "f.mlir")
+    assert str(refused.value).startswith(f"f.mlir: {message}")
+
+
+def test_a_loop_must_give_what_it_takes():
+    text = LOOP.replace(
+        "stablehlo.return %1, %2 : tensor<i32>, tensor<8x4xf32>", "stablehlo.return %1, %1 : tensor<i32>, tensor<i32>"
+    )
+    assert text != LOOP
+    with pytest.raises(
+        InputError, match=r"f\.mlir: line 14: return: the body of 0~2 must give what it takes, \(s32\[\], f3"
+    ):
+        graph_of_text(text)

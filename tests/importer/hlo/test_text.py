@@ -11,6 +11,7 @@ from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.module import ArrayShape, attributes_of
 from dse.importer.hlo.text import parse_hlo, read_hlo
 from dse.sharding.hlo.table import step_factors
+from dse.sources.steps import resolve_step, step_of
 from hardware.inputs import InputError
 
 DUMPS = Path(__file__).parents[2] / "data" / "hlo"
@@ -229,6 +230,165 @@ def test_shapes_that_disagree_are_named_with_their_line(old, new, message):
     with pytest.raises(InputError) as refused:
         step_factors(step_graph(parse_hlo(DISAGREEING.replace(old, new, 1), "f.hlo"), "f.hlo"), "f.hlo")
     assert str(refused.value).startswith(message)
+
+
+WINDOWED = """HloModule m
+larger {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b)
+}
+body {
+  p = (s32[], f32[2,6,6,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[2,6,6,8] get-tuple-element(p), index=1
+  ROOT n = (s32[], f32[2,6,6,8]) tuple(i, v)
+}
+condition {
+  p = (s32[], f32[2,6,6,8]) parameter(0)
+  ROOT t = pred[] constant(true)
+}
+left {
+  ROOT p = f32[2,6,6,8] parameter(0)
+}
+right {
+  ROOT p = f32[2,6,6,8] parameter(0)
+}
+ENTRY e {
+  %x = f32[2,8,8,4] parameter(0)
+  %w = f32[3,3,4,8] parameter(1)
+  %z = f32[] constant(0)
+  %k = s32[] constant(3)
+  %c = f32[2,6,6,8] convolution(f32[2,8,8,4] %x, f32[3,3,4,8] %w), window={size=3x3}, dim_labels=b01f_01io->b01f
+  %r = f32[2,3,3,8] reduce-window(%c, %z), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=larger
+  %s = f32[2,6,6,8] select-and-scatter(%c, %r, %z), window={size=1x2x2x1 stride=1x2x2x1}, select=larger, scatter=larger
+  %t = (s32[], f32[2,6,6,8]) tuple(%k, %s)
+  %l = (s32[], f32[2,6,6,8]) while(%t), condition=condition, body=body
+  %v = f32[2,6,6,8] get-tuple-element((s32[], f32[2,6,6,8]) %l), index=1
+  %o = f32[2,6,6,8] conditional(%k, %v, %c), branch_computations={left, right}
+  %q = pred[2,6,6,8] compare(%o, %c), direction=LT
+  %y = f32[2,6,6,8] select(%q, %o, %c)
+  ROOT %f = f32[2,6,6,8] add(%y, %v)
+}
+"""
+"""Windows, a loop, branches, and types beside operands; line 24 is the first parameter."""
+
+
+def test_a_step_of_windows_and_loops_is_read():
+    graph = step_graph(parse_hlo(WINDOWED, "f.hlo"), "f.hlo")
+    assert {"convolution", "reduce-window", "while-begin", "branch-end"} <= {each.opcode for each in graph.operations}
+    assert len(step_factors(graph, "f.hlo")) == len(graph.operations)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "%c = f32[2,6,6,8] conv",
+            "%c = f32[2,6,7,8] conv",
+            "line 28: c: convolution: a window of 3 has 6 positions on 8 padded elements along 1, but the result has 7",
+        ),
+        (
+            "{size=3x3}",
+            "{size=9x3}",
+            "line 28: c: convolution: the window must have the kernel's sizes [3, 3], but has ",
+        ),
+        ("{size=3x3}", "{size=3x3 pad=1_1x0_0}", "line 28: c: convolution: a window of 3 has 8 positions on 10 padded"),
+        (
+            "{size=3x3}",
+            "{size=3x3 rhs_dilate=4x4}",
+            "line 28: c: convolution: a window of 9 has 0 positions on 8 padded",
+        ),
+        ("{size=3x3}", "{size=3x3 lhs_dilate=2x1}", "line 28: c: convolution: a window of 3 has 13 positions on 15"),
+        (
+            "{size=3x3}",
+            "{size=3x3 stride=0x1}",
+            "line 28: c: convolution: sizes, strides and dilations must be positive",
+        ),
+        ("{size=3x3}", "{size=3x3x3}", "line 28: c: convolution: the window must have 2 dimensions"),
+        ("%r = f32[2,3,3,8]", "%r = f32[2,3,4,8]", "line 29: r: reduce-window: a window of 2 has 3 positions on 6"),
+        ("%c, %r, %z)", "%c, %c, %z)", "line 30: s: select-and-scatter: a window of 2 has 3 positions on 6 padded "),
+        (
+            "f32[2,8,8,4] %x,",
+            "f32[2,8,8,5] %x,",
+            "line 28: x: an operand must be stated with its own type, f32[2,8,8,4]",
+        ),
+        ("f32[2,8,8,4] %x,", "bf16[2,8,8,4] %x,", "line 28: x: an operand must be stated with its own type, f32[2,8,"),
+        (
+            "((s32[], f32[2,6,6,8]) %l)",
+            "((s32[], f32[2,6]) %l)",
+            "line 33: l: an operand must be stated with its own t",
+        ),
+        (
+            "%z = f32[] constant(0)",
+            "%z = s32[] constant(0)",
+            "line 29: r: reduce-window: element types must agree: (f32,",
+        ),
+        ("%w = f32[3", "%w = s32[3", "line 28: w: an operand must be stated with its own type, s32[3,3,4,8], not f32["),
+        ("%q = pred[", "%q = f32[", "line 35: q: compare: element types must agree: (f32, f32) -> (f32)"),
+        ("select(%q,", "select(%o,", "line 36: y: select: element types must agree: (f32, f32, f32) -> (f32)"),
+        ("add(%y, %v)", "add(%y, %q)", "line 37: f: add: element types must agree: (f32, pred) -> (f32)"),
+        (
+            "tuple(%k, %s)",
+            "tuple(%k, %r)",
+            "line 31: t: must have the shape of what it stands for, (s32[], f32[2,3,3,8]), but",
+        ),
+        (
+            "ROOT n = (s32[], f32[2,6,6,8]) tuple(i, v)",
+            "ROOT n = (s32[], s32[]) tuple(i, i)",
+            "line 11: n: the body of l must give what it takes, (s32[], f32[2,6,6,8]), but gives (s32[], s32[])",
+        ),
+        (
+            "ROOT n = (s32[], f32[2,6,6,8]) tuple(i, v)",
+            "ROOT n = ((s32[], f32[2,6,6,8])) tuple(p)",
+            "line 11: n: the body of l must give what it takes, (s32[], f32[2,6,6,8]), but gives ((s32[], f32[2",
+        ),
+        ("while(%t)", "while(%c)", "line 32: l: must be given (s32[], f32[2,6,6,8]), but is given f32[2,6,6,8]"),
+        (
+            "  p = (s32[], f32[2,6,6,8]) parameter(0)\n  ROOT t",
+            "  p = f32[] parameter(0)\n  ROOT t",
+            "line 14: p: the condition of l must take (s32[], f32[2,6,6,8]), but takes f32[]",
+        ),
+        ("t = pred[]", "t = s32[]", "line 15: t: the condition of l must give pred[], but gives s32[]"),
+        (
+            "right {\n  ROOT p = f32[2,6,6,8] parameter(0)\n",
+            "right {\n  q = f32[2,6,6,8] parameter(0)\n  ROOT p = pred[2,6,6,8] compare(q, q), direction=LT\n",
+            "line 22: p: a branch of o must give what that does, f32[2,6,6,8], but gives pred[2,6,6,8]",
+        ),
+    ],
+)
+def test_windows_types_and_loops_that_disagree_are_named_with_their_line(tmp_path, monkeypatch, old, new, message):
+    assert old in WINDOWED
+    monkeypatch.chdir(tmp_path)
+    Path("f.hlo").write_text(WINDOWED.replace(old, new, 1))
+    with pytest.raises(InputError) as refused:
+        step_factors(step_of(resolve_step("f.hlo")), "f.hlo")
+    assert str(refused.value).startswith(f"f.hlo: {message}")
+
+
+def test_constants_are_judged_as_all_else_is():
+    text = WINDOWED.replace(
+        "%k = s32[] constant(3)", "%k = s32[] constant(3)\n  %h = f32[2] broadcast(%z), dimensions={0}"
+    )
+    with pytest.raises(InputError, match=r"f\.hlo: line 28: h: broadcast: must map every operand dimension"):
+        step_factors(step_graph(parse_hlo(text, "f.hlo"), "f.hlo"), "f.hlo")
+
+
+def test_floating_point_types_may_be_mixed():
+    text = WINDOWED.replace("%y = f32[", "%y = bf16[")
+    assert text != WINDOWED
+    assert step_graph(parse_hlo(text, "f.hlo"), "f.hlo").operations
+
+
+def test_the_header_of_a_computation_says_the_type_of_its_root():
+    with pytest.raises(
+        InputError, match=r"f\.hlo: line 6: region\.1: must have the type of its root sum\.1, f32\[\], but"
+    ):
+        parse_hlo(LONG.replace("-> f32[] {", "-> f32[4] {"), "f.hlo")
+    with pytest.raises(
+        InputError, match=r"f\.hlo: line 12: main\.2: must have the type of its root out\.1, \(f32\[4\], "
+    ):
+        parse_hlo(LONG.replace("-> (f32[4], s32[]) {", "-> (f32[4], f32[]) {"), "f.hlo")
 
 
 def test_what_is_cut_off_names_the_last_line():

@@ -7,7 +7,6 @@ import pytest
 
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo
-from dse.parallel.linkage_decisions import linkage_of
 from dse.parallel.linkage_plans import linkage_plan
 from dse.parallel.plan import sent_by, split_dimensions
 from dse.parallel.prices import Prices
@@ -40,7 +39,7 @@ def names(graph):
 def groups(graph):
     """The dimensions of parameters and inputs that are split together, with whether they can be."""
     named = names(graph)
-    linkage = linkage_of(problem(graph, "2"))
+    linkage = problem(graph, "2").linkage
     found = set()
     for group in linkage.groups:
         dims = frozenset((named[value], dim) for value, dim in group.places if value in named)

@@ -1,0 +1,118 @@
+"""``dse fabric train`` and ``dse fabric evaluate``: the learned cost model of placements."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.problem_command import parameter_of
+from dse.cli.progress import progress
+from dse.cli.run import executor_for, in_process_options, mirrored, run_directory_of, run_options, settings_from
+from dse.cli.stopping import stop_signal
+from dse.cli.terminal import console, print_table
+from dse.results.result import digest
+from dse.run.options import Options, option_fields
+from dse.run.progress import StoppedError
+from hardware.inputs import fail
+from policies.fabric.options import FabricEvaluation, FabricTraining, ask_for_extra
+
+if TYPE_CHECKING:
+    from policies.fabric.study.accuracy import Accuracy
+    from policies.fabric.study.study import Row
+
+_HEAD = ("RE", "placer RE", "rho", "placer rho", "within graphs")
+
+_NOT_ARGUMENTS = ("graphs", "form", "layers", "width", "members", "epochs", "deny")
+"""Options of training that may change when a run is resumed: samples are added, and the model is fitted again."""
+
+
+def _command(name: str, kind: type[Options], description: str, run: Callable[..., None], common: Any) -> click.Command:
+    decorated = common(run)
+    for field in reversed(option_fields(kind)):
+        decorated = parameter_of(field)(decorated)
+    return click.command(name, help=description)(decorated)
+
+
+def _train(**given: Any) -> None:
+    settings = settings_from(given)
+    options = FabricTraining(**given)
+    ask_for_extra(options)
+    if settings.out is None:
+        raise fail(options.command(), "--out", "", "needs the directory of the run: --out DIR")
+    from policies.fabric.train import train
+
+    arguments = {name: value for name, value in options.document().items() if name not in _NOT_ARGUMENTS}
+    run_directory_of(settings, options.COMMAND, arguments | {"seed": settings.seed}, digest(arguments))
+    with (
+        mirrored(settings),
+        progress(settings.quiet) as report,
+        stop_signal(settings.time_limit) as stop,
+        executor_for(settings, options.predicted_s()) as executor,
+    ):
+        try:
+            trained = train(options, settings.out, settings.seed, executor, report, stop)
+        except StoppedError as reason:
+            _stopped(str(reason), f"continue with --out {settings.out} --resume", settings.quiet)
+    if settings.json:
+        click.echo(json.dumps(trained.document()))
+    elif not settings.quiet:
+        rows = [(name, *_figures(each)) for name, each in trained.validation.items()]
+        graphs = next(iter(trained.validation.values())).placements
+        print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs that were not learned from")
+        learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
+        console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
+
+
+def _evaluate(**given: Any) -> None:
+    settings = settings_from(given)
+    options = FabricEvaluation(**given)
+    ask_for_extra(options)
+    from policies.fabric.evaluate import evaluate, row_document
+
+    with stop_signal(settings.time_limit) as stop:
+        try:
+            rows = evaluate(options, settings.seed, stop)
+        except StoppedError as reason:
+            _stopped(str(reason), "nothing is kept", settings.quiet)
+    if settings.json:
+        click.echo(json.dumps([row_document(row) for row in rows]))
+    elif not settings.quiet:
+        _print_tables(rows)
+
+
+def _stopped(reason: str, rest: str, quiet: bool) -> None:
+    if not quiet:
+        click.echo(f"{reason}; {rest}", err=True)
+    sys.exit(EXIT_INTERRUPTED if reason == "interrupted" else 3)
+
+
+def _print_tables(rows: Sequence["Row"]) -> None:
+    for title in dict.fromkeys(row.table for row in rows):
+        own = [row for row in rows if row.table == title]
+        cells = [
+            (row.model, row.part, *_figures(row.accuracy, row.ranks_only), _ratio(row), f"{row.accuracy.placements:,}")
+            for row in own
+        ]
+        print_table(("model", "part", *_HEAD, "RE / best baseline", "placements"), cells, title=title)
+    console().print("RE / best baseline: with its 90 % interval over graphs", soft_wrap=True)
+
+
+def _figures(accuracy: "Accuracy", ranks_only: bool = False) -> tuple[str, ...]:
+    errors = (None, None) if ranks_only else (accuracy.error, accuracy.placer_error)
+    ranks = (accuracy.correlation, accuracy.placer_correlation, accuracy.within)
+    return tuple("" if value is None else f"{value:.4f}" for value in (*errors, *ranks))
+
+
+def _ratio(row: "Row") -> str:
+    return "" if row.ratio is None else f"{row.ratio.value:.3f} [{row.ratio.low:.3f}, {row.ratio.high:.3f}]"
+
+
+def _in_process(function: Callable[..., None]) -> Callable[..., None]:
+    return in_process_options(function, is_stoppable=True)
+
+
+train_command = _command("train", FabricTraining, FabricTraining.description, _train, run_options)
+evaluate_command = _command("evaluate", FabricEvaluation, FabricEvaluation.description, _evaluate, _in_process)

@@ -1,0 +1,99 @@
+"""Random dataflow graphs that fill a part of a fabric: what cost models are trained on, and placers compared on.
+
+The paper trains on GEMM, MLP, FFN and MHA "with various width and depth" (section IV-A) and gives no distribution. This
+one was chosen by what fits and how long it takes, not by how any placer or cost model does on it.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from dse.fabric.search.expansion import Expansion, expand
+from dse.fabric.search.sites import SitesMissingError
+from dse.graph.dataflow.graph import GraphPass
+from dse.models.dataflow_blocks import Block, BlockKind, BlockSizes, block_graph, random_block
+from hardware.fabrics import Fabric
+from hardware.operator_slots import OperatorSlots
+
+MIN_FILL, MAX_FILL = 0.45, 0.9
+"""Share of the compute units, and of the memory units, that a case may use."""
+
+MIN_USED = 0.4
+"""Share of all compute and memory units that a case uses at least."""
+
+MIN_SLOTS, MAX_SLOTS = 30, 300
+"""Slots of work of the slowest unit."""
+
+_MAX_DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class BlockCase:
+    """A block in training or inference, spread over units.
+
+    Attributes:
+        seed: of the case.
+        block: with its kind and sizes.
+        graph_pass: forward, or training.
+        fill: share of the units that may be used.
+        expansion: the graph of the block, spread over these.
+    """
+
+    seed: int
+    block: Block
+    graph_pass: GraphPass
+    fill: float
+    expansion: Expansion
+
+
+def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
+    """The case of a seed on a fabric.
+
+    Of eight seeds in a row, each is of another kind of block or of the other pass. Fill, width, tokens, depth and
+    copies are uniform (:func:`case_sizes`). As long as the block does not fit with buffers that are deep enough, it
+    gets fewer copies, and then less depth. What does not fit even so, or breaks a limit of this module, is drawn again.
+
+    Raises:
+        ValueError: nothing fits on the fabric.
+        InputError: as :func:`dse.fabric.search.expansion.expand`.
+    """
+    kinds, passes = get_args(BlockKind), get_args(GraphPass)
+    kind, graph_pass = kinds[seed % len(kinds)], passes[seed // len(kinds) % len(passes)]
+    generator, sizes = np.random.default_rng(seed), case_sizes(fabric)
+    for _ in range(_MAX_DRAWS):
+        fill = float(generator.uniform(MIN_FILL, MAX_FILL))
+        drawn = random_block(kind, int(generator.integers(2**31)), sizes)
+        case = _fitted(seed, drawn, graph_pass, fill, fabric, slots)
+        if case is not None and _is_within_limits(case, fabric):
+            return case
+    raise ValueError(f"no {kind} of {_MAX_DRAWS:,} drawn ones fits on {fabric.name} and fills {MIN_USED:.0%} of it")
+
+
+def case_sizes(fabric: Fabric) -> BlockSizes:
+    """Sizes of blocks: in tiles, with up to four copies for each 128 compute and memory units."""
+    tile, units = fabric.tile, sum(kind != "io" for kind in fabric.grid.site_kind)
+    copies = (1, max(1, units // 32))
+    return BlockSizes(tile, tokens=(tile, 8 * tile), width=(tile, 12 * tile), ratio=(1, 3), depth=(1, 4), copies=copies)
+
+
+def _fitted(
+    seed: int, block: Block, graph_pass: GraphPass, fill: float, fabric: Fabric, slots: OperatorSlots
+) -> BlockCase | None:
+    """The case with as many copies, and then layers, as fit; None where not even one of each does."""
+    while True:
+        with suppress(SitesMissingError):
+            expansion = expand(block_graph(block, graph_pass), fabric, slots, fill)
+            if expansion.period_slots == expansion.target_slots:
+                return BlockCase(seed, block, graph_pass, fill, expansion)
+        if block.copies == block.depth == 1:
+            return None
+        block = replace(block, copies=block.copies - 1) if block.copies > 1 else replace(block, depth=block.depth - 1)
+
+
+def _is_within_limits(case: BlockCase, fabric: Fabric) -> bool:
+    pipeline = case.expansion.pipeline
+    used = sum(unit.kind.site != "io" for unit in pipeline.units)
+    available = sum(kind != "io" for kind in fabric.grid.site_kind)
+    return used >= MIN_USED * available and MIN_SLOTS <= pipeline.ideal_slots <= MAX_SLOTS

@@ -1,0 +1,110 @@
+"""``dse fabric place`` by the contract of a problem."""
+
+import math
+
+from dse.fabric.answer import RELIEF, FabricPosed, answer, metrics_of, rate
+from dse.fabric.check import placement_faults_of, simulation_faults
+from dse.fabric.figures import PlacedPiece
+from dse.fabric.formats import MetricsDocument, SolutionDocument, placements_from_document
+from dse.fabric.misfit import infeasibility
+from dse.fabric.options import FabricOptions, problem_of
+from dse.fabric.problem import FabricProblem
+from dse.fabric.report import view
+from dse.problem import Posed, ProblemType
+from dse.report.view import View
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Objective, Result
+from dse.run.progress import never_stop
+from dse.run.run import Run
+from dse.run.tables import Tables
+
+_MOVE_OF_A_UNIT_S = 2e-7
+"""What a move of annealing takes, about, for each unit that is placed."""
+
+_BESIDES_S = 2.0
+"""What a run takes beside its moves, about: kernels are loaded, the answer is simulated and drawn."""
+
+
+class FabricType(ProblemType[FabricOptions, FabricProblem]):
+    """The units of a dataflow graph on the grid of a reconfigurable fabric, with their routes."""
+
+    name = "fabric"
+    help = """Place and route GRAPH on a reconfigurable dataflow fabric for the highest throughput, with a bound.
+
+    GRAPH is a layer of a built-in model (bert-large:layer3, bert-large:layer0..layer2), a whole model, a YAML file of
+    hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, a config.json of
+    transformers, or a graph (dse.dataflow/1; docs/fabric.md).
+    """
+    Options = FabricOptions
+    Solution = SolutionDocument
+    Metrics = MetricsDocument
+    unchecked = ("unfinished",)
+
+    def pose(self, options: FabricOptions) -> FabricPosed:
+        """The graph spread over units of the fabric that the options name."""
+        problem = problem_of(options)
+        objective = Objective(name="throughput_per_s", value=None, unit="1/s", sense="max")
+        return Posed(options, problem, problem.graph.name, problem.document(), objective)
+
+    def predicted_s(self, posed: FabricPosed) -> float:
+        """By the moves of all chains."""
+        units = sum(len(piece.pipeline.units) for piece in posed.problem.pieces)
+        return _BESIDES_S + posed.options.chains * posed.options.moves * units * _MOVE_OF_A_UNIT_S
+
+    def answered_by(self, options: FabricOptions) -> tuple[str, ...]:
+        """The cost."""
+        return (options.cost,)
+
+    def is_finished(self, result: Result) -> bool:
+        """A search that has made its moves is finished, proven or not."""
+        return result.status == "infeasible" or result.metrics.get("unfinished") == []
+
+    def answer(self, posed: FabricPosed, run: Run) -> Result:
+        """The best placement that the chains find."""
+        return answer(posed, run)
+
+    def faults(self, result: Result, posed: FabricPosed) -> list[str]:
+        """Sites, routes, simulated values and bound; also why nothing fits."""
+        problem = posed.problem
+        expected = None if problem.misfit is None else infeasibility(problem.misfit).model_dump()
+        stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+        faults = differences("infeasibility", stated, expected) + _unfinished_faults(result)
+        if not result.solution:
+            return (
+                faults if result.status == "infeasible" else [*faults, "status must be infeasible without a solution"]
+            )
+        placements = placements_from_document(problem, result.solution, "result: solution")
+        illegal = placement_faults_of(problem, placements)
+        if illegal:
+            return faults + illegal
+        pieces = [
+            PlacedPiece(piece.pipeline, placement, problem.fabric)
+            for piece, placement in zip(problem.pieces, placements, strict=True)
+        ]
+        for name, stated_rate, slots in (
+            ("objective.value", result.objective.value, [each.interval_slots for each in pieces]),
+            ("bound", result.bound, [each.bound.slots for each in pieces]),
+        ):
+            true = rate(problem, slots)
+            if stated_rate is None or not math.isclose(stated_rate, true, rel_tol=PROOF_TOLERANCE):
+                faults.append(f"{name} must be {true}, but got {stated_rate}")
+        unfinished = result.metrics.get("unfinished", [])
+        metrics = metrics_of(problem, pieces, None if RELIEF in unfinished else never_stop)
+        assert metrics is not None
+        faults += differences("metrics", result.metrics, metrics | {"unfinished": unfinished})
+        return faults + [fault for each in pieces for fault in simulation_faults(each)]
+
+    def view(self, result: Result, posed: FabricPosed, tables: Tables) -> View:
+        """The grid, its operators, what binds, and the pipeline in time."""
+        return view(posed.problem, result, tables)
+
+
+def _unfinished_faults(result: Result) -> list[str]:
+    """Whether what is said to have been stopped goes with the status. Which parts were stopped only the run knows."""
+    stopped = result.metrics.get("unfinished", [])
+    if not stopped and result.status == "interrupted":
+        return ["metrics.unfinished must name what was interrupted"]
+    return []
+
+
+PROBLEM = FabricType()

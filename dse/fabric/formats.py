@@ -1,0 +1,213 @@
+"""``solution`` and ``metrics`` of a result, typed, and placements as they stand there."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
+
+from dse.fabric.bound import Resource
+from dse.fabric.model import Placement
+from dse.fabric.problem import FabricProblem, Placements
+from dse.fabric.search.expansion import Expansion
+from hardware.fabrics import Fabric
+from hardware.inputs import Fault, InputError, nearest, validate
+
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+_LinkEnds = Annotated[list[Count], Field(min_length=2, max_length=2)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PieceDocument(_Document):
+    """What is on the fabric at the same time.
+
+    Attributes:
+        unit: the sites of every operator's units (:attr:`hardware.fabric_grid.Grid.site_kind`), in the order of the
+            units of the expansion: parts, weights, sums, buffers.
+        routes: for every unit that sends, by name, the links of each of its nets, ``[from, to]`` by cells, from the
+            unit's own cell outwards.
+    """
+
+    unit: dict[str, list[Count]]
+    routes: dict[str, list[list[_LinkEnds]]]
+
+
+class PiecesDocument(_Document):
+    """Pieces that run one after the other."""
+
+    pieces: Annotated[list[PieceDocument], Field(min_length=2)]
+
+
+def _kind(part: Any) -> str:
+    return "several" if isinstance(part, dict) and "pieces" in part else "one"
+
+
+class SolutionDocument(RootModel[Any]):
+    """``solution``: one piece, or several."""
+
+    root: Annotated[
+        Annotated[PieceDocument, Tag("one")] | Annotated[PiecesDocument, Tag("several")], Discriminator(_kind)
+    ]
+
+
+class LinkDocument(_Document):
+    """The busiest link: its cells, the flits of a sample that pass it, and their nets."""
+
+    cells: _LinkEnds
+    flits: Count
+    nets: Count
+
+
+class BoundDocument(_Document):
+    """The resource that binds every placement; ``unit`` is null for the channels off chip together."""
+
+    resource: Resource
+    unit: str | None
+    slots: Amount
+
+
+class ReliefDocument(_Document):
+    """A change (:data:`dse.fabric.figures.CHANGES`) and the slots between samples with it; null in a deadlock."""
+
+    change: str
+    interval_slots: Amount | None
+
+
+class PieceMetrics(_Document):
+    """Figures of a piece.
+
+    Attributes:
+        units: by kind of site.
+        fill: share of the fabric's sites that have a unit, by kind.
+        stages: units on the longest path of nets.
+        ideal_slots: of work of the slowest unit.
+        interval_slots: between departures; null in a deadlock.
+        normalized: ideal over measured slots (paper, section IV-A).
+        deadlock: whether nothing can happen any more.
+        blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.
+        latency_s: of a sample on an empty fabric.
+        batch_latency_s: of a batch.
+        bound: what no placement can beat.
+        rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
+        busiest_link: null where no net leaves its cell.
+        relief: one resource relieved at a time; empty where a stop came first.
+    """
+
+    units: dict[str, Count]
+    fill: dict[str, Amount]
+    stages: Count
+    ideal_slots: Count
+    interval_slots: Amount | None
+    normalized: Amount
+    deadlock: bool
+    blocked: dict[str, Count]
+    latency_s: Amount | None
+    batch_latency_s: Amount | None
+    bound: BoundDocument
+    rules: dict[str, Amount]
+    busiest_link: LinkDocument | None
+    relief: list[ReliefDocument]
+
+
+class MetricsDocument(_Document):
+    """``metrics``: of every piece, and what a stop has left out."""
+
+    pieces: list[PieceMetrics]
+    unfinished: list[Literal["chains", "relief"]]
+
+
+def solution_document(problem: FabricProblem, placements: Placements) -> dict[str, Any]:
+    """The placements of all pieces as the ``solution`` of a result file."""
+    pieces = [
+        _piece_document(piece, placement, problem.fabric)
+        for piece, placement in zip(problem.pieces, placements, strict=True)
+    ]
+    return pieces[0] if len(pieces) == 1 else {"pieces": pieces}
+
+
+def _piece_document(piece: Expansion, placement: Placement, fabric: Fabric) -> dict[str, Any]:
+    names = [operator.name for operator in piece.graph.operators]
+    unit: dict[str, list[int]] = {name: [] for name in names}
+    for origin, site in zip(piece.origins, placement.site.tolist(), strict=True):
+        unit[names[origin.operator]].append(site)
+    routes: dict[str, list[list[list[int]]]] = defaultdict(list)
+    for number, net in enumerate(piece.pipeline.nets):
+        ends = [[int(fabric.grid.link_from[link]), int(fabric.grid.link_to[link])] for link in placement.route(number)]
+        routes[piece.pipeline.units[net.source].name].append(ends)
+    return {"unit": unit, "routes": dict(routes)}
+
+
+def placements_from_document(problem: FabricProblem, document: Any, where: str) -> Placements:
+    """The placements that :func:`solution_document` wrote; whether they are legal is for the checker to say.
+
+    Raises:
+        InputError: the document is malformed, or operators, units, nets or links are not those of the problem.
+    """
+    validate(SolutionDocument, document, where)
+    documents = document.get("pieces", [document])
+    if len(documents) != len(problem.pieces):
+        raise InputError([Fault(where, "pieces", str(len(documents)), f"the problem has {len(problem.pieces)} pieces")])
+    return tuple(
+        _placement(piece, PieceDocument.model_validate(each), problem.fabric, where)
+        for piece, each in zip(problem.pieces, documents, strict=True)
+    )
+
+
+def _placement(piece: Expansion, document: PieceDocument, fabric: Fabric, where: str) -> Placement:
+    names = [operator.name for operator in piece.graph.operators]
+    units: dict[str, list[int]] = {name: [] for name in names}
+    for number, origin in enumerate(piece.origins):
+        units[names[origin.operator]].append(number)
+    nets: dict[str, list[int]] = defaultdict(list)
+    for number, net in enumerate(piece.pipeline.nets):
+        nets[piece.pipeline.units[net.source].name].append(number)
+    counts = {name: len(numbers) for name, numbers in units.items()}
+    faults = [
+        *_count_faults(where, "unit", counts, {name: len(sites) for name, sites in document.unit.items()}, "operator"),
+        *_count_faults(
+            where,
+            "routes",
+            {name: len(numbers) for name, numbers in nets.items()},
+            {name: len(routes) for name, routes in document.routes.items()},
+            "unit that sends",
+        ),
+    ]
+    if faults:
+        raise InputError(faults)
+    site = [0] * len(piece.pipeline.units)
+    for name, numbers in units.items():
+        for number, given in zip(numbers, document.unit[name], strict=True):
+            site[number] = given
+    routes: list[list[int]] = [[] for _ in piece.pipeline.nets]
+    link_of = _link_numbers(fabric)
+    for name, numbers in nets.items():
+        for number, links in zip(numbers, document.routes[name], strict=True):
+            routes[number] = [_link(link_of, ends, f"routes.{name}", where) for ends in links]
+    return Placement.of(site, routes)
+
+
+def _count_faults(where: str, key: str, expected: dict[str, int], given: dict[str, int], what: str) -> Iterator[Fault]:
+    for name in given:
+        if name not in expected:
+            yield Fault(where, f"{key}.{name}", "", f"must be an {what} of the graph", nearest(name, expected))
+    for name, count in expected.items():
+        if given.get(name) != count:
+            yield Fault(where, f"{key}.{name}", str(given.get(name, "")), f"must have {count} entries")
+
+
+def _link_numbers(fabric: Fabric) -> dict[tuple[int, int], int]:
+    """The number of every link by its cells."""
+    pairs = zip(fabric.grid.link_from.tolist(), fabric.grid.link_to.tolist(), strict=True)
+    return {pair: number for number, pair in enumerate(pairs)}
+
+
+def _link(link_of: dict[tuple[int, int], int], ends: list[int], key: str, where: str) -> int:
+    link = link_of.get((ends[0], ends[1]))
+    if link is None:
+        raise InputError([Fault(where, key, str(ends), "must be cells that a link joins")])
+    return link

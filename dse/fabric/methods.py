@@ -1,0 +1,187 @@
+"""How ``dse fabric place`` searches, by the cost that judges placements; learned costs are added at the roof."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from dse.fabric.evaluators.measure import throughput
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.model import Pipeline, Placement, placement_faults
+from dse.fabric.rules import MIXTURE, rule_cost
+from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
+from dse.fabric.search.routing import routed
+from dse.fabric.search.sites import random_sites
+from dse.run.executor import Executor, Failed
+from dse.run.journal import Journal
+from dse.run.options import STRICT
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal
+from hardware.fabrics import Fabric
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A placement that a search found.
+
+    Attributes:
+        chain: number of the chain that it comes from; −1 where none has ended.
+        placement: legal.
+        cost: by which it was annealed.
+        moves: that its chain has tried.
+        interval_slots: simulated; None where it was not simulated, or in a deadlock.
+        is_simulated: whether the simulator has judged it.
+    """
+
+    chain: int
+    placement: Placement
+    cost: float
+    moves: int
+    interval_slots: float | None = None
+    is_simulated: bool = False
+
+
+@dataclass(frozen=True)
+class SearchContext:
+    """What a search for the placement of one piece needs.
+
+    Attributes:
+        pipeline: what is placed.
+        fabric: where.
+        settings: of each chain of annealing.
+        chains: how many.
+        seed: of all random choices: the run's, and the number of the piece.
+        label: of the piece in the journal.
+        executor: where chains run.
+        progress: called with the chains that have ended.
+        stop: called between pieces of work.
+        journal: chains that have ended; None where nothing is recorded.
+    """
+
+    pipeline: Pipeline
+    fabric: Fabric
+    settings: AnnealSettings
+    chains: int
+    seed: tuple[int, int]
+    label: str
+    executor: Executor
+    progress: ProgressCallback
+    stop: StopSignal
+    journal: Journal | None = None
+
+    def annealed(self, annealing: Callable[[Chain], Annealed]) -> list[Candidate]:
+        """The chains of ``annealing`` that have ended, or that a stop has cut short, with the least cost first.
+
+        Where there are none, a placement at random, so that there always is one. Chains of the journal are not
+        repeated; one that was cut short is not recorded.
+        """
+        seeds = np.random.default_rng(self.seed).integers(2**63, size=self.chains).tolist()
+        ended = {number: chain for number in range(self.chains) if (chain := self._journalled(number)) is not None}
+        waiting = [number for number in range(self.chains) if number not in ended]
+
+        def arrived(outcomes: Sequence[tuple[Any, Any]]) -> None:
+            for number, outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    if outcome.error is not None:
+                        raise outcome.error
+                    continue  # the worker has died; the other chains go on
+                ended[number] = outcome
+                if outcome.moves == self.settings.moves and self.journal is not None:
+                    self.journal.append(self._key(number), _chain_document(outcome))
+                self.progress(f"annealing {self.label}", len(ended), self.chains)
+
+        try:
+            for _ in self.executor.outcomes(_Numbered(annealing, tuple(seeds)), waiting, self.stop, arrived):
+                pass
+        except StoppedError:
+            pass
+        candidates = [
+            Candidate(number, chain.placement, chain.cost, chain.moves) for number, chain in sorted(ended.items())
+        ]
+        return sorted(candidates, key=lambda each: each.cost) or [self._at_random()]
+
+    def _at_random(self) -> Candidate:
+        site = random_sites(self.pipeline, self.fabric, np.random.default_rng(self.seed))
+        placement = routed(self.pipeline, site, self.fabric, self.settings.routing)
+        return Candidate(-1, placement, rule_cost(self.pipeline, placement, self.fabric, MIXTURE), 0)
+
+    def _key(self, number: int) -> str:
+        return f"{self.label}, chain {number}"
+
+    def _journalled(self, number: int) -> Annealed | None:
+        key = self._key(number)
+        if self.journal is None or key not in self.journal:
+            return None
+        try:
+            entry = _ChainDocument.model_validate(self.journal[key])
+            placement = Placement.of(entry.site, entry.routes)
+            faults = placement_faults(self.pipeline, placement, self.fabric)
+            if faults:
+                raise ValueError(faults[0])
+        except (ValidationError, ValueError) as error:
+            raise self.journal.damaged(key, error) from error
+        return Annealed(placement, entry.cost, self.settings.moves, entry.kept)
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Chains by number, as a function for executors."""
+
+    annealing: Callable[[Chain], Annealed]
+    seeds: tuple[int, ...]
+
+    def __call__(self, number: int) -> Annealed:
+        return self.annealing(Chain(self.seeds[number]))
+
+
+class _ChainDocument(BaseModel):
+    """A chain that has ended, as it stands in the journal."""
+
+    model_config = STRICT
+
+    site: list[int]
+    routes: list[list[int]]
+    cost: float
+    kept: int
+
+
+def _chain_document(chain: Annealed) -> dict[str, Any]:
+    placement = chain.placement
+    routes = [placement.route(net) for net in range(len(placement.route_first) - 1)]
+    return {"site": placement.site.tolist(), "routes": routes, "cost": chain.cost, "kept": chain.kept}
+
+
+Search = Callable[[SearchContext], list[Candidate]]
+"""Candidates for the answer, the chosen one first; at least one."""
+
+
+def by_rules(context: SearchContext) -> list[Candidate]:
+    """Anneal under the mixture of rules, and choose the chain whose placement has the least cost."""
+    annealing = Annealing(context.pipeline, context.fabric, MIXTURE, context.settings, context.stop)
+    return context.annealed(annealing)
+
+
+def by_simulator(context: SearchContext) -> list[Candidate]:
+    """Anneal under the mixture of rules, simulate the placement of each chain, and choose the fastest."""
+    return judged(context, by_rules(context))
+
+
+def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates after simulation, the fastest first, of equal ones as they were; a stop leaves some unjudged."""
+    simulator = Simulator(context.pipeline, context.fabric)
+    judged = list(candidates)
+    for number, each in enumerate(candidates):
+        if number and context.stop() is not None:
+            break
+        interval_slots = throughput(simulator, each.placement).interval_slots
+        judged[number] = replace(each, interval_slots=interval_slots, is_simulated=True)
+        context.progress(f"simulating {context.label}", number + 1, len(candidates))
+    return sorted(judged, key=lambda each: np.inf if each.interval_slots is None else each.interval_slots)
+
+
+COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "simulator": by_simulator})
+"""Searches by the name of their cost."""
+
+DEFAULT_COST = "simulator"

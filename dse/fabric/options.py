@@ -1,0 +1,69 @@
+"""The options of ``dse fabric place``, and the problem that they pose."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from dse.fabric.methods import COSTS, DEFAULT_COST
+from dse.fabric.problem import FabricProblem
+from dse.fabric.search.routing import Routing
+from dse.graph.dataflow.graph import GraphPass
+from dse.run.options import Option, Options
+from dse.sources.dataflow import dataflow_of, resolve_dataflow
+from hardware.fabrics import fabric
+from hardware.inputs import InputError, choose, fail
+from hardware.operator_slots import operator_slots
+
+_MAX_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class FabricOptions(Options):
+    """The options of ``dse fabric place``."""
+
+    COMMAND: ClassVar[str] = "fabric place"
+
+    graph: Annotated[Any, Option(metavar="GRAPH", positional=True, is_source=True)]
+    fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "sn10"
+    pass_: Annotated[GraphPass, Option("The forward pass alone, or a training step.")] = "forward"
+    cost: Annotated[
+        str,
+        Option(f"What placements are judged by during the search: {', '.join(COSTS)}.", metavar="NAME"),
+    ] = DEFAULT_COST
+    fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
+    microbatch: Annotated[
+        int | None, Option("Inputs in a sample of the fabric, for models (default: 1).", min=1, max=10**6)
+    ] = None
+    sequence: Annotated[int | None, Option("Tokens per input, for models that take any number.", min=1, max=10**7)] = (
+        None
+    )
+    slots: Annotated[
+        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC")
+    ] = "streaming"
+    routing: Annotated[Routing, Option("Routes along rows first, along columns first, or by congestion.")] = (
+        "congestion"
+    )
+    chains: Annotated[int, Option("Independent chains of annealing.", min=1, max=10_000)] = 4
+    moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12)] = 100_000
+    batch: Annotated[int, Option("Samples of a batch, for its latency.", min=1, max=_MAX_BATCH)] = 16
+
+
+def problem_of(options: FabricOptions) -> FabricProblem:
+    """The problem that the options pose.
+
+    Raises:
+        InputError: a graph, fabric or table that is malformed; an operator without an entry in the table; a fabric of
+            whose units none has the capacity for a flit.
+    """
+    choose(options.command(), "--cost", options.cost, COSTS, "cost")
+    chosen = fabric(options.fabric)
+    table = operator_slots(options.slots)
+    graph = dataflow_of(resolve_dataflow(options.graph), options.pass_, options.microbatch, options.sequence)
+    if chosen.flit_bytes > chosen.memory_bytes:
+        rule = f"must hold a flit, a tile of {chosen.flit_bytes:,} bytes"
+        raise fail(options.fabric, "memory.bytes", chosen.memory_bytes, rule)
+    try:
+        return FabricProblem.of(graph, chosen, table, options.fill, options.batch)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise fail(graph.name, "", "", f"cannot be spread over the units of {chosen.name}: {error}") from error

@@ -1,0 +1,275 @@
+"""What a placement came to, in words, tables and a page."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dse.fabric.answer import CANDIDATES
+from dse.fabric.bound import Resource
+from dse.fabric.figures import CHANGES, PlacedPiece
+from dse.fabric.formats import placements_from_document
+from dse.fabric.problem import FabricProblem
+from dse.fabric.search.expansion import Expansion
+from dse.fabric.timeline import pipeline_trace
+from dse.report.charts import chart
+from dse.report.palette import ANSWER, BLUE, GREY, YELLOW
+from dse.report.units import time_text
+from dse.report.view import Card, Chart, Drawing, Heading, Paragraph, Part, Row, Table, View
+from dse.results.result import Result, percent
+from dse.run.tables import Tables
+
+_RESOURCES: Mapping[Resource, str] = {
+    "compute": "work of",
+    "memory_port": "ports of",
+    "off_chip": "channels off chip",
+    "links": "links at",
+    "buffer": "buffer",
+    "queue": "queue of",
+}
+_MIN_GAIN = 0.01
+"""Of a change that relieves what binds: less is within the error of the simulated window."""
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A piece as it is shown.
+
+    Attributes:
+        number: from 1.
+        problem: of the piece.
+        piece: the graph spread over units.
+        placed: with its placement.
+        metrics: as in the result.
+    """
+
+    number: int
+    problem: FabricProblem
+    piece: Expansion
+    placed: PlacedPiece
+    metrics: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What it is, where there are several."""
+        return f"piece {self.number}" if len(self.problem.pieces) > 1 else ""
+
+    @cached_property
+    def gains(self) -> list[tuple[str, float | None]]:
+        """(change, gain in throughput) with the greatest gain first; None in a deadlock."""
+        interval, gains = self.metrics["interval_slots"], []
+        for relief in self.metrics["relief"]:
+            relieved = relief["interval_slots"]
+            gain = None if relieved is None or interval is None else interval / relieved - 1
+            gains.append((relief["change"], gain))
+        return sorted(gains, key=lambda each: -1.0 if each[1] is None else each[1], reverse=True)
+
+    @property
+    def heading(self) -> str:
+        """Above the picture."""
+        name = f"{self.problem.graph.name} {self.title}".strip()
+        return f"{name} on {self.problem.fabric.name}: {self.metrics['normalized']:.3f} of the slowest unit's rate"
+
+
+def verdict(result: Result) -> str:
+    """Throughput, bound and gap in one sentence."""
+    if result.infeasibility is not None:
+        return f"Proven infeasible: {result.infeasibility.explanation}"
+    value, bound, gap = result.objective.value, result.bound, result.gap
+    assert value is not None
+    assert bound is not None
+    assert gap is not None
+    if not value:
+        return "The best placement deadlocks: no sample leaves it."
+    if result.status == "optimal":
+        return f"{value:,.1f} samples/s, proven optimal"
+    return f"{value:,.1f} samples/s; at most {bound:,.1f}, gap {percent(gap)}"
+
+
+def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
+    """Verdict and figures, the grid, the operators, and what would make it faster."""
+    title = f"{result.problem.name}: placement on {problem.fabric.name}"
+    if not result.solution:
+        return View(title, verdict(result))
+    placements = placements_from_document(problem, result.solution, "result: solution")
+    shown = [
+        _Shown(number, problem, piece, PlacedPiece(piece.pipeline, placement, problem.fabric), metrics)
+        for number, (piece, placement, metrics) in enumerate(
+            zip(problem.pieces, placements, result.metrics["pieces"], strict=True), start=1
+        )
+    ]
+    notes = [note for each in shown for note in _notes(each)]
+    if result.metrics["unfinished"]:
+        notes.append(f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}.")
+    in_terminal = [table for each in shown for table in (_figures_table(each), *_relief_table(each))]
+
+    def page() -> list[Part]:
+        return [part for each in shown for part in _page(each, tables)]
+
+    def files() -> Mapping[str, str | bytes]:
+        return {name: content for each in shown for name, content in _files(each).items()}
+
+    return View(title, verdict(result), notes, in_terminal, page, files, lambda: [_card(result, shown)])
+
+
+def _notes(shown: _Shown) -> Iterator[str]:
+    """What binds, and what relieves it."""
+    start = f"{shown.title.capitalize()}: " if shown.title else ""
+    if shown.metrics["deadlock"]:
+        yield f"warning: {start}the pipeline deadlocks after some slots; deeper buffers or another --fill may help"
+        return
+    bound = shown.metrics["bound"]
+    what = " ".join(filter(None, (_RESOURCES[bound["resource"]], bound["unit"])))
+    yield f"{start}The bound is {bound['slots']:,.1f} slots a sample: {what}."
+    best = next(iter(shown.gains), None)
+    if best is not None and best[1] is not None and best[1] > _MIN_GAIN:
+        yield f"{start}What would help most: {CHANGES[best[0]][0]} ({100 * best[1]:+.1f} %)."
+
+
+def _figures_table(shown: _Shown) -> Table:
+    metrics = shown.metrics
+    units = ", ".join(
+        f"{count} {kind} ({percent_of(metrics['fill'][kind])})" for kind, count in metrics["units"].items()
+    )
+    rows: list[Row] = [("units", units), ("normalized throughput", f"{metrics['normalized']:.3f}")]
+    for name, key in (
+        ("latency of a sample", "latency_s"),
+        (f"of a batch of {shown.problem.batch}", "batch_latency_s"),
+    ):
+        if metrics[key] is not None:
+            rows.append((name, time_text(metrics[key])))
+    slots = "deadlock" if metrics["interval_slots"] is None else f"{metrics['interval_slots']:,.1f} slots"
+    rules = metrics["rules"]
+    rows += [
+        ("between samples, simulated", slots),
+        ("as the rules predict", f"{rules['expert']:,.1f} (expert), {rules['route']:,.1f} (route) slots"),
+    ]
+    link = metrics["busiest_link"]
+    if link is not None:
+        cells = " to ".join(_cell_text(cell, shown.problem.fabric.columns) for cell in link["cells"])
+        rows.append(("busiest link", f"{cells}: {link['flits']} flits a sample, {link['nets']} of the routes"))
+    return Table(("", ""), rows, shown.title)
+
+
+def percent_of(share: float) -> str:
+    """A share of the fabric's units."""
+    return f"{100 * share:.0f} %"
+
+
+def _cell_text(cell: int, columns: int) -> str:
+    return f"({cell // columns}, {cell % columns})"
+
+
+def _relief_table(shown: _Shown) -> Iterator[Table]:
+    """What would make it faster, if that was simulated."""
+    rows: list[Row] = []
+    slots = {each["change"]: each["interval_slots"] for each in shown.metrics["relief"]}
+    for change, gain in shown.gains:
+        if gain is None:
+            rows.append((CHANGES[change][0], "", "deadlock"))
+        else:
+            rate = 1 / (slots[change] * shown.problem.fabric.slot_s)
+            rows.append((CHANGES[change][0], f"{rate:,.1f}", f"{100 * gain:+.1f} %"))
+    if rows:
+        yield Table(("the same placement with", "samples/s", "gain"), rows, f"What would relieve {shown.title or 'it'}")
+
+
+def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
+    from dse.fabric.picture import svg  # matplotlib takes half a second to import
+
+    yield _figures_table(shown)
+    yield Heading(f"The fabric {shown.title}".strip())
+    yield Paragraph(
+        "Numbers are those of the operators below; units and links say more where the pointer rests. Each direction of "
+        "a link is drawn on its right-hand side.",
+        small=True,
+    )
+    yield Drawing(svg(shown.piece, shown.placed, shown.heading))
+    yield from _relief_table(shown)
+    yield Heading("Operators")
+    yield _operators_table(shown)
+    candidates = _candidates(shown, tables)
+    if candidates is not None:
+        yield Heading("Predicted and simulated")
+        yield Paragraph(
+            "The placements that the chains ended with: slots between two samples as the rules predict them, and as "
+            "they were simulated.",
+            small=True,
+        )
+        yield Chart(candidates)
+
+
+def _operators_table(shown: _Shown) -> Table:
+    """One row an operator: its units by what they do, and its slots."""
+    rows: list[Row] = []
+    units = list(zip(shown.piece.origins, shown.piece.pipeline.units, strict=True))
+    for position, operator in enumerate(shown.piece.graph.operators):
+        own = [(origin.role, unit) for origin, unit in units if origin.operator == position]
+        roles = list(dict.fromkeys(role for role, _ in own))
+        counts = ", ".join(f"{sum(role == each for each, _ in own)} {role}" for role in roles)
+        work = max((unit.work_slots for _, unit in own), default=0)
+        kind = f"{operator.kind}, backward" if operator.is_backward else operator.kind
+        rows.append((str(position + 1), operator.name, kind, counts, f"{work:,}" if work else ""))
+    return Table(("", "operator", "kind", "units", "slots"), rows)
+
+
+def _candidates(shown: _Shown, tables: Tables) -> go.Figure | None:
+    """Predicted against simulated slots; None where fewer than two placements were simulated."""
+    if CANDIDATES not in tables:
+        return None
+    rows = [
+        row
+        for row in tables[CANDIDATES].to_pylist()
+        if row["piece"] == shown.number and row["interval_slots"] is not None
+    ]
+    if len(rows) < 2:
+        return None
+    simulated = [row["interval_slots"] for row in rows]
+    drawn = chart("simulated slots", "predicted slots", 380)
+    for rule, label, colour in (("expert", "expert rule", BLUE), ("route", "conservative route rule", YELLOW)):
+        drawn.add_trace(
+            go.Scatter(
+                x=simulated,
+                y=[row[rule] for row in rows],
+                mode="markers",
+                name=label,
+                marker={"color": colour, "size": 9, "line": {"color": ANSWER, "width": [2.5] + [0] * (len(rows) - 1)}},
+                hovertemplate="%{y:.1f} predicted, %{x:.1f} simulated<extra></extra>",
+            )
+        )
+    ends = [min(simulated), max(simulated)]
+    drawn.add_trace(go.Scatter(x=ends, y=ends, mode="lines", name="equal", line={"color": GREY, "dash": "dot"}))
+    return drawn
+
+
+def _files(shown: _Shown) -> Mapping[str, str | bytes]:
+    from dse.fabric.picture import png, svg
+
+    name = f"piece-{shown.number}" if shown.title else "placement"
+    files: dict[str, str | bytes] = {
+        f"{name}.svg": svg(shown.piece, shown.placed, shown.heading),
+        f"{name}.png": png(shown.piece, shown.placed, shown.heading),
+    }
+    trace = pipeline_trace(shown.placed, shown.heading)
+    if trace is not None:
+        files[f"{name}-trace.json"] = json.dumps(trace)
+    return files
+
+
+def _card(result: Result, shown: Sequence[_Shown]) -> Card:
+    """Throughput, bound, latency, and what binds."""
+    value, bound = result.objective.value, result.bound
+    assert value is not None
+    assert bound is not None
+    figures = [(f"{value:,.1f}", "samples/s, proven optimal" if result.status == "optimal" else "samples/s")]
+    if result.status != "optimal" and result.gap is not None:
+        figures += [(f"{bound:,.1f}", "no placement is faster"), (percent(result.gap), "gap")]
+    if len(shown) == 1:
+        metrics = shown[0].metrics
+        if metrics["latency_s"] is not None:
+            figures.append((time_text(metrics["latency_s"]), "latency of a sample"))
+        figures += [(percent_of(metrics["fill"][kind]), f"of the {kind} units") for kind in ("compute", "memory")]
+    return Card(figures)

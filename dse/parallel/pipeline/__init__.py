@@ -1,0 +1,11 @@
+"""Pipelines of a training step over devices in a line: where to cut the forward part, and the devices (paper, 3.4).
+
+    Profile           what every point of the forward part computes, keeps and would send if the step were cut there
+    PipelineProblem   the profile, the devices and their network, the number of stages and of microbatches
+    PipelinePlan      cuts of the points and of the devices
+    length            seconds of a batch: the definition that every method is judged by
+    exact             the shortest plan with its proof
+
+Devices are ranks of a network in order; a stage has neighbouring ones and each of its devices does an equal share of
+every microbatch (data parallelism inside the stage), so that gradients of a stage are all-reduced once a batch.
+"""

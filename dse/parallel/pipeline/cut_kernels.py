@@ -1,0 +1,279 @@
+"""Kernels of :mod:`dse.parallel.pipeline.exact`, for devices that are cut already.
+
+Every kernel takes a :class:`Case` and a cap: no stage and no cut may take longer for a microbatch. Under a cap, the
+places of each cut lie in a window. A cap on exposed all-reduces is kept by ``fits``, see :func:`joined_in_time`.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from dse.parallel.pipeline.problem import Floats, Integers
+
+
+class Case(NamedTuple):
+    """Points and devices of every stage, as the kernels take them; K stages, N points.
+
+    Attributes:
+        work_s: of all points in front of each cut, forward and backward, of a whole batch on one device, [N + 1].
+        backward_s: the same for the backward pass alone, [N + 1].
+        share: of that, which a device of each stage does of a microbatch, [K].
+        send_s: from each stage to the next if it ends at a cut, one way, [K, N + 1]; 0 for the last stage.
+        weight_bytes, variables: of all points in front of each cut, [N + 1].
+        fits: the last cut at which a stage that begins at each cut can end, for its memory, [K, N + 1].
+        rings: of the all-reduce of each stage (:class:`hardware.network.Ring`), [K, R, 6]; steps of 0 fill up.
+        microbatches: M.
+    """
+
+    work_s: Floats
+    backward_s: Floats
+    share: Floats
+    send_s: Floats
+    weight_bytes: Floats
+    variables: Integers
+    fits: Integers
+    rings: Floats
+    microbatches: int
+
+
+Windows = npt.NDArray[np.int64]
+
+
+@njit(cache=True)
+def ring_s(rings, size_bytes):
+    """:meth:`hardware.network.Ring.seconds`, summed over rings."""
+    seconds = 0.0
+    for launch_s, latency_s, bytes_per_s, channels, steps, share in rings:
+        step_bytes = size_bytes * share
+        if steps == 0 or step_bytes == 0:
+            continue
+        used = channels
+        if latency_s > 0:
+            used = min(max(np.sqrt(step_bytes * channels / (bytes_per_s * latency_s)), 1.0), channels)
+        seconds += launch_s + steps * (used * latency_s + step_bytes * channels / (used * bytes_per_s))
+    return seconds
+
+
+@njit(cache=True)
+def joined_in_time(case, cap_s, exposed_s, window):
+    """:attr:`Case.fits` with no all-reduce exposed for longer than ``exposed_s``, inside the windows, [K, N + 1].
+
+    What hides the all-reduce of a stage is at most the backward work in front of it, all of it done by the stage in
+    front that is slowest at it, and what its own cuts and those in front send at most.
+    """
+    fits = case.fits.copy()
+    sent_s = slowest = 0.0
+    for stage in range(len(case.share)):
+        end = window[0, stage]
+        for start in range(window[0, stage], window[1, stage] + 1):
+            hidden_s = min(case.backward_s[start] * slowest, stage * cap_s) + sent_s
+            end = max(end, start)
+            while end < window[1, stage + 1]:
+                size_bytes = case.weight_bytes[end + 1] - case.weight_bytes[start]
+                if ring_s(case.rings[stage], size_bytes) > exposed_s + hidden_s:
+                    break
+                end += 1
+            fits[stage, start] = min(fits[stage, start], end)
+        slowest = max(slowest, case.share[stage])
+        sent_s += min(case.send_s[stage].max(), cap_s / 2)
+    return fits
+
+
+@njit(cache=True)
+def windows(case, cap_s):
+    """The first and the last place of each cut under a cap, [2, K + 1]; a last one before its first: no plan.
+
+    Ends are as far as stages of the cap reach from either side. Exact where memory is no matter; otherwise no cut of a
+    plan is outside.
+    """
+    stages, points = len(case.share), len(case.work_s) - 1
+    window = np.empty((2, stages + 1), dtype=np.int64)
+    window[:, 0], window[:, stages] = 0, points
+    furthest = 0
+    for stage in range(stages - 1):
+        end, limit_s = window[1, stage], case.work_s[window[1, stage]] + cap_s / case.share[stage]
+        for cut in range(window[0, 0], window[1, stage] + 1):
+            furthest = max(furthest, case.fits[stage, cut])
+        while end < points and end < furthest and case.work_s[end + 1] <= limit_s:
+            end += 1
+        while end > 0 and case.variables[points] - case.variables[end] < stages - 1 - stage:
+            end -= 1
+        window[1, stage + 1], furthest = end, 0
+    for stage in range(stages - 1, 0, -1):
+        start, limit_s = window[0, stage + 1], case.work_s[window[0, stage + 1]] - cap_s / case.share[stage]
+        while start > 0 and case.work_s[start - 1] >= limit_s:
+            start -= 1
+        while start < points and case.variables[start] < stage:
+            start += 1
+        window[0, stage] = start
+    if case.work_s[window[0, 1]] * case.share[0] > cap_s:
+        window[1, 1] = -1
+    return window
+
+
+@njit(cache=True)
+def tails(case, cap_s, window):
+    """Least seconds of a first microbatch from each cut, the start of each stage, on; and its best end: [K + 1, N + 1].
+
+    Infinite where a cap, the memory or the rule of variables leaves no way. Minima over windows that move on with the
+    start of a stage: O(K · N).
+    """
+    stages, points = len(case.share), len(case.work_s) - 1
+    tail_s = np.full((stages + 1, points + 1), np.inf)
+    best_end = np.full((stages + 1, points + 1), -1, dtype=np.int64)
+    tail_s[stages, points] = 0.0
+    queue = np.empty(points + 1, dtype=np.int64)
+    value_s = np.empty(points + 1)
+    for stage in range(stages - 1, -1, -1):
+        share, low, high = case.share[stage], window[0, stage + 1], window[1, stage + 1]
+        head = filled = 0
+        end, furthest = low, 0
+        for start in range(window[0, stage], window[1, stage] + 1):
+            furthest = max(furthest, case.fits[stage, start])
+            while end <= min(high, furthest) and (case.work_s[end] - case.work_s[start]) * share <= cap_s:
+                through_s = 2 * case.send_s[stage, end]
+                if through_s <= cap_s:
+                    value_s[end] = case.work_s[end] * share + through_s + tail_s[stage + 1, end]
+                    while filled > head and value_s[queue[filled - 1]] >= value_s[end]:
+                        filled -= 1
+                    queue[filled] = end
+                    filled += 1
+                end += 1
+            while head < filled and case.variables[queue[head]] == case.variables[start]:
+                head += 1
+            if head < filled:
+                tail_s[stage, start] = value_s[queue[head]] - case.work_s[start] * share
+                best_end[stage, start] = queue[head]
+    return tail_s, best_end
+
+
+@njit(cache=True)
+def exposed_bound(case, window):
+    """Seconds of all-reduces that are exposed at least, with every cut in its window.
+
+    A stage has at least the weights between the last place of its first cut and the first place of its last one, and
+    the stages in front of it hide at most what they do with all points in front of the last place of its first cut.
+    """
+    least_s, sent_s = 0.0, 0.0
+    for stage in range(len(case.share)):
+        start, end = window[1, stage], window[0, stage + 1]
+        if end > start:
+            hidden_s = sent_s
+            if stage > 0:
+                hidden_s += case.backward_s[start] * case.share[:stage].max()
+            size_bytes = case.weight_bytes[end] - case.weight_bytes[start]
+            least_s = max(least_s, ring_s(case.rings[stage], size_bytes) - hidden_s)
+        sent_s += case.send_s[stage, window[0, stage + 1] : window[1, stage + 1] + 1].max()
+    return least_s
+
+
+@njit(cache=True)
+def _kept(first_s, slowest_s, exposed_s, drain_s, count):
+    """Which of the first ``count`` labels no other one dominates, in the order of their first seconds."""
+    order = np.argsort(first_s[:count], kind="mergesort")
+    kept = np.empty(count, dtype=np.int64)
+    size = 0
+    for place in range(count):
+        each, is_dominated = order[place], False
+        for other in kept[:size]:
+            if (
+                slowest_s[other] <= slowest_s[each]
+                and exposed_s[other] <= exposed_s[each]
+                and drain_s[other] >= drain_s[each]
+            ):
+                is_dominated = True
+                break
+        if not is_dominated:
+            kept[size] = each
+            size += 1
+    return kept[:size]
+
+
+@njit(cache=True)
+def shortest(case, cap_s, window, tail_s, limit_s):
+    """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts, labels made).
+
+    Labels (first microbatch, slowest, exposed so far, time to hide all-reduces in) of stages in front of each cut, from
+    the first stage on. A label goes if another one of the same cut is as good in all four, or if even the shortest
+    rest cannot bring it below the limit. The seconds are infinite if there is no such plan.
+    """
+    stages, points = len(case.share), len(case.work_s) - 1
+    cuts, made, best_s = np.full(stages + 1, -1, dtype=np.int64), 1, np.inf
+    label = np.zeros((4, 1))  # first, slowest, exposed, drain
+    first_label = np.zeros(points + 2, dtype=np.int64)
+    first_label[1:] = 1
+    parents, ends = [np.full(1, -1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+    buffer, origin = np.empty((4, 1024)), np.empty(1024, dtype=np.int64)
+    for stage in range(stages):
+        share, rest_share = case.share[stage], 0.0
+        if stage + 1 < stages:
+            rest_share = 1 / (1 / case.share[stage + 1 :]).sum()
+        grown, grown_origin, grown_end = (
+            np.empty((4, 1024)),
+            np.empty(1024, dtype=np.int64),
+            np.empty(1024, dtype=np.int64),
+        )
+        next_first = np.zeros(points + 2, dtype=np.int64)
+        total = 0
+        low = window[0, stage]
+        for end in range(window[0, stage + 1], window[1, stage + 1] + 1):
+            next_first[end] = total
+            if tail_s[stage + 1, end] < np.inf and 2 * case.send_s[stage, end] <= cap_s:
+                send_s, rest_s = case.send_s[stage, end], (case.work_s[points] - case.work_s[end]) * rest_share
+                hideable_s = 0.0
+                for later in range(stage + 1, stages):
+                    hideable_s = max(
+                        hideable_s, ring_s(case.rings[later], case.weight_bytes[points] - case.weight_bytes[end])
+                    )
+                count = 0
+                while low < end and (case.work_s[end] - case.work_s[low]) * share > cap_s:
+                    low += 1
+                for start in range(low, min(window[1, stage], end - 1) + 1):
+                    if first_label[start] == first_label[start + 1] or end > case.fits[stage, start]:
+                        continue
+                    if case.variables[start] == case.variables[end]:
+                        break
+                    time_s = (case.work_s[end] - case.work_s[start]) * share
+                    joined_s = ring_s(case.rings[stage], case.weight_bytes[end] - case.weight_bytes[start])
+                    back_s = (case.backward_s[end] - case.backward_s[start]) * share + send_s
+                    for each in range(first_label[start], first_label[start + 1]):
+                        made += 1
+                        first_s = label[0, each] + time_s + 2 * send_s
+                        slowest_s = max(label[1, each], time_s, 2 * send_s, rest_s)
+                        exposed_s = max(label[2, each], joined_s - label[3, each])
+                        bound_s = first_s + tail_s[stage + 1, end] + (case.microbatches - 1) * slowest_s + exposed_s
+                        if bound_s >= limit_s:
+                            continue
+                        if count == len(origin):
+                            buffer = np.concatenate((buffer, np.empty_like(buffer)), axis=1)
+                            origin = np.concatenate((origin, np.empty_like(origin)))
+                        buffer[0, count], buffer[1, count], buffer[2, count] = first_s, slowest_s, exposed_s
+                        buffer[3, count], origin[count] = min(label[3, each] + back_s, hideable_s - exposed_s), each
+                        count += 1
+                for each in _kept(buffer[0], buffer[1], buffer[2], buffer[3], count):
+                    if total == len(grown_end):
+                        grown = np.concatenate((grown, np.empty_like(grown)), axis=1)
+                        grown_origin = np.concatenate((grown_origin, np.empty_like(grown_origin)))
+                        grown_end = np.concatenate((grown_end, np.empty_like(grown_end)))
+                    grown[:, total], grown_origin[total], grown_end[total] = buffer[:, each], origin[each], end
+                    total += 1
+            next_first[end + 1] = total
+        next_first[window[1, stage + 1] + 1 :] = total
+        label, first_label = grown[:, :total].copy(), next_first
+        parents.append(grown_origin[:total].copy())
+        ends.append(grown_end[:total].copy())
+    best = -1
+    for each in range(label.shape[1]):
+        seconds = label[0, each] + (case.microbatches - 1) * label[1, each] + label[2, each]
+        if seconds < best_s:
+            best_s, best = seconds, each
+    for stage in range(stages, -1, -1):
+        if best >= 0:
+            cuts[stage] = ends[stage][best]
+            best = parents[stage][best]
+    return best_s, cuts, made

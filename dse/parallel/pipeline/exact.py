@@ -1,0 +1,319 @@
+"""The shortest pipeline, proven: best-first branch and bound over device cuts and the slowest stage's time.
+
+A node is one way to cut the devices, with an interval of the *slowest* time (the largest of F_s + B_s and 2 X_s) and
+one of the *exposed* all-reduces. With both capped from above, all cuts of the points lie in windows, and a dynamic
+program gives the least time of the first microbatch; with M - 1 times the slowest and once the exposed time from below,
+this is a lower bound on the node. The program's plan is a candidate. A node is halved until its intervals are narrow,
+and then searched by labels (:func:`dse.parallel.pipeline.cut_kernels.shortest`). Best first: when the least bound is no
+shorter than the shortest plan, that is optimal.
+
+A bound costs O(K · N), N points. Before any, device cuts have a bound of their own: in m stages with the most devices
+together, D_m of them, a batch that only computes needs (m + M - 1) / (M · D_m) of its time on one device, for the best
+m; and every cut sends at least the fewest bytes of all.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dse.parallel.pipeline.cut_kernels import (
+    Case,
+    Windows,
+    exposed_bound,
+    joined_in_time,
+    ring_s,
+    shortest,
+    tails,
+    windows,
+)
+from dse.parallel.pipeline.length import faults, length
+from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem
+from hardware.network import Ring
+
+DeviceCuts = tuple[int, ...]
+Interval = tuple[float, float]
+
+NARROW = 0.02
+"""Share of the bound that the intervals of a node may add to it when it is searched by labels."""
+
+_GAIN = 0.9
+"""Share of an upper end below which it is worth bounding again."""
+
+TOLERANCE = 1e-9
+"""Relative: a node whose bound is within it of the shortest plan is settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the search knows when it ends.
+
+    Attributes:
+        plan: the shortest, or None where there is none.
+        length_s: its length, infinite without a plan.
+        bound_s: no plan is shorter; infinite where it is proven that there is none.
+        nodes: device cuts with an interval that were bounded or searched.
+    """
+
+    plan: PipelinePlan | None
+    length_s: float
+    bound_s: float
+    nodes: int
+
+
+class _Node(NamedTuple):
+    bound_s: float
+    number: int
+    device_cuts: DeviceCuts
+    slowest_s: Interval
+    exposed_s: Interval
+
+
+def server_cuts(problem: PipelineProblem) -> DeviceCuts:
+    """The devices in equal parts, as servers are where there is one for each stage.
+
+    Raises:
+        ValueError: stages that do not divide the devices.
+    """
+    if problem.devices % problem.stages:
+        raise ValueError(f"`devices % stages == 0` must hold, but got {problem.devices} and {problem.stages}")
+    width = problem.devices // problem.stages
+    return tuple(range(width, problem.devices, width))
+
+
+def near(center: DeviceCuts, radius: int, devices: int) -> Iterator[DeviceCuts]:
+    """All device cuts in which each is at most ``radius`` from that of ``center`` (paper, 5.2.3: radius 3)."""
+    options = [range(max(1, cut - radius), min(devices - 1, cut + radius) + 1) for cut in center]
+    for cuts in itertools.product(*options):
+        if all(one < other for one, other in itertools.pairwise(cuts)):
+            yield cuts
+
+
+def every(devices: int, stages: int) -> Iterator[DeviceCuts]:
+    """All device cuts."""
+    yield from itertools.combinations(range(1, devices), stages - 1)
+
+
+def solve(
+    problem: PipelineProblem,
+    device_cuts: Iterable[DeviceCuts],
+    stopped: Callable[[], object] = lambda: None,
+    start: PipelinePlan | None = None,
+) -> Answer:
+    """The shortest plan whose devices are cut in one of the given ways; ``stopped`` is asked between nodes."""
+    search = _Search(problem)
+    if start is not None:
+        search.consider(start)
+    for cuts in device_cuts:
+        search.begin(cuts)
+    while search.heap and not stopped():
+        node = heapq.heappop(search.heap)
+        if node.bound_s >= search.limit_s:
+            search.heap.clear()
+            break
+        search.expand(node)
+    bound_s = min([search.length_s, *(node.bound_s for node in search.heap[:1])])
+    return Answer(search.plan, search.length_s, bound_s, search.nodes)
+
+
+class _Search:
+    """The heap, the shortest plan so far, and what device cuts have in common."""
+
+    def __init__(self, problem: PipelineProblem) -> None:
+        self.problem = problem
+        self.heap: list[_Node] = []
+        self.plan: PipelinePlan | None = None
+        self.length_s = np.inf
+        self.nodes = 0
+        self.case = lru_cache(maxsize=64)(_Cases(problem).case)
+        self._numbers = itertools.count()
+        profile = problem.profile
+        self._whole_s = float((profile.forward_s + problem.backward_s).sum()) / problem.microbatches
+        inner = profile.cut_bytes[1:-1]
+        self._sent_bytes = float(inner.min()) / problem.microbatches if len(inner) else 0.0
+        self._least_send_s = lru_cache(maxsize=None)(self._send_s)
+
+    @property
+    def limit_s(self) -> float:
+        """Bounds from here on are of no interest."""
+        return self.length_s * (1 - TOLERANCE)
+
+    def begin(self, cuts: DeviceCuts) -> None:
+        """Remember everything with these device cuts."""
+        anything = (0.0, np.inf)
+        self.add(_Node(self._quick_bound_s(cuts), next(self._numbers), cuts, anything, anything))
+
+    def _quick_bound_s(self, cuts: DeviceCuts) -> float:
+        """A lower bound without looking at the points."""
+        edges = (0, *cuts, self.problem.devices)
+        wide = np.cumsum(sorted((b - a for a, b in itertools.pairwise(edges)), reverse=True))
+        stages = np.arange(1, len(wide) + 1)
+        computed_s = float(((stages + self.problem.microbatches - 1) / wide).min()) * self._whole_s
+        return computed_s + 2 * sum(
+            self._least_send_s(*each) for each in zip(edges, edges[1:], edges[2:], strict=False)
+        )
+
+    def _send_s(self, start: int, cut: int, end: int) -> float:
+        return self.problem.network.stage_transfer_s(self._sent_bytes, range(start, cut), range(cut, end))
+
+    def add(self, node: _Node) -> None:
+        """Remember a node, unless its bound settles it."""
+        if node.bound_s < self.limit_s:
+            self.nodes += 1
+            heapq.heappush(self.heap, node)
+
+    def consider(self, plan: PipelinePlan) -> None:
+        """Keep a plan without faults that is shorter than all before."""
+        if not faults(self.problem, plan):
+            length_s = length(self.problem, plan).length_s
+            if length_s < self.length_s:
+                self.plan, self.length_s = plan, length_s
+
+    def expand(self, node: _Node) -> None:
+        """Bound the halves of a node, or search it if it is narrow."""
+        case = self.case(node.device_cuts)
+        if not np.isfinite(node.slowest_s[1]):
+            self.bound(node, case, self._slowest_interval(case), self._exposed_interval(case))
+            return
+        later = case.microbatches - 1
+        slowest_s, exposed_s = (high - low for low, high in (node.slowest_s, node.exposed_s))
+        if later * slowest_s + exposed_s <= NARROW * node.bound_s:
+            self.search(node, case)
+        elif later * slowest_s >= exposed_s:
+            for half in _halves(node.slowest_s):
+                self.bound(node, case, half, node.exposed_s)
+        else:
+            for half in _halves(node.exposed_s):
+                self.bound(node, case, node.slowest_s, half)
+
+    def _slowest_interval(self, case: Case) -> Interval:
+        """With all devices busy all the time, and with one stage that does everything."""
+        high_s = max(float(case.work_s[-1]) * float(case.share.max()), 2 * float(case.send_s.max()))
+        return self._whole_s / self.problem.devices, high_s * (1 + TOLERANCE)
+
+    def _exposed_interval(self, case: Case) -> Interval:
+        return 0.0, max(ring_s(rings, case.weight_bytes[-1]) for rings in case.rings)
+
+    def bound(self, node: _Node, case: Case, slowest_s: Interval, exposed_s: Interval) -> None:
+        """Bound the part of a node in these intervals, and remember it.
+
+        What a plan shorter than the shortest one can take lowers the upper ends, which lifts the bound in turn.
+        """
+        later, low_s = case.microbatches - 1, slowest_s[0]
+        least_s, first_s = exposed_s[0], float(case.work_s[-1] * case.share.min())
+        high_s = highest_s = np.inf
+        while True:
+            capped_s = min(slowest_s[1], (self.limit_s - first_s - least_s) / later if later else np.inf)
+            exposed_cap_s = min(exposed_s[1], self.limit_s - first_s - later * low_s)
+            if capped_s < low_s or exposed_cap_s < least_s:
+                return
+            if capped_s > _GAIN * high_s and exposed_cap_s > _GAIN * highest_s:
+                break
+            high_s, highest_s = capped_s, exposed_cap_s
+            capped, window = _confined(case, high_s, highest_s)
+            if (window[0] > window[1]).any():
+                return
+            tail_s, ends = tails(capped, high_s, window)
+            if not np.isfinite(tail_s[0, 0]):
+                return
+            self.consider(_followed(ends, node.device_cuts))
+            first_s = max(first_s, float(tail_s[0, 0]))
+            least_s = max(least_s, exposed_bound(case, window))
+        bound_s = max(node.bound_s, first_s + later * low_s + least_s)
+        intervals = (low_s, high_s), (least_s, highest_s)
+        self.add(_Node(bound_s, next(self._numbers), node.device_cuts, *intervals))
+
+    def search(self, node: _Node, case: Case) -> None:
+        """Settle a node."""
+        cap_s = node.slowest_s[1]
+        case, window = _confined(case, cap_s, node.exposed_s[1])
+        tail_s, _ = tails(case, cap_s, window)
+        length_s, cuts, _ = shortest(case, cap_s, window, tail_s, self.limit_s)
+        if np.isfinite(length_s):
+            self.consider(PipelinePlan(tuple(cuts[1:-1].tolist()), node.device_cuts))
+
+
+def _confined(case: Case, cap_s: float, exposed_s: float) -> tuple[Case, Windows]:
+    """The case with its windows under two caps; empty ones where there is no plan."""
+    window = windows(case, cap_s)
+    if (window[0] > window[1]).any():
+        return case, window
+    capped = case._replace(fits=joined_in_time(case, cap_s, exposed_s, window))
+    return capped, windows(capped, cap_s)
+
+
+def _halves(interval: Interval) -> tuple[Interval, Interval]:
+    low, high = interval
+    return (low, (low + high) / 2), ((low + high) / 2, high)
+
+
+def _followed(ends: Integers, device_cuts: DeviceCuts) -> PipelinePlan:
+    cuts = [0]
+    for stage in range(len(device_cuts)):
+        cuts.append(int(ends[stage, cuts[-1]]))
+    return PipelinePlan(tuple(cuts[1:]), device_cuts)
+
+
+class _Cases:
+    """What the kernels take, for any device cuts; parts are shared by those that have them in common."""
+
+    def __init__(self, problem: PipelineProblem) -> None:
+        self._problem = problem
+        profile = problem.profile
+        self._backward_s = _prefix(problem.backward_s)
+        self._work_s = _prefix(profile.forward_s + problem.backward_s)
+        self._weight_bytes = _prefix(profile.weight_bytes).astype(np.float64)
+        self._variables = _prefix(profile.variables).astype(np.int64)
+        self._stash_bytes = _prefix(profile.stash_bytes).astype(np.float64)
+        self._send = lru_cache(maxsize=1024)(self._send_s)
+        self._fits = lru_cache(maxsize=1024)(self._last_fitting)
+
+    def case(self, cuts: DeviceCuts) -> Case:
+        problem = self._problem
+        edges = (0, *cuts, problem.devices)
+        ranges = [range(*each) for each in itertools.pairwise(edges)]
+        sends = [self._send(*each) for each in zip(edges, edges[1:], edges[2:], strict=False)]
+        return Case(
+            work_s=self._work_s,
+            backward_s=self._backward_s,
+            share=np.array([1 / (problem.microbatches * len(each)) for each in ranges]),
+            send_s=np.array([*sends, np.zeros(len(self._work_s))]),
+            weight_bytes=self._weight_bytes,
+            variables=self._variables,
+            fits=np.array([self._fits(stage, len(each)) for stage, each in enumerate(ranges)]),
+            rings=_ring_array([problem.network.all_reduce_rings(each) for each in ranges]),
+            microbatches=problem.microbatches,
+        )
+
+    def _send_s(self, start: int, cut: int, end: int) -> Floats:
+        rings = self._problem.network.stage_transfer_rings(range(start, cut), range(cut, end))
+        sizes, places = np.unique(self._problem.profile.cut_bytes, return_inverse=True)
+        sent_bytes = (sizes / self._problem.microbatches).tolist()
+        seconds = [max((ring.seconds(each) for ring in rings), default=0.0) for each in sent_bytes]
+        return np.array(seconds)[places]
+
+    def _last_fitting(self, stage: int, devices: int) -> Integers:
+        """The last cut at which a stage that begins at each cut can end, [N + 1]; before its start where none."""
+        problem, points = self._problem, len(self._work_s)
+        if problem.memory_bytes is None:
+            return np.full(points, points - 1)
+        share, flying = 1 / (problem.microbatches * devices), problem.in_flight(stage)
+        input_bytes = problem.profile.cut_bytes * (share * flying) if problem.recompute else np.zeros(points)
+        held = 1 if problem.recompute else flying
+        used = self._weight_bytes * problem.state_factor + self._stash_bytes * (share * held)
+        return np.searchsorted(used, used + (problem.memory_bytes - input_bytes), side="right") - 1
+
+
+def _prefix(values: Floats | Integers) -> Floats:
+    return np.concatenate((np.zeros(1, dtype=values.dtype), np.cumsum(values)))
+
+
+def _ring_array(stages: list[tuple[Ring, ...]]) -> Floats:
+    rings = np.zeros((len(stages), max(1, *map(len, stages)), 6))
+    for stage, of in enumerate(stages):
+        rings[stage, : len(of)] = np.array(of).reshape(len(of), 6)
+    return rings

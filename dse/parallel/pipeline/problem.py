@@ -1,0 +1,120 @@
+"""The problem of cutting a training step into a pipeline of stages, and a plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hardware.network import Network
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The forward part of a training step, point by point in the order in which it runs (paper, 3.5.2: C, A and W).
+
+    Cut c, from 0 to N, is in front of point c; behind it is point c - 1. All figures are of a whole batch.
+
+    Attributes:
+        forward_s: of every point on one device, [N].
+        backward_s: of the part of the backward pass that belongs to the point, on one device, [N].
+        cut_bytes: activations that pass each cut, [N + 1]; their gradients, as many bytes, come back. 0 at both ends.
+        weight_bytes: of the trained tensors that a point is the first to read, [N].
+        variables: number of these tensors, [N].
+        stash_bytes: what a point leaves for its backward pass, [N].
+
+    Raises:
+        ValueError: arrays whose lengths do not fit together, or a figure that is negative or not finite.
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    cut_bytes: Integers
+    weight_bytes: Integers
+    variables: Integers
+    stash_bytes: Integers
+
+    def __post_init__(self) -> None:
+        points = len(self.forward_s)
+        for name in ("forward_s", "backward_s", "cut_bytes", "weight_bytes", "variables", "stash_bytes"):
+            values, length = getattr(self, name), points + (name == "cut_bytes")
+            if values.shape != (length,):
+                raise ValueError(f"`{name}` must have {length} entries, but its shape is {values.shape}")
+            if not (np.isfinite(values).all() and (values >= 0).all()):
+                raise ValueError(f"`{name}` must be finite and not negative")
+
+    @property
+    def points(self) -> int:
+        """N."""
+        return len(self.forward_s)
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineProblem:
+    """A profile to be cut into stages.
+
+    Attributes:
+        profile: what is cut.
+        network: of the devices, whose ranks are their places in the line.
+        devices: how many there are; all are used.
+        stages: K; each has a device and a variable at least (paper, 4.4).
+        microbatches: M, in which a batch is sent through the pipeline.
+        memory_bytes: of a device; None for no limit.
+        state_factor: bytes on a device for each byte of weights: 1 for weights, 2 with gradients, 4 with Adam's
+            moments.
+        recompute: whether a stage keeps only its input of a microbatch and computes the rest again.
+
+    Raises:
+        ValueError: fewer than one stage, microbatch or device for each stage, or a factor below 1.
+    """
+
+    profile: Profile
+    network: Network
+    devices: int
+    stages: int
+    microbatches: int
+    memory_bytes: int | None = None
+    state_factor: float = 1.0
+    recompute: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.stages <= self.devices:
+            raise ValueError(f"`1 <= stages <= devices` must hold, but got {self.stages} and {self.devices}")
+        if self.microbatches < 1:
+            raise ValueError(f"`microbatches >= 1` must hold, but got {self.microbatches}")
+        if not self.state_factor >= 1:
+            raise ValueError(f"`state_factor >= 1` must hold, but got {self.state_factor}")
+
+    @cached_property
+    def backward_s(self) -> Floats:
+        """Of every point with what it computes again, [N]."""
+        profile = self.profile
+        return profile.backward_s + profile.forward_s if self.recompute else profile.backward_s
+
+    def in_flight(self, stage: int) -> int:
+        """Microbatches whose activations a stage holds at once: one forward, one backward (Narayanan et al., 2019)."""
+        return min(self.microbatches, self.stages - stage)
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """Where a pipeline is cut.
+
+    Attributes:
+        cuts: of the points, [K - 1], rising; stage s has the points from cut s - 1 up to cut s.
+        device_cuts: of the devices, [K - 1], rising, in the same way.
+    """
+
+    cuts: tuple[int, ...]
+    device_cuts: tuple[int, ...]
+
+    def ranges(self, problem: PipelineProblem) -> Iterator[tuple[range, range]]:
+        """The points and the devices of every stage."""
+        points = (0, *self.cuts, problem.profile.points)
+        devices = (0, *self.device_cuts, problem.devices)
+        for stage in range(len(points) - 1):
+            yield range(*points[stage : stage + 2]), range(*devices[stage : stage + 2])

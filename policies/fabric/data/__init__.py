@@ -1,0 +1,1 @@
+"""Labelled placements to learn from: how they are drawn, simulated and kept."""

@@ -1,0 +1,166 @@
+"""Collecting samples: graphs are placed, simulated and journalled, piece by piece, on an executor."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dse.fabric.cases import block_case
+from dse.fabric.evaluators.fingerprint import simulator_fingerprint
+from dse.fabric.evaluators.measure import throughput
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.model import Placement
+from dse.results.result import digest
+from dse.run.executor import Executor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.run.versions import versions
+from hardware.fabrics import Fabric
+from hardware.inputs import fail
+from hardware.operator_slots import OperatorSlots
+from policies.fabric.data.distribution import record_of
+from policies.fabric.data.placers import Placer
+from policies.fabric.data.records import GraphRecord, Sample, Samples
+
+_PROVENANCE = "provenance"
+"""Key of the journal's first entry."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is collected at a time: placements of one graph in one round.
+
+    Attributes:
+        round: 0 for annealers with random rules, later ones for annealers that follow a model.
+        graph: number of the graph.
+        placements: how many.
+        seed: of the whole collection.
+    """
+
+    round: int
+    graph: int
+    placements: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Of its entry in the journal."""
+        return f"round-{self.round}/graph-{self.graph:06}"
+
+    def seeds(self) -> list[int]:
+        """A seed for each placement."""
+        source = f"{self.seed}/{self.key}/".encode()
+        return [
+            int.from_bytes(hashlib.sha256(source + str(number).encode()).digest()[:6], "big")
+            for number in range(self.placements)
+        ]
+
+
+@dataclass(frozen=True)
+class Collector:
+    """Places and labels a piece, as a function of it alone, for executors.
+
+    Attributes:
+        fabric: of all placements.
+        slots: of operators.
+        placer: of all placements.
+    """
+
+    fabric: Fabric
+    slots: OperatorSlots
+    placer: Placer
+
+    def __call__(self, piece: Piece) -> dict[str, Any]:
+        """The graph, and its labelled placements, as JSON types."""
+        case = block_case(piece.graph, self.fabric, self.slots)
+        record, pipeline = record_of(case, self.fabric), case.expansion.pipeline
+        simulator = Simulator(pipeline, self.fabric)
+        samples = []
+        for seed in piece.seeds():
+            placed = self.placer(pipeline, self.fabric, seed)
+            measured = throughput(simulator, placed.placement)
+            sample = Sample(
+                graph=piece.graph,
+                round=piece.round,
+                seed=seed,
+                placement=placed.placement,
+                interval_slots=measured.interval_slots,
+                ideal_slots=pipeline.ideal_slots,
+                wirelength=_wirelength(record, placed.placement),
+                placer=placed.placer,
+            )
+            samples.append(sample.document())
+        return {"graph": record.document(), "samples": samples}
+
+
+def _wirelength(record: GraphRecord, placement: Placement) -> float:
+    links = (placement.route_first[1:] - placement.route_first[:-1]).tolist()
+    return float(sum(net.flits * many for net, many in zip(record.pipeline.nets, links, strict=True)))
+
+
+def collect(
+    journal: Journal,
+    collector: Collector,
+    pieces: Sequence[Piece],
+    executor: Executor,
+    stop: StopSignal = never_stop,
+    progress: ProgressCallback = silent,
+) -> None:
+    """Collect the pieces that the journal has not yet.
+
+    Raises:
+        InputError: the journal has samples of another fabric, table of operator slots, simulator or version.
+        StoppedError: ``stop`` gave a reason; what is finished is in the journal.
+    """
+    provenance = provenance_of(collector.fabric, collector.slots)
+    journal.append(_PROVENANCE, provenance)
+    _require_same(journal, provenance)
+    missing = [piece for piece in pieces if piece.key not in journal]
+    done = len(pieces) - len(missing)
+    for piece, value in zip(missing, executor.map(collector, missing, stop), strict=True):
+        journal.append(piece.key, value)
+        done += 1
+        progress("graphs placed and simulated", done, len(pieces))
+
+
+def provenance_of(fabric: Fabric, slots: OperatorSlots) -> dict[str, Any]:
+    """What labels depend on, in JSON types."""
+    return {
+        "fabric": fabric.name,
+        "simulator": simulator_fingerprint(fabric),
+        "operator_slots": digest(slots.slots),
+        "versions": versions(),
+    }
+
+
+_LABELLED_BY = ("simulator", "operator_slots")
+"""What must be the same of all samples of one journal, and of a model and the fabric that it is used on."""
+
+
+def _require_same(journal: Journal, provenance: dict[str, Any]) -> None:
+    before = journal[_PROVENANCE]
+    for name in _LABELLED_BY:
+        if before.get(name) != provenance[name]:
+            rule = f"the samples were labelled with {before.get(name)}; collect into a new directory"
+            raise fail("samples", name, str(provenance[name]), rule)
+
+
+def samples_in(journal: Journal) -> Samples:
+    """What was collected; placements in a deadlock are left out.
+
+    Raises:
+        InputError: an entry that :func:`collect` did not write.
+    """
+    graphs: dict[int, GraphRecord] = {}
+    samples: list[Sample] = []
+    for key in sorted(set(journal) - {_PROVENANCE}):
+        try:
+            value = journal[key]
+            record = GraphRecord.from_document(value["graph"])
+            if graphs.setdefault(record.number, record).pipeline != record.pipeline:
+                raise ValueError(f"graph {record.number} was another one in an earlier round")
+            samples += [Sample.from_document(each) for each in value["samples"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise journal.damaged(key, error) from error
+    running = tuple(sample for sample in samples if sample.interval_slots is not None)
+    return Samples(graphs, running, journal.get(_PROVENANCE, {}))

@@ -1,0 +1,34 @@
+"""What is recorded of the cases that placements are drawn from (:mod:`dse.fabric.cases`)."""
+
+from collections import Counter
+
+from dse.fabric.cases import BlockCase
+from dse.fabric.search.expansion import Expansion
+from dse.fabric.search.splitting import Splitting
+from hardware.fabrics import Fabric
+from hardware.operator_slots import OperatorSlots
+from policies.fabric.data.records import GraphRecord
+
+
+def record_of(case: BlockCase, fabric: Fabric) -> GraphRecord:
+    """The record of a case on its fabric."""
+    graph, origins = case.expansion.graph, case.expansion.origins
+    return GraphRecord(
+        number=case.seed,
+        kind=case.block.kind,
+        graph_pass=case.graph_pass,
+        fill=case.fill,
+        name=graph.name,
+        pipeline=case.expansion.pipeline,
+        operators=tuple(graph.operators[origin.operator].kind for origin in origins),
+        plain_work=plain_work(case.expansion, fabric),
+    )
+
+
+def plain_work(expansion: Expansion, fabric: Fabric) -> tuple[int, ...]:
+    """Slots of work of every unit if all kinds of operators took one slot for a tile, [U]."""
+    graph, origins = expansion.graph, expansion.origins
+    plain = OperatorSlots("plain", dict.fromkeys((operator.kind for operator in graph.operators), 1.0))
+    parts = Counter(origin.operator for origin in origins if origin.role == "compute")
+    work = {position: Splitting(position, graph, fabric, plain).work_slots(many) for position, many in parts.items()}
+    return tuple(work[origin.operator] if origin.role == "compute" else 0 for origin in origins)

@@ -1,0 +1,66 @@
+"""Who places what is labelled: annealers with random rules."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, get_args
+
+import numpy as np
+
+from dse.fabric.model import Pipeline, Placement
+from dse.fabric.rules import RULES, RuleWeights
+from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
+from dse.fabric.search.routing import Routing
+from hardware.fabrics import Fabric
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A placement, and in JSON types how it came about."""
+
+    placement: Placement
+    placer: Mapping[str, Any]
+
+
+class Placer(Protocol):
+    """Places a pipeline, as a function of the seed alone; can be pickled for workers."""
+
+    def __call__(self, pipeline: Pipeline, fabric: Fabric, seed: int) -> Placed:
+        """A legal placement."""
+
+
+@dataclass(frozen=True)
+class RandomAnnealer:
+    """Anneals from random sites under random weights of the rules, for random lengths at random temperatures.
+
+    Attributes:
+        max_moves: the longest annealing; lengths are log-uniform from 1 on.
+    """
+
+    max_moves: int = 30_000
+
+    def __call__(self, pipeline: Pipeline, fabric: Fabric, seed: int) -> Placed:
+        """The placement of a seed."""
+        generator = np.random.default_rng(seed)
+        weights, settings = random_weights(generator), random_settings(generator, self.max_moves)
+        annealed = Annealing(pipeline, fabric, weights, settings)(Chain(int(generator.integers(2**31))))
+        return Placed(annealed.placement, {"weights": asdict(weights), **asdict(settings)})
+
+
+def random_weights(generator: np.random.Generator) -> RuleWeights:
+    """Each rule with a weight from 0.03 to 3, log-uniform, or without one; at least one has one."""
+    weights = np.where(generator.random(len(RULES)) < 0.5, 10.0 ** generator.uniform(-1.5, 0.5, len(RULES)), 0.0)
+    if not weights.any():
+        weights[generator.integers(len(RULES))] = 1.0
+    return RuleWeights(**dict(zip(RULES, weights.tolist(), strict=True)))
+
+
+def random_settings(generator: np.random.Generator, max_moves: int) -> AnnealSettings:
+    """Length, temperatures, reach and routing of an annealing."""
+    routing: Routing = get_args(Routing)[generator.integers(len(get_args(Routing)))]
+    return AnnealSettings(
+        moves=int(np.exp(generator.uniform(0.0, np.log(max_moves)))),
+        initial_temperature=float(10.0 ** generator.uniform(-1.0, 0.5)),
+        final_temperature=float(10.0 ** generator.uniform(-4.0, -0.5)),
+        final_reach=float(10.0 ** generator.uniform(-1.5, 0.0)),
+        routing=routing,
+    )

@@ -1,0 +1,63 @@
+"""Samples as Parquet: a table of graphs, a table of placements, and in the metadata of both how they came about."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dse.run.tables import write_table
+from hardware.inputs import fail, shown
+from policies.fabric.data.records import GraphRecord, Sample, Samples
+
+GRAPHS_FILE, SAMPLES_FILE = "graphs.parquet", "samples.parquet"
+
+SCHEMA = "dse.fabric-samples/1"
+
+_METADATA = b"provenance"
+
+
+def write_samples(folder: Path, samples: Samples) -> None:
+    """Write both tables into ``folder``, which is made."""
+    graphs = [samples.graphs[number].document() for number in sorted(samples.graphs)]
+    rows = [{**sample.document(), "placer": json.dumps(sample.placer)} for sample in samples.samples]
+    for name, documents in ((GRAPHS_FILE, graphs), (SAMPLES_FILE, rows)):
+        write_table(folder / name, _table(documents, samples.provenance))
+
+
+def _table(documents: Sequence[dict[str, Any]], provenance: Any) -> Any:
+    metadata = {_METADATA: json.dumps({"schema": SCHEMA, **provenance})}
+    return pa.Table.from_pylist(list(documents)).replace_schema_metadata(metadata)
+
+
+def read_samples(folder: Path) -> Samples:
+    """The samples that :func:`write_samples` wrote.
+
+    Raises:
+        InputError: a table is missing, is damaged, or has another schema.
+    """
+    graphs, provenance = _read(folder / GRAPHS_FILE)
+    rows, _ = _read(folder / SAMPLES_FILE)
+    try:
+        records = {row["number"]: GraphRecord.from_document(row) for row in graphs}
+        samples = tuple(Sample.from_document({**row, "placer": json.loads(row["placer"])}) for row in rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise fail(folder, "", "", f"holds no samples: {type(error).__name__}: {shown(str(error))}") from error
+    return Samples(records, samples, provenance)
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows and provenance of a table."""
+    if not path.exists():
+        raise fail(path, "", "", "no such table; collect samples first")
+    try:
+        table = pq.read_table(path.absolute())
+    except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file
+        raise fail(path, "", "", f"is not a whole Parquet table: {shown(str(error))}") from error
+    provenance = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
+    schema = provenance.pop("schema", None)
+    if schema != SCHEMA:
+        raise fail(path, "schema", shown(str(schema)), f"must be {SCHEMA}")
+    return table.to_pylist(), provenance

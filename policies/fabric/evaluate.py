@@ -1,0 +1,115 @@
+"""``dse fabric evaluate``: the accuracy tables of models on samples that were collected."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dse.fabric.evaluators.fingerprint import simulator_fingerprint
+from dse.run.progress import StopSignal
+from dse.run.tables import FOLDER
+from hardware.fabrics import fabric
+from hardware.inputs import fail
+from policies.fabric.data.records import Samples
+from policies.fabric.data.tables import read_samples
+from policies.fabric.model.checkpoint import LABELLED_BY, load_for
+from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
+from policies.fabric.model.examples import Examples, Learner, Model
+from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.model.settings import PAPER, CostSettings
+from policies.fabric.model.trees import TreesLearner
+from policies.fabric.options import FabricEvaluation
+from policies.fabric.study.labelled import Labelled
+from policies.fabric.study.study import TABLES, Row, Study
+
+_RIDGE = "ridge of the checkpoint"
+
+DEFAULT_MODELS = ("ridge", "trees", "network")
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A model that has learned already."""
+
+    model: Model
+
+    def fit(self, examples: Examples) -> Model:
+        """The model as it is."""
+        return self.model
+
+
+def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row]:
+    """The rows of the tables that the options ask for.
+
+    Raises:
+        InputError: no samples, or a checkpoint of other features, another fabric, simulator or table of slots.
+        StoppedError: ``stop`` gave a reason.
+    """
+    samples = read_samples(Path(options.samples) / FOLDER)
+    _require_present(options, samples)
+    if options.checkpoint is not None:
+        return _checkpoint_rows(options, samples, seed, stop)
+    settings = options.network()
+    learners = _learners(options, settings, seed, stop)
+    labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
+    study = Study(labelled, learners, seed=seed, stop=stop)
+    return [row for name in options.table or ("main",) for row in TABLES[name](study)]
+
+
+def _require_present(options: FabricEvaluation, samples: Samples) -> None:
+    """Refuse samples that today's simulator of the fabric would label otherwise."""
+    chosen = fabric(options.fabric)
+    present = simulator_fingerprint(chosen)
+    stated = samples.provenance.get("simulator")
+    if stated != present:
+        rule = f"these are samples of another fabric or simulator; --fabric {chosen.name} has {present}"
+        raise fail(options.samples, "simulator", stated, rule)
+
+
+def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop: StopSignal) -> dict[str, Learner]:
+    denied = {name: getattr(settings, name) for name in ("unit_features", "edge_features", "with_slots")}
+    paper = replace(PAPER, members=1, epochs=settings.epochs, **denied)
+    learners: Mapping[str, Learner] = {
+        "ridge": RidgeLearner(),
+        "trees": TreesLearner(seed=seed),
+        "network": EnsembleLearner(settings, seed, stop),
+        "paper": EnsembleLearner(paper, seed, stop),
+    }
+    return {name: learners[name] for name in dict.fromkeys(options.model or DEFAULT_MODELS)}
+
+
+def _needs_encodings(learners: Mapping[str, Learner]) -> bool:
+    return any(isinstance(learner, EnsembleLearner) for learner in learners.values())
+
+
+def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, stop: StopSignal) -> list[Row]:
+    """A trained model on the graphs that it has not learned from, beside rules and its own ridge regression."""
+    assert options.checkpoint is not None
+    labelled_by = {name: samples.provenance.get(name) for name in LABELLED_BY}
+    checkpoint = load_for(Path(options.checkpoint), labelled_by)
+    learned_from = set(checkpoint.provenance.get("graphs", ()))
+    unseen = tuple(sample for sample in samples.samples if sample.graph not in learned_from)
+    if not unseen:
+        raise fail(options.checkpoint, "provenance.graphs", "", f"the model has learned from all of {options.samples}")
+    model = Ensemble.of(checkpoint.settings, checkpoint.tensors)
+    labelled = Labelled(replace(samples, samples=unseen), fabric(options.fabric), True, checkpoint.settings.with_slots)
+    learners: dict[str, Learner] = {_RIDGE: _Trained(model.networks[0].ridge), "checkpoint": _Trained(model)}
+    study = Study(labelled, learners, baselines=(_RIDGE,), folds=1, seed=seed, stop=stop)
+    return study.main_rows()
+
+
+def row_document(row: Row) -> dict[str, object]:
+    """A row as JSON types; what is undefined is null."""
+    measured = row.accuracy
+    return {
+        "table": row.table,
+        "model": row.model,
+        "part": row.part,
+        "error": None if row.ranks_only else measured.error,
+        "placer_error": None if row.ranks_only else measured.placer_error,
+        "correlation": measured.correlation,
+        "placer_correlation": measured.placer_correlation,
+        "within": measured.within,
+        "error_ratio": row.ratio and [row.ratio.value, row.ratio.low, row.ratio.high],
+        "placements": measured.placements,
+        "graphs": row.graphs,
+    }

@@ -1,0 +1,60 @@
+"""Checkpoints of the learned cost model, and the fabrics that they hold for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hardware.inputs import fail
+from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FEATURES, UNIT_FEATURES
+from policies.fabric.model.features import FEATURES
+from policies.fabric.model.network import network_of
+from policies.fabric.model.settings import CostSettings
+from policies.learning.checkpoint import CARD_FILE, Checkpoint, CheckpointFormat, TensorType, chosen_folder
+
+LABELLED_BY = ("simulator", "operator_slots")
+"""What of the samples' provenance a model holds for: the simulator with the fabric's constants, and the table of
+operator slots."""
+
+_QUADRATIC = 1 + len(FEATURES) + len(FEATURES) * (len(FEATURES) + 1) // 2
+
+
+def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
+    """Those of all networks and of ridge; the networks are not made."""
+    with torch.device("meta"):
+        state = network_of(settings).state_dict()
+    networks = {
+        f"network{number}.{name}": TensorType("float32", tuple(tensor.shape))
+        for number in range(settings.members)
+        for name, tensor in state.items()
+    }
+    sizes = {"mean": len(FEATURES), "scale": len(FEATURES), "weights": _QUADRATIC}
+    return networks | {f"ridge.{name}": TensorType("float64", (size,)) for name, size in sizes.items()}
+
+
+def _encoded() -> list[str]:
+    kinds = {"unit": UNIT_FEATURES, "net": NET_FEATURES, "route": ROUTE_FEATURES, "link": LINK_FEATURES}
+    return [f"{kind}.{name}" for kind, names in kinds.items() for name in names]
+
+
+CostCheckpoint = Checkpoint[CostSettings]
+
+COST = CheckpointFormat("dse.fabric-cost/1", (*FEATURES, *_encoded()), CostSettings.from_document, _tensor_types)
+"""How the cost model is written and read."""
+
+
+def load_for(folder: Path, labelled_by: Mapping[str, Any]) -> CostCheckpoint:
+    """The checkpoint in ``folder``, or the best of the run that it holds, for labels of this provenance.
+
+    Raises:
+        InputError: there is none, it was learned on other features, or on another fabric, simulator or table of
+            operator slots.
+    """
+    checkpoint = COST.load(chosen_folder(folder))
+    learned_from = checkpoint.provenance.get("samples", {})
+    for name in LABELLED_BY:
+        if learned_from.get(name) != labelled_by[name]:
+            rule = f"must be {labelled_by[name]} here; train a cost model for this fabric (dse fabric train)"
+            raise fail(chosen_folder(folder) / CARD_FILE, f"provenance.samples.{name}", learned_from.get(name), rule)
+    return checkpoint

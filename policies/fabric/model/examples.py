@@ -1,0 +1,53 @@
+"""What models learn from and predict: placements as features, with labels and the graphs that they belong to."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.fabric.model.encoding import Encoding
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Labelled placements.
+
+    Attributes:
+        features: hand features, [S, F].
+        target: log throughput in samples per slots of the slowest unit in isolation
+            (:attr:`policies.fabric.model.features.Featurizer.base_slots`), [S].
+        graph: number of the graph of each, [S].
+        encodings: for networks, S of them; none where only hand features are needed.
+    """
+
+    features: Floats
+    target: Floats
+    graph: Integers
+    encodings: tuple[Encoding, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Examples":
+        """Some of them, by place or by a mask."""
+        numbers = np.arange(len(self))[places].tolist()
+        encodings = tuple(self.encodings[number] for number in numbers) if self.encodings else ()
+        return Examples(self.features[places], self.target[places], self.graph[places], encodings)
+
+
+class Model(Protocol):
+    """A fitted model."""
+
+    def predict(self, examples: Examples) -> Floats:
+        """The targets that it expects, [S]; labels are not looked at."""
+
+
+class Learner(Protocol):
+    """Fits models."""
+
+    def fit(self, examples: Examples) -> Model:
+        """The model that these examples teach."""

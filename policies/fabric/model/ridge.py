@@ -1,0 +1,103 @@
+"""Ridge regression with quadratic terms on the hand features: the plain baseline, and a member of ensembles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.fabric.model.examples import Examples, Integers
+
+Floats = npt.NDArray[np.float64]
+
+PENALTIES = (0.1, 1.0, 10.0, 100.0)
+"""Among which the examples choose."""
+
+_FOLDS = 5
+_LIMIT = 4.0
+"""Deviations from the mean at which features are cut: squares of what was never seen lead anywhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """A fitted regression.
+
+    Attributes:
+        mean, scale: by which features are standardised, [F].
+        weights: of :func:`quadratic`, [1 + F + F (F + 1) / 2].
+    """
+
+    mean: Floats
+    scale: Floats
+    weights: Floats
+
+    def predict(self, examples: Examples) -> Floats:
+        """The expected targets, [S]."""
+        return self.predict_features(examples.features)
+
+    def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
+        """The expected targets, and zeros: there are no others to differ from, [S] each."""
+        return self.predict(examples), np.zeros(len(examples))
+
+    def predict_features(self, features: Floats) -> Floats:
+        """The expected targets of placements with these features, [S, F]."""
+        expanded = quadratic(standardised(features, self.mean, self.scale))
+        return np.asarray(expanded @ self.weights, dtype=np.float64)
+
+
+def standardised(features: Floats, mean: Floats, scale: Floats) -> Floats:
+    """Features in deviations from the mean, cut at four of them, [S, F]."""
+    return np.clip((features - mean) / scale, -_LIMIT, _LIMIT)
+
+
+def quadratic(features: Floats) -> Floats:
+    """1, all features and all their products, [S, 1 + F + F (F + 1) / 2]."""
+    first, second = np.triu_indices(features.shape[1])
+    products = features[:, first] * features[:, second]
+    return np.concatenate((np.ones((len(features), 1)), features, products), axis=1)
+
+
+@dataclass(frozen=True)
+class RidgeLearner:
+    """Fits :class:`Ridge` by least squares on the log throughput.
+
+    The penalty is the one of ``penalties`` with the least squared error on graphs that are held out, fold by fold.
+    """
+
+    penalties: Sequence[float] = PENALTIES
+
+    def fit(self, examples: Examples) -> Ridge:
+        """The regression that the examples teach."""
+        return self.fit_and_hold_out(examples)[0]
+
+    def fit_and_hold_out(self, examples: Examples) -> tuple[Ridge, Floats]:
+        """The regression that the examples teach, and what others say of each that have not seen its graph, [S].
+
+        With a single graph, nothing can be held out, and these are the regression's own.
+        """
+        mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
+        scale = np.where(scale > 1e-9, scale, 1.0)
+        expanded = quadratic(standardised(examples.features, mean, scale))
+        held_out = np.zeros((len(self.penalties), len(examples)))
+        parts = _parts(examples.graph, _FOLDS)
+        for part in parts:
+            for place, penalty in enumerate(self.penalties):
+                held_out[place, part] = expanded[part] @ _solved(expanded[~part], examples.target[~part], penalty)
+        best = int(np.square(held_out - examples.target).sum(axis=1).argmin())
+        ridge = Ridge(mean, scale, _solved(expanded, examples.target, self.penalties[best]))
+        return ridge, held_out[best] if parts else ridge.predict(examples)
+
+
+def _parts(graph: Integers, parts: int) -> list[npt.NDArray[np.bool_]]:
+    """Masks of examples, graph by graph in turn; a single one with none where there are too few graphs."""
+    graphs = np.unique(graph)
+    if len(graphs) < 2:
+        return []
+    return [np.isin(graph, graphs[part::parts]) for part in range(min(parts, len(graphs)))]
+
+
+def _solved(expanded: Floats, target: Floats, penalty: float) -> Floats:
+    """Weights that minimise |X w − t|² + penalty · |w|², the intercept left out of the penalty."""
+    ridge = penalty * np.eye(expanded.shape[1])
+    ridge[0, 0] = 0.0
+    return np.asarray(np.linalg.solve(expanded.T @ expanded + ridge, expanded.T @ target), dtype=np.float64)

@@ -1,0 +1,126 @@
+"""The options of ``dse fabric train`` and ``dse fabric evaluate``. Nothing heavy is imported."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Annotated, Any, ClassVar, Literal
+
+from dse.importer.libraries import install
+from dse.run.options import Option, Options
+from hardware.inputs import fail
+
+FormName = Literal["resources", "paper"]
+ModelName = Literal["ridge", "trees", "network", "paper"]
+TableName = Literal["main", "random", "left-out", "curve"]
+Denied = Literal["slots", "units", "edges"]
+
+_NEEDED = ("torch", "sklearn", "safetensors")
+
+_PIECE_S, _EPOCH_S = 0.6, 1e-3
+"""Seconds of a graph's placements, and of a placement in a pass of training."""
+
+
+@dataclass(frozen=True)
+class NetworkOptions(Options):
+    """What decides the network and how it learns."""
+
+    form: Annotated[
+        FormName, Option("resources: nodes for units, nets, routes and links; paper: Algorithm 1 of the paper.")
+    ] = "resources"
+    layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64)] = 2
+    width: Annotated[int, Option("Numbers that a node carries.", min=1, max=4096)] = 24
+    members: Annotated[int, Option("Networks in the ensemble.", min=1, max=64)] = 2
+    epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000)] = 25
+    deny: Annotated[
+        tuple[Denied, ...],
+        Option(
+            "What the model is not told; may be given several times. slots: how long operators work on a unit; units: "
+            "what units are; edges: what nets, routes and links carry.",
+        ),
+    ] = ()
+
+    def network(self) -> Any:
+        """The settings of the network."""
+        from dataclasses import replace
+
+        from policies.fabric.model.settings import PAPER, CostSettings
+
+        return replace(
+            PAPER if self.form == "paper" else CostSettings(),
+            layers=self.layers,
+            width=self.width,
+            members=self.members,
+            epochs=self.epochs,
+            with_slots="slots" not in self.deny,
+            unit_features="units" not in self.deny,
+            edge_features="edges" not in self.deny,
+        )
+
+
+@dataclass(frozen=True)
+class FabricTraining(NetworkOptions):
+    """The options of ``dse fabric train``."""
+
+    COMMAND: ClassVar[str] = "fabric train"
+
+    description: ClassVar[str] = """Collect labelled placements on a fabric, and train the cost model on them.
+
+    Annealers with random rules place random blocks, and the simulator labels the placements. What is collected is
+    kept in DIR and collected once: with --resume and a larger --graphs, only the rest is added. The model is written
+    to DIR/best, with its accuracy on a tenth of the graphs that it has not learned from. Needs the extra `learn`.
+    """
+
+    fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
+    slots: Annotated[
+        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC")
+    ] = "streaming"
+    graphs: Annotated[int, Option("Random graphs.", min=10, max=10**6)] = 1_176
+    placements: Annotated[int, Option("Placements of each graph.", min=1, max=1_000)] = 5
+
+    def predicted_s(self) -> float:
+        """Approximate seconds on one core."""
+        return self.graphs * (_PIECE_S + self.placements * _EPOCH_S * self.epochs * self.members)
+
+
+@dataclass(frozen=True)
+class FabricEvaluation(NetworkOptions):
+    """The options of ``dse fabric evaluate``."""
+
+    COMMAND: ClassVar[str] = "fabric evaluate"
+
+    description: ClassVar[str] = """Print how accurate cost models are on graphs that they have not learned from.
+
+    SAMPLES is the directory of `dse fabric train`. Models are trained anew, in five folds by graph. With --checkpoint,
+    a trained one is judged as it is, on the graphs of SAMPLES that its card does not name. RE: mean relative error of
+    the throughput; rho: rank correlation (Spearman); placer: among the half of each graph's placements with the least
+    wirelength. Needs the extra `learn`.
+    """
+
+    samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""
+    model: Annotated[
+        tuple[ModelName, ...],
+        Option("Model; may be given several times (default: ridge, trees and network)."),
+    ] = ()
+    table: Annotated[
+        tuple[TableName, ...],
+        Option(
+            "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
+            "random: folds that ignore graphs; left-out: each kind of block left out; curve: by number of graphs."
+        ),
+    ] = ()
+    checkpoint: Annotated[str | None, Option("A trained model instead.", metavar="DIR")] = None
+    fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
+
+
+def ask_for_extra(options: Options) -> None:
+    """Refuse to run without the extra ``learn``.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    ask_for_extra_of(options.command(), "", "")
+
+
+def ask_for_extra_of(command: str, key: str, value: str) -> None:
+    """As :func:`ask_for_extra`, for an option of a command."""
+    if not all(find_spec(name) is not None for name in _NEEDED):
+        raise fail(command, key, value, f"the learned cost model needs the extra learn: {install('learn')}")

@@ -1,0 +1,1 @@
+"""How accurate models are on graphs that they have not learned from."""

@@ -1,0 +1,171 @@
+"""The accuracy tables: how well rules, baselines and networks predict placements of graphs they have not learned from.
+
+Every learned row is of predictions that were held out, in five folds by graph unless its table says otherwise.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dse.run.progress import StopSignal, ask, never_stop
+from policies.fabric.model.examples import Learner
+from policies.fabric.model.features import FEATURES
+from policies.fabric.study.accuracy import Accuracy, Interval, accuracy, error_ratio
+from policies.fabric.study.folds import folds_by_graph, held_out_predictions, random_folds
+from policies.fabric.study.labelled import Labelled
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+RANKED_RULES = ("hops", "wirelength")
+"""Rules that order placements and predict no slots."""
+
+RULES = ("expert", "max_load", "busy", "route", "period")
+"""Features that are slots of a sample by some rule."""
+
+CURVE = (0.125, 0.25, 0.5, 1.0)
+"""Shares of the graphs in a learning curve."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        table: that it belongs to.
+        model: whose predictions these are.
+        part: of the placements, such as a kind of block; empty: all.
+        accuracy: of the predictions.
+        ranks_only: the model predicts an order and no throughput, so that it has no relative error.
+        ratio: its RE over that of the best baseline, with its interval; None where it is not compared.
+        graphs: learned from in each fold.
+    """
+
+    table: str
+    model: str
+    part: str
+    accuracy: Accuracy
+    ranks_only: bool = False
+    ratio: Interval | None = None
+    graphs: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What is compared.
+
+    Attributes:
+        labelled: the samples.
+        learners: by name.
+        baselines: names of those that the others' errors are divided by: the better of them.
+        folds: how many.
+        seed: of the folds.
+        stop: called before each fold.
+    """
+
+    labelled: Labelled
+    learners: Mapping[str, Learner]
+    baselines: tuple[str, ...] = ("ridge", "trees")
+    folds: int = 5
+    seed: int = 0
+    stop: StopSignal = never_stop
+
+    def main_rows(self) -> list[Row]:
+        """Rules, and all learners in folds by graph: all placements and each kind of block."""
+        predictions = self._held_out(self._by_graph())
+        graphs = self._graphs_in_fold()
+        rows = [*self._rule_rows()]
+        errors = {name: self._accuracy(each).error for name, each in predictions.items()}
+        best = min((name for name in self.baselines if name in errors), key=lambda name: errors[name], default=None)
+        for name, predicted in predictions.items():
+            ratio = None
+            if best is not None and name != best:
+                ratio = error_ratio(predicted, predictions[best], self.labelled.label, self._graph, self.seed)
+            rows.append(Row("folds by graph", name, "", self._accuracy(predicted), ratio=ratio, graphs=graphs))
+        for kind in np.unique(self.labelled.kind):
+            part = self.labelled.kind == kind
+            rows += [
+                Row("by kind of block", name, str(kind), self._accuracy(predicted, part), graphs=graphs)
+                for name, predicted in predictions.items()
+            ]
+        return rows
+
+    def random_rows(self) -> list[Row]:
+        """All learners in folds at random, which may have learned from other placements of the same graphs."""
+        predictions = self._held_out(random_folds(len(self.labelled.label), self.folds, self.seed))
+        return [Row("random folds", name, "", self._accuracy(each)) for name, each in predictions.items()]
+
+    def left_out_rows(self) -> list[Row]:
+        """Each kind of block predicted by models that have learned from the others alone."""
+        kinds = self.labelled.kind
+        parts = [kinds == kind for kind in np.unique(kinds)]
+        predictions = self._held_out(parts) if len(parts) > 1 else {}
+        return [
+            Row("kind of block left out", name, str(kinds[part][0]), self._accuracy(predicted, part))
+            for part in parts
+            for name, predicted in predictions.items()
+        ]
+
+    def curve_rows(self) -> list[Row]:
+        """The first fold by graph, predicted by models that have learned from ever more graphs."""
+        held_out = self._by_graph()[0]
+        others = np.random.default_rng(self.seed).permutation(np.unique(self._graph[~held_out]))
+        rows = []
+        for share in CURVE:
+            graphs = others[: max(2, round(share * len(others)))]
+            seen = np.isin(self._graph, graphs)
+            for name, learner in self.learners.items():
+                ask(self.stop)
+                examples = self.labelled.examples
+                target = np.full(len(examples), np.nan)
+                target[held_out] = learner.fit(examples.at(seen)).predict(examples.at(held_out))
+                predicted = self.labelled.throughput_of(target)
+                measured = self._accuracy(predicted, held_out)
+                rows.append(Row("learning curve", name, f"{len(graphs)} graphs", measured, graphs=len(graphs)))
+        return rows
+
+    @property
+    def _graph(self) -> npt.NDArray[np.int64]:
+        return self.labelled.examples.graph
+
+    def _by_graph(self) -> list[Mask]:
+        return folds_by_graph(self._graph, self.folds, self.seed)
+
+    def _graphs_in_fold(self) -> int:
+        graphs = len(np.unique(self._graph))
+        return graphs - graphs // self.folds
+
+    def _held_out(self, folds: list[Mask]) -> dict[str, Floats]:
+        """ŷ of every learner, each fold by a model that has not seen it, [S]."""
+
+        def asked() -> Iterator[Mask]:
+            for fold in folds:
+                ask(self.stop)
+                yield fold
+
+        examples, label = self.labelled.examples, self.labelled.throughput_of
+        return {
+            name: label(held_out_predictions(learner, examples, asked())) for name, learner in self.learners.items()
+        }
+
+    def _rule_rows(self) -> Iterator[Row]:
+        features = self.labelled.examples.features
+        for name in (*RANKED_RULES, *RULES):
+            predicted = self.labelled.throughput_of(-features[:, FEATURES.index(name)])
+            ranks_only = name in RANKED_RULES
+            yield Row("folds by graph", name, "", self._accuracy(predicted), ranks_only=ranks_only)
+
+    def _accuracy(self, predicted: Floats, part: Mask | None = None) -> Accuracy:
+        part = np.ones(len(predicted), dtype=bool) if part is None else part
+        return accuracy(predicted[part], self.labelled.label[part], self._graph[part], self.labelled.wirelength[part])
+
+
+TABLES: Mapping[str, Callable[[Study], list[Row]]] = {
+    "main": Study.main_rows,
+    "random": Study.random_rows,
+    "left-out": Study.left_out_rows,
+    "curve": Study.curve_rows,
+}
+"""Tables by name."""

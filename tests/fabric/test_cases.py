@@ -1,0 +1,40 @@
+"""Random cases: one for each seed, within the limits that they state."""
+
+from dataclasses import replace
+
+import pytest
+
+from dse.fabric.cases import MAX_SLOTS, MIN_SLOTS, MIN_USED, block_case
+from hardware.fabrics import fabric
+from hardware.operator_slots import operator_slots
+
+PLASTICINE = fabric("plasticine-8x16")
+SLOTS = operator_slots()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_case_is_within_its_limits(seed):
+    case = block_case(seed, PLASTICINE, SLOTS)
+    pipeline = case.expansion.pipeline
+    sites = [unit.kind.site for unit in pipeline.units]
+    assert MIN_SLOTS <= pipeline.ideal_slots <= MAX_SLOTS
+    assert max(sites.count("compute"), sites.count("memory")) <= case.fill * 64
+    assert sites.count("compute") + sites.count("memory") >= MIN_USED * 128
+    assert case.expansion.period_slots == case.expansion.target_slots
+    assert case.expansion.graph.is_training == (case.graph_pass == "training")
+
+
+def test_eight_seeds_have_all_kinds_and_passes():
+    cases = [block_case(seed, PLASTICINE, SLOTS) for seed in range(32, 40)]
+    assert len({(case.block.kind, case.graph_pass) for case in cases}) == 8
+
+
+def test_a_seed_gives_one_case():
+    first, again = block_case(5, PLASTICINE, SLOTS), block_case(5, PLASTICINE, SLOTS)
+    assert (first.block, first.fill, first.expansion.pipeline) == (again.block, again.fill, again.expansion.pipeline)
+    assert block_case(13, PLASTICINE, SLOTS).block != first.block
+
+
+def test_a_fabric_without_room_is_refused():
+    with pytest.raises(ValueError, match="no gemm of 2,000 drawn ones fits on tiny"):
+        block_case(0, replace(PLASTICINE, name="tiny", rows=1, columns=2), SLOTS)

@@ -1,0 +1,60 @@
+"""Generated profiles and problems of pipelines, and the shortest plan by enumeration."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dse.parallel.pipeline.length import faults, length
+from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, Profile
+from hardware.network_specs import network
+
+
+def profile_of(points, seed, weight_bytes):
+    """A profile of random figures; some points have no variable, but the first has one."""
+    random = np.random.default_rng(seed)
+    forward_s = random.exponential(1, points)
+    weights = np.where((random.random(points) < 0.6) | (np.arange(points) == 0), random.exponential(1, points), 0)
+    cut_bytes = random.choice([0, 1, 2, 3, 8], points + 1) * 20_000_000
+    cut_bytes[[0, -1]] = 0
+    return Profile(
+        forward_s=forward_s / forward_s.sum(),
+        backward_s=2 * forward_s / forward_s.sum() * random.uniform(0.5, 1.5, points),
+        cut_bytes=cut_bytes,
+        weight_bytes=(weights / weights.sum() * weight_bytes).astype(np.int64),
+        variables=(weights > 0).astype(np.int64),
+        stash_bytes=(random.random(points) * 1e8).astype(np.int64),
+    )
+
+
+@st.composite
+def problems(draw):
+    """Few points and devices, networks with borders of servers between them."""
+    net = network(draw(st.sampled_from(["dapple", "v100-ethernet", "dgx-a100"])))
+    stages = draw(st.integers(1, 4))
+    return PipelineProblem(
+        profile=profile_of(draw(st.integers(stages, 9)), draw(st.integers(0, 2**32)), 10 ** draw(st.floats(6, 10.5))),
+        network=replace(net, inner_accelerators=draw(st.sampled_from([1, 2, 3, 8]))),
+        devices=draw(st.integers(stages, 7)),
+        stages=stages,
+        microbatches=draw(st.integers(1, 8)),
+        memory_bytes=draw(st.none() | st.integers(10**8, 3 * 10**9)),
+        state_factor=draw(st.sampled_from([1.0, 2.0, 4.0])),
+        recompute=draw(st.booleans()),
+    )
+
+
+def plans(problem, device_cuts):
+    """Every plan without faults whose devices are cut in one of the given ways."""
+    for cuts in itertools.combinations(range(1, problem.profile.points), problem.stages - 1):
+        for devices in device_cuts:
+            plan = PipelinePlan(cuts, devices)
+            if not faults(problem, plan):
+                yield plan
+
+
+def shortest_length_s(problem, device_cuts):
+    """By enumeration; infinite where there is no plan."""
+    return min((length(problem, plan).length_s for plan in plans(problem, device_cuts)), default=math.inf)

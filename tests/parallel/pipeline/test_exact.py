@@ -1,0 +1,98 @@
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dse.parallel.pipeline.exact import every, near, server_cuts, solve
+from dse.parallel.pipeline.length import faults, length
+from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
+from hardware.network_specs import network
+from tests.parallel.pipeline.cases import problems, profile_of, shortest_length_s
+
+MAX_SPLITS = 12
+"""Ways to cut the devices that are enumerated."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_the_shortest_plan_is_that_of_enumeration(problem):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    expected_s = shortest_length_s(problem, splits)
+    answer = solve(problem, splits)
+    assert answer.length_s == pytest.approx(expected_s, rel=1e-8)
+    assert answer.bound_s <= expected_s
+    assert answer.bound_s == pytest.approx(expected_s, rel=1e-8)
+    if answer.plan is None:
+        assert math.isinf(expected_s)
+    else:
+        assert faults(problem, answer.plan) == []
+        assert length(problem, answer.plan).length_s == answer.length_s
+        assert answer.plan.device_cuts in splits
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(), st.integers(0, 12))
+def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem, nodes):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    asked = itertools.count()
+    answer = solve(problem, splits, stopped=lambda: next(asked) >= nodes)
+    assert answer.bound_s <= min(answer.length_s, shortest_length_s(problem, splits))
+    assert answer.plan is None or faults(problem, answer.plan) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems())
+def test_a_plan_to_start_from_changes_nothing_but_the_work(problem):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    answer = solve(problem, splits)
+    assume(answer.plan is not None)
+    again = solve(problem, splits, start=answer.plan)
+    assert (again.plan, again.length_s) == (answer.plan, answer.length_s)
+    assert again.bound_s == pytest.approx(answer.bound_s, rel=1e-8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(), st.floats(1, 10))
+def test_more_ways_more_memory_or_a_faster_network_never_lengthen_the_shortest_plan(problem, factor):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    length_s = solve(problem, splits).length_s
+    inner = problem.network.inner
+    faster = replace(
+        problem.network,
+        bytes_per_s=problem.network.bytes_per_s * factor,
+        inner=replace(inner, bytes_per_s=inner.bytes_per_s * factor),
+    )
+    assert solve(problem, splits[:1]).length_s >= length_s * (1 - 1e-8)
+    assert solve(replace(problem, memory_bytes=None), splits).length_s <= length_s * (1 + 1e-8)
+    assert solve(replace(problem, network=faster), splits).length_s <= length_s * (1 + 1e-8)
+
+
+def test_equal_points_are_cut_in_equal_stages():
+    profile = replace(
+        profile_of(12, 0, 0),
+        forward_s=np.ones(12),
+        backward_s=np.full(12, 2.0),
+        cut_bytes=np.zeros(13, dtype=np.int64),
+        weight_bytes=np.zeros(12, dtype=np.int64),
+        variables=np.ones(12, dtype=np.int64),
+    )
+    problem = PipelineProblem(profile, network("dapple"), devices=8, stages=4, microbatches=5)
+    answer = solve(problem, [server_cuts(problem)])
+    assert answer.plan == PipelinePlan((3, 6, 9), (2, 4, 6))
+    assert answer.length_s == pytest.approx((4 + 5 - 1) * 9 / (5 * 2))
+
+
+def test_servers_are_the_center_of_what_is_near():
+    problem = PipelineProblem(profile_of(12, 0, 0), network("dapple"), devices=24, stages=3, microbatches=5)
+    assert server_cuts(problem) == (8, 16)
+    ways = list(near((8, 16), 3, 24))
+    assert len(ways) == 49
+    assert (5, 19) in ways
+    assert (4, 16) not in ways
+    assert list(near((1, 2), 3, 4)) == [(1, 2), (1, 3), (2, 3)] == list(every(4, 3))
+    with pytest.raises(ValueError, match="devices % stages == 0"):
+        server_cuts(replace(problem, devices=25))

@@ -1,0 +1,49 @@
+"""``dse fabric train`` and ``dse fabric evaluate`` from end to end, on very few graphs."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
+TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
+
+
+def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
+    out = tmp_path / "run"
+    trained = dse(*TRAIN, "--graphs", 12, "--out", out, "--json", "--quiet")
+    assert trained.code == 0, trained.err
+    outcome = json.loads(trained.out)
+    assert (outcome["placements"], outcome["graphs"]) == (20, 10)
+    collected = (out / "journal.jsonl").read_bytes()
+
+    grown = dse(*TRAIN, "--graphs", 14, "--out", out, "--resume", "--json", "--quiet")
+    assert json.loads(grown.out)["graphs"] == 12
+    assert (out / "journal.jsonl").read_bytes().startswith(collected)
+
+    judged = dse("fabric", "evaluate", out, "--checkpoint", out, "--json")
+    assert judged.code == 0, judged.err
+    rows = json.loads(judged.out)
+    whole = {row["model"]: row for row in rows if not row["part"]}
+    assert whole["checkpoint"]["placements"] == 4
+    assert whole["hops"]["error"] is None
+    assert whole["max_load"]["error"] > 0
+
+    anew = dse("fabric", "evaluate", out, "--model", "ridge", "--table", "random", "--table", "left-out")
+    assert anew.code == 0, anew.err
+    assert all(word in anew.out for word in ("random folds", "kind of block left out", "ridge"))
+
+    for arguments, words in (
+        ((*TRAIN, "--graphs", 12, "--out", out), "resume"),
+        ((*TRAIN, "--graphs", 12, "--out", out, "--resume", "--seed", 1), "seed"),
+        (TRAIN, "--out DIR"),
+        (("fabric", "evaluate", out, "--fabric", "sn10"), "another fabric or simulator"),
+        (("fabric", "evaluate", tmp_path / "nothing"), "no such table"),
+        (("fabric", "evaluate", out, "--checkpoint", tmp_path / "nothing"), "card.json"),
+    ):
+        refused = dse(*arguments)
+        assert refused.code == 2, arguments
+        assert len(refused.error_lines) == 1
+        assert words in refused.err
