@@ -62,7 +62,10 @@ def linear(tape: Tape, name: str, source: Tensor, shape: LinearShape) -> Tensor:
         tape.propagate(source, f"{name}_data_gradient", data, gradient, weights_read=matrix)
         if tape.weight_gradients:
             product = Gemm(inputs, outputs, rows)
-            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", product, gradient, matrix, [source]))
+            of_weight = tape.record_backward(
+                f"{name}_weight_gradient", product, gradient, matrix, [source], is_kept_left=True
+            )
+            tape.accumulate(of_weight)
             if shape.bias:
                 sum_over_rows = Vector("bias_backward", rows * outputs, rows * outputs, outputs, row=rows)
                 tape.accumulate(tape.record_backward(f"{name}_bias_gradient", sum_over_rows, gradient, outputs))
@@ -89,7 +92,7 @@ def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> 
         if tape.weight_gradients:
             product = Gemm(k, n, m, batch)
             of_right = tape.record_backward(
-                f"{name}_right_gradient", product, gradient, product.output_elements, [left]
+                f"{name}_right_gradient", product, gradient, product.output_elements, [left], is_kept_left=True
             )
         tape.contribute(left, of_left)
         tape.contribute(right, of_right)
@@ -105,7 +108,7 @@ def _product_with_constant(tape: Tape, name: str, left: Tensor, right: Tensor, s
 
     def backward(gradient: Flows) -> None:
         tape.propagate(left, f"{name}_left_gradient", Gemm(m, k, n, batch), gradient, [right])
-        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient, [left])
+        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient, [left], is_kept_left=True)
 
     return tape.record(name, shape, [left, right], shape.output_elements, backward)
 

@@ -44,12 +44,14 @@ class Recorded:
         reads: what flows to it from operators of its own pass, or from outside.
         kept: of a backward operator, the forward tensors that it reads.
         resident_elements: the weights that it reads (all of them, whichever operator they are counted with).
+        is_kept_left: whether what it reads of ``kept`` is the left operand of its matrix product, before ``reads``.
     """
 
     operator: Operator
     reads: Flows
     kept: tuple[Tensor, ...]
     resident_elements: int
+    is_kept_left: bool = False
 
     @property
     def predecessors(self) -> list[int]:
@@ -169,14 +171,16 @@ class Tape:
         writes: int,
         reads: Sequence[Tensor] = (),
         weights_read: int = 0,
+        is_kept_left: bool = False,
     ) -> Flows:
         """One backward operator that reads the gradient ``after``; what flows from it, ``writes`` elements.
 
-        ``reads`` are the forward tensors that it reads, ``weights_read`` the elements of weights.
+        ``reads`` are the forward tensors that it reads, ``weights_read`` the elements of weights. The left operand of a
+        matrix product is the gradient or, with ``is_kept_left``, the forward tensor: a weight's gradient is xᵀ · dy.
         """
         position = len(self.backward)
         resident = weights_read + _resident_elements(reads)
-        self.backward.append(Recorded(Operator(name, operation), after, tuple(reads), resident))
+        self.backward.append(Recorded(Operator(name, operation), after, tuple(reads), resident, is_kept_left))
         return (Flow(position, writes),) if writes else ()
 
     def contribute(self, tensor: Tensor, gradient: Flows) -> None:
@@ -192,10 +196,11 @@ class Tape:
         after: Flows,
         reads: Sequence[Tensor] = (),
         weights_read: int = 0,
+        is_kept_left: bool = False,
     ) -> None:
         """One backward operator whose result is a term of the gradient of ``tensor``; none if it takes no gradient."""
         if tensor.differentiable:
-            gradient = self.record_backward(name, operation, after, tensor.elements, reads, weights_read)
+            gradient = self.record_backward(name, operation, after, tensor.elements, reads, weights_read, is_kept_left)
             self.contribute(tensor, gradient)
 
     def accumulate(self, gradient: Flows) -> None:

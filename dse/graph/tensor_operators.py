@@ -174,13 +174,19 @@ def pooling(tape: Tape, name: str, source: Tensor, elements: int, taps: int, kee
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionShape:
-    """The three products of a convolution: forward, gradient of the input, gradient of the filters."""
+    """The three products of a convolution: forward, gradient of the input, gradient of the filters.
+
+    Attributes:
+        outputs, bias: elements of the result, and of the bias.
+        is_source_left: whether the input is the left operand of the gradient of the filters, and not dy.
+    """
 
     forward: Convolution | Gemm
     data_gradient: Convolution | Gemm
     weight_gradient: Convolution | Gemm
     outputs: int
     bias: int
+    is_source_left: bool = False
 
     @property
     def filters(self) -> int:
@@ -204,7 +210,12 @@ def convolution(
         tape.propagate(source, f"{name}_data_gradient", shape.data_gradient, gradient, weights_read=shape.filters)
         if tape.weight_gradients and trained:
             filters = tape.record_backward(
-                f"{name}_weight_gradient", shape.weight_gradient, gradient, shape.filters, [source]
+                f"{name}_weight_gradient",
+                shape.weight_gradient,
+                gradient,
+                shape.filters,
+                [source],
+                is_kept_left=shape.is_source_left,
             )
             tape.accumulate(filters)
             if shape.bias:
@@ -225,6 +236,9 @@ def weighted_products(tape: Tape, name: str, source: Tensor, shape: Gemm, weight
         tape.propagate(source, f"{name}_data_gradient", Gemm(m, k, n, batch), gradient, weights_read=matrices)
         if tape.weight_gradients:
             product = Gemm(k, n, m, batch)
-            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", product, gradient, matrices, [source]))
+            of_weights = tape.record_backward(
+                f"{name}_weight_gradient", product, gradient, matrices, [source], is_kept_left=True
+            )
+            tape.accumulate(of_weights)
 
     return tape.record(name, shape, [source], shape.output_elements, backward, weights, True, matrices)

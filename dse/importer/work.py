@@ -52,7 +52,8 @@ def convolution_shape(trace: Trace, step: Step) -> ConvolutionShape:
                 kernel = plain.kernel_height
                 data = Convolution(source[0], output[1], source[1], rows, columns, kernel, kernel, 1, side)
     bias = trace.values[step.inputs[2]].elements if len(step.inputs) > 2 else 0
-    return ConvolutionShape(forward, data, weight, prod(output), bias)
+    is_source_left = transposed or isinstance(weight, Convolution)
+    return ConvolutionShape(forward, data, weight, prod(output), bias, is_source_left)
 
 
 def _plain(

@@ -264,3 +264,20 @@ def test_every_section_has_the_work_and_the_kept_bytes_of_its_layer(name, tmp_pa
         twice = 2 * 16 * 18 if (name, section) == ("lstm", "section1") else 0
         assert 2 * (graph.kept_elements + twice) == layer.activation_bytes
         assert len(graph.operators) >= len(layer.forward) + len(layer.backward)
+
+
+@pytest.mark.parametrize(
+    ("convolution", "first"),
+    [
+        (nn.Conv2d(4, 6, 3, padding=1), "input"),  # a convolution of the input with dy
+        (nn.Conv2d(4, 6, 3, stride=2), "gradient"),  # lowered to matrices: dy on the left
+        (nn.ConvTranspose2d(4, 6, 3, stride=2), "input"),
+    ],
+)
+def test_the_gradient_of_filters_reads_its_left_operand_first(convolution, first):
+    module = nn.Sequential(nn.Conv2d(3, 4, 1), convolution, nn.ReLU(), nn.Conv2d(6, 2, 1))
+    training = graph_of((module, (torch.randn(1, 3, 9, 9),)), "training", microbatch=1)
+    names = [operator.name for operator in training.operators]
+    position = next(index for index, name in enumerate(names) if name.startswith("1") and "weight_gradient" in name)
+    sources = [training.operators[edge.source] for edge in training.incoming[position]]
+    assert [each.is_backward for each in sources] == [first != "input", first == "input"], names

@@ -218,19 +218,11 @@ def _wanted(graph: DataflowGraph, edge: DataflowEdge, part: _Part, source: _Layo
     operator = graph.operators[edge.target]
     if not isinstance(operator.work, Gemm):
         return part.region
-    side = part.rows if _is_left(graph, edge, operator.work) else part.columns
+    is_left = graph.incoming[edge.target].index(edge) < left_operands(graph, edge.target)
+    side = part.rows if is_left else part.columns
     is_whole_batch = operator.work.batch == 1
     if is_whole_batch and operator.is_backward and not operator.weight_elements:
         return _Region(columns=side)
     if operator.work.batch == source.batch:
         return _Region(rows=_inner(part.batch, side))
     return _Region(columns=side) if is_whole_batch else _Region(rows=side, columns=part.batch)
-
-
-def _is_left(graph: DataflowGraph, edge: DataflowEdge, gemm: Gemm) -> bool:
-    """Whether an edge carries (a part of) the left operand, as far as sizes tell; otherwise by the order of edges."""
-    incoming = graph.incoming[edge.target]
-    sizes = gemm.batch * gemm.m * gemm.k, gemm.batch * gemm.k * gemm.n
-    if tuple(each.elements for each in incoming) == sizes[::-1] != sizes:
-        return edge == incoming[1]
-    return incoming.index(edge) < left_operands(graph, edge.target)

@@ -45,8 +45,6 @@ def training_dataflow(name: str, tape: Tape, outputs: Mapping[str, Tensor]) -> D
     draft.called.update((f"{tensor.name}_gradient", f"{output}_gradient") for output, tensor in outputs.items())
     for position, each in enumerate(tape.backward):
         draft.add_recorded(position, each, True)
-        for tensor in each.kept:
-            draft.join(tensor.flows, False, (True, position))
     for gradient in tape.accumulated:
         draft.accumulate(gradient)
     for source, gradient in tape.input_gradients.items():
@@ -86,7 +84,9 @@ class _Draft:
         node, operator = (is_backward, position), recorded.operator
         work = _work(operator.name, operator.operation)
         self._add(node, DataflowOperator(operator.name, work, recorded.resident_elements, is_backward))
-        self.join(recorded.reads, is_backward, node)
+        operands = [(recorded.reads, is_backward), *((tensor.flows, False) for tensor in recorded.kept)]
+        for flows, is_of_backward in reversed(operands) if recorded.is_kept_left else operands:
+            self.join(flows, is_of_backward, node)
         if isinstance(work, Pass) and work.kind == "embedding_backward":  # adds to its table
             self.ends.append(node)
 

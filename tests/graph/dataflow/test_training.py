@@ -183,3 +183,22 @@ def test_what_has_no_derivative_is_named_with_file_and_key(position, change, lin
 def test_a_training_step_is_not_differentiated_again():
     with pytest.raises(InputError, match="is of the backward pass already"):
         differentiated(differentiated(graph_of(FEED_FORWARD)))
+
+
+def test_operands_of_backward_products_come_left_one_first():
+    """A weight's gradient is xᵀ · dy, an input's dy · Wᵀ; of l · r they are dy · rᵀ and lᵀ · dy."""
+    up = {"name": "up", "kind": "gemm", "m": 4, "k": 3, "n": 8, "weight_elements": 24}
+    key = {"name": "key", "kind": "gemm", "m": 4, "k": 3, "n": 5, "weight_elements": 15}
+    product = {"name": "product", "kind": "gemm", "m": 8, "k": 4, "n": 5}
+    operators = [{"name": "input", "kind": "input", "elements": 12}, up, key, product]
+    operators += [{"name": "output", "kind": "output", "elements": 40}]
+    edges = [["input", "up", 12], ["input", "key", 12], ["up", "product", 32], ["key", "product", 20]]
+    edges += [["product", "output", 40]]
+    document = {"schema": "dse.dataflow/1", "name": "products", "operators": operators, "edges": edges}
+    training = differentiated(graph_of(document))
+    for position, operator in enumerate(training.operators):
+        incoming = training.incoming[position]
+        if isinstance(operator.work, Gemm) and not operator.weight_elements:
+            work = operator.work
+            sizes = [work.batch * work.m * work.k, work.batch * work.k * work.n]
+            assert [edge.elements for edge in incoming] == sizes, operator.name
