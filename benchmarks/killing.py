@@ -87,17 +87,20 @@ class Run:
         self._command = [*map(str, command), "--out", str(self.out), "--quiet"]
         self._printed = folder / "printed.txt"
         folder.mkdir()
-        self._environment = os.environ | {"DSE_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+        self.own = {"DSE_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+
+    def command(self, *arguments):
+        """What follows ``dse`` to begin or continue the run; ``arguments``: where its work is done."""
+        return [*self._command, *map(str, arguments), *(["--resume"] if self.out.exists() else [])]
 
     def start(self, *arguments, program=("dse",), **settings):
         """A process that begins or continues the run; ``arguments``: where its work is done; ``program``: a module, and
         its own arguments.
         """
-        options = [*map(str, arguments), *(["--resume"] if self.out.exists() else [])]
-        command = [sys.executable, "-m", *map(str, program), *self._command, *options]
+        command = [sys.executable, "-m", *map(str, program), *self.command(*arguments)]
         with self._printed.open("w") as printed:
             return subprocess.Popen(
-                command, cwd=ROOT, env=self._environment, stdout=printed, stderr=printed, **settings
+                command, cwd=ROOT, env=os.environ | self.own, stdout=printed, stderr=printed, **settings
             )
 
     def finish(self, *arguments, **settings):

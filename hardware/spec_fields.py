@@ -1,5 +1,6 @@
 """Building blocks of every specification file: numbers that carry their source, and how a spec is located and read."""
 
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -97,7 +98,11 @@ def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: st
     text = str(name_or_path)
     if is_path(name_or_path):
         return validate(model, read_document(text), text)
-    name = choose("", what, text, spec_names(folder), f"{what} spec")
+    return _built_in(folder, choose("", what, text, spec_names(folder), f"{what} spec"), model)
+
+
+@cache
+def _built_in(folder: str, name: str, model: type[Spec]) -> Spec:
     # Part of the program, and no input: where it lies is nobody's business.
     with noting(), resources.as_file(resources.files("hardware").joinpath("specs", folder, f"{name}.yaml")) as path:
         return validate(model, read_document(path), f"{folder}/{name}.yaml")

@@ -1,4 +1,5 @@
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -6,6 +7,10 @@ from hypothesis import HealthCheck, settings
 # No test may depend on how fast it is: neither on a deadline nor on how long examples take to draw.
 settings.register_profile("dse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dse")
+
+# The tests start hundreds of processes: each module is compiled by one of them, and not by all.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_xdist_auto_num_workers(config):

@@ -207,11 +207,9 @@ def _resealed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refused(path: Path, document: Any) -> bool:
-    whole = path.read_text()
+    path.unlink()  # some file systems write out at once what replaces the content of a file
+    path.write_text(json.dumps(document))
     try:
-        path.write_text(json.dumps(document))
         return bool(check_result(path))
     except InputError:
         return True
-    finally:
-        path.write_text(whole)

@@ -33,23 +33,27 @@ def optimum_s(problem):
     return min((cost_s(problem, chip) for chip in valid_partitions(problem)), default=np.inf)
 
 
+@pytest.fixture(scope="module")
+def answered():
+    """Small problems by seed, with what the portfolio answers."""
+    problems = map(random_problem, range(60))
+    return [(problem, METHODS["portfolio"](context_of(problem))) for problem in problems]
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_no_bound_is_above_the_optimum_and_the_portfolio_is_between(seed):
-    problem = random_problem(seed)
+def test_no_bound_is_above_the_optimum_and_the_portfolio_is_between(answered, seed):
+    problem, found = answered[seed]
     best_s = optimum_s(problem)
     assert simple_bound_s(problem) <= best_s * TOLERANCE
-    found = METHODS["portfolio"](context_of(problem))
     assert found.bound_s <= best_s * TOLERANCE
     assert best_s <= found.cost_s * TOLERANCE
     assert violations(problem, found.chip) == []
     assert cost_s(problem, found.chip) == pytest.approx(found.cost_s, rel=1e-12)
 
 
-def test_the_portfolio_proves_most_small_problems():
-    problems = [random_problem(seed) for seed in range(60)]
-    found = [METHODS["portfolio"](context_of(problem)) for problem in problems]
-    optimal = [answer.cost_s <= optimum_s(problem) * TOLERANCE for answer, problem in zip(found, problems, strict=True)]
-    proven = [answer.cost_s <= answer.bound_s * TOLERANCE for answer in found]
+def test_the_portfolio_proves_most_small_problems(answered):
+    optimal = [found.cost_s <= optimum_s(problem) * TOLERANCE for problem, found in answered]
+    proven = [found.cost_s <= found.bound_s * TOLERANCE for _, found in answered]
     assert np.mean(optimal) > 0.9
     assert np.mean(proven) > 0.7
     assert all(right for right, sure in zip(optimal, proven, strict=True) if sure)

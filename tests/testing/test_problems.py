@@ -80,7 +80,7 @@ def files(tmp_path_factory):
         "choices.json": json.dumps(CHOICES),
         "no-choices.json": json.dumps({"problem": CHOICES["problem"] | {"usage_limit": 2}}),
         "dataflow.json": json.dumps(FEED_FORWARD),
-        "fabric.json": json.dumps(fabric_document()),
+        "fabric.json": json.dumps(fabric_document(tile=32)),  # fewer flits than with 16
         "small-fabric.json": json.dumps(fabric_document(rows=2, columns=2)),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
