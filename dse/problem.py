@@ -22,7 +22,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -209,8 +209,13 @@ def registered() -> dict[str, Registered]:
     """The problem packages of ``dse`` by name, in the order of their ``RANK``, then alphabetical."""
     import dse
 
+    return dict(_registered_in(tuple(dse.__path__)))
+
+
+@cache
+def _registered_in(folders: tuple[str, ...]) -> Mapping[str, Registered]:
     ranked = []
-    for folder in map(Path, dse.__path__):
+    for folder in map(Path, folders):
         for contract in sorted(folder.glob("*/contract.py")):
             package = importlib.import_module(f"dse.{contract.parent.name}")
             verb = getattr(package, "VERB", "")

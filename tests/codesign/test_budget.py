@@ -31,7 +31,7 @@ def few_architectures(monkeypatch):
 
 
 def optimum(folder, budget, **changes):
-    result, _ = solve(tiny_options(folder, area_budget=budget, hbm_gb="1", microbatch="1", **changes))
+    result, _ = solve(tiny_options(folder, area_budget=budget, hbm_gb="1", microbatch="1", tensor_parallel="1", **changes))
     return result.objective.value
 
 

@@ -200,8 +200,9 @@ def confined_job(request, evaluator, tmp_path_factory):
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 def test_what_confines_the_fastest_plan_holds_for_it(evaluator, confined_job, schedule):
-    confined = Evaluator(replace(confined_job, pipeline_schedule=schedule), evaluator.machines)
-    indices = np.arange(len(evaluator.machines))
+    machines = evaluator.machines.take(np.arange(0, len(evaluator.machines), 2))
+    confined = Evaluator(replace(confined_job, pipeline_schedule=schedule), machines)
+    indices = np.arange(len(machines))
     everything = confined.evaluate_many(indices.tolist())
     slower = []
     for row, hbm_bytes in enumerate(confined_job.hbm_bytes):

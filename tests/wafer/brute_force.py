@@ -1,6 +1,9 @@
 """The best placement of a few small kernels, by listing all shapes and places with the checker's definitions."""
 
+from functools import cache
 from itertools import product
+
+import numpy as np
 
 from dse.wafer.check import kernel_time, memory_words, size_tiles
 from dse.wafer.problem import PlacedKernel
@@ -54,13 +57,36 @@ def min_cost(problem, known=None):
         distance = (abs(one[2] + one[4] - other[2] - other[4]) + abs(one[3] + one[5] - other[3] - other[5])) / 2
         return weights.distance * distance + weights.adapter * differing(one[1], other[1])
 
+    last = len(choices) - 1
+    times, *sides = np.array([(choice[0], *choice[2:]) for choice in choices[last]]).reshape(-1, 5).T
+
+    @cache
+    def adapters(protocol):
+        return np.array([differing(choice[1], protocol) for choice in choices[last]])
+
+    def cheapest_last(placed, slowest, cost):
+        """The least total cost over all places of the last kernel, all at once."""
+        left, bottom, right, top = sides
+        total = weights.time * np.maximum(times, slowest) + cost
+        for a, b in problem.edges:
+            if max(a, b) == last:
+                other = placed[min(a, b)]
+                across, up = left + right - other[2] - other[4], bottom + top - other[3] - other[5]
+                total = total + weights.distance * (np.abs(across) + np.abs(up)) / 2
+                total = total + weights.adapter * adapters(other[1])
+        for other in placed:
+            total[(right > other[2]) & (other[4] > left) & (top > other[3]) & (other[5] > bottom)] = np.inf
+        return total.min(initial=np.inf)
+
     def extend(placed, slowest, cost):
         nonlocal best
         if best is not None and weights.time * slowest + cost >= best:
             return
         number = len(placed)
-        if number == len(choices):
-            best = weights.time * slowest + cost
+        if number == last:
+            least = cheapest_last(placed, slowest, cost)
+            if least < (np.inf if best is None else best):
+                best = float(least)
             return
         for choice in choices[number]:
             if best is not None and weights.time * choice[0] + cost >= best:

@@ -1,5 +1,6 @@
 """Training steps of PyTorch modules: run in numpy they give what PyTorch gives; the plan is that of the JAX step."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,12 @@ torch = pytest.importorskip("torch")
 from tests.importer.torch import steps  # noqa: E402 (imports torch)
 
 FILE = Path(steps.__file__)
+
+
+@cache
+def step_of(name):
+    """The training step of one of the modules; it is traced once."""
+    return torch_step(FILE, name)
 
 
 @pytest.fixture
@@ -83,14 +90,14 @@ def test_the_step_in_numpy_gives_what_pytorch_gives(written, name, optimizer):
 
 @pytest.mark.parametrize("name", ["perceptron", "transformer", "packed", "stacked", "convolutions", "moved"])
 def test_every_operation_has_a_rule(name):
-    graph = torch_step(FILE, name)
+    graph = step_of(name)
     unknown = [each.opcode for each, rule in zip(graph.operations, step_factors(graph), strict=True) if rule is None]
     assert unknown == []
 
 
 @pytest.mark.parametrize("name", ["transformer", "packed", "stacked"])
 def test_the_batch_of_a_transformer_can_be_split(name):
-    graph = torch_step(FILE, name)
+    graph = step_of(name)
     groups = linkage(graph).groups
     for argument in graph.arguments:
         if argument.role == "input":
