@@ -31,7 +31,8 @@ def few_architectures(monkeypatch):
 
 
 def optimum(folder, budget, **changes):
-    result, _ = solve(tiny_options(folder, area_budget=budget, hbm_gb="1", microbatch="1", tensor_parallel="1", **changes))
+    changes |= {"area_budget": budget, "hbm_gb": "1", "microbatch": "1", "tensor_parallel": "1"}
+    result, _ = solve(tiny_options(folder, **changes))
     return result.objective.value
 
 
