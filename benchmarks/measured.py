@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hardware.calibration import (
+from benchmarks.calibration import (
     FITTED_CONSTANTS,
     MeasuredAllReduce,
     MeasuredKernel,

@@ -209,7 +209,7 @@ def main() -> int:
     begun = time.perf_counter()
     from dse.placement.formats import read_problem
     from dse.placement.search.chain_dp import optimum
-    from dse.placement.search.chain_structure import chain_structure
+    from dse.placement.search.chain_structure import chain_structures
     from dse.placement.solve import layer_latencies, solve
 
     paths = sorted(path for path in shared_data("placement").glob("*.json") if ".expected" not in path.suffixes)
@@ -238,7 +238,7 @@ def main() -> int:
         error = 0.0 if batch_s == expected else abs(batch_s / expected - 1)
         warm_s = seconds(solve, problem)
         graphs = problem.tensor_parallel
-        widths = [(chain_structure(problem, tensor), layer_latencies(graph)) for tensor, graph in graphs.items()]
+        widths = [(*chain_structures(problem, tensor), layer_latencies(graph)) for tensor, graph in graphs.items()]
         kernel_s = seconds(optimum, widths)
         plain = baseline(problem)  # compiles, and must agree
         start = time.perf_counter()

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from hardware.inputs import choose
 from hardware.operations import VectorKind
-from hardware.spec_fields import Quantity, StrictModel, read_spec, spec_names
+from hardware.spec_fields import Quantity, StrictModel, read_spec
 
 _FOLDER = "operator_slots"
 
@@ -51,11 +51,6 @@ class OperatorSlotsSpec(StrictModel):
 
     name: Annotated[str, Field(min_length=1)]
     slots: Annotated[dict[str, Quantity], Field(min_length=1)]
-
-
-def list_operator_slots() -> list[str]:
-    """Names of the tables that come with the program, sorted."""
-    return spec_names(_FOLDER)
 
 
 def operator_slots(name_or_path: str | Path = "streaming") -> OperatorSlots:

@@ -98,7 +98,8 @@ def read_spec(folder: str, name_or_path: str | Path, model: type[Spec], what: st
     text = str(name_or_path)
     if is_path(name_or_path):
         return validate(model, read_document(text), text)
-    return _built_in(folder, choose("", what, text, spec_names(folder), f"{what} spec"), model)
+    spec: Spec = _built_in(folder, choose("", what, text, spec_names(folder), f"{what} spec"), model)
+    return spec
 
 
 @cache

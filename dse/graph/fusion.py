@@ -75,21 +75,6 @@ def fuse(graph: OperatorGraph, kept: Set[str] = frozenset()) -> OperatorGraph:
     return OperatorGraph(tuple(operators), tuple((source, target) for source, target in joined if source != target))
 
 
-def unfuse(graph: OperatorGraph) -> OperatorGraph:
-    """The inverse of :func:`fuse`: every fused operator as its members again, in a chain."""
-    operators: list[Operator] = []
-    first: list[int] = []
-    edges: list[tuple[int, int]] = []
-    for operator in graph:
-        members = operator.members or (operator,)
-        first.append(len(operators))
-        operators.extend(members)
-        edges.extend((node, node + 1) for node in range(first[-1], len(operators) - 1))
-    last = [*(start - 1 for start in first[1:]), len(operators) - 1]
-    edges.extend((last[source], first[target]) for source, target in graph.edges)
-    return OperatorGraph(tuple(operators), tuple(edges))
-
-
 def _fused(gemm: Operator, epilogue: Operator, keep: bool) -> Operator:
     assert isinstance(gemm.operation, Gemm | Convolution)
     assert isinstance(epilogue.operation, Vector)

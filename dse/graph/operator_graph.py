@@ -6,7 +6,7 @@ so that everything downstream prices and schedules each distinct layer once. A :
 tensor-parallel slice at one microbatch size.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -179,8 +179,3 @@ class ModelGraph:
     def frozen_parameters(self) -> int:
         """Parameters of this slice that are not trained: the sum over layers."""
         return sum(layer.frozen_parameters for layer in self.layers)
-
-
-def chain_edges(count: int, start: int = 0) -> Iterable[tuple[int, int]]:
-    """Edges of the chain start → start + 1 → … over ``count`` nodes."""
-    return ((node, node + 1) for node in range(start, start + count - 1))

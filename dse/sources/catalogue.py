@@ -1,17 +1,16 @@
 """The catalogue: 87 networks without attention, split for learning, and transformers to partition then.
 
 The paper trains on 66 graphs, chooses a checkpoint on 5 and reports 16 (section 5.1). ``split.yaml`` states which are
-which. It was drawn once by :func:`drawn_split`, before any search result was seen.
+which. It was drawn once, family by family, before any search result was seen.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Protocol
 
-from dse.graph.trace import FIXED, VIEWS, Granularity, Trace
+from dse.graph.trace import Granularity, Trace
 from dse.importer.cache import cached, keep
 from dse.importer.canonical import canonical
 from dse.run.cache import source_digest
@@ -33,9 +32,6 @@ from hardware.inputs import choose
 
 SIZES: Mapping[str, int] = {"training": 66, "validation": 5, "test": 16}
 """Graphs of each part of the split."""
-
-WITH_ATTENTION = "transformer"
-"""The family of the graphs outside the split."""
 
 
 class Source(Protocol):
@@ -125,47 +121,6 @@ def split() -> Mapping[str, tuple[str, ...]]:
     file = resources.files("dse.sources").joinpath("split.yaml")
     document = parse_document(file.read_text(encoding="utf-8"), "split.yaml")
     return {part: tuple(document[part]) for part in SIZES}
-
-
-def drawn_split(families: Mapping[str, str], seed: int) -> Mapping[str, tuple[str, ...]]:
-    """A split of graphs (name → family), in parts of :data:`SIZES`, that takes from every family its share.
-
-    The graphs stand in a row, family by family in alphabetical order, within a family in the order of the SHA-256 of
-    ``seed/name``. Every 87 / 16th graph of the row is for testing; of the others every 71 / 5th for validation. A
-    family of n graphs so has ⌊16 n / 87⌋ or one more in the test set.
-    """
-    row = sorted(families, key=lambda name: (families[name], hashlib.sha256(f"{seed}/{name}".encode()).hexdigest()))
-    test = _every(row, SIZES["test"])
-    rest = [name for name in row if name not in test]
-    validation = _every(rest, SIZES["validation"])
-    training = tuple(name for name in rest if name not in validation)
-    return {"training": training, "validation": validation, "test": test}
-
-
-def _every(row: list[str], count: int) -> tuple[str, ...]:
-    """``count`` of a row, evenly."""
-    size = len(row)
-    return tuple(row[index] for index in range(size) if (index + 1) * count // size > index * count // size)
-
-
-def attends(trace: Trace) -> bool:
-    """Whether a softmax is taken of a product of two activations (scaled, masked, reshaped or not)."""
-    held = {index for index, value in enumerate(trace.values) if value.role in FIXED}
-    for step in trace.steps:
-        left = list(step.inputs) if step.kind == "softmax" else []
-        seen: set[int] = set()
-        while left:
-            index = left.pop()
-            position = trace.producer.get(index)
-            if position is None or position in seen:
-                continue
-            seen.add(position)
-            writer = trace.steps[position]
-            if writer.kind == "matmul" and held.isdisjoint(writer.inputs):
-                return True
-            if writer.kind == "elementwise" or writer.kind in VIEWS:
-                left.extend(writer.inputs)
-    return False
 
 
 def families() -> Mapping[str, str]:

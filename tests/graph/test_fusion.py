@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.graph.fusion import EPILOGUES, fuse, unfuse
+from dse.graph.fusion import EPILOGUES, fuse
 from dse.graph.operator_graph import Operator, OperatorGraph
 from hardware.operations import Collective, Fused, Gemm, Vector
 
@@ -16,6 +16,19 @@ ADD = Vector("add", 24, 48, 24)
 def graph_of(operations, edges):
     operators = tuple(Operator(f"op{index}", operation, index) for index, operation in enumerate(operations))
     return OperatorGraph(operators, tuple(edges))
+
+
+def unfuse(graph):
+    """The inverse of ``fuse``: every fused operator as its members again, in a chain."""
+    operators, first, edges = [], [], []
+    for operator in graph:
+        members = operator.members or (operator,)
+        first.append(len(operators))
+        operators.extend(members)
+        edges.extend((node, node + 1) for node in range(first[-1], len(operators) - 1))
+    last = [*(start - 1 for start in first[1:]), len(operators) - 1]
+    edges.extend((last[source], first[target]) for source, target in graph.edges)
+    return OperatorGraph(tuple(operators), tuple(edges))
 
 
 def names(graph):

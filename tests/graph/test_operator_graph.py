@@ -2,7 +2,7 @@
 
 import pytest
 
-from dse.graph.operator_graph import Layer, ModelGraph, Operator, OperatorGraph, chain_edges
+from dse.graph.operator_graph import Layer, ModelGraph, Operator, OperatorGraph
 from hardware.operations import Collective, Fused, Gemm, Transfer, Vector
 
 GEMM = Operator("gemm", Gemm(2, 3, 4, 5), weights=12)
@@ -50,9 +50,3 @@ def test_equal_layers_count_once_among_the_distinct():
     assert graph.distinct_layers == (first, block)
     assert graph.layer_index == (0, 1, 1)
     assert graph.parameters == 13
-
-
-def test_chain_edges_join_neighbours():
-    assert list(chain_edges(3)) == [(0, 1), (1, 2)]
-    assert list(chain_edges(3, start=4)) == [(4, 5), (5, 6)]
-    assert list(chain_edges(1)) == []

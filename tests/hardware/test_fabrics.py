@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hardware.fabric_grid import grid
 from hardware.fabrics import MAX_SIDE, fabric, fabric_spec, list_fabrics
 from hardware.inputs import InputError
-from hardware.operator_slots import list_operator_slots, operator_slots, operator_slots_spec
+from hardware.operator_slots import operator_slots, operator_slots_spec
+from hardware.spec_fields import spec_names
 
 PLASTICINE = fabric("plasticine-8x16")
 
@@ -171,7 +172,7 @@ def test_fabrics_made_by_programs_keep_the_same_rules(changes, name):
         replace(PLASTICINE, **changes)
 
 
-@pytest.mark.parametrize("name", list_operator_slots())
+@pytest.mark.parametrize("name", spec_names("operator_slots"))
 def test_every_operator_has_its_slots_and_their_source(name):
     spec = operator_slots_spec(name)
     table = operator_slots(name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dse.placement.check import violations
 from dse.placement.problem import LayerGraph, Placement, Stage
 from dse.placement.search.chain_dp import ChainOptimum, optimum, width_optimum
-from dse.placement.search.chain_structure import chain_structure, is_totally_ordered
+from dse.placement.search.chain_structure import chain_structures, is_totally_ordered
 from dse.placement.solve import layer_latencies, solve
 from tests.placement.brute_force import min_batch_s
 from tests.placement.strategies import chain_of, problems
@@ -43,7 +43,7 @@ def test_widths_are_compared_and_the_smaller_one_wins_a_tie():
     problem = chain_of([(1.0, 1.0)] * 2)
     graph = problem.tensor_parallel[1]
     halved = LayerGraph(tuple(replace(layer, forward_s=0.2, backward_s=0.2) for layer in graph.layers), graph.edges)
-    widths = [(chain_structure(problem, 1), layer_latencies(each)) for each in (graph, graph, halved)]
+    widths = [(*chain_structures(problem, 1), layer_latencies(each)) for each in (graph, graph, halved)]
     same, alone = optimum(widths[:2]), width_optimum(*widths[0])
     assert same == alone
     assert optimum(widths).batch_s < same.batch_s
@@ -54,14 +54,14 @@ def test_ties_go_to_fewer_stages_and_earlier_cuts():
     problem = chain_of(
         [(0.5, 0.5)] * 5, accelerators=2, microbatches=8, network_bytes_per_s=1e15, gradient_sync_factor=1e18
     )
-    structure = chain_structure(problem, 1)
+    (structure,) = chain_structures(problem, 1)
     optimum = width_optimum(structure, layer_latencies(problem.tensor_parallel[1]))
     assert optimum == ChainOptimum(batch_s=pytest.approx(27.0), tensor=1, data=1, cuts=(2,))
 
 
 def test_latency_arrays_may_change_between_calls():
     problem = chain_of([(1.0, 1.0)] * 6, hbm_bytes=12.0)
-    structure = chain_structure(problem, 1)
+    (structure,) = chain_structures(problem, 1)
     latencies = layer_latencies(problem.tensor_parallel[1])
     base = width_optimum(structure, latencies)
     slower = replace(latencies, forward_s=latencies.forward_s * np.array([1, 1, 5, 1, 1, 1.0]))

@@ -23,7 +23,7 @@ from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED
 from dse.wafer.search.portfolio import search
 from dse.wafer.search.positions import compacted
 from dse.wafer.search.protocol_dp import with_protocols
-from dse.wafer.search.row_dp import depth_first_order, even_layouts, min_row_ticks, row_layouts, strip_layouts
+from dse.wafer.search.row_dp import depth_first_order, even_layouts, row_layouts, strip_layouts
 from dse.wafer.shapes import NEVER, classes_of, shape_table, staircases
 from tests.shared_data import shared_data
 from tests.wafer.brute_force import min_cost
@@ -95,18 +95,6 @@ def test_rows_are_those_of_all_cuts():
         assert layouts.keys() == found.keys()
         for rows, layout in layouts.items():
             assert layout.height[:rows].sum() == 24
-    fits = [limit for limit in range(1, 3000) if min_rows_height(problem, table, limit) <= 24]
-    assert min_row_ticks(problem, table, range(6), 1, 3000) == fits[0]
-
-
-def min_rows_height(problem, table, limit):
-    least = staircases(problem, table, limit).least
-    best = [0] + [NEVER] * 6
-    for end in range(1, 7):
-        for begin in range(end):
-            height = row_height_by_trying(least, table.group, range(begin, end), 40, 24)
-            best[end] = min(best[end], best[begin] + height)
-    return best[6]
 
 
 def test_strips_are_all_that_fit_and_are_not_too_many():

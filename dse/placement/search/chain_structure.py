@@ -60,18 +60,6 @@ class ChainStructure:
     pipelines: tuple[int, int]
 
 
-def chain_structure(problem: PlacementProblem, tensor: int) -> ChainStructure:
-    """The structure of width ``tensor`` under 1F1B, where there is one for all numbers of pipelines.
-
-    Raises:
-        ValueError: the pipelines follow GPipe (see :func:`chain_structures`).
-    """
-    if problem.pipeline_schedule != "1f1b":
-        raise ValueError("under GPipe a width has several structures, one for each memory rule")
-    (structure,) = chain_structures(problem, tensor)
-    return structure
-
-
 def chain_structures(
     problem: PlacementProblem, tensor: int, max_pipelines: int | None = None
 ) -> tuple[ChainStructure, ...]:

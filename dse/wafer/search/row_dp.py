@@ -19,7 +19,7 @@ import numpy as np
 from dse.wafer.problem import WaferProblem
 from dse.wafer.search.ladder import Ladder
 from dse.wafer.search.layout import Layout, layout_of
-from dse.wafer.shapes import NEVER, Ints, ShapeTable, staircases
+from dse.wafer.shapes import NEVER, Ints
 from hardware.compiled import compiled
 
 MAX_STRIPS = 40
@@ -123,29 +123,6 @@ def _stretched(heights: Sequence[int], available: int) -> list[int]:
     stretched = [height + left * height // total for height in heights]
     stretched[0] += available - sum(stretched)
     return stretched
-
-
-def min_row_ticks(
-    problem: WaferProblem, table: ShapeTable, order: Sequence[int], floor: int, longest: int
-) -> int | None:
-    """The least time limit at which rows in this order fit, by bisection (paper 3.1); None above ``longest``."""
-    wafer, rows = problem.wafer, min(MAX_ROWS, len(order))
-
-    def fits(limit: int) -> bool:
-        least = staircases(problem, table, limit).least[table.group[list(order)]]
-        totals, _ = _row_dp(row_heights(least, wafer.width_tiles, wafer.height_tiles), rows)
-        return bool(totals[1:, len(order)].min() <= wafer.height_tiles)
-
-    if not fits(longest):
-        return None
-    low, high = floor, longest
-    while low < high:
-        middle = (low + high) // 2
-        if fits(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 @compiled()

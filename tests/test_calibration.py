@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardware.calibration import (
+from benchmarks.calibration import (
     FITTED_CONSTANTS,
     MeasuredAllReduce,
     MeasuredKernel,
