@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from hardware.cost_model import NamedChoice
+from hardware.input_files import read_once
 from hardware.inputs import choose
 from hardware.network import Network
 from hardware.network_specs import network
@@ -75,6 +76,7 @@ def list_chips() -> list[str]:
     return spec_names("chips")
 
 
+@read_once
 def chip(name_or_path: str | Path) -> Chip:
     """The chip of this name, or of a user's own file (a path with a suffix or a slash).
 
@@ -108,6 +110,7 @@ def system(name_or_path: str, network_name: str | None = None) -> System:
 
 def _chip_name(name: str) -> str:
     chips = list_chips()
+    if name in chips:
+        return name
     systems = {chip(each).network: each for each in chips}
-    choose("", "--on", name, {*chips, *systems}, "accelerator or system")
-    return systems.get(name, name)
+    return systems[choose("", "--on", name, {*chips, *systems}, "accelerator or system")]

@@ -2,4 +2,4 @@
 
 COMMAND = "plan"
 SUMMARY = "Find the best training plan of a model on a real machine."
-RANK = 3
+RANK = 20

@@ -134,7 +134,8 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     need = needed_memory_text(costs.memory_bytes)
     have = f"{memory_text(limit)} of {problem.system.chip.name}"
     sentence = (
-        f"the plan needs {need} on its fullest rank, more than the {have} (its step would take {time_text(costs.step_s)})"
+        f"the plan needs {need} on its fullest rank, more than the {have}; "
+        f"its step would take {time_text(costs.step_s)}"
         if is_whole
         else f"no plan of this vocabulary fits: the least, {least.plan.text()}, needs {need}, more than the {have}"
     )

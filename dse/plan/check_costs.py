@@ -75,34 +75,34 @@ class _Costs:
 
     def products(self, sparse: bool) -> Iterator[tuple[str, float, float, float, float, bool]]:
         """(group, m, n, k, how many, whether in the plan's precision) of every linear layer."""
-        model, h, T, S = self.model, float(self.model.hidden), self.tokens, self.between
+        model, h, tokens, cut = self.model, float(self.model.hidden), self.tokens, self.between
         q, v = self.heads * model.key_width, self.heads * model.context_width
         if model.latent is None:
-            yield "attention", T, q + self.key_heads * (model.key_width + model.context_width), h, 1.0, True
+            yield "attention", tokens, q + self.key_heads * (model.key_width + model.context_width), h, 1.0, True
         else:
             r, c, d = model.latent.query_rank, model.latent.key_value_rank, model.latent.rotary_width
             if r:
-                yield "attention", S, float(r), h, 1.0, True
-            yield "attention", T, q, float(r or h), 1.0, True
-            yield "attention", S, float(c + d), h, 1.0, True
-            yield "attention", T, self.heads * (model.key_width - d + model.context_width), float(c), 1.0, True
-        yield "attention", T, h, v, 1.0, True
+                yield "attention", cut, float(r), h, 1.0, True
+            yield "attention", tokens, q, float(r or h), 1.0, True
+            yield "attention", cut, float(c + d), h, 1.0, True
+            yield "attention", tokens, self.heads * (model.key_width - d + model.context_width), float(c), 1.0, True
+        yield "attention", tokens, h, v, 1.0, True
         into = 2.0 if model.gated else 1.0
         if not sparse:
-            yield "feed_forward", T, into * model.feed_forward / self.t, h, 1.0, True
-            yield "feed_forward", T, h, model.feed_forward / self.t, 1.0, True
+            yield "feed_forward", tokens, into * model.feed_forward / self.t, h, 1.0, True
+            yield "feed_forward", tokens, h, model.feed_forward / self.t, 1.0, True
             return
         experts = model.experts
         assert experts is not None
-        yield "router", S, float(experts.routed), h, 1.0, False
+        yield "router", cut, float(experts.routed), h, 1.0, False
         mine = experts.routed / self.plan.expert
-        tokens = S * experts.active / mine
-        yield "expert", tokens, into * experts.width, h, mine, True
-        yield "expert", tokens, h, float(experts.width), mine, True
+        each = cut * experts.active / mine
+        yield "expert", each, into * experts.width, h, mine, True
+        yield "expert", each, h, float(experts.width), mine, True
         if experts.shared:
             inner = experts.shared * experts.width / self.t
-            yield "shared", T, into * inner, h, 1.0, True
-            yield "shared", T, h, inner, 1.0, True
+            yield "shared", tokens, into * inner, h, 1.0, True
+            yield "shared", tokens, h, inner, 1.0, True
 
     def product_s(self, m: float, n: float, k: float, low: bool) -> tuple[float, float, float]:
         """Forward and backward seconds, and the larger of element sizes."""
@@ -121,25 +121,25 @@ class _Costs:
 
     def vector_bytes(self, sparse: bool) -> tuple[float, float]:
         """Memory traffic of everything between the products, by pass."""
-        model, T, S, h = self.model, self.tokens, self.between, self.model.hidden
-        masks = 2 * S * h if model.dropout else 0.0
-        forward = 2 * 4 * S * h + 2 * 6 * S * h + masks
-        backward = 2 * 6 * S * h + 2 * 6 * S * h + masks
+        model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
+        masks = 2 * cut * h if model.dropout else 0.0
+        forward = 2 * 4 * cut * h + 2 * 6 * cut * h + masks
+        backward = 2 * 6 * cut * h + 2 * 6 * cut * h + masks
         both = self.heads + self.key_heads
         if model.positions == "rotary":
             width = model.key_width if model.latent is None else model.latent.rotary_width
-            forward += 4 * T * both * width
-            backward += 4 * T * both * width
+            forward += 4 * tokens * both * width
+            backward += 4 * tokens * both * width
         if model.query_key_norm:
-            forward += 4 * T * both * model.key_width
-            backward += 6 * T * both * model.key_width
+            forward += 4 * tokens * both * model.key_width
+            backward += 6 * tokens * both * model.key_width
         reads = (6, 10) if model.gated else (4, 6)
         inner = 0.0
         if not sparse:
-            inner = T * model.feed_forward / self.t
+            inner = tokens * model.feed_forward / self.t
         elif model.experts is not None:
-            routed = S * model.experts.active
-            inner = routed * model.experts.width + T * model.experts.shared * model.experts.width / self.t
+            routed = cut * model.experts.active
+            inner = routed * model.experts.width + tokens * model.experts.shared * model.experts.width / self.t
             forward += 8 * routed * h
             backward += 8 * routed * h
         return forward + reads[0] * inner, backward + reads[1] * inner
@@ -166,21 +166,21 @@ class _Costs:
 
     def kept_bytes(self, sparse: bool) -> float:
         """Bytes that a layer keeps for its backward pass, but for attention's core."""
-        model, T, S, h = self.model, self.tokens, self.between, self.model.hidden
+        model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
-        kept = 2 * 2 * S * h + (2 * S * h if model.dropout else 0)
-        kept += inputs * S * h + inputs * T * self.heads * model.context_width
-        kept += 2 * T * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
+        kept = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
+        kept += inputs * cut * h + inputs * tokens * self.heads * model.context_width
+        kept += 2 * tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
         if model.latent is not None:
             latent = model.latent
-            kept += 2 * S * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
+            kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
         each = (2 * 2 if model.gated else 2) + inputs
         if not sparse:
-            return kept + inputs * S * h + each * T * model.feed_forward / self.t
+            return kept + inputs * cut * h + each * tokens * model.feed_forward / self.t
         experts = model.experts
         assert experts is not None
-        kept += 2 * S * h + S * experts.active * (inputs * h + each * experts.width)
-        return kept + each * T * experts.shared * experts.width / self.t
+        kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width)
+        return kept + each * tokens * experts.shared * experts.width / self.t
 
     def layer(self, sparse: bool) -> Layer:
         """A layer with or without experts."""

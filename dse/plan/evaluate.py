@@ -17,6 +17,7 @@ from dse.plan.plan_arrays import SCHEDULES, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from hardware.network_arrays import transfer_seconds
+from hardware.operations import CollectiveKind
 
 OPTIMIZER_STEP_BYTES = 30.0
 """Of memory traffic for each parameter: Adam reads gradient, weight, momentum and variance of 4 bytes each, and writes
@@ -57,7 +58,7 @@ class Evaluation:
 
 
 class _Stages:
-    """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``count`` 0)."""
+    """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``number`` 0)."""
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
         code = plans.pipeline * (1 << 32) + plans.interleave
@@ -66,8 +67,8 @@ class _Stages:
         most = max(map(len, kinds), default=1)
         table = np.zeros((len(kinds), most, 6), dtype=np.int64)
         for row, each in enumerate(kinds):
-            table[row, : len(each)] = each
-        self.first, self.count, self.dense, self.sparse, self.embedding, self.head = np.moveaxis(table[inverse], -1, 0)
+            table[row, : len(each)] = [tuple(kind) for kind in each]
+        self.first, self.number, self.dense, self.sparse, self.embedding, self.head = np.moveaxis(table[inverse], -1, 0)
 
     @cached_property
     def layers(self) -> Integers:
@@ -88,7 +89,9 @@ class _Step:
     def over_stages(self, dense: Floats, sparse: Floats | None) -> Floats:
         """What each layer has, [P], summed over the layers of each stage."""
         total: Floats = self.stages.dense * dense[:, None]
-        return total if sparse is None else total + self.stages.sparse * sparse[:, None]
+        if sparse is not None:
+            total = total + self.stages.sparse * sparse[:, None]
+        return total
 
     @cached_property
     def kinds(self) -> tuple[LayerWork, LayerWork | None]:
@@ -119,7 +122,8 @@ class _Step:
         if model.tied_embeddings:
             copies = np.minimum(copies, 1)
         rows = model.position_rows * model.hidden * stages.embedding
-        return self.of_layers("parameters") + copies * words + rows + stages.head * model.hidden
+        total: Floats = self.of_layers("parameters") + copies * words + rows + stages.head * model.hidden
+        return total
 
     @cached_property
     def expert_parameters(self) -> Floats:
@@ -130,11 +134,12 @@ class _Step:
         """Parameters of a rank, divided among replicas where the ZeRO stage is at least ``from_stage``."""
         does = (self.plans.zero >= from_stage)[:, None]
         dense = self.parameters / np.where(does, self.work.replicas[:, None], 1)
-        return dense + self.expert_parameters / np.where(does, self.work.expert_replicas[:, None], 1)
+        total: Floats = dense + self.expert_parameters / np.where(does, self.work.expert_replicas[:, None], 1)
+        return total
 
     # Replicas ---------------------------------------------------------------------------------------------------------
 
-    def _over_replicas(self, kind: str, bytes_each: float) -> Floats:
+    def _over_replicas(self, kind: CollectiveKind, bytes_each: float) -> Floats:
         """Seconds of a collective of every parameter of a stage, layer by layer."""
         work, pieces = self.work, np.maximum(self.stages.layers, 1)
         seconds = np.zeros(pieces.shape)
@@ -142,9 +147,9 @@ class _Step:
             count = pieces[:, column]
             dense = bytes_each * self.parameters[:, column] / count
             expert = bytes_each * self.expert_parameters[:, column] / count
-            once = work.collective(kind, dense, work.replicas, self.plans.tensor)  # type: ignore[arg-type]
+            once = work.collective(kind, dense, work.replicas, self.plans.tensor)
             if self.problem.model.experts is not None:
-                once = once + work.collective(kind, expert, work.expert_replicas, self.plans.expert)  # type: ignore[arg-type]
+                once = once + work.collective(kind, expert, work.expert_replicas, self.plans.expert)
             seconds[:, column] = count * once
         return seconds
 
@@ -197,14 +202,13 @@ class _Step:
         each, once = self.replica_collectives
         hidden = (plans.interleave > 1) & self.problem.stack.overlaps_pipeline.value
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
-        loads = np.where(stages.count > 0, sum(self.passes) + each + paid[:, None], 0.0)
+        loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
         busiest = np.argmax(loads, axis=1)
         longest = loads[rows, busiest]
-        bubble = ((stages.count * loads).sum(axis=1) - longest) / plans.interleave
+        bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
-        traffic = (
-            OPTIMIZER_STEP_BYTES * np.where(stages.count > 0, self.shared_out(1), 0.0) / self.work.memory_bytes_per_s
-        )
+        updated = np.where(stages.number > 0, self.shared_out(1), 0.0)
+        update_s = OPTIMIZER_STEP_BYTES * updated / self.work.memory_bytes_per_s
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
             parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
@@ -216,8 +220,8 @@ class _Step:
         parts["sharding"], parts["transfer"] = each[rows, busiest], paid
         parts = {name: self.microbatches * seconds for name, seconds in parts.items()}
         parts["bubble"] = bubble
-        parts["data"] = np.where(stages.count > 0, once, 0.0).max(axis=1)
-        parts["optimizer"] = traffic.max(axis=1)
+        parts["data"] = np.where(stages.number > 0, once, 0.0).max(axis=1)
+        parts["optimizer"] = update_s.max(axis=1)
         step = self.microbatches * longest + bubble + parts["data"] + parts["optimizer"]
         return step, {name: parts[name] for name in TIME_PARTS}
 
@@ -255,7 +259,7 @@ class _Step:
             "activations": self.microbatches_kept * self.of_layers("kept_bytes"),
             "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
         }
-        total = np.where(stages.count > 0, sum(parts.values()), 0.0)
+        total = np.where(stages.number > 0, sum(parts.values()), 0.0)
         fullest = np.argmax(total, axis=1)
         return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
 

@@ -20,6 +20,8 @@ HALF_BYTES = 2.0
 
 _DROPOUT_BYTES = 1.0
 
+Size = Floats | float
+
 
 def halved(precision: str) -> str:
     """The 16-bit precision of what is not a linear layer."""
@@ -73,6 +75,14 @@ class _Sum:
     kept: list[Floats] = field(default_factory=list)
 
 
+def _total(terms: list[Floats]) -> Floats:
+    """The sum of arrays, in their order."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
 class RankWork:
     """The work of plans on one rank; layers of each kind are priced on demand."""
 
@@ -115,11 +125,12 @@ class RankWork:
     @cached_property
     def residual_bytes(self) -> Floats:
         """The residual stream of a microbatch."""
-        return HALF_BYTES * self.tokens * self.model.hidden
+        size: Floats = HALF_BYTES * self.tokens * self.model.hidden
+        return size
 
     @cached_property
     def tensor_halves(self) -> tuple[Floats, Floats, Floats]:
-        """Seconds of what gathers, of what scatters, and of an all-reduce of the residual stream over the tensor axis."""
+        """Seconds to gather, to scatter and to all-reduce the residual stream over the tensor axis."""
         ones = np.ones_like(self.plans.tensor)
         kinds: tuple[CollectiveKind, ...] = ("all_gather", "reduce_scatter", "all_reduce")
         gather, scatter, reduce = (
@@ -137,7 +148,8 @@ class RankWork:
     def _exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
         if not self.problem.stack.overlaps_tensor.value:
             return raw
-        return np.maximum(raw / self.tensor, raw - linear)
+        exposed: Floats = np.maximum(raw / self.tensor, raw - linear)
+        return exposed
 
     # Products and vector work -----------------------------------------------------------------------------------------
 
@@ -190,7 +202,8 @@ class RankWork:
             work.kept.append(HALF_BYTES * cut * (rank + shared))
         self.product(work, tokens, h, value, low=True)
         work.kept.append(self.kept_input * tokens * value)
-        return weights + value * h
+        total: Floats = weights + value * h
+        return total
 
     def _feed_forward(
         self, work: _Sum, width: float, tokens: Floats, parts: Floats, count: Floats | float = 1.0
@@ -204,7 +217,8 @@ class RankWork:
         work.vector.append((6.0 if self.model.gated else 4.0) * inner * every)
         work.vector_back.append((10.0 if self.model.gated else 6.0) * inner * every)
         work.kept.append((gate * HALF_BYTES + self.kept_input) * inner * every)
-        return (gate + 1.0) * h * inner
+        weights: Floats = (gate + 1.0) * h * inner
+        return weights
 
     def _around(self, work: _Sum) -> None:
         """Norms, residual additions, dropout, and what turns and normalises queries and keys."""
@@ -311,22 +325,22 @@ class RankWork:
     ) -> LayerWork:
         work = _Sum()
         weights = self._attention_projections(work)
-        attention_linear = sum(work.linear), sum(work.linear_back)
+        attention_linear = _total(work.linear), _total(work.linear_back)
         shared, expert = network(work)
         self._around(work)
-        linear = sum(work.linear), sum(work.linear_back)
+        linear = _total(work.linear), _total(work.linear_back)
         beside = attention_linear if has_experts else linear
         raw = self._block_collectives
         tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         rate = self.memory_bytes_per_s
-        vector = sum(work.vector) / rate, sum(work.vector_back) / rate
+        vector = _total(work.vector) / rate, _total(work.vector_back) / rate
         context = self._context()
         exchange = 2.0 * self._exchange() if has_experts else np.zeros(self.plans.count)
         core, (own, scores) = self.attention_core, self.kept_by_attention
         forward = linear[0] + core[0] + vector[0] + tensor[0] + context[0] + exchange
         mode = self.plans.recompute
-        norms = 2.0 * self.model.hidden
-        kept = sum(work.kept) + own
+        norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
+        kept = _total(work.kept) + own
         whole = kept + scores
         return LayerWork(
             linear=linear,
@@ -336,9 +350,7 @@ class RankWork:
             context=context,
             expert=(exchange, exchange),
             recompute=np.select([mode == 1, mode == 2], [core[0], forward], 0.0),
-            kept_bytes=np.select(
-                [mode == 0, mode == 1], [whole, kept], HALF_BYTES * self.cut_tokens * self.model.hidden
-            ),
+            kept_bytes=np.select([mode == 0, mode == 1], [whole, kept], stream),
             whole_bytes=whole,
             parameters=weights + shared + norms,
             expert_parameters=expert,
@@ -379,5 +391,6 @@ class RankWork:
     @cached_property
     def head_bytes(self) -> Floats:
         """Bytes that the head keeps: the inputs of norm and output matrix, and 32-bit logits."""
-        model = self.model
-        return 4.0 * self.tokens * model.vocabulary / self.tensor + 2.0 * HALF_BYTES * self.cut_tokens * model.hidden
+        logits = 4.0 * self.tokens * self.model.vocabulary / self.tensor
+        size: Floats = logits + 2.0 * HALF_BYTES * self.cut_tokens * self.model.hidden
+        return size

@@ -1,4 +1,4 @@
-"""A transformer as a training plan sees it: sizes of attention, feed-forward networks and experts; parameters; FLOPs."""
+"""A transformer as a training plan sees it: sizes of attention, feed-forward and experts; parameters; FLOPs."""
 
 from typing import Annotated, Literal
 

@@ -9,7 +9,7 @@ from dse.plan.model import SCHEMA, Transformer
 from dse.sources.kinds import HyperparameterModel, ProblemFormat, ProblemInput, TransformersConfig
 from dse.sources.resolve import resolve
 from hardware.documents import read_document
-from hardware.input_files import noting
+from hardware.input_files import noting, read_once
 from hardware.inputs import fail, validate
 
 
@@ -40,12 +40,11 @@ def transformer(source: object) -> Transformer:
         return _of_hyperparameters(found.hyperparameters, found.where)
     if isinstance(found, TransformersConfig):
         return of_config(read_document(str(found.path)), found.name, str(found.path))
-    rule = (
-        "must be the hyper-parameters of a transformer: a name, a config.json or a YAML file; graphs have no plan here"
-    )
+    rule = "must be the hyper-parameters of a transformer: a name, a config.json or a YAML file"
     raise fail(found.where, "", "", rule)
 
 
+@read_once
 def built_in(name: str) -> Transformer:
     """The transformer of this name that comes with the package."""
     with noting(), resources.as_file(resources.files("dse.plan").joinpath("models", f"{name}.yaml")) as path:
@@ -58,9 +57,7 @@ def _read(document: Mapping[str, Any], where: str) -> Transformer:
 
 def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
     if model.head != "causal_lm" or model.embedding_width != model.hidden:
-        raise fail(
-            where, "head", model.head, "must be a causal language model whose embedding is as wide as its layers"
-        )
+        raise fail(where, "head", model.head, "must be a causal_lm, with an embedding as wide as its layers")
     return Transformer(
         name=model.name,
         source=model.source,
@@ -126,7 +123,7 @@ class _Config:
         return usual if value is None else value
 
 
-def _llama(sizes: _Config) -> dict[str, Any]:
+def _llama(_: _Config) -> dict[str, Any]:
     return {}
 
 

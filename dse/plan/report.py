@@ -45,7 +45,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         words = proof.explanation if proof is not None else "stopped before any answer"
         notes = [f"would help: {lever}" for lever in proof.levers] if proof is not None else []
         return View(title, f"does not fit: {words}", notes=[*notes, *_notes(problem)])
-    tables = _tables(problem, result)
+    tables = _tables(result)
     return View(
         title,
         _verdict(problem, result),
@@ -67,7 +67,8 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     )
     return (
         f"{time_text(metrics['step_s'])} a step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
-        f"MFU {share_text(metrics['mfu'])}; fits in {memory_text(problem.system.chip.hbm_bytes)} with {memory_text(used)}"
+        f"MFU {share_text(metrics['mfu'])}; the fullest rank has {memory_text(used)} "
+        f"of {memory_text(problem.system.chip.hbm_bytes)}"
     )
 
 
@@ -94,7 +95,7 @@ def _notes(problem: PlanProblem) -> list[str]:
     return [f"stack {stack.name}: sustained rates are assumed, not fitted to any run"]
 
 
-def _tables(problem: PlanProblem, result: Result) -> list[Table]:
+def _tables(result: Result) -> list[Table]:
     metrics, plan = result.metrics, result.solution["plan"]
     total = metrics["step_s"]
     times = [
@@ -122,15 +123,12 @@ def _tables(problem: PlanProblem, result: Result) -> list[Table]:
 def _without(metrics: Mapping[str, Any]) -> Table | None:
     if not metrics.get("without"):
         return None
-    rows = [
-        (
-            key,
-            "nothing fits" if step is None else time_text(step),
-            "" if step is None else f"+{share_text(step / metrics['step_s'] - 1)}",
-        )
-        for key, step in metrics["without"].items()
-    ]
+    rows = [(key, *_price(step, metrics["step_s"])) for key, step in metrics["without"].items()]
     return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
+
+
+def _price(step_s: float | None, best_s: float) -> tuple[str, str]:
+    return ("nothing fits", "") if step_s is None else (time_text(step_s), f"+{share_text(step_s / best_s - 1)}")
 
 
 def _pareto(metrics: Mapping[str, Any]) -> Table | None:

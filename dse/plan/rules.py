@@ -55,15 +55,17 @@ def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:
 
 
 def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
-    model, devices = problem.model, problem.devices
-    experts = 1 if model.experts is None else model.experts.routed
-    layers = [*range(1, model.layers + 1)]
+    devices = problem.devices
+    experts = 1 if problem.model.experts is None else problem.model.experts.routed
+    layers = [*range(1, problem.model.layers + 1)]
+    model = problem.model
+    of_devices = f"must divide the devices ({devices:,})"
     words = {
-        "tensor": (tensor_widths(problem), f"must divide the devices ({devices:,}) and {_cut(problem)}"),
-        "context": (context_widths(problem), f"must divide the devices ({devices:,}) and the sequence ({problem.sequence:,})"),
-        "pipeline": (pipeline_depths(problem), f"must divide the devices ({devices:,}), with at most {model.layers} stages"),
-        "data": (data_widths(problem), f"must divide the devices ({devices:,}) and the batch ({problem.global_batch:,})"),
-        "expert": (divisors(experts), f"must divide the experts ({experts})" if experts > 1 else "must be 1: no experts"),
+        "tensor": (tensor_widths(problem), f"{of_devices} and {_cut(problem)}"),
+        "context": (context_widths(problem), f"{of_devices} and the sequence ({problem.sequence:,})"),
+        "pipeline": (pipeline_depths(problem), f"{of_devices}, with at most {model.layers} stages"),
+        "data": (data_widths(problem), f"{of_devices} and the batch ({problem.global_batch:,})"),
+        "expert": (divisors(experts), f"must divide the experts ({experts})"),
         "interleave": (layers, f"must be at most the layers ({model.layers})"),
         "microbatch": (divisors(problem.global_batch), f"must divide the batch ({problem.global_batch:,})"),
     }  # fmt: skip
@@ -93,9 +95,8 @@ def _products(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterat
     devices = problem.devices
     listed = " · ".join(f"{key}={value}" for key, value in given.items())
     if (len(given) == len(AXES) and product != devices) or devices % product:
-        last = next(iter(reversed(given)))
-        rest = product // given[last]
-        hint = f"{last}={devices // rest}" if devices % rest == 0 else None
+        rests = {key: product // given[key] for key in ("data", "pipeline", "context", "tensor") if key in given}
+        hint = next((f"{key}={devices // rest}" for key, rest in rests.items() if devices % rest == 0), None)
         yield Fault(where, listed, "", f"multiply to {product:,}, but must make up the {devices:,} devices", hint)
         return
     replicas, size = fixed.get("data", 1), fixed.get("microbatch", 1)
@@ -134,7 +135,7 @@ def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> It
         if {"pipeline", "data", "microbatch"} <= fixed.keys():
             rounds = problem.global_batch // (fixed["data"] * fixed["microbatch"])
             if rounds % fixed["pipeline"]:
-                rule = f"interleaving needs microbatches ({rounds}) that are a multiple of the stages ({fixed['pipeline']})"
+                rule = f"the microbatches of a replica ({rounds}) must be a multiple of pipeline ({fixed['pipeline']})"
                 yield Fault(where, "interleave", shown(fixed["interleave"]), rule, "1")
     if fixed.get("schedule") == "gpipe" and fixed.get("pipeline") == 1:
         yield Fault(where, "schedule", "gpipe", "must be 1f1b where there is one stage", "1f1b")

@@ -1,8 +1,8 @@
 """Software stacks: what a training framework keeps in memory, what it overlaps, and the rates that it sustains.
 
-A stack is a spec (``stacks/*.yaml``) of facts, which its documentation or code states, and of at most four constants,
-the sustained shares of a machine's peak rates. Those are either assumed (the stack ``generic``) or fitted to at most two
-measured runs (``benchmarks/truth.py`` names them).
+A stack is a spec (``stacks/*.yaml``) of facts, which its documentation or code states, and of at most four constants:
+the sustained shares of a machine's peak rates. They are assumed (the stack ``generic``), or fitted to at most two
+measured runs, which the spec names.
 """
 
 from importlib import resources
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hardware.documents import read_document
-from hardware.input_files import noting
+from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
 from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
 
@@ -80,6 +80,7 @@ def list_stacks() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
+@read_once
 def stack(name_or_path: str) -> Stack:
     """The stack of this name, or of a user's own file.
 

@@ -11,13 +11,13 @@ class StageKind(NamedTuple):
 
     Attributes:
         first: the first stage of this kind, which keeps the most microbatches.
-        count: how many there are.
+        number: how many there are.
         dense, sparse: layers without and with experts.
         has_embedding, has_head: whether the ends lie here.
     """
 
     first: int
-    count: int
+    number: int
     dense: int
     sparse: int
     has_embedding: bool
