@@ -23,8 +23,8 @@ STACKS = {
     "megatron2021": "megatron-2022",
     "megascale": "generic",
     "mlperf3.0-gpt3-gaudi2": "generic",
-    "mlperf3.0": "mlperf-gpt3",
-    "mlperf4.1": "mlperf-gpt3",
+    "mlperf3.0": "mlperf-3.0",
+    "mlperf4.1": "mlperf-4.1",
     "mlperf-gpt3": "generic",
     "mlperf5.1-8b-MI355X": "generic",
     "mlperf5": "mlperf-5",
@@ -132,7 +132,7 @@ def _run(row: dict[str, str]) -> Run:
     software = STACKS[max((key for key in STACKS if name.startswith(key)), key=len)]
     devices = int(row["accelerators"])
     sequence = int(row["sequence"] or (2048 if name.startswith("maxtext") else 8192))
-    fixed = dict(_fixed(row, model))
+    fixed = dict(_fixed(row))
     replicas = devices // (fixed.get("tensor", 1) * fixed.get("context", 1) * fixed.get("pipeline", 1))
     given = next((count for start, count in BATCHES.items() if name.startswith(start)), 8 * replicas)
     if name.startswith("torchtitan") and row["micro_batch"]:
@@ -165,7 +165,7 @@ def _model(text: str) -> Transformer:
     return known.model_copy(update={"heads": 128}) if "heads 128, hidden 12288" in low else known
 
 
-def _fixed(row: dict[str, str], model: Transformer) -> Iterator[tuple[str, Any]]:
+def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     name, features = row["id"], row["overlap_or_features"]
     depths = re.search(r"model-parallel size (\d+)", features)
     tensor = row["tp"] or ("8" if "tpu" in row["accelerator"].lower() and "v5p" in name else "")
@@ -185,15 +185,15 @@ def _fixed(row: dict[str, str], model: Transformer) -> Iterator[tuple[str, Any]]
     elif row["micro_batch"]:
         yield "microbatch", int(row["micro_batch"])
     yield "zero", _zero(name, row["fsdp"])
-    recompute = {"minimal": "none"}.get(row["recompute"], row["recompute"].partition("(")[0])
-    if recompute:
+    recompute = row["recompute"].partition("(")[0]
+    if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute
     precision = "int8" if row["precision"].startswith("int8") else row["precision"]
     yield "precision", _PRECISIONS.get(precision, precision)
 
 
 def _zero(name: str, text: str) -> int:
-    """FSDP shards everything; Megatron's distributed optimizer, the default of NVIDIA's later stacks, its state alone."""
+    """3 for FSDP; 1 for the distributed optimizer, the default of NVIDIA's later stacks."""
     if name.startswith(("torchtitan", "maxtext", "mlperf-gpt3")):
         return 3
     if name.startswith("mbridge"):

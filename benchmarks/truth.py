@@ -2,12 +2,12 @@
 
 Targets, on rows that no constant was fitted to: Selene mean ≤ 3 % and worst ≤ 6 %; quality A mean ≤ 8 %, worst ≤ 20 %;
 order of two runs on one chip right in ≥ 90 % of pairs that differ by more than 5 %; memory mean ≤ 5 %, and never "does
-not fit" for a run that ran. The baseline in the same table is a fixed MFU, the mean of the rows that the stack was fitted
-to (40 % where there is none).
+not fit" for a run that ran. The baseline in the same table is a fixed MFU: the mean of the rows that the stack was
+fitted to (40 % where there is none).
 
-Each stack has at most two fitted rates: ``matrix`` where it has one row to be fitted to, ``matrix`` and ``memory`` where
-it has two (which rows: benchmarks.training_rows.fitting_runs, a rule that looks at no error). ``--fit`` fits them again
-and prints them; the specs in dse/plan/stacks hold them.
+Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
+fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). ``--fit``
+fits them again and prints them; the specs in dse/plan/stacks hold them.
 """
 
 import argparse
@@ -108,7 +108,7 @@ def mean_and_worst(errors: Iterable[float]) -> str:
 
 
 def ordered(rows: Sequence[Row]) -> tuple[int, int]:
-    """(pairs on one chip whose efficiency differs by more than 5 % and is predicted in the right order, all of them)."""
+    """(pairs in the right order, all pairs): of runs on one chip whose efficiency differs by more than 5 %."""
     right = total = 0
     for one, other in combinations(rows, 2):
         if one.run.chip != other.run.chip:
@@ -143,7 +143,7 @@ def show(rows: Sequence[Row]) -> None:
     }
     groups |= {each: [row for row in free if row.run.chip == each] for each in sorted({r.run.chip for r in free})}
     print(
-        f"\n{'rows that nothing was fitted to':<34} {'rows':>4} {'mean %':>6} {'worst %':>7}   fixed MFU: mean %, worst %"
+        f"\n{'rows that nothing was fitted to':<34} {'rows':>4} {'mean %':>6} {'worst %':>7}   fixed MFU: mean, worst"
     )
     for name, group in groups.items():
         plain = mean_and_worst(row.plain_error for row in group)

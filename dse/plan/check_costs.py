@@ -285,8 +285,10 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     dense = costs.layer(sparse=False) if model.dense_layers else None
     sparse = costs.layer(sparse=True) if model.dense_layers < model.layers else None
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
-    stream = 2 * costs.between * model.hidden / stack.link.value
-    transfer = costs.network.transfer_s(stream) if p > 1 else 0.0
+    stream = 2 * costs.tokens * model.hidden
+    transfer = costs.network.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
+    if p > 1 and not plan.sequence_parallel:
+        transfer += costs.collective("all_gather", stream, costs.t, 1)
     hides = v > 1 and stack.overlaps_pipeline.value
     stages = stages_of(problem, plan)
     loads, times, memories, data, updates = [], [], [], [], []

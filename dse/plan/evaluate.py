@@ -192,9 +192,15 @@ class _Step:
 
     @cached_property
     def transfer_s(self) -> Floats:
-        """Of the residual stream between stages."""
-        size = HALF_BYTES * self.work.cut_tokens * self.problem.model.hidden / self.work.link
-        return np.where(self.plans.pipeline > 1, transfer_seconds(self.work.network, size), 0.0)
+        """Of the residual stream between stages.
+
+        Each rank of the tensor axis sends its part of it. Where each is to have the whole stream, the receivers gather
+        it from each other (Narayanan et al., SC 2021, section 4.1: scatter/gather).
+        """
+        work = self.work
+        sent = transfer_seconds(work.network, work.residual_bytes / work.tensor / work.link)
+        gathered = np.where(self.plans.sequence_parallel == 1, 0.0, work.tensor_halves[0])
+        return np.where(self.plans.pipeline > 1, sent + gathered, 0.0)
 
     def times(self) -> tuple[Floats, dict[str, Floats]]:
         """The step and its parts."""
