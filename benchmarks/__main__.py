@@ -26,6 +26,7 @@ SCRIPTS = (
     "wafer",
     "fabric_simulator",
     "fabric_nextpnr",
+    "truth",
     "newcomer",
 )
 

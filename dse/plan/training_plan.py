@@ -17,7 +17,7 @@ from hardware.inputs import Fault, InputError, fail, nearest, shown
 Schedule = Literal["1f1b", "gpipe"]
 Recompute = Literal["none", "selective", "full"]
 
-SCHEMA = "dse.training-plan/1"
+SCHEMA = "dse.plan/1"
 _SUFFIXES = (".yaml", ".yml", ".json")
 _YES_NO = {"yes": True, "no": False, "true": True, "false": False}
 

@@ -1,10 +1,11 @@
 """Every plan of the vocabulary, in arrays, and the best of them: a proof by complete enumeration.
 
-The vocabulary is all plans that keep the rules (:mod:`dse.plan.rules`) and use all devices. Of what is left open
+The vocabulary is all plans that keep the rules (:mod:`dse.plan.rules`), use all devices, and whose ``interleave``
+divides the layers of the largest stage, so that chunks are even. Of what is left open, two kinds are not tried, as they
+are never better:
 
-- ``schedule`` is 1F1B: GPipe takes as long and keeps at least as many microbatches;
-- ``interleave`` divides the layers of the largest stage, so that chunks are as even as they can be;
-- ``zero`` is 0 where there are no replicas to share anything.
+- ``schedule`` GPipe takes as long as 1F1B and keeps at least as many microbatches;
+- ``zero`` above 0 shares out nothing where there is one replica.
 """
 
 import math
