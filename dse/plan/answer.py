@@ -1,21 +1,21 @@
-"""From a problem to the best plan, what else is worth knowing, or why nothing fits."""
+"""From a problem to the best plan, what would change it, or why nothing fits."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from dse.plan.check import metrics_of, violations
 from dse.plan.check_costs import plan_costs
-from dse.plan.formats import priced_document
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
-from dse.plan.search.enumeration import Enumerated, enumerate_plans
+from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
 from dse.plan.training_plan import KEYS
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import FailedCheckError
+from dse.results.result import FailedCheckError, digest
 from hardware.inputs import fail
+from hardware.network import Network
 
 PLAIN: Mapping[str, Any] = {
     "tensor": 1,
@@ -37,12 +37,10 @@ class PlanAnswer:
     Attributes:
         found: of the plans that have what is fixed.
         every: of all plans on the same machine.
-        without: the best step without each part of the vocabulary, where that was asked for.
     """
 
     found: Enumerated
     every: Enumerated
-    without: tuple[tuple[str, float | None], ...] = ()
 
     @property
     def evaluations(self) -> int:
@@ -54,8 +52,6 @@ class _ByDigest:
     """A problem that is looked up by what it holds."""
 
     def __init__(self, problem: PlanProblem) -> None:
-        from dse.results.result import digest
-
         self.problem, self._digest = problem, digest(problem.document())
 
     def __hash__(self) -> int:
@@ -65,31 +61,87 @@ class _ByDigest:
         return isinstance(other, _ByDigest) and other._digest == self._digest
 
 
-def solve(problem: PlanProblem, with_prices: bool) -> PlanAnswer:
-    """The best plan, proven by pricing every one; ``with_prices`` also without each part of the vocabulary.
+@lru_cache(maxsize=64)
+def _enumerated(keyed: _ByDigest) -> Enumerated:
+    return enumerate_plans(keyed.problem)
+
+
+def enumerated(problem: PlanProblem) -> Enumerated:
+    """All plans of a problem; the last ones are remembered, as a check asks for them again."""
+    return _enumerated(_ByDigest(problem))
+
+
+def solve(problem: PlanProblem) -> PlanAnswer:
+    """The best plan, proven by pricing every one.
 
     Raises:
         InputError: no plan keeps the rules.
     """
-    return _solve(_ByDigest(problem), with_prices)
-
-
-@lru_cache(maxsize=8)
-def _solve(keyed: _ByDigest, with_prices: bool) -> PlanAnswer:
-    problem = keyed.problem
-    found = enumerate_plans(problem)
+    found = enumerated(problem)
     if found.least is None:
         raise _nothing_legal(problem)
     free = opened(problem)
-    every = found if free.fixed == problem.fixed else enumerate_plans(free)
-    without: list[tuple[str, float | None]] = []
-    if with_prices and found.best is not None:
-        for key, value in PLAIN.items():
-            if key in dict(problem.fixed) or getattr(found.best.plan, key) == value:
-                continue
-            best = enumerate_plans(opened(problem, **{**dict(problem.fixed), key: value})).best
-            without.append((key, None if best is None else best.step_s))
-    return PlanAnswer(found, every, tuple(without))
+    return PlanAnswer(found, found if free.fixed == problem.fixed else enumerated(free))
+
+
+def without_parts(problem: PlanProblem, best: Priced) -> dict[str, float | None]:
+    """The best step without each part of the vocabulary that ``best`` uses; None where nothing fits then."""
+    fixed = dict(problem.fixed)
+    steps: dict[str, float | None] = {}
+    for key, value in PLAIN.items():
+        if key not in fixed and getattr(best.plan, key) != value:
+            found = enumerated(opened(problem, **{**fixed, key: value})).best
+            steps[key] = None if found is None else found.step_s
+    return steps
+
+
+def after_changes(problem: PlanProblem) -> dict[str, Priced | None]:
+    """The best plan after each change of the machine or the batch; None where nothing fits then."""
+    return {label: enumerated(change(problem)).best for label, change in CHANGES.items()}
+
+
+def _with_chip(problem: PlanProblem, **rates: Any) -> PlanProblem:
+    chip = replace(problem.system.chip, **rates)
+    return replace(problem, system=replace(problem.system, chip=chip))
+
+
+def _faster_products(problem: PlanProblem) -> PlanProblem:
+    return _with_chip(problem, peak_flops={key: 2 * rate for key, rate in problem.system.chip.peak_flops.items()})
+
+
+def _with_network(problem: PlanProblem, network: Network) -> PlanProblem:
+    return replace(problem, system=replace(problem.system, network=network))
+
+
+def _outer_links_faster(problem: PlanProblem) -> PlanProblem:
+    network = problem.system.network
+    return _with_network(problem, replace(network, bytes_per_s=2 * network.bytes_per_s))
+
+
+def _inner_links_faster(problem: PlanProblem) -> PlanProblem:
+    """All levels inside the outermost; a flat network as it is."""
+    network = problem.system.network
+    if network.inner is None:
+        return problem
+    return _with_network(problem, replace(network, inner=_all_links_faster(network.inner)))
+
+
+def _all_links_faster(network: Network) -> Network:
+    inner = None if network.inner is None else _all_links_faster(network.inner)
+    return replace(network, bytes_per_s=2 * network.bytes_per_s, inner=inner)
+
+
+CHANGES: Mapping[str, Callable[[PlanProblem], PlanProblem]] = {
+    "matrix products twice as fast": _faster_products,
+    "memory twice as fast": lambda problem: _with_chip(
+        problem, hbm_bytes_per_s=2 * problem.system.chip.hbm_bytes_per_s
+    ),
+    "twice the memory": lambda problem: _with_chip(problem, hbm_bytes=2 * problem.system.chip.hbm_bytes),
+    "links in a node twice as fast": _inner_links_faster,
+    "links between nodes twice as fast": _outer_links_faster,
+    "twice the batch": lambda problem: replace(problem, global_batch=2 * problem.global_batch),
+}
+"""What ``--sensitivity`` changes, one at a time."""
 
 
 def _nothing_legal(problem: PlanProblem) -> Exception:
@@ -113,16 +165,9 @@ def checked(problem: PlanProblem, answer: PlanAnswer) -> None:
             raise FailedCheckError("; ".join(faults))
 
 
-def metrics(problem: PlanProblem, answer: PlanAnswer, with_prices: bool) -> dict[str, Any]:
-    """Of the best plan; of what else was found."""
-    best, every = answer.found.best, answer.every.best
-    assert best is not None
-    assert every is not None
-    own: dict[str, Any] = metrics_of(problem, best.plan, plan_costs(problem, best.plan))
-    if not with_prices:
-        return own | {"best": priced_document(every)}
-    front = [priced_document(priced) for priced in answer.found.front]
-    return own | {"pareto": front, "without": dict(answer.without)}
+def metrics(problem: PlanProblem, best: Priced) -> dict[str, Any]:
+    """Of the best plan, by the checker's own costs."""
+    return metrics_of(problem, best.plan, plan_costs(problem, best.plan))
 
 
 def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:

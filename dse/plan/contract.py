@@ -4,10 +4,10 @@ import math
 import time
 from typing import Any, ClassVar
 
-from dse.plan.answer import PlanAnswer, checked, infeasibility, metrics, solve
+from dse.plan.answer import PlanAnswer, after_changes, checked, infeasibility, metrics, solve, without_parts
 from dse.plan.check import violations
-from dse.plan.formats import PlanMetricsDocument, SolutionDocument
-from dse.plan.options import PlanOptions, posed_problem
+from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
+from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
 from dse.plan.problem import PlanProblem
 from dse.plan.report import view
 from dse.plan.training_plan import whole_plan
@@ -20,10 +20,10 @@ from dse.run.tables import Tables
 
 METHOD = "enumeration"
 
-PlanPosed = Posed[PlanOptions, PlanProblem]
+PlanPosed = Posed[TrainingOptions, PlanProblem]
 
 
-class PlanType(ProblemType[PlanOptions, PlanProblem]):
+class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     """The best training plan of a machine, proven by pricing every one."""
 
     name = "plan"
@@ -36,14 +36,29 @@ class PlanType(ProblemType[PlanOptions, PlanProblem]):
     Metrics: ClassVar[Any] = PlanMetricsDocument
     parallel = False
     stoppable = False
-    has_prices: ClassVar[bool] = True
-    """Whether the answer also says what each part of the vocabulary brings, instead of the best plan beside it."""
 
-    def pose(self, options: PlanOptions) -> PlanPosed:
+    def pose(self, options: TrainingOptions) -> PlanPosed:
         """The model, the machine and the fixed part of the plan that the options name."""
         return posed_problem(options)
 
-    def answered_by(self, options: PlanOptions) -> tuple[str, ...]:
+    def beside(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+        """What the metrics hold beside those of the best plan."""
+        problem, best = posed.problem, answer.found.best
+        assert best is not None, "only called where a plan fits"
+        found: dict[str, Any] = {
+            "pareto": [priced_document(priced) for priced in answer.found.front],
+            "without": without_parts(problem, best),
+        }
+        if getattr(posed.options, "sensitivity", False):
+            after = after_changes(problem)
+            found["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}
+        return found
+
+    def _metrics(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+        best = answer.found.best
+        return {} if best is None else metrics(posed.problem, best) | self.beside(posed, answer)
+
+    def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """Complete enumeration alone."""
         return (METHOD,)
 
@@ -51,7 +66,7 @@ class PlanType(ProblemType[PlanOptions, PlanProblem]):
         """The fastest plan that fits, or why there is none."""
         started = time.perf_counter()
         problem = posed.problem
-        answer = solve(problem, self.has_prices)
+        answer = solve(problem)
         checked(problem, answer)
         best = answer.found.best
         value = None if best is None else best.step_s
@@ -61,7 +76,7 @@ class PlanType(ProblemType[PlanOptions, PlanProblem]):
             value=value,
             bound=value,
             solution=None if best is None else {"plan": best.plan.document()},
-            metrics=None if best is None else metrics(problem, answer, self.has_prices),
+            metrics=self._metrics(posed, answer),
             infeasibility=infeasibility(problem, answer) if best is None else None,
             evaluations=answer.evaluations,
             seconds=time.perf_counter() - started,
@@ -74,7 +89,7 @@ class PlanType(ProblemType[PlanOptions, PlanProblem]):
         problem = posed.problem
         if not result.solution and result.status != "infeasible":
             return [f"status must not be {result.status} without a plan: the search always runs to its end"]
-        again = solve(problem, self.has_prices)
+        again = solve(problem)
         if not result.solution:
             return self._infeasible_faults(result, problem, again)
         plan, value = whole_plan(result.solution["plan"], "result"), result.objective.value
@@ -84,11 +99,10 @@ class PlanType(ProblemType[PlanOptions, PlanProblem]):
         best = again.found.best
         if best is None:
             return ["status must be infeasible: no plan fits"]
-        expected = metrics(problem, again, self.has_prices)
         return [
             *differences("solution.plan", result.solution["plan"], best.plan.document()),
             *differences("bound", result.bound, best.step_s),
-            *differences("metrics", result.metrics, expected),
+            *differences("metrics", result.metrics, self._metrics(posed, again)),
         ]
 
     def _infeasible_faults(self, result: Result, problem: PlanProblem, again: PlanAnswer) -> list[str]:

@@ -63,7 +63,7 @@ class PlanMetricsDocument(_Document):
     """``metrics`` of a result of ``dse plan``.
 
     ``pareto`` has the fastest plan for each amount of memory; ``without`` the best step where a part of the vocabulary
-    is left out, null where nothing fits then.
+    is left out, null where nothing fits then; ``sensitivity``, where it was asked for, the best plan after each change.
     """
 
     step_s: Amount
@@ -75,6 +75,7 @@ class PlanMetricsDocument(_Document):
     memory_bytes: dict[str, Amount]
     pareto: list[PricedDocument]
     without: dict[str, Amount | None]
+    sensitivity: dict[str, PricedDocument | None] | None = None
 
 
 def priced_document(priced: Any) -> dict[str, Any]:

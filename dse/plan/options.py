@@ -18,10 +18,8 @@ _PRECISION = "bf16"
 
 
 @dataclass(frozen=True)
-class PlanOptions(Options):
-    """The options of ``dse plan``."""
-
-    COMMAND: ClassVar[str] = "plan"
+class TrainingOptions(Options):
+    """What both commands take."""
 
     model: Annotated[
         str,
@@ -47,7 +45,25 @@ class PlanOptions(Options):
     plan: Annotated[str, Option("What is fixed of the plan; the rest is chosen.", metavar="FILE|KEY=VALUE,…")] = ""
 
 
-def posed_problem(options: PlanOptions) -> Posed[Any, PlanProblem]:
+@dataclass(frozen=True)
+class PlanOptions(TrainingOptions):
+    """The options of ``dse plan``."""
+
+    COMMAND: ClassVar[str] = "plan"
+
+    sensitivity: Annotated[
+        bool, Option("Also say what faster links, memory and products, more memory and a larger batch would bring.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class PredictOptions(TrainingOptions):
+    """The options of ``dse predict``."""
+
+    COMMAND: ClassVar[str] = "predict"
+
+
+def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     """The problem that the options pose.
 
     Raises:

@@ -1,13 +1,14 @@
 """A plan for people: verdict, where time and memory go, and how far from the best it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from dse.plan.export import exports
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
-from dse.report.view import Breakdown, Card, Part, Plan, Share, StageBox, Table, View
+from dse.report.view import Breakdown, Card, Plan, Share, StageBox, Table, View
 from dse.results.result import Result
 from hardware.units import TERA
 
@@ -51,10 +52,15 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         _verdict(problem, result),
         notes=[*_best_note(result), *_notes(problem)],
         tables=tables,
-        page=lambda: _page(tables),
-        files=lambda: {PLAN_FILE: yaml_text(whole_plan(result.solution["plan"], "result"))},
+        page=lambda: tables,
+        files=lambda: _files(problem, result),
         cards=lambda: [_card(problem, result)],
     )
+
+
+def _files(problem: PlanProblem, result: Result) -> Mapping[str, str | bytes]:
+    plan = whole_plan(result.solution["plan"], "result")
+    return {PLAN_FILE: yaml_text(plan), **exports(problem, plan)}
 
 
 def _verdict(problem: PlanProblem, result: Result) -> str:
@@ -117,7 +123,8 @@ def _tables(result: Result) -> list[Table]:
         Table(("where the time goes", "a step", "share"), times),
         Table(("memory of the fullest rank", "size", "share"), memory),
     ]
-    return tables + [table for table in (_without(metrics), _pareto(metrics)) if table is not None]
+    more = _without(metrics), _sensitivity(metrics), _pareto(metrics)
+    return tables + [table for table in more if table is not None]
 
 
 def _without(metrics: Mapping[str, Any]) -> Table | None:
@@ -127,22 +134,41 @@ def _without(metrics: Mapping[str, Any]) -> Table | None:
     return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
 
 
+def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
+    changes: Mapping[str, Any] = metrics.get("sensitivity") or {}
+    if not changes:
+        return None
+    rows = [
+        (change, "nothing fits", "", "")
+        if each is None
+        else (
+            change,
+            time_text(each["step_s"]),
+            f"{100 * (each['step_s'] / metrics['step_s'] - 1):+.1f} %",
+            whole_plan(each["plan"], "result").text(),
+        )
+        for change, each in changes.items()
+    ]
+    return Table(("change", "best step", "", "plan"), rows, "what would change the answer", narrow=(0, 1, 2))
+
+
 def _price(step_s: float | None, best_s: float) -> tuple[str, str]:
     return ("nothing fits", "") if step_s is None else (time_text(step_s), f"+{share_text(step_s / best_s - 1)}")
 
 
 def _pareto(metrics: Mapping[str, Any]) -> Table | None:
-    if len(metrics.get("pareto", ())) < 2:
+    """The front in steps of a tenth of the memory; all of it is in the metrics."""
+    shown: list[Mapping[str, Any]] = []
+    for each in reversed(metrics.get("pareto", ())):
+        if not shown or each["memory_bytes"] <= 0.9 * shown[-1]["memory_bytes"]:
+            shown.append(each)
+    if len(shown) < 2:
         return None
     rows = [
         (memory_text(each["memory_bytes"]), time_text(each["step_s"]), whole_plan(each["plan"], "result").text())
-        for each in metrics["pareto"]
+        for each in shown
     ]
-    return Table(("memory", "a step", "plan"), rows, "step time against memory", narrow=(0, 1))
-
-
-def _page(tables: Sequence[Table]) -> Sequence[Part]:
-    return list(tables)
+    return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory", narrow=(0, 1))
 
 
 def _card(problem: PlanProblem, result: Result) -> Card:

@@ -33,14 +33,19 @@ def stage_layers(layers: int, pipeline: int) -> tuple[int, ...]:
     return tuple(each + (stage in larger) for stage in range(pipeline))
 
 
+def chunk_layers(counts: tuple[int, ...], interleave: int) -> tuple[tuple[int, ...], ...]:
+    """Layers of each chunk, by round and stage: a stage's first chunks have one more where they are not equal."""
+    return tuple(
+        tuple(count // interleave + (chunk < count % interleave) for count in counts) for chunk in range(interleave)
+    )
+
+
 @cache
 def _dense_layers(layers: int, dense: int, pipeline: int, interleave: int) -> tuple[int, ...]:
     """Layers without experts of each stage: they come first, and chunks go round the stages."""
-    counts = stage_layers(layers, pipeline)
     found, left = [0] * pipeline, dense
-    for chunk in range(interleave):
-        for stage, count in enumerate(counts):
-            size = count // interleave + (chunk < count % interleave)
+    for sizes in chunk_layers(stage_layers(layers, pipeline), interleave):
+        for stage, size in enumerate(sizes):
             taken = min(left, size)
             found[stage] += taken
             left -= taken

@@ -1,18 +1,11 @@
 """``dse predict`` by the contract of a problem: :mod:`dse.plan` with the user's plan beside the best one."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dse.plan.contract import PlanType
-from dse.plan.formats import MetricsDocument
-from dse.plan.options import PlanOptions
-
-
-@dataclass(frozen=True)
-class PredictOptions(PlanOptions):
-    """The options of ``dse predict``."""
-
-    COMMAND: ClassVar[str] = "predict"
+from dse.plan.answer import PlanAnswer
+from dse.plan.contract import PlanPosed, PlanType
+from dse.plan.formats import MetricsDocument, priced_document
+from dse.plan.options import PredictOptions
 
 
 class PredictType(PlanType):
@@ -25,7 +18,11 @@ class PredictType(PlanType):
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument
-    has_prices = False
+
+    def beside(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+        """The best plan of the same machine."""
+        assert answer.every.best is not None, "a plan that fits is one of these"
+        return {"best": priced_document(answer.every.best)}
 
 
 PROBLEM = PredictType()

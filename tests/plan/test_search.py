@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from dse.plan.answer import CHANGES, without_parts
 from dse.plan.check import illegal, violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.model import Transformer
@@ -64,3 +65,20 @@ def test_the_checker_finds_a_step_a_memory_and_a_rule_that_do_not_hold():
     assert "must multiply to 8" in violations(posed, changed, best.step_s)[0]
     whole = TrainingPlan(1, False, 1, 1, 8, 1, 1, "1f1b", 0, 1, "none", "bf16")
     assert any("needs" in line for line in violations(posed, whole, plan_costs(posed, whole).step_s))
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_better_machine_never_has_a_worse_best(change):
+    posed = problem(MODELS["dense"], "h100-sxm", devices=16, batch=16, sequence=512)
+    before, after = (enumerate_plans(each) for each in (posed, change(posed)))
+    work = change(posed).global_batch / posed.global_batch
+    assert after.best.step_s <= work * before.best.step_s * (1 + 1e-12)
+    assert after.best.step_s < work * before.best.step_s or change(posed).system.chip.hbm_bytes > 1e11
+
+
+def test_leaving_out_a_part_of_the_vocabulary_is_never_faster():
+    posed = problem(MODELS["experts"], devices=8, batch=16, sequence=512)
+    best = enumerate_plans(posed).best
+    prices = without_parts(posed, best)
+    assert prices
+    assert all(step is None or step >= best.step_s for step in prices.values())

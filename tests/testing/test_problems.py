@@ -130,7 +130,7 @@ CASES = {
     "partition for latency": ("partition", "graph.json", {"objective": "latency", "chips": 3, "samples": 20}),
     **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
     "codesign": ("codesign", "model.yaml", FEW),
-    "plan": ("plan", "transformer.yaml", TRAINED),
+    "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),
