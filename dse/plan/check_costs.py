@@ -44,12 +44,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class PlanCosts:
-    """Seconds and bytes of a plan, and their parts."""
+    """Seconds and bytes of a plan, and their parts; of each stage, forward and backward pass of a microbatch.
+
+    ``transfer_s`` is that of one transfer between stages; where it is not hidden, the passes have it.
+    """
 
     step_s: float
     memory_bytes: float
     time_s: dict[str, float]
     memory: dict[str, float]
+    passes_s: tuple[tuple[float, float], ...]
+    transfer_s: float
 
 
 class _Costs:
@@ -291,7 +296,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         transfer += costs.collective("all_gather", stream, costs.t, 1)
     hides = v > 1 and stack.overlaps_pipeline.value
     stages = stages_of(problem, plan)
-    loads, times, memories, data, updates = [], [], [], [], []
+    loads, times, memories, data, updates, passes = [], [], [], [], [], []
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
         used = [layer for layer in layers if layer is not None]
@@ -310,6 +315,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         parts["sharding"] = each
         parts["transfer"] = 0.0 if hides else 2 * v * transfer
         loads.append(forward + backward + each + parts["transfer"])
+        passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
         times.append(parts)
         data.append(once)
         sharded = plan.zero >= 1
@@ -321,7 +327,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if hides else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
-    return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory)
+    return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
 
 
 def _parameters(costs: _Costs, layers: list[Layer], stage: int, stages: int) -> tuple[float, float]:

@@ -1,11 +1,13 @@
 """A plan for people: verdict, where time and memory go, and how far from the best it is."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from dse.plan.export import exports
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
+from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Plan, Share, StageBox, Table, View
@@ -37,6 +39,7 @@ _MAX_STAGES = 64
 """Of a pipeline that is drawn."""
 
 PLAN_FILE = "plan.yaml"
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
 
 def view(problem: PlanProblem, result: Result, title: str) -> View:
@@ -60,7 +63,9 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
 
 def _files(problem: PlanProblem, result: Result) -> Mapping[str, str | bytes]:
     plan = whole_plan(result.solution["plan"], "result")
-    return {PLAN_FILE: yaml_text(plan), **exports(problem, plan)}
+    drawn = pipeline_trace(problem, plan)
+    traces = {} if drawn is None else {PIPELINE_TRACE_FILE: json.dumps(drawn)}
+    return {PLAN_FILE: yaml_text(plan), **exports(problem, plan), **traces}
 
 
 def _verdict(problem: PlanProblem, result: Result) -> str:
