@@ -27,6 +27,7 @@ SCRIPTS = (
     "fabric_simulator",
     "fabric_nextpnr",
     "truth",
+    "plans",
     "newcomer",
 )
 

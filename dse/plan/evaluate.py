@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.plan.layer_work import HALF_BYTES, LayerWork, RankWork
-from dse.plan.plan_arrays import SCHEDULES, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import RECOMPUTED_SHARES, SCHEDULES, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from hardware.network_arrays import transfer_seconds
@@ -251,7 +251,7 @@ class _Step:
         """The fullest rank and its parts."""
         stack, stages, rows = self.problem.stack, self.stages, np.arange(self.plans.count)
         dense, sparse = self.kinds
-        full = self.plans.recompute == 2
+        full = RECOMPUTED_SHARES[self.plans.recompute] > 0
         layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
         largest = dense.parameters + dense.expert_parameters
         if sparse is not None:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.plan_arrays import Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import RECOMPUTED_SHARES, RECOMPUTES, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds
@@ -338,7 +338,8 @@ class RankWork:
         exchange = 2.0 * self._exchange() if has_experts else np.zeros(self.plans.count)
         core, (own, scores) = self.attention_core, self.kept_by_attention
         forward = linear[0] + core[0] + vector[0] + tensor[0] + context[0] + exchange
-        mode = self.plans.recompute
+        share = RECOMPUTED_SHARES[self.plans.recompute]
+        selective = self.plans.recompute == RECOMPUTES.index("selective")
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
         whole = kept + scores
@@ -349,8 +350,8 @@ class RankWork:
             tensor=(tensor[0], tensor[1]),
             context=context,
             expert=(exchange, exchange),
-            recompute=np.select([mode == 1, mode == 2], [core[0], forward], 0.0),
-            kept_bytes=np.select([mode == 0, mode == 1], [whole, kept], stream),
+            recompute=np.where(selective, core[0], share * forward),
+            kept_bytes=np.where(selective, kept, share * stream + (1.0 - share) * whole),
             whole_bytes=whole,
             parameters=weights + shared + norms,
             expert_parameters=expert,

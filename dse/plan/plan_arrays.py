@@ -14,6 +14,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 RECOMPUTES: tuple[str, ...] = get_args(Recompute)
+RECOMPUTED_SHARES: Floats = np.array([0.0, 0.0, 1.0, 1 / 2, 1 / 4, 1 / 8])
+"""The layers that each of them makes again."""
+
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
 _WORDS = {"recompute": RECOMPUTES, "schedule": SCHEDULES}
 

@@ -15,7 +15,8 @@ from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 
 Schedule = Literal["1f1b", "gpipe"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "full", "full/2", "full/4", "full/8"]
+"""``full/2``: every second layer."""
 
 SCHEMA = "dse.plan/1"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -37,7 +38,8 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, or whole layers.
+        recompute: what backward passes make again: nothing, the core of attention, whole layers, or every second,
+            fourth or eighth of them.
         precision: of the operands of linear layers.
     """
 

@@ -19,6 +19,7 @@ PLANS = {
     "wide": WIDE,
     "distributed optimizer": WIDE | {"zero": 1, "recompute": "selective", "precision": "bf16"},
     "gradients": WIDE | {"zero": 2, "interleave": 1, "recompute": "none"},
+    "every fourth layer": WIDE | {"zero": 2, "recompute": "full/4"},
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
     "gpipe": WIDE | {"interleave": 1, "schedule": "gpipe", "zero": 2},
@@ -41,6 +42,9 @@ def megatron(text, posed):
     half = "fp16" if "--fp16" in words else "bf16"
     precision = {"delayed": "fp8", "mxfp8": "mxfp8"}.get(words.get("--fp8-recipe"), half)
     recompute = words.get("--recompute-granularity", "selective" if "--recompute-activations" in words else "none")
+    if words.get("--recompute-method") == "block":
+        chunk = posed.model.layers // sizes["pipeline"] // sizes["interleave"]
+        recompute = f"full/{chunk // int(words['--recompute-num-layers'])}"
     data = posed.devices // sizes["tensor"] // sizes["context"] // sizes["pipeline"]
     return sizes | {
         "sequence_parallel": "--sequence-parallel" in words, "data": data, "schedule": "1f1b", "zero": zero,
@@ -54,6 +58,8 @@ def torchtitan(text, posed):
     sharded = mesh["data_parallel_shard_degree"]
     stages = mesh["pipeline_parallel_degree"]
     layers = mesh.get("pipeline_parallel_layers_per_stage", posed.model.layers)
+    mode = document["activation_checkpoint"]["mode"]
+    option = document["activation_checkpoint"].get("selective_ac_option", "")
     kinds = {"quantize.linear.float8": "fp8", "quantize.linear.mx": "mxfp8"}
     return {
         "tensor": mesh["tensor_parallel_degree"],
@@ -66,7 +72,7 @@ def torchtitan(text, posed):
         "schedule": mesh.get("pipeline_parallel_schedule", "1f1b").lower().removeprefix("interleaved"),
         "zero": 0 if sharded == 1 else {"always": 3, "never": 2}[mesh["fsdp_reshard_after_forward"]],
         "microbatch": mesh.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
-        "recompute": document["activation_checkpoint"]["mode"],
+        "recompute": mode if option in ("", "op") else f"full/{option}",
         "precision": kinds[document["model"]["converters"][0]] if "model" in document else "bf16",
     }
 
@@ -126,6 +132,7 @@ def test_each_framework_gets_what_it_can_express():
         "wide": ["megatron.args", "torchtitan.toml", "maxtext.yml"],
         "distributed optimizer": ["megatron.args"],
         "gradients": ["megatron.args", "torchtitan.toml"],
+        "every fourth layer": ["megatron.args", "torchtitan.toml"],
         "not cut": ["megatron.args", "maxtext.yml"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
         "gpipe": ["torchtitan.toml"],

@@ -19,7 +19,7 @@ BAD = {
     "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
     "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
     "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
-    "word": ("recompute=ful", "recompute: ful: must be one of none, selective, full (did you mean full?)"),
+    "word": ("recompute=ful", "recompute: ful: must be one of none, selective, full, full/2"),
     "number": ("tensor=two", "tensor: two: must be a whole number of at least 1"),
     "flag": ("sequence_parallel=2", "sequence_parallel: 2: must be yes or no"),
     "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3"),

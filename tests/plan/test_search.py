@@ -8,6 +8,7 @@ from dse.plan.answer import CHANGES, without_parts
 from dse.plan.check import illegal, violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.model import Transformer
+from dse.plan.plan_arrays import RECOMPUTES
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.training_plan import TrainingPlan
 from tests.plan.problems import problem
@@ -28,7 +29,7 @@ def every_plan(posed):
     for values in axes:
         if values[0] * values[2] * values[4] * values[5] != posed.devices:
             continue
-        for recompute in ("none", "selective", "full"):
+        for recompute in RECOMPUTES:
             plan = TrainingPlan(*values, recompute, "bf16")
             if not illegal(posed, plan):
                 yield plan

@@ -14,13 +14,13 @@ _QUANTIZATION = {"bf16": "", "int8": "int8", "fp8": "fp8"}
 def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str | None:
     """The YAML text; None for what MaxText lacks.
 
-    That is ZeRO 1 and 2, GPipe, stages of unequal layers, experts spread over other axes, and other precisions than
-    bf16, fp8 and int8.
+    That is ZeRO 1 and 2, GPipe, stages of unequal layers, recomputation of some layers, experts spread over other axes,
+    and other precisions than bf16, fp8 and int8.
     """
     stages = plan.pipeline * plan.interleave
     if plan.zero in (1, 2) or plan.schedule == "gpipe" or plan.expert > 1 or plan.precision not in _QUANTIZATION:
         return None
-    if problem.model.layers % stages:
+    if problem.model.layers % stages or plan.recompute not in _REMAT:
         return None
     rounds = problem.global_batch // (plan.data * plan.microbatch)
     settings: dict[str, object] = {

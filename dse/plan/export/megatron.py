@@ -12,8 +12,13 @@ _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
 
 
 def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str | None:
-    """One argument a line; None for what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats."""
+    """One argument a line; None for what Megatron-LM lacks.
+
+    That is GPipe, 8-bit integers, 4-bit formats, and recomputation of unequal parts of chunks.
+    """
     if plan.schedule != "1f1b" or plan.precision in ("int8", "fp4"):
+        return None
+    if _every(plan) > 1 and problem.model.layers % (plan.pipeline * plan.interleave * _every(plan)):
         return None
     lines = [*_plan(problem, plan), *_model(problem.model), *_job(problem)]
     return "\n".join(lines) + "\n"
@@ -53,10 +58,19 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
         yield "--recompute-granularity full"
         yield "--recompute-method uniform"
         yield "--recompute-num-layers 1"
+    elif plan.recompute.startswith("full/"):
+        yield "--recompute-granularity full"
+        yield "--recompute-method block"
+        yield f"--recompute-num-layers {problem.model.layers // (plan.pipeline * plan.interleave * _every(plan))}"
     yield "--fp16" if plan.precision == "fp16" else "--bf16"
     if plan.precision in _RECIPES:
         yield "--fp8-format hybrid"
         yield f"--fp8-recipe {_RECIPES[plan.precision]}"
+
+
+def _every(plan: TrainingPlan) -> int:
+    """One of how many layers is made again, where any are."""
+    return int(plan.recompute.partition("/")[2] or 1)
 
 
 def _layout(layers: int, plan: TrainingPlan) -> str:

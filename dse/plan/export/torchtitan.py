@@ -39,7 +39,10 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str | None:
             f"pipeline_parallel_microbatch_size = {plan.microbatch}",
             f"pipeline_parallel_layers_per_stage = {math.ceil(problem.model.layers / plan.pipeline / plan.interleave)}",
         ]
-    lines += ["", "[activation_checkpoint]", f'mode = "{plan.recompute}"']
+    mode, _, every = plan.recompute.partition("/")
+    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if every else mode}"']
+    if every or mode == "selective":
+        lines.append(f'selective_ac_option = "{every or "op"}"')
     if plan.precision in _CONVERTERS:
         lines += ["", "[model]", f'converters = ["{_CONVERTERS[plan.precision]}"]']
     return "\n".join(lines) + "\n"
