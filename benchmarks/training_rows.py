@@ -51,9 +51,9 @@ CHIPS = {
     "GB300": "gb300",
     "MI355X": "mi355x",
     "Gaudi2": "gaudi2",
-    "TPU-v5p": "tpu-v5p",
-    "TPU-v6e": "tpu-v6e",
-    "TPU-v4": "tpu-v4",
+    "TPU-v5p": "tpuv5p",
+    "TPU-v6e": "tpuv6e",
+    "TPU-v4": "tpuv4",
 }
 MODELS = {
     "megatron-22b": "megatron-22b",
