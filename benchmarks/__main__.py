@@ -26,6 +26,8 @@ SCRIPTS = (
     "wafer",
     "fabric_simulator",
     "fabric_nextpnr",
+    "truth",
+    "plans",
     "newcomer",
 )
 

@@ -15,7 +15,7 @@ PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 CHAPTERS = {
     "Start": ("index", "quickstart", "tutorial"),
-    "Problems": ("codesign", "sensitivity", "partition", "wafer", "fabric", "parallel"),
+    "Problems": ("codesign", "sensitivity", "partition", "wafer", "fabric", "parallel", "plan"),
     "Reference": ("formats", "hardware", "learning", "reproduce", "cluster"),
     "Inside": ("architecture", "contributing", "changelog"),
 }

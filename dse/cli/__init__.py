@@ -19,7 +19,7 @@ from dse.problem import registered
 _OTHERS = {
     "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
     "models": "List the built-in models.",
-    "specs": "List the hardware specs: accelerators, networks, cost models, packages, fabrics.",
+    "specs": "List the hardware specs: accelerators, networks, cost models, chips, packages, fabrics.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Write the report of a finished run again.",
     "compare": "Show the options and the outcomes in which runs differ.",

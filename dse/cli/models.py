@@ -6,6 +6,7 @@ from dataclasses import asdict
 import click
 
 from dse.cli.terminal import console, print_table
+from dse.plan.model_sources import list_transformers
 from dse.sources import describe
 from dse.sources import workloads as library
 
@@ -48,3 +49,5 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
         click.echo(json.dumps(models, indent=2, ensure_ascii=False))
     else:
         print_table(describe.HEADERS, describe.describe())
+        others = ", ".join(list_transformers())
+        console().print(f"dse predict and dse plan also know {others}.", soft_wrap=True, style="dim")

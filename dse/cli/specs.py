@@ -5,6 +5,7 @@ import json
 import click
 
 from dse.cli.terminal import console, print_table
+from hardware.chips import chip, list_chips
 from hardware.cost_model import cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.fabrics import fabric, list_fabrics
@@ -20,12 +21,12 @@ Row = tuple[str, ...]
 @click.command("specs")
 @click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
 def command(as_json: bool) -> None:
-    """List accelerators, networks, cost models, packages and dataflow fabrics.
+    """List accelerators, networks, cost models, chips by their data sheets, packages and fabrics.
 
     Wherever an option takes the name of an accelerator, network or package, it also takes your own YAML file.
     """
     tables = {"accelerators": _accelerators(), "networks": _networks(), "cost models": _cost_models()}
-    tables |= {"packages": _packages(), "fabrics": _fabrics()}
+    tables |= {"chips": _chips(), "packages": _packages(), "fabrics": _fabrics()}
     if as_json:
         content = {
             name: [dict(zip(headers, row, strict=True)) for row in rows] for name, (headers, rows) in tables.items()
@@ -58,6 +59,22 @@ def _accelerators() -> tuple[Row, list[Row]]:
                 spec.title,
             )
         )
+    return headers, rows
+
+
+def _chips() -> tuple[Row, list[Row]]:
+    headers = ("chip", "peak Tflop/s by precision", "HBM GB", "HBM GB/s", "system", "what it is")
+    rows: list[Row] = [
+        (
+            each.name,
+            " ".join(f"{precision} {peak / TERA:,.0f}" for precision, peak in each.peak_flops.items()),
+            f"{gib_from_bytes(each.hbm_bytes):g}",
+            f"{each.hbm_bytes_per_s / GIGA:,.0f}",
+            each.network,
+            each.title,
+        )
+        for each in map(chip, list_chips())
+    ]
     return headers, rows
 
 

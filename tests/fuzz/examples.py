@@ -200,6 +200,25 @@ ENTRY main {
 """
 
 
+TRANSFORMER = {
+    "schema": "dse.transformer/1", "name": "mine", "layers": 4, "hidden": 512, "heads": 8, "kv_heads": 4,
+    "head_width": 96, "value_width": 64, "feed_forward": 1024, "vocabulary": 32000, "sequence": 512,
+    "latent": {"query_rank": 128, "key_value_rank": 64, "rotary_width": 32},
+    "experts": {"routed": 8, "active": 2, "width": 256, "shared": 1, "dense_layers": 1},
+    "window": {"tokens": 128, "share": 0.5},
+}  # fmt: skip
+CONFIG = {
+    "model_type": "mixtral", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "intermediate_size": 1024, "vocab_size": 32000, "num_local_experts": 4,
+    "num_experts_per_tok": 2, "max_position_embeddings": 1024,
+}  # fmt: skip
+PLAN = {
+    "schema": "dse.plan/1", "tensor": 2, "sequence_parallel": "yes", "context": 1, "expert": 1, "data": 2,
+    "pipeline": 2, "interleave": 2, "schedule": "1f1b", "zero": 1, "microbatch": 2, "recompute": "full",
+    "precision": "bf16",
+}  # fmt: skip
+
+
 def onnx_model():
     """A convolution, a reshape and a softmax as bytes; needs the package onnx."""
     import numpy as np

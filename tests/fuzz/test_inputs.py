@@ -23,6 +23,10 @@ def spec(folder, name):
     return yaml.safe_load(resources.files("hardware").joinpath("specs", folder, f"{name}.yaml").read_text())
 
 
+def stack_document():
+    return yaml.safe_load(resources.files("dse.plan").joinpath("stacks", "megatron-2022.yaml").read_text())
+
+
 @dataclass(frozen=True)
 class Format:
     """A valid document, the file that is changed, and the command that reads it; ``beside`` are its other inputs."""
@@ -36,6 +40,7 @@ class Format:
 
 
 PARTITION = ("partition", "graph.json", "--workers", "0", "--quiet", "--samples", "5", "--method", "greedy")
+TRAIN = ("predict", "--global-batch", "16", "--quiet")
 SMALL_MESH = ("--mesh", "2", "--quiet")
 PLACE_ON_FABRIC = ("fabric", "place", "dataflow.json", "--chains", "1", "--moves", "50", "--workers", "0", "--quiet")
 FORMATS = {
@@ -85,6 +90,11 @@ FORMATS = {
         (("model.json", examples.MODEL),),
         inputs=20,
     ),
+    "transformer": Format("model.yaml", examples.TRANSFORMER, (*TRAIN, "model.yaml")),
+    "config": Format("config.json", examples.CONFIG, (*TRAIN, "config.json"), inputs=25),
+    "plan": Format("plan.yaml", examples.PLAN, (*TRAIN, "llama3-8b", "--plan", "plan.yaml"), inputs=25),
+    "chip": Format("chip.yaml", spec("chips", "h100-sxm"), (*TRAIN, "llama3-8b", "--on", "chip.yaml"), inputs=20),
+    "stack": Format("stack.yaml", stack_document(), (*TRAIN, "llama3-8b", "--stack", "stack.yaml"), inputs=20),
     "HLO text": Format("step.hlo", MLP, ("parallel", "step.hlo", *SMALL_MESH)),
     "HLO in JSON": Format("step.json", examples.HLO_JSON, ("parallel", "step.json", *SMALL_MESH)),
     "StableHLO": Format("step.mlir", examples.STABLEHLO, ("parallel", "step.mlir", *SMALL_MESH)),

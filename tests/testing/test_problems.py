@@ -46,6 +46,22 @@ GRAPH = {
 }  # fmt: skip
 
 
+TRANSFORMER = {
+    "schema": "dse.transformer/1", "name": "small", "layers": 4, "hidden": 512, "heads": 8, "kv_heads": 4,
+    "vocabulary": 32000, "sequence": 512, "experts": {"routed": 4, "active": 2, "width": 1024},
+}  # fmt: skip
+TRAINED = {"accelerators": 8, "global_batch": 16}
+WHOLE = (
+    "tensor=2,sequence_parallel=yes,context=1,expert=1,data=2,pipeline=2,interleave=1,schedule=1f1b,zero=1,"
+    "microbatch=2,recompute=none,precision=bf16"
+)
+SMALL_CHIP = {
+    "name": "small", "title": "A chip of too little memory",
+    "peak_flops": {"bf16": {"value": 1e14, "source": "made up"}},
+    "hbm_gib": {"value": 0.01, "source": "made up"}, "hbm_bytes_per_s": {"value": 1e12, "source": "made up"},
+    "network": {"name": "nvlink4", "source": "made up"},
+}  # fmt: skip
+
 CHOICES = {
     "problem": {
         "name": "triangle",
@@ -75,6 +91,8 @@ def files(tmp_path_factory):
         "too-small.json": json.dumps(LAYERS | {"hbm_bytes": 1e8}),
         "graph.json": json.dumps(GRAPH),
         "model.yaml": MODEL.format(name="tiny", layers=2, hidden=64),
+        "transformer.yaml": json.dumps(TRANSFORMER),
+        "chip.yaml": json.dumps(SMALL_CHIP),
         "case.kgraph": graph_text(kernels, edges, adapter=3),
         "step.hlo": mlp_text(64),
         "choices.json": json.dumps(CHOICES),
@@ -112,6 +130,8 @@ CASES = {
     "partition for latency": ("partition", "graph.json", {"objective": "latency", "chips": 3, "samples": 20}),
     **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
     "codesign": ("codesign", "model.yaml", FEW),
+    "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True}),
+    "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),
     "parallel activations": (
@@ -138,6 +158,8 @@ PARALLEL = {
 """What TPE proposes depends on the order in which scores arrive, so that its answer may depend on the workers."""
 
 INFEASIBLE = {
+    "plan": ("plan", "transformer.yaml", TRAINED | {"on": "chip.yaml"}),
+    "predict": ("predict", "transformer.yaml", TRAINED | {"on": "chip.yaml", "plan": WHOLE}),
     "codesign": ("codesign", "model.yaml", FEW | {"hbm_gb": "0.0001"}),
     "place": ("place", "too-small.json", {}),
     "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
@@ -151,8 +173,9 @@ def options_of(files, case):
     name, file, asked = case
     kind = problem_type(name)
     source = str(files / file)
-    if "fabric" in asked:
-        asked = asked | {"fabric": str(files / asked["fabric"])}
+    for key in ("fabric", "on"):
+        if key in asked:
+            asked = asked | {key: str(files / asked[key])}
     return kind, kind.Options((source,) if name == "codesign" else source, **asked)
 
 

@@ -1,0 +1,55 @@
+"""How fast training plans are priced, and how long the best one of a large machine takes to prove.
+
+Targets: 10,000 plans a second in arrays; the best plan of a 530-billion-parameter model on 5,120 accelerators within
+10 s. The baseline in the same run is the checker, which prices one plan after the other in plain Python.
+"""
+
+import random
+import statistics
+import time
+
+import numpy as np
+
+from dse.plan.check_costs import plan_costs
+from dse.plan.evaluate import evaluate
+from dse.plan.plan_arrays import PlanArrays
+from dse.plan.search.enumeration import _chunks, enumerate_plans
+from tests.plan.problems import problem
+
+CASES = (
+    ("megatron-529.6b", "a100-sxm", 5120, 2560, "bf16"),
+    ("llama3-405b", "h100-sxm", 8192, 2048, "fp8"),
+    ("deepseek-v3", "gb200", 2304, 9216, "mxfp8"),
+)
+REPEATS = 5
+
+
+def cpu_s(work) -> float:
+    """CPU seconds of one call."""
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def measure(model: str, on: str, devices: int, batch: int, precision: str) -> None:
+    """One row."""
+    posed = problem(model, on, devices, batch, 2048, precision)
+    rows = np.concatenate(list(_chunks(posed)))
+    draws = random.Random(0)
+    plans = PlanArrays.of_rows(rows[draws.sample(range(len(rows)), 16_384)], precision)
+    seconds = [cpu_s(lambda: evaluate(posed, plans)) for _ in range(REPEATS)]
+    few = [plans.plan(position) for position in range(50)]
+    one_s = statistics.median(cpu_s(lambda: [plan_costs(posed, each) for each in few]) for _ in range(REPEATS)) / len(
+        few
+    )
+    proof = [cpu_s(lambda: enumerate_plans(posed)) for _ in range(REPEATS)]
+    rate = plans.count / statistics.median(seconds)
+    rates = f"{rate:>12,.0f} {plans.count / max(seconds):>12,.0f} {1 / one_s:>10,.0f}"
+    print(f"{model:<16} {devices:>6} {len(rows):>9,} {rates} {statistics.median(proof):>8.2f} {max(proof):>8.2f}")
+
+
+if __name__ == "__main__":
+    heads = f"{'plans/s':>12} {'least':>12} {'checker/s':>10} {'proof s':>8} {'most':>8}"
+    print(f"{'model':<16} {'devices':>6} {'plans':>9} {heads}")
+    for case in CASES:
+        measure(*case)

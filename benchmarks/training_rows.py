@@ -1,0 +1,228 @@
+"""The rows of ``benchmarks/data/training/runs.csv`` as problems of ``dse predict``.
+
+What a row leaves open (recomputation, microbatch, interleaving) stays open: the prediction is that of the best plan.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dse.plan.model import Experts, Transformer
+from dse.plan.model_sources import transformer
+from dse.plan.problem import PlanProblem
+from dse.plan.stack import stack
+from hardware.chips import system
+
+RUNS = Path(__file__).parent / "data" / "training" / "runs.csv"
+
+STACKS = {
+    "selene": "megatron-2022",
+    "megatron2021": "megatron-2022",
+    "megascale": "generic",
+    "mlperf3.0-gpt3-gaudi2": "generic",
+    "mlperf3.0": "mlperf-3.0",
+    "mlperf4.1": "mlperf-4.1",
+    "mlperf-gpt3": "generic",
+    "mlperf5.1-8b-MI355X": "generic",
+    "mlperf5": "mlperf-5",
+    "nemo": "nemo-24.07",
+    "mbridge": "megatron-bridge",
+    "torchtitan-8b-8-fsdp": "torchtitan-2024",
+    "torchtitan": "torchtitan-2024",
+    "maxtext": "generic",
+    "simumax": "megatron-2025",
+}
+"""By the beginning of a row's name; the longest decides."""
+
+OTHER_SOFTWARE = ("torchtitan-8b-8-fsdp",)
+"""Rows of software that their stack does not describe (this one runs without torch.compile): never fitted to."""
+
+CHIPS = {
+    "A100": "a100-sxm",
+    "Ampere": "a100-sxm",
+    "H100-SXM": "h100-sxm",
+    "H100 96GB": "h100-96gb",
+    "H200": "h200-sxm",
+    "B200": "b200",
+    "GB200": "gb200",
+    "GB300": "gb300",
+    "MI355X": "mi355x",
+    "Gaudi2": "gaudi2",
+    "TPU-v5p": "tpuv5p",
+    "TPU-v6e": "tpuv6e",
+    "TPU-v4": "tpuv4",
+}
+MODELS = {
+    "megatron-22b": "megatron-22b",
+    "turing-530b": "megatron-529.6b",
+    "gpt 529.6b": "megatron-529.6b",
+    "gpt 174.6b": "gpt3-175b",
+    "gpt 175b": "gpt3-175b",
+    "gpt3-175b": "gpt3-175b",
+    "gpt3-5b": "gpt3-5b",
+    "llama2-7b": "llama2-7b",
+    "llama2-70b": "llama2-70b",
+    "llama3-8b": "llama3-8b",
+    "llama3.1-8b": "llama3-8b",
+    "llama3-70b": "llama3-70b",
+    "llama3.1-70b": "llama3-70b",
+    "llama3.1-405b": "llama3-405b",
+    "gpt-oss-120b": "gpt-oss-120b",
+    "deepseek-v3": "deepseek-v3",
+    "qwen3-30b-a3b": "qwen3-30b-a3b",
+    **{f"gpt {size}": f"megatron-{size}" for size in ("1.7b", "7.5b", "39.1b", "145.6b")},
+}
+BATCHES = {"selene-memory-megatron-22B": 4, "selene-memory-turing-530B": 280, "maxtext-v5p-32B": 448}
+"""Samples where the table has none, by the beginning of a row's name; else 8 a replica."""
+
+_PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "unknown": "bf16"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row.
+
+    Attributes:
+        name, quality, chip: as in the table.
+        problem: with what the row fixes.
+        step_s: measured; None for rows of memory alone.
+        memory_gib: measured; None where it is not published.
+    """
+
+    name: str
+    quality: str
+    chip: str
+    problem: PlanProblem
+    step_s: float | None
+    memory_gib: float | None
+
+    @property
+    def software(self) -> str:
+        """The stack."""
+        return self.problem.stack.name
+
+    @property
+    def may_be_fitted_to(self) -> bool:
+        """Whether it is a step time of the best quality, of the software that its stack describes."""
+        return self.quality == "A" and self.step_s is not None and self.name not in OTHER_SOFTWARE
+
+
+def runs() -> list[Run]:
+    """All rows, in their order."""
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        return [_run(row) for row in csv.DictReader(file)]
+
+
+def fitting_runs(every: list[Run]) -> dict[str, list[Run]]:
+    """The rows that each stack is fitted to: of four or more, the first and the last; of fewer, the first."""
+    by_stack: dict[str, list[Run]] = {}
+    for run in every:
+        if run.may_be_fitted_to and run.software != "generic":
+            by_stack.setdefault(run.software, []).append(run)
+    return {name: [rows[0], rows[-1]] if len(rows) >= 4 else rows[:1] for name, rows in by_stack.items()}
+
+
+def _run(row: dict[str, str]) -> Run:
+    name = row["id"]
+    model = _model(row["model"])
+    chip = CHIPS[max((key for key in CHIPS if row["accelerator"].startswith(key)), key=len)]
+    software = STACKS[max((key for key in STACKS if name.startswith(key)), key=len)]
+    devices = int(row["accelerators"])
+    sequence = int(row["sequence"] or (2048 if name.startswith("maxtext") else 8192))
+    fixed = dict(_fixed(row))
+    replicas = devices // (fixed.get("tensor", 1) * fixed.get("context", 1) * fixed.get("pipeline", 1))
+    given = next((count for start, count in BATCHES.items() if name.startswith(start)), 8 * replicas)
+    if name.startswith("torchtitan") and row["micro_batch"]:
+        given = replicas * int(row["micro_batch"])
+    batch = int(row["global_batch"] or given)
+    problem = PlanProblem(model, system(chip), devices, batch, sequence, stack(software), tuple(sorted(fixed.items())))
+    memory = re.match(r"[\d.]+", row["peak_memory_gib"])
+    return Run(name, row["quality"], chip, problem, _step_s(row, problem), float(memory[0]) if memory else None)
+
+
+def _model(text: str) -> Transformer:
+    low = text.lower()
+    if low.startswith("maxtext 22b"):
+        return transformer("megatron-22b").model_copy(
+            update={
+                "name": "maxtext-22b", "heads": 24, "positions": "rotary", "position_rows": 0, "dropout": False,
+                "attention_biases": False, "feed_forward_biases": False, "vocabulary": 32768,
+            }
+        )  # fmt: skip
+    if low.startswith("maxtext 32b"):
+        sizes = {"layers": 32, "hidden": 8192, "heads": 64, "feed_forward": 28672, "vocabulary": 32768}
+        return Transformer(name="maxtext-32b", sequence=2048, **sizes)
+    if low == "llama3_70b_l12":
+        return transformer("llama3-70b").model_copy(update={"name": "llama3-70b-l12", "layers": 12})
+    if low == "deepseekv2_l4":
+        whole = transformer("deepseek-v2")
+        assert isinstance(whole.experts, Experts)
+        return whole.model_copy(update={"name": "deepseek-v2-l4", "layers": 4})
+    known = transformer(MODELS[max((key for key in MODELS if low.startswith(key)), key=len)])
+    return known.model_copy(update={"heads": 128}) if "heads 128, hidden 12288" in low else known
+
+
+def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
+    name, features = row["id"], row["overlap_or_features"]
+    depths = re.search(r"model-parallel size (\d+)", features)
+    tensor = row["tp"] or ("8" if "tpu" in row["accelerator"].lower() and "v5p" in name else "")
+    depth = row["pp"] or (str(int(depths[1]) // int(row["tp"])) if depths and row["tp"] else "")
+    if "TPU" in row["accelerator"]:
+        depth = depth or "1"
+    for key, text in (("tensor", tensor), ("pipeline", depth), ("context", row["cp"]), ("expert", row["ep"])):
+        if text:
+            yield key, int(text)
+    if tensor:
+        cut = "sequence parallel" in features or not name.startswith(("selene", "megatron2021"))
+        yield "sequence_parallel", int(tensor) > 1 and cut
+    if row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")):
+        yield "interleave", int(row["vpp"] or 1)
+    if name.startswith("maxtext"):
+        yield "microbatch", 13 if "22B" in name else 28
+    elif row["micro_batch"]:
+        yield "microbatch", int(row["micro_batch"])
+    yield "zero", _zero(name, row["fsdp"])
+    recompute = row["recompute"].partition("(")[0]
+    if recompute and recompute != "minimal":  # MaxText's policy between none and selective
+        yield "recompute", recompute
+    precision = "int8" if row["precision"].startswith("int8") else row["precision"]
+    yield "precision", _PRECISIONS.get(precision, precision)
+
+
+def _zero(name: str, text: str) -> int:
+    """3 for FSDP; 1 for the distributed optimizer, the default of NVIDIA's later stacks."""
+    if name.startswith(("torchtitan", "maxtext", "mlperf-gpt3")):
+        return 3
+    if name.startswith("mbridge"):
+        return 3 if text == "1" else 1
+    return int(text) if text in ("0", "3") else 1
+
+
+def _step_s(row: dict[str, str], problem: PlanProblem) -> float | None:
+    """Measured seconds of a step, from whatever the row states."""
+    devices, batch, sequence, model = problem.devices, problem.global_batch, problem.sequence, problem.model
+    if row["step_s"]:
+        return float(row["step_s"])
+    if row["tokens_per_s_per_accel"]:
+        return batch * sequence / (float(row["tokens_per_s_per_accel"]) * devices)
+    if row["tflops_per_accel"]:
+        flops = model.flops_per_sample(sequence) * batch
+        if row["metric_kind"].startswith(("hardware TFLOP/s as", "hardware TFLOP/s: F")):
+            l, h = model.layers, model.hidden  # noqa: E741 (the paper's letters)
+            flops = 96 * batch * sequence * l * h**2 * (1 + sequence / (6 * h) + 51200 / (16 * l * h))
+        return flops / (float(row["tflops_per_accel"]) * 1e12 * devices)
+    block = re.match(r"block of (\d+) steps .* evaluation of ([\d,]+) samples: ([\d.]+) s", row["metric_kind"])
+    if block is None:
+        return None
+    # An evaluation is forward passes, a third of a step without recomputation.
+    steps, samples = int(block[1]), int(block[2].replace(",", ""))
+    return float(block[3]) / (steps + samples / batch / 3)
+
+
+def with_rates(problem: PlanProblem, **rates: float) -> PlanProblem:
+    """The problem with other sustained rates of its stack."""
+    changed = {name: getattr(problem.stack, name).model_copy(update={"value": rate}) for name, rate in rates.items()}
+    return replace(problem, stack=problem.stack.model_copy(update=changed))

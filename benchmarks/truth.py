@@ -1,0 +1,179 @@
+"""Predicted against measured training steps and memory: ``benchmarks/data/training/runs.csv``.
+
+Targets, on rows that no constant was fitted to: Selene mean ≤ 3 % and worst ≤ 6 %; quality A mean ≤ 8 %, worst ≤ 20 %;
+order of two runs on one chip right in ≥ 90 % of pairs that differ by more than 5 %; memory mean ≤ 5 %, and never "does
+not fit" for a run that ran. The baseline in the same table is a fixed MFU: the mean of the rows that the stack was
+fitted to (40 % where there is none).
+
+Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
+fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). ``--fit``
+fits them again and prints them; the specs in dse/plan/stacks hold them.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from benchmarks.training_rows import Run, fitting_runs, runs, with_rates
+from dse.plan.search.enumeration import Priced, enumerate_plans
+from hardware.units import GIB
+
+PLAIN_MFU = 0.4
+LOWEST, HIGHEST = 0.3, 1.0
+"""Of a fitted rate."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run beside its prediction; ``fitted`` where a constant was fitted to it."""
+
+    run: Run
+    best: Priced
+    fits: bool
+    fitted: bool
+    plain_s: float
+
+    @property
+    def error(self) -> float:
+        """Predicted step over the measured one, less 1."""
+        assert self.run.step_s is not None
+        return self.best.step_s / self.run.step_s - 1
+
+    @property
+    def plain_error(self) -> float:
+        """The same of the fixed MFU."""
+        assert self.run.step_s is not None
+        return self.plain_s / self.run.step_s - 1
+
+    @property
+    def memory_error(self) -> float:
+        """Of the fullest rank."""
+        assert self.run.memory_gib is not None
+        return self.best.memory_bytes / GIB / self.run.memory_gib - 1
+
+
+def predicted(run: Run, **rates: float) -> tuple[Priced, bool]:
+    """The best plan that has what the row fixes, and whether any fits; the least one where none does."""
+    found = enumerate_plans(with_rates(run.problem, **rates))
+    assert found.least is not None, run.name
+    return (found.best, True) if found.best is not None else (found.least, False)
+
+
+def ideal_s(run: Run) -> float:
+    """Seconds of a step at 100 % MFU."""
+    problem = run.problem
+    peak = problem.system.chip.peak_flops[dict(problem.fixed)["precision"]] * problem.devices
+    return problem.model.flops_per_sample(problem.sequence) * problem.global_batch / peak
+
+
+def fitted_rates(rows: Sequence[Run]) -> dict[str, float]:
+    """The rates with the least squared logarithmic error on ``rows``: by a grid that is made finer around its best."""
+    names = ("matrix", "memory") if len(rows) > 1 else ("matrix",)
+    centre, reach = dict.fromkeys(names, (LOWEST + HIGHEST) / 2), (HIGHEST - LOWEST) / 2
+    for _ in range(4):
+        axes = [
+            sorted({min(HIGHEST, max(LOWEST, centre[name] + reach * step / 6)) for step in range(-6, 7)})
+            for name in names
+        ]
+        points = [(x,) for x in axes[0]] if len(axes) == 1 else [(x, y) for x in axes[0] for y in axes[1]]
+        best = min(points, key=lambda point: _misfit(rows, dict(zip(names, point, strict=True))))
+        centre, reach = dict(zip(names, best, strict=True)), reach / 5
+    return {name: round(rate, 3) for name, rate in centre.items()}
+
+
+def _misfit(rows: Sequence[Run], rates: dict[str, float]) -> float:
+    return sum(math.log(predicted(run, **rates)[0].step_s / (run.step_s or math.nan)) ** 2 for run in rows)
+
+
+def table() -> list[Row]:
+    """Every row."""
+    every = runs()
+    chosen = fitting_runs(every)
+    result = []
+    for run in every:
+        rows = chosen.get(run.software, [])
+        mfu = sum(ideal_s(each) / (each.step_s or math.nan) for each in rows) / len(rows) if rows else PLAIN_MFU
+        best, fits = predicted(run)
+        result.append(Row(run, best, fits, run in rows, ideal_s(run) / mfu))
+    return result
+
+
+def mean_and_worst(errors: Iterable[float]) -> str:
+    """Of absolute errors, in percent."""
+    sizes = [abs(error) for error in errors]
+    return f"{100 * sum(sizes) / len(sizes):6.1f} {100 * max(sizes):7.1f}" if sizes else "     –       –"
+
+
+def ordered(rows: Sequence[Row]) -> tuple[int, int]:
+    """(pairs in the right order, all pairs): of runs on one chip whose efficiency differs by more than 5 %."""
+    right = total = 0
+    for one, other in combinations(rows, 2):
+        if one.run.chip != other.run.chip:
+            continue
+        measured = (ideal_s(one.run) / one.run.step_s) / (ideal_s(other.run) / other.run.step_s)
+        if abs(math.log(measured)) <= math.log(1.05):
+            continue
+        guess = (ideal_s(one.run) / one.best.step_s) / (ideal_s(other.run) / other.best.step_s)
+        total += 1
+        right += (guess > 1) == (measured > 1)
+    return right, total
+
+
+def show(rows: Sequence[Row]) -> None:
+    """The tables."""
+    print(f"{'run':<58} {'q':<2}{'stack':<17}{'measured s':>11} {'predicted s':>11} {'error %':>8} {'fixed MFU %':>11}")
+    for row in rows:
+        if row.run.step_s is None:
+            continue
+        mark = "fitted" if row.fitted else "" if row.fits else f"does not fit: {row.best.memory_bytes / GIB:.1f} GiB"
+        print(
+            f"{row.run.name[:57]:<58} {row.run.quality:<2}{row.run.software:<17}{row.run.step_s:>11.4g} "
+            f"{row.best.step_s:>11.4g} {100 * row.error:>+8.1f} {100 * row.plain_error:>+11.1f}  {mark}"
+        )
+    timed = [row for row in rows if row.run.step_s is not None]
+    free = [row for row in timed if not row.fitted]
+    selene = [row for row in free if row.run.name.startswith("selene")]
+    groups = {"Selene": selene}
+    groups |= {f"quality {each}": [row for row in free if row.run.quality == each] for each in "ABC"}
+    groups |= {
+        each: [row for row in free if row.run.software == each] for each in sorted({r.run.software for r in free})
+    }
+    groups |= {each: [row for row in free if row.run.chip == each] for each in sorted({r.run.chip for r in free})}
+    print(
+        f"\n{'rows that nothing was fitted to':<34} {'rows':>4} {'mean %':>6} {'worst %':>7}   fixed MFU: mean, worst"
+    )
+    for name, group in groups.items():
+        plain = mean_and_worst(row.plain_error for row in group)
+        print(f"{name:<34} {len(group):>4} {mean_and_worst(row.error for row in group)}   {plain}")
+    right, total = ordered([row for row in free if row.run.quality == "A"])
+    print(f"order of two runs of quality A on one chip: right in {right} of {total}")
+    print(f"\n{'memory':<58} {'measured GiB':>12} {'predicted GiB':>13} {'error %':>8}")
+    known = [row for row in rows if row.run.memory_gib is not None]
+    for row in known:
+        sizes = f"{row.run.memory_gib:>12.1f} {row.best.memory_bytes / GIB:>13.1f} {100 * row.memory_error:>+8.1f}"
+        print(f"{row.run.name[:57]:<58} {sizes}")
+    print(f"{'mean and worst':<58} {mean_and_worst(row.memory_error for row in known)}")
+    misfits = [row.run.name for row in timed if not row.fits]
+    print(f"runs that ran and are said not to fit: {', '.join(misfits) or 'none'}")
+
+
+def refit() -> None:
+    """The rates of each stack as a fit finds them now."""
+    for name, rows in sorted(fitting_runs(runs()).items()):
+        found = fitted_rates(rows)
+        spec = {each: getattr(rows[0].problem.stack, each).value for each in found}
+        print(f"{name}: refit {found}, spec {spec}; rows {', '.join(run.name for run in rows)}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
+    begun = time.process_time()
+    if parser.parse_args().fit:
+        refit()
+    else:
+        show(table())
+    print(f"{time.process_time() - begun:.1f} s CPU")

@@ -1,0 +1,200 @@
+"""From a problem to the best plan, what would change it, or why nothing fits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from dse.plan.check import metrics_of, violations
+from dse.plan.check_costs import plan_costs
+from dse.plan.options import opened
+from dse.plan.problem import PlanProblem
+from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
+from dse.plan.training_plan import KEYS
+from dse.report.units import memory_text, needed_memory_text, time_text
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import FailedCheckError, digest
+from hardware.inputs import fail
+from hardware.network import Network
+
+PLAIN: Mapping[str, Any] = {
+    "tensor": 1,
+    "sequence_parallel": False,
+    "context": 1,
+    "expert": 1,
+    "pipeline": 1,
+    "interleave": 1,
+    "zero": 0,
+    "recompute": "none",
+}
+"""Each part of the vocabulary as it is without it."""
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """What a search says.
+
+    Attributes:
+        found: of the plans that have what is fixed.
+        every: of all plans on the same machine.
+    """
+
+    found: Enumerated
+    every: Enumerated
+
+    @property
+    def evaluations(self) -> int:
+        """Plans that were priced."""
+        return self.found.count if self.found is self.every else self.found.count + self.every.count
+
+
+class _ByDigest:
+    """A problem that is looked up by what it holds."""
+
+    def __init__(self, problem: PlanProblem) -> None:
+        self.problem, self._digest = problem, digest(problem.document())
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByDigest) and other._digest == self._digest
+
+
+@lru_cache(maxsize=64)
+def _enumerated(keyed: _ByDigest) -> Enumerated:
+    return enumerate_plans(keyed.problem)
+
+
+def enumerated(problem: PlanProblem) -> Enumerated:
+    """All plans of a problem; the last ones are remembered, as a check asks for them again."""
+    return _enumerated(_ByDigest(problem))
+
+
+def solve(problem: PlanProblem) -> PlanAnswer:
+    """The best plan, proven by pricing every one.
+
+    Raises:
+        InputError: no plan keeps the rules.
+    """
+    found = enumerated(problem)
+    if found.least is None:
+        raise _nothing_legal(problem)
+    free = opened(problem)
+    return PlanAnswer(found, found if free.fixed == problem.fixed else enumerated(free))
+
+
+def without_parts(problem: PlanProblem, best: Priced) -> dict[str, float | None]:
+    """The best step without each part of the vocabulary that ``best`` uses; None where nothing fits then."""
+    fixed = dict(problem.fixed)
+    steps: dict[str, float | None] = {}
+    for key, value in PLAIN.items():
+        if key not in fixed and getattr(best.plan, key) != value:
+            found = enumerated(opened(problem, **{**fixed, key: value})).best
+            steps[key] = None if found is None else found.step_s
+    return steps
+
+
+def after_changes(problem: PlanProblem) -> dict[str, Priced | None]:
+    """The best plan after each change of the machine or the batch; None where nothing fits then."""
+    return {label: enumerated(change(problem)).best for label, change in CHANGES.items()}
+
+
+def _with_chip(problem: PlanProblem, **rates: Any) -> PlanProblem:
+    chip = replace(problem.system.chip, **rates)
+    return replace(problem, system=replace(problem.system, chip=chip))
+
+
+def _faster_products(problem: PlanProblem) -> PlanProblem:
+    return _with_chip(problem, peak_flops={key: 2 * rate for key, rate in problem.system.chip.peak_flops.items()})
+
+
+def _with_network(problem: PlanProblem, network: Network) -> PlanProblem:
+    return replace(problem, system=replace(problem.system, network=network))
+
+
+def _outer_links_faster(problem: PlanProblem) -> PlanProblem:
+    network = problem.system.network
+    return _with_network(problem, replace(network, bytes_per_s=2 * network.bytes_per_s))
+
+
+def _inner_links_faster(problem: PlanProblem) -> PlanProblem:
+    """All levels inside the outermost; a flat network as it is."""
+    network = problem.system.network
+    if network.inner is None:
+        return problem
+    return _with_network(problem, replace(network, inner=_all_links_faster(network.inner)))
+
+
+def _all_links_faster(network: Network) -> Network:
+    inner = None if network.inner is None else _all_links_faster(network.inner)
+    return replace(network, bytes_per_s=2 * network.bytes_per_s, inner=inner)
+
+
+CHANGES: Mapping[str, Callable[[PlanProblem], PlanProblem]] = {
+    "matrix products twice as fast": _faster_products,
+    "memory twice as fast": lambda problem: _with_chip(
+        problem, hbm_bytes_per_s=2 * problem.system.chip.hbm_bytes_per_s
+    ),
+    "twice the memory": lambda problem: _with_chip(problem, hbm_bytes=2 * problem.system.chip.hbm_bytes),
+    "links in a node twice as fast": _inner_links_faster,
+    "links between nodes twice as fast": _outer_links_faster,
+    "twice the batch": lambda problem: replace(problem, global_batch=2 * problem.global_batch),
+}
+"""What ``--sensitivity`` changes, one at a time."""
+
+
+def _nothing_legal(problem: PlanProblem) -> Exception:
+    text = ",".join(f"{key}={value}" for key, value in problem.fixed if key != "precision")
+    if text:
+        rule = "no plan that keeps the rules has these values on so many devices, at this batch and sequence"
+        return fail("--plan", "", text, rule)
+    rule = f"no plan uses all {problem.devices:,} devices at this batch"
+    return fail("--global-batch", "", problem.global_batch, rule)
+
+
+def checked(problem: PlanProblem, answer: PlanAnswer) -> None:
+    """Refuse an answer that the checker refuses.
+
+    Raises:
+        FailedCheckError: a fault of this program.
+    """
+    for best, asked in ((answer.found.best, problem), (answer.every.best, opened(problem))):
+        faults = [] if best is None else violations(asked, best.plan, best.step_s)
+        if faults:
+            raise FailedCheckError("; ".join(faults))
+
+
+def metrics(problem: PlanProblem, best: Priced) -> dict[str, Any]:
+    """Of the best plan, by the checker's own costs."""
+    return metrics_of(problem, best.plan, plan_costs(problem, best.plan))
+
+
+def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
+    """The proof that no plan fits: the one that needs the least memory needs too much."""
+    least, limit = answer.found.least, problem.system.chip.hbm_bytes
+    assert least is not None
+    costs = plan_costs(problem, least.plan)
+    is_whole = {*KEYS} <= {key for key, _ in problem.fixed}
+    need = needed_memory_text(costs.memory_bytes)
+    have = f"{memory_text(limit)} of {problem.system.chip.name}"
+    sentence = (
+        f"the plan needs {need} on its fullest rank, more than the {have}; "
+        f"its step would take {time_text(costs.step_s)}"
+        if is_whole
+        else f"no plan of this vocabulary fits: the least, {least.plan.text()}, needs {need}, more than the {have}"
+    )
+    levers = [f"accelerators with at least {need} of memory each"]
+    if answer.every.best is not None:
+        levers.insert(0, f"--plan {answer.every.best.plan.text()}")
+    else:
+        levers.append("more accelerators, which share the state of weights")
+    return Infeasibility(
+        resource="hbm_bytes",
+        demand=costs.memory_bytes,
+        limit=float(limit),
+        unit="bytes",
+        levers=levers,
+        explanation=sentence,
+        where={"plan": least.plan.document(), "step_s": costs.step_s, "memory_bytes": costs.memory},
+    )

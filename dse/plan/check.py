@@ -1,0 +1,70 @@
+"""The independent checker: whether a plan is legal, fits, and costs what is claimed."""
+
+import math
+
+from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.problem import PlanProblem
+from dse.plan.training_plan import TrainingPlan
+from dse.results.result import PROOF_TOLERANCE
+
+
+def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
+    """The rules that a plan breaks, one sentence each."""
+    model, batch = problem.model, problem.global_batch
+    t, c, d, p, v = plan.tensor, plan.context, plan.data, plan.pipeline, plan.interleave
+    experts = model.experts
+    routed = experts.routed if experts is not None else 1
+    kv = model.kv_heads or model.heads
+    rounds, left = divmod(batch, d * plan.microbatch)
+    rules = [
+        (t * c * d * p == problem.devices, f"tensor, context, data and pipeline must multiply to {problem.devices}"),
+        (model.heads % t == 0, f"tensor must divide {model.heads} heads"),
+        (kv % t == 0 or t % kv == 0, f"tensor must be a divisor or a multiple of {kv} key heads"),
+        (model.dense_layers == 0 or model.feed_forward % t == 0, "tensor must divide the feed-forward width"),
+        (experts is None or experts.shared * experts.width % t == 0, "tensor must divide the shared experts' width"),
+        (problem.sequence % c == 0, "context must divide the sequence"),
+        (not plan.sequence_parallel or t > 1, "sequence_parallel needs tensor > 1"),
+        (not plan.sequence_parallel or problem.sequence % (t * c) == 0, "tensor · context must divide the sequence"),
+        (experts is None or t == 1 or plan.sequence_parallel, "experts need sequence_parallel where tensor > 1"),
+        (routed % plan.expert == 0, f"expert must divide {routed} experts"),
+        (t * c * d % plan.expert == 0, "expert must divide the ranks of a stage"),
+        (p * v <= model.layers, "pipeline · interleave must be at most the layers"),
+        (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleaving needs stages and 1f1b"),
+        (plan.schedule == "1f1b" or p > 1, "gpipe needs stages"),
+        (left == 0, "data · microbatch must divide the batch"),
+        (v == 1 or rounds % p == 0, "interleaving needs microbatches that are a multiple of the stages"),
+        (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),
+        (plan.precision in problem.system.chip.peak_flops, f"{problem.system.chip.name} has no {plan.precision}"),
+    ]
+    rules += [(getattr(plan, key) == value, f"{key} must be {value}, as it is fixed") for key, value in problem.fixed]
+    return [rule for holds, rule in rules if not holds]
+
+
+def violations(problem: PlanProblem, plan: TrainingPlan, step_s: float) -> list[str]:
+    """What is wrong with a plan and the step time that it is said to have; empty where it holds."""
+    broken = illegal(problem, plan)
+    if broken:
+        return broken
+    costs, limit = plan_costs(problem, plan), problem.system.chip.hbm_bytes
+    found = []
+    if costs.memory_bytes > limit:
+        found.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has {limit:,}")
+    if not math.isclose(costs.step_s, step_s, rel_tol=PROOF_TOLERANCE):
+        found.append(f"step_s must be {costs.step_s!r}, but got {step_s!r}")
+    return found
+
+
+def metrics_of(problem: PlanProblem, plan: TrainingPlan, costs: PlanCosts) -> dict[str, object]:
+    """What follows from a plan's costs."""
+    tokens = problem.global_batch * problem.sequence / costs.step_s
+    flops = problem.model.flops_per_sample(problem.sequence) * problem.global_batch / costs.step_s
+    peak = problem.devices * problem.system.chip.peak_flops[plan.precision]
+    return {
+        "step_s": costs.step_s,
+        "tokens_per_s": tokens,
+        "tokens_per_s_per_accelerator": tokens / problem.devices,
+        "model_flops_per_accelerator": flops / problem.devices,
+        "mfu": flops / peak,
+        "time_s": costs.time_s,
+        "memory_bytes": costs.memory,
+    }

@@ -1,0 +1,162 @@
+"""The cost of one plan from the definition in docs/plan.md, in plain numbers: what the checker trusts.
+
+It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every layer of every stage, and adds them up.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dse.plan.check_layers import Layer, RankCosts
+from dse.plan.problem import PlanProblem
+from dse.plan.training_plan import TrainingPlan
+from hardware.operations import CollectiveKind
+
+
+@dataclass(frozen=True)
+class PlanCosts:
+    """Seconds and bytes of a plan, and their parts; of each stage, forward and backward pass of a microbatch.
+
+    ``transfer_s`` is that of one transfer between stages; where it is not hidden, the passes have it.
+    """
+
+    step_s: float
+    memory_bytes: float
+    time_s: dict[str, float]
+    memory: dict[str, float]
+    passes_s: tuple[tuple[float, float], ...]
+    transfer_s: float
+
+
+def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
+    """The layers of each stage, by number: chunks of consecutive layers go round the stages.
+
+    Stages have as many layers as each other, or one more: those in the middle first, from the last but one down, then
+    the first, then the last.
+    """
+    p, v = plan.pipeline, plan.interleave
+    counts = [problem.model.layers // p] * p
+    for stage in sorted(range(p), key=lambda stage: (stage == p - 1, stage == 0, -stage))[: problem.model.layers % p]:
+        counts[stage] += 1
+    stages: list[list[int]] = [[] for _ in range(p)]
+    layer = 0
+    for chunk in range(v):
+        for stage in range(p):
+            size = counts[stage] // v + (1 if chunk < counts[stage] % v else 0)
+            stages[stage] += range(layer, layer + size)
+            layer += size
+    return stages
+
+
+def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
+    """Step time and memory of a plan that keeps the rules (:mod:`dse.plan.check`)."""
+    costs, model, stack = RankCosts(problem, plan), problem.model, problem.stack
+    dense = costs.layer(sparse=False) if model.dense_layers else None
+    sparse = costs.layer(sparse=True) if model.dense_layers < model.layers else None
+    p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
+    stream = 2 * costs.tokens * model.hidden
+    transfer = costs.network.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
+    if p > 1 and not plan.sequence_parallel:
+        transfer += costs.collective("all_gather", stream, costs.t, 1)
+    hides = v > 1 and stack.overlaps_pipeline.value
+    stages = stages_of(problem, plan)
+    loads, times, memories, data, updates, passes = [], [], [], [], [], []
+    for number, numbers in enumerate(stages):
+        layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
+        used = [layer for layer in layers if layer is not None]
+        ends = [costs.embedding_s()] * (number == 0) + [costs.head_s()] * (number == p - 1)
+        forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
+        backward = sum(layer.backward.total + layer.again for layer in used) + sum(end[1] for end in ends)
+        weights, experts = _parameters(costs, used, number, p)
+        each, once = _replicas(costs, weights, experts, len(used), forward, backward)
+        parts: dict[str, float] = {
+            name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
+            for name in ("linear", "attention", "vector", "tensor", "context", "expert")
+        }
+        parts["linear"] += sum(costs.head_s()) if number == p - 1 else 0.0
+        parts["vector"] += sum(costs.embedding_s()) if number == 0 else 0.0
+        parts["recompute"] = sum(layer.again for layer in used)
+        parts["sharding"] = each
+        parts["transfer"] = 0.0 if hides else 2 * v * transfer
+        loads.append(forward + backward + each + parts["transfer"])
+        passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
+        times.append(parts)
+        data.append(once)
+        sharded = plan.zero >= 1
+        own = weights / (costs.replicas if sharded else 1) + experts / (costs.expert_replicas if sharded else 1)
+        updates.append(30 * own / costs.memory_rate)
+        memories.append(_memory(costs, used, weights, experts, number))
+    busiest = loads.index(max(loads))
+    time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
+    time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if hides else 0.0)
+    time_s["data"], time_s["optimizer"] = max(data), max(updates)
+    memory = max(memories, key=lambda parts: sum(parts.values()))
+    return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
+
+
+def _parameters(costs: RankCosts, layers: list[Layer], stage: int, stages: int) -> tuple[float, float]:
+    model = costs.model
+    weights = sum(layer.weights for layer in layers)
+    table = model.vocabulary * model.hidden / costs.t
+    if stage == 0:
+        weights += table + model.position_rows * model.hidden
+    if stage == stages - 1:
+        weights += model.hidden + (0 if model.tied_embeddings and stages == 1 else table)
+    return weights, sum(layer.experts for layer in layers)
+
+
+def _replicas(
+    costs: RankCosts, weights: float, experts: float, layers: int, forward: float, backward: float
+) -> tuple[float, float]:
+    """Exposed seconds of collectives among replicas: each microbatch, and once a step."""
+    pieces = max(layers, 1)
+
+    def seconds(kind: CollectiveKind, size: float) -> float:
+        plan = costs.plan
+        one = costs.collective(kind, size * weights / pieces, costs.replicas, plan.tensor)
+        return pieces * (one + costs.collective(kind, size * experts / pieces, costs.expert_replicas, plan.expert))
+
+    def exposed(collectives: float, beside: float) -> float:
+        if not costs.stack.overlaps_data.value:
+            return collectives
+        return max(collectives / pieces, collectives - beside)
+
+    gradient = costs.stack.gradient_transfer_bytes.value
+    scatter, gather = seconds("reduce_scatter", gradient), seconds("all_gather", 2)
+    match costs.plan.zero:
+        case 0:
+            return 0.0, exposed(seconds("all_reduce", gradient), backward)
+        case 1:
+            return 0.0, exposed(scatter, backward) + exposed(gather, forward)
+        case 2:
+            return exposed(scatter, backward), exposed(gather, forward)
+        case _:
+            return exposed(gather, forward) + exposed(gather + scatter, backward), 0.0
+
+
+def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: float, stage: int) -> dict[str, float]:
+    plan, stack, model = costs.plan, costs.stack, costs.model
+    p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
+
+    def share(zero: int) -> float:
+        shares = (costs.replicas, costs.expert_replicas) if plan.zero >= zero else (1, 1)
+        return weights / shares[0] + experts / shares[1]
+
+    chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
+    chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
+    every = [costs.layer(sparse) for sparse in _kinds(model)]
+    working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
+    working += 4 * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    if stage == p - 1:
+        working += 4 * costs.tokens * model.vocabulary / costs.t + 4 * costs.between * model.hidden
+    return {
+        "weights": stack.weight_bytes.value * share(3),
+        "gradients": stack.gradient_bytes.value * share(2),
+        "optimizer": stack.optimizer_bytes.value * share(1),
+        "activations": chunks / v * sum(layer.kept for layer in layers),
+        "working": working,
+    }
+
+
+def _kinds(model: Any) -> list[bool]:
+    """Whether layers have experts, of each kind that there is."""
+    return [*([False] if model.dense_layers else []), *([True] if model.dense_layers < model.layers else [])]

@@ -1,0 +1,122 @@
+"""``dse plan`` by the contract of a problem."""
+
+import math
+import time
+from typing import Any, ClassVar
+
+from dse.plan.answer import PlanAnswer, after_changes, checked, infeasibility, metrics, solve, without_parts
+from dse.plan.check import violations
+from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
+from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
+from dse.plan.problem import PlanProblem
+from dse.plan.report import view
+from dse.plan.training_plan import whole_plan
+from dse.problem import Posed, ProblemType
+from dse.report.view import View
+from dse.results.differences import differences
+from dse.results.result import Result, result_of
+from dse.run.run import Run
+from dse.run.tables import Tables
+
+METHOD = "enumeration"
+
+PlanPosed = Posed[TrainingOptions, PlanProblem]
+
+
+class PlanType(ProblemType[TrainingOptions, PlanProblem]):
+    """The best training plan of a machine, proven by pricing every one."""
+
+    name = "plan"
+    help = (
+        "Find the fastest training plan of MODEL that fits a machine, proven over the whole vocabulary (docs/plan.md): "
+        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, ZeRO, recomputation."
+    )
+    Options: ClassVar[type[Any]] = PlanOptions
+    Solution = SolutionDocument
+    Metrics: ClassVar[Any] = PlanMetricsDocument
+    parallel = False
+    stoppable = False
+
+    def pose(self, options: TrainingOptions) -> PlanPosed:
+        """The model, the machine and the fixed part of the plan that the options name."""
+        return posed_problem(options)
+
+    def beside(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+        """What the metrics hold beside those of the best plan."""
+        problem, best = posed.problem, answer.found.best
+        assert best is not None, "only called where a plan fits"
+        found: dict[str, Any] = {
+            "pareto": [priced_document(priced) for priced in answer.found.front],
+            "without": without_parts(problem, best),
+        }
+        if getattr(posed.options, "sensitivity", False):
+            after = after_changes(problem)
+            found["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}
+        return found
+
+    def _metrics(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+        best = answer.found.best
+        return {} if best is None else metrics(posed.problem, best) | self.beside(posed, answer)
+
+    def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
+        """Complete enumeration alone."""
+        return (METHOD,)
+
+    def answer(self, posed: PlanPosed, run: Run) -> Result:
+        """The fastest plan that fits, or why there is none."""
+        started = time.perf_counter()
+        problem = posed.problem
+        answer = solve(problem)
+        checked(problem, answer)
+        best = answer.found.best
+        value = None if best is None else best.step_s
+        return result_of(
+            self.name,
+            posed,
+            value=value,
+            bound=value,
+            solution=None if best is None else {"plan": best.plan.document()},
+            metrics=self._metrics(posed, answer),
+            infeasibility=infeasibility(problem, answer) if best is None else None,
+            evaluations=answer.evaluations,
+            seconds=time.perf_counter() - started,
+            seed=run.seed,
+            method=METHOD,
+        )
+
+    def faults(self, result: Result, posed: PlanPosed) -> list[str]:
+        """The plan's own rules and costs; what is said to be best or infeasible is solved again."""
+        problem = posed.problem
+        if not result.solution and result.status != "infeasible":
+            return [f"status must not be {result.status} without a plan: the search always runs to its end"]
+        again = solve(problem)
+        if not result.solution:
+            return self._infeasible_faults(result, problem, again)
+        plan, value = whole_plan(result.solution["plan"], "result"), result.objective.value
+        found = violations(problem, plan, math.nan if value is None else value)
+        if found:
+            return found
+        best = again.found.best
+        if best is None:
+            return ["status must be infeasible: no plan fits"]
+        return [
+            *differences("solution.plan", result.solution["plan"], best.plan.document()),
+            *differences("bound", result.bound, best.step_s),
+            *differences("metrics", result.metrics, self._metrics(posed, again)),
+        ]
+
+    def _infeasible_faults(self, result: Result, problem: PlanProblem, again: PlanAnswer) -> list[str]:
+        if again.found.best is not None:
+            return ["status infeasible: but a plan fits"]
+        stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+        proof = infeasibility(problem, again).model_dump()
+        return differences("infeasibility", stated, proof) + [
+            f"metrics.{key} must not be given without a plan" for key in result.metrics
+        ]
+
+    def view(self, result: Result, posed: PlanPosed, tables: Tables) -> View:
+        """Step time, where it goes, memory."""
+        return view(posed.problem, result, f"Training plan of {posed.name}")
+
+
+PROBLEM = PlanType()

@@ -1,0 +1,278 @@
+"""Step time and memory of arrays of plans: layers (:mod:`dse.plan.layer_work`) put together to a training step.
+
+With M microbatches, stages of load L_i a microbatch (both passes), p stages of v chunks each:
+
+    step = M · max L + (ΣL − max L) / v + filling transfers + exposed data-parallel collectives + optimizer
+
+(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). The terms are those of docs/plan.md.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dse.plan.layer_work import HALF_BYTES, LayerWork, RankWork
+from dse.plan.plan_arrays import RECOMPUTED_SHARES, SCHEDULES, Floats, Integers, PlanArrays
+from dse.plan.problem import PlanProblem
+from dse.plan.stages import stage_kinds
+from hardware.network_arrays import transfer_seconds
+from hardware.operations import CollectiveKind
+
+OPTIMIZER_STEP_BYTES = 30.0
+"""Of memory traffic for each parameter: Adam reads gradient, weight, momentum and variance of 4 bytes each, and writes
+the three and the 2-byte weight."""
+
+TIME_PARTS = (
+    "linear",
+    "attention",
+    "vector",
+    "recompute",
+    "tensor",
+    "context",
+    "expert",
+    "sharding",
+    "transfer",
+    "bubble",
+    "data",
+    "optimizer",
+)
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Of P plans.
+
+    Attributes:
+        step_s: [P].
+        memory_bytes: [P], of the fullest rank.
+        time_s: by part, [P]; the busiest stage's, so that they sum up to the step.
+        memory: by part, [P]; the fullest rank's.
+    """
+
+    step_s: Floats
+    memory_bytes: Floats
+    time_s: dict[str, Floats]
+    memory: dict[str, Floats]
+
+
+class _Stages:
+    """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``number`` 0)."""
+
+    def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
+        code = plans.pipeline * (1 << 32) + plans.interleave
+        distinct, inverse = np.unique(code, return_inverse=True)
+        kinds = [stage_kinds(problem.model, *divmod(int(each), 1 << 32)) for each in distinct]
+        most = max(map(len, kinds), default=1)
+        table = np.zeros((len(kinds), most, 6), dtype=np.int64)
+        for row, each in enumerate(kinds):
+            table[row, : len(each)] = [tuple(kind) for kind in each]
+        self.first, self.number, self.dense, self.sparse, self.embedding, self.head = np.moveaxis(table[inverse], -1, 0)
+
+    @cached_property
+    def layers(self) -> Integers:
+        """Layers of each stage."""
+        layers: Integers = self.dense + self.sparse
+        return layers
+
+
+class _Step:
+    """One evaluation, in the order of its terms; two-dimensional arrays are [P, K]."""
+
+    def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
+        self.problem, self.plans = problem, plans
+        self.work = RankWork(problem, plans)
+        self.stages = _Stages(problem, plans)
+        self.microbatches: Integers = problem.global_batch // (plans.data * plans.microbatch)
+
+    def over_stages(self, dense: Floats, sparse: Floats | None) -> Floats:
+        """What each layer has, [P], summed over the layers of each stage."""
+        total: Floats = self.stages.dense * dense[:, None]
+        if sparse is not None:
+            total = total + self.stages.sparse * sparse[:, None]
+        return total
+
+    @cached_property
+    def kinds(self) -> tuple[LayerWork, LayerWork | None]:
+        """Work of a dense layer and of one with experts; a model that has only the latter lends it for both."""
+        sparse = self.work.sparse if self.problem.model.experts is not None else None
+        dense = self.work.dense if self.problem.model.dense_layers else sparse
+        assert dense is not None
+        return dense, sparse
+
+    def layered(self, name: str, side: int) -> Floats:
+        """A cause of a pass, by stage."""
+        dense, sparse = self.kinds
+        return self.over_stages(getattr(dense, name)[side], None if sparse is None else getattr(sparse, name)[side])
+
+    def of_layers(self, name: str) -> Floats:
+        """Another array of layers, by stage."""
+        dense, sparse = self.kinds
+        return self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
+
+    # Parameters -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def parameters(self) -> Floats:
+        """Of a rank, without experts."""
+        model, stages = self.problem.model, self.stages
+        words = (model.vocabulary * model.hidden / self.work.tensor)[:, None]
+        copies = stages.embedding + stages.head
+        if model.tied_embeddings:
+            copies = np.minimum(copies, 1)
+        rows = model.position_rows * model.hidden * stages.embedding
+        total: Floats = self.of_layers("parameters") + copies * words + rows + stages.head * model.hidden
+        return total
+
+    @cached_property
+    def expert_parameters(self) -> Floats:
+        """Of a rank's experts."""
+        return self.of_layers("expert_parameters")
+
+    def shared_out(self, from_stage: int) -> Floats:
+        """Parameters of a rank, divided among replicas where the ZeRO stage is at least ``from_stage``."""
+        does = (self.plans.zero >= from_stage)[:, None]
+        dense = self.parameters / np.where(does, self.work.replicas[:, None], 1)
+        total: Floats = dense + self.expert_parameters / np.where(does, self.work.expert_replicas[:, None], 1)
+        return total
+
+    # Replicas ---------------------------------------------------------------------------------------------------------
+
+    def _over_replicas(self, kind: CollectiveKind, bytes_each: float) -> Floats:
+        """Seconds of a collective of every parameter of a stage, layer by layer."""
+        work, pieces = self.work, np.maximum(self.stages.layers, 1)
+        seconds = np.zeros(pieces.shape)
+        for column in range(pieces.shape[1]):
+            count = pieces[:, column]
+            dense = bytes_each * self.parameters[:, column] / count
+            expert = bytes_each * self.expert_parameters[:, column] / count
+            once = work.collective(kind, dense, work.replicas, self.plans.tensor)
+            if self.problem.model.experts is not None:
+                once = once + work.collective(kind, expert, work.expert_replicas, self.plans.expert)
+            seconds[:, column] = count * once
+        return seconds
+
+    def _beside(self, seconds: Floats, pass_s: Floats) -> Floats:
+        """What a pass does not hide of the collectives of its layers."""
+        if not self.problem.stack.overlaps_data.value:
+            return seconds
+        return np.maximum(seconds / np.maximum(self.stages.layers, 1), seconds - pass_s)
+
+    @cached_property
+    def replica_collectives(self) -> tuple[Floats, Floats]:
+        """Exposed seconds of each microbatch, and once a step; [P, K]."""
+        zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
+        gradient = self.problem.stack.gradient_transfer_bytes.value
+        reduce = self._over_replicas("all_reduce", gradient)
+        scatter = self._over_replicas("reduce_scatter", gradient)
+        gather = self._over_replicas("all_gather", HALF_BYTES)
+        scattered, gathered = self._beside(scatter, backward), self._beside(gather, forward)
+        both = gathered + self._beside(gather + scatter, backward)
+        each = np.select([zero == 2, zero == 3], [scattered, both], 0.0)
+        once = np.select(
+            [zero == 0, zero == 1, zero == 2], [self._beside(reduce, backward), scattered + gathered, gathered], 0.0
+        )
+        return each, once
+
+    # Time -------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def passes(self) -> tuple[Floats, Floats]:
+        """Seconds of a stage's forward and backward pass over a microbatch; [P, K]."""
+        dense, sparse = self.kinds
+        ends = self.work.embedding, self.work.head
+        forward, backward = (
+            self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
+            + self.stages.embedding * ends[0][side][:, None]
+            + self.stages.head * ends[1][side][:, None]
+            for side, name in enumerate(("forward", "backward"))
+        )
+        return forward, backward
+
+    @cached_property
+    def transfer_s(self) -> Floats:
+        """Of the residual stream between stages.
+
+        Each rank of the tensor axis sends its part of it. Where each is to have the whole stream, the receivers gather
+        it from each other (Narayanan et al., SC 2021, section 4.1: scatter/gather).
+        """
+        work = self.work
+        sent = transfer_seconds(work.network, work.residual_bytes / work.tensor / work.link)
+        gathered = np.where(self.plans.sequence_parallel == 1, 0.0, work.tensor_halves[0])
+        return np.where(self.plans.pipeline > 1, sent + gathered, 0.0)
+
+    def times(self) -> tuple[Floats, dict[str, Floats]]:
+        """The step and its parts."""
+        plans, stages, rows = self.plans, self.stages, np.arange(self.plans.count)
+        each, once = self.replica_collectives
+        hidden = (plans.interleave > 1) & self.problem.stack.overlaps_pipeline.value
+        paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
+        loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
+        busiest = np.argmax(loads, axis=1)
+        longest = loads[rows, busiest]
+        bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
+        bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
+        updated = np.where(stages.number > 0, self.shared_out(1), 0.0)
+        update_s = OPTIMIZER_STEP_BYTES * updated / self.work.memory_bytes_per_s
+        parts: dict[str, Floats] = {}
+        for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
+            parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
+        parts["recompute"] = self.of_layers("recompute")[rows, busiest]
+        ends = sum(self.work.embedding), sum(self.work.head)
+        # The head is a product, the embedding memory traffic; their few collectives go with them.
+        parts["linear"] = parts["linear"] + stages.head[rows, busiest] * ends[1]
+        parts["vector"] = parts["vector"] + stages.embedding[rows, busiest] * ends[0]
+        parts["sharding"], parts["transfer"] = each[rows, busiest], paid
+        parts = {name: self.microbatches * seconds for name, seconds in parts.items()}
+        parts["bubble"] = bubble
+        parts["data"] = np.where(stages.number > 0, once, 0.0).max(axis=1)
+        parts["optimizer"] = update_s.max(axis=1)
+        step = self.microbatches * longest + bubble + parts["data"] + parts["optimizer"]
+        return step, {name: parts[name] for name in TIME_PARTS}
+
+    # Memory -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def microbatches_kept(self) -> Floats:
+        """Of which a stage keeps activations at most, counted in whole stages; [P, K].
+
+        1F1B: p − i; interleaved, 2(p − i − 1) + (v − 1)p + 1 chunks of 1 / v (Narayanan et al., SC 2021); GPipe: all.
+        """
+        plans, first = self.plans, self.stages.first
+        p, v = plans.pipeline[:, None], plans.interleave[:, None]
+        chunks = np.where(v > 1, 2 * (p - first - 1) + (v - 1) * p + 1, p - first)
+        every = self.microbatches[:, None] * v
+        all_first = (plans.schedule == SCHEDULES.index("gpipe"))[:, None]
+        kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
+        return kept
+
+    def memory(self) -> tuple[Floats, dict[str, Floats]]:
+        """The fullest rank and its parts."""
+        stack, stages, rows = self.problem.stack, self.stages, np.arange(self.plans.count)
+        dense, sparse = self.kinds
+        full = RECOMPUTED_SHARES[self.plans.recompute] > 0
+        layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
+        largest = dense.parameters + dense.expert_parameters
+        if sparse is not None:
+            largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
+        gathered = np.where(self.plans.zero == 3, 2.0 * HALF_BYTES * largest, 0.0)
+        working = np.where(full, layer, 0.0) + gathered
+        parts = {
+            "weights": stack.weight_bytes.value * self.shared_out(3),
+            "gradients": stack.gradient_bytes.value * self.shared_out(2),
+            "optimizer": stack.optimizer_bytes.value * self.shared_out(1),
+            "activations": self.microbatches_kept * self.of_layers("kept_bytes"),
+            "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
+        }
+        total = np.where(stages.number > 0, sum(parts.values()), 0.0)
+        fullest = np.argmax(total, axis=1)
+        return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
+
+
+def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
+    """Step time and memory of plans that keep the rules of :mod:`dse.plan.rules`."""
+    step = _Step(problem, plans)
+    step_s, time_s = step.times()
+    memory_bytes, memory = step.memory()
+    return Evaluation(step_s, memory_bytes, time_s, memory)

@@ -1,0 +1,83 @@
+"""Solutions and metrics of results, typed."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dse.plan.training_plan import Recompute, Schedule
+from hardware.chips import Precision
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Width = Annotated[int, Field(ge=1)]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PlanDocument(_Document):
+    """A training plan."""
+
+    tensor: Width
+    sequence_parallel: bool
+    context: Width
+    expert: Width
+    data: Width
+    pipeline: Width
+    interleave: Width
+    schedule: Schedule
+    zero: Annotated[int, Field(ge=0, le=3)]
+    microbatch: Width
+    recompute: Recompute
+    precision: Precision
+
+
+class SolutionDocument(_Document):
+    """``solution`` of a result."""
+
+    plan: PlanDocument
+
+
+class PricedDocument(_Document):
+    """A plan with its step time and the memory of its fullest rank."""
+
+    step_s: Amount
+    memory_bytes: Amount
+    plan: PlanDocument
+
+
+class MetricsDocument(_Document):
+    """``metrics`` of a result of ``dse predict``; ``best`` is the fastest plan on the same machine."""
+
+    step_s: Amount
+    tokens_per_s: Amount
+    tokens_per_s_per_accelerator: Amount
+    model_flops_per_accelerator: Amount
+    mfu: Amount
+    time_s: dict[str, Amount]
+    memory_bytes: dict[str, Amount]
+    best: PricedDocument
+
+
+class PlanMetricsDocument(_Document):
+    """``metrics`` of a result of ``dse plan``.
+
+    ``pareto`` has the fastest plan for each amount of memory; ``without`` the best step where a part of the vocabulary
+    is left out, null where nothing fits then; ``sensitivity``, where it was asked for, the best plan after each change.
+    """
+
+    step_s: Amount
+    tokens_per_s: Amount
+    tokens_per_s_per_accelerator: Amount
+    model_flops_per_accelerator: Amount
+    mfu: Amount
+    time_s: dict[str, Amount]
+    memory_bytes: dict[str, Amount]
+    pareto: list[PricedDocument]
+    without: dict[str, Amount | None]
+    sensitivity: dict[str, PricedDocument | None] | None = None
+
+
+def priced_document(priced: Any) -> dict[str, Any]:
+    """A :class:`~dse.plan.search.enumeration.Priced` in JSON types."""
+    return {"step_s": priced.step_s, "memory_bytes": priced.memory_bytes, "plan": priced.plan.document()}

@@ -1,0 +1,225 @@
+"""A transformer as a training plan sees it: sizes of attention, feed-forward and experts; parameters; FLOPs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hardware.spec_fields import Count, StrictModel
+
+SCHEMA = "dse.transformer/1"
+
+Size = Annotated[int, Field(strict=True, gt=0, le=2**24)]
+Number = Annotated[int, Field(strict=True, ge=0, le=2**24)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class LatentAttention(StrictModel):
+    """Multi-head latent attention (DeepSeek-V2, 2024, section 2.1).
+
+    Attributes:
+        query_rank: width of the compressed queries; 0 where they are not compressed.
+        key_value_rank: width of what keys and values are made from.
+        rotary_width: of the part of queries and keys that carries positions; keys share one over all heads.
+    """
+
+    query_rank: Number = 0
+    key_value_rank: Size
+    rotary_width: Size
+
+
+class Experts(StrictModel):
+    """Feed-forward networks of which each token takes a few.
+
+    Attributes:
+        routed: how many there are.
+        active: how many each token takes.
+        width: inner width of one.
+        shared: experts of the same width that every token takes too.
+        dense_layers: layers at the beginning that have a plain feed-forward network instead.
+        biases: whether the router and the experts' linear layers have biases.
+    """
+
+    routed: Size
+    active: Size
+    width: Size
+    shared: Number = 0
+    dense_layers: Number = 0
+    biases: Flag = False
+
+
+class Window(StrictModel):
+    """Attention to the last ``tokens`` alone in a ``share`` of the layers."""
+
+    tokens: Size
+    share: Annotated[float, Field(gt=0, le=1)]
+
+
+class Transformer(StrictModel):
+    """A decoder of equal layers, or of dense and expert layers, under a language-model head.
+
+    Attributes:
+        name: what it is called.
+        source: where the figures come from.
+        layers, hidden, heads, vocabulary: as everywhere.
+        kv_heads: heads of keys and values (Ainslie et al. 2023); ``heads`` where left out.
+        head_width: of queries and keys; hidden / heads where left out.
+        value_width: of values; ``head_width`` where left out.
+        feed_forward: inner width of a dense layer's feed-forward network.
+        gated: whether that has three matrices (SwiGLU, Shazeer 2020) instead of two.
+        positions: rotary, or a learned table of ``position_rows``.
+        normalisation: by which gain, or gain and offset.
+        query_key_norm: whether queries and keys are normalised over a head's width.
+        attention_biases, feed_forward_biases: of the linear layers.
+        attention_sinks: whether each head has a learned logit beside its scores (GPT-OSS).
+        tied_embeddings: whether the output matrix is the token embedding.
+        dropout: whether attention and residual branches have it.
+        sequence: usual tokens of a sample.
+        latent, experts, window: what is not so in every layer or model.
+        published_parameters: of the whole model, for comparison.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
+    source: str = ""
+    layers: Annotated[int, Field(strict=True, gt=0, le=1_000)]
+    hidden: Size
+    heads: Size
+    kv_heads: Number = 0
+    head_width: Number = 0
+    value_width: Number = 0
+    feed_forward: Number = 0
+    gated: Flag = True
+    vocabulary: Size
+    sequence: Size
+    positions: Literal["rotary", "learned", "none"] = "rotary"
+    position_rows: Number = 0
+    normalisation: Literal["rms_norm", "layer_norm"] = "rms_norm"
+    query_key_norm: Flag = False
+    attention_biases: Flag = False
+    feed_forward_biases: Flag = False
+    attention_sinks: Flag = False
+    tied_embeddings: Flag = False
+    dropout: Flag = False
+    latent: LatentAttention | None = None
+    experts: Experts | None = None
+    window: Window | None = None
+    published_parameters: Count | None = None
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "Transformer":
+        if self.heads % self.key_heads:
+            raise ValueError(f"kv_heads must divide heads ({self.heads}), but got {self.kv_heads}")
+        if not self.head_width and self.hidden % self.heads:
+            raise ValueError(f"heads must divide hidden ({self.hidden}) where head_width is left out")
+        if not self.feed_forward and self.dense_layers:
+            raise ValueError("feed_forward must be given: the model has layers without experts")
+        if self.experts is not None and self.experts.active > self.experts.routed:
+            raise ValueError(f"experts.active must be at most experts.routed, {self.experts.routed}")
+        if self.latent is not None and not self.head_width:
+            raise ValueError("head_width must be given with latent attention")
+        if self.latent is not None and self.latent.rotary_width >= self.head_width:
+            raise ValueError(f"latent.rotary_width must be below head_width, {self.head_width}, of which it is a part")
+        return self
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values; those of latent attention are expanded to one for each query head."""
+        return self.kv_heads or self.heads
+
+    @property
+    def key_width(self) -> int:
+        """Of a head's queries and keys, positions included."""
+        return self.head_width or self.hidden // self.heads
+
+    @property
+    def context_width(self) -> int:
+        """Of a head's values."""
+        return self.value_width or self.key_width
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers with a plain feed-forward network; they come first."""
+        return self.layers if self.experts is None else min(self.layers, self.experts.dense_layers)
+
+    def attended(self, sequence: int) -> float:
+        """Keys that a token sees on average, under a causal mask and in the windows of some layers."""
+        causal = (sequence + 1) / 2
+        if self.window is None or self.window.tokens >= sequence:
+            return causal
+        width = self.window.tokens
+        near = width - width * (width - 1) / (2 * sequence)
+        return (1 - self.window.share) * causal + self.window.share * near
+
+    # Parameters -------------------------------------------------------------------------------------------------------
+
+    @property
+    def attention_weights(self) -> int:
+        """Elements of the matrices of one attention."""
+        query, value = self.heads * self.key_width, self.heads * self.context_width
+        output = value * self.hidden
+        if self.latent is None:
+            return self.hidden * (query + self.key_heads * (self.key_width + self.context_width)) + output
+        latent = self.latent
+        rank = latent.query_rank
+        queries = rank * (self.hidden + query) if rank else self.hidden * query
+        made = self.heads * (self.key_width - latent.rotary_width + self.context_width)
+        keys = self.hidden * (latent.key_value_rank + latent.rotary_width) + latent.key_value_rank * made
+        return queries + keys + output
+
+    @property
+    def parameters(self) -> int:
+        """Of the whole model; a tied output matrix counts once."""
+        dense, sparse = self.dense_layers, self.layers - self.dense_layers
+        norm = self.hidden * (2 if self.normalisation == "layer_norm" else 1)
+        ends = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
+        layers = self.layers * (self.attention_weights + self._small_of_attention + 2 * norm)
+        return layers + dense * self._dense + sparse * self._sparse + ends + self.position_rows * self.hidden + norm
+
+    @property
+    def _small_of_attention(self) -> int:
+        """Biases, sinks and norms of heads and ranks."""
+        keys = self.key_heads * (self.key_width + self.context_width)
+        biases = self.heads * self.key_width + keys + self.hidden if self.attention_biases else 0
+        norms = 2 * self.key_width if self.query_key_norm else 0
+        ranks = self.latent.query_rank + self.latent.key_value_rank if self.latent is not None else 0
+        return biases + norms + ranks + (self.heads if self.attention_sinks else 0)
+
+    @property
+    def _dense(self) -> int:
+        matrices = (3 if self.gated else 2) * self.hidden * self.feed_forward
+        return matrices + (self.feed_forward + self.hidden if self.feed_forward_biases else 0)
+
+    @property
+    def _sparse(self) -> int:
+        if self.experts is None:
+            return 0
+        one = (3 if self.gated else 2) * self.hidden * self.experts.width
+        biases = (2 if self.gated else 1) * self.experts.width + self.hidden if self.experts.biases else 0
+        router = self.experts.routed * (self.hidden + (1 if self.experts.biases else 0))
+        return self.experts.routed * (one + biases) + self.experts.shared * one + router
+
+    def flops_per_sample(self, sequence: int) -> float:
+        """Model FLOPs of a training sample: every matrix product, three passes, attention counted without its mask.
+
+        What MFU is measured by (Chowdhery et al., PaLM, appendix B; Narayanan et al., SC 2021, appendix). Of experts,
+        those that a token takes. A window counts as it is.
+        """
+        return 3.0 * 2.0 * sequence * (self._active_weights + self.layers * self._attention_width(sequence))
+
+    @property
+    def _active_weights(self) -> int:
+        """Elements of all matrices that a token is multiplied by."""
+        matrices = 3 if self.gated else 2
+        dense = self.dense_layers * matrices * self.hidden * self.feed_forward
+        sparse = 0
+        if self.experts is not None:
+            taken = self.experts.active + self.experts.shared
+            one = matrices * self.hidden * self.experts.width
+            sparse = (self.layers - self.dense_layers) * (taken * one + self.experts.routed * self.hidden)
+        return self.layers * self.attention_weights + dense + sparse + self.vocabulary * self.hidden
+
+    def _attention_width(self, sequence: int) -> float:
+        """Products of one layer's scores and contexts, for each token."""
+        seen = float(sequence)
+        if self.window is not None and self.window.tokens < sequence:
+            seen = (1 - self.window.share) * sequence + self.window.share * self.window.tokens
+        return self.heads * (self.key_width + self.context_width) * seen

@@ -1,0 +1,99 @@
+"""The options of ``dse plan`` and ``dse predict``, and the problem that they pose."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+from dse.plan.model_sources import transformer
+from dse.plan.problem import PlanProblem
+from dse.plan.rules import faults
+from dse.plan.stack import stack
+from dse.plan.training_plan import read_plan
+from dse.problem import Posed
+from dse.results.result import Objective
+from dse.run.options import Option, Options
+from hardware.chips import PRECISIONS, system
+from hardware.inputs import InputError, choose, fail
+
+_PRECISION = "bf16"
+
+
+@dataclass(frozen=True)
+class TrainingOptions(Options):
+    """What both commands take."""
+
+    model: Annotated[
+        str,
+        Option(
+            "A transformer: a name, a config.json, or a YAML file.", metavar="MODEL", positional=True, is_source=True
+        ),
+    ]
+    on: Annotated[str, Option("The accelerator, or the system that it comes in.", metavar="ACCELERATOR|SYSTEM")] = (
+        "h100-sxm"
+    )
+    network: Annotated[
+        str | None, Option("The network that joins them; the accelerator's own system by default.", metavar="SPEC")
+    ] = None
+    accelerators: Annotated[int, Option("How many there are; the plan uses all of them.", min=1, max=2**20)] = 8
+    global_batch: Annotated[int, Option("Samples in a training step.", min=1, max=2**24)] = 1024
+    sequence: Annotated[
+        int | None, Option("Tokens in a sample; the model's usual number by default.", min=1, max=2**24)
+    ] = None
+    precision: Annotated[
+        str | None, Option("Of the operands of linear layers; bf16 by default.", metavar="|".join(PRECISIONS))
+    ] = None
+    stack: Annotated[str, Option("The training framework: its memory, overlaps and sustained rates.")] = "generic"
+    plan: Annotated[str, Option("What is fixed of the plan; the rest is chosen.", metavar="FILE|KEY=VALUE,…")] = ""
+
+
+@dataclass(frozen=True)
+class PlanOptions(TrainingOptions):
+    """The options of ``dse plan``."""
+
+    COMMAND: ClassVar[str] = "plan"
+
+    sensitivity: Annotated[
+        bool, Option("Also say what faster links, memory and products, more memory and a larger batch would bring.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class PredictOptions(TrainingOptions):
+    """The options of ``dse predict``."""
+
+    COMMAND: ClassVar[str] = "predict"
+
+
+def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
+    """The problem that the options pose.
+
+    Raises:
+        InputError: a name that nothing has, a file with a fault, or a fixed part of a plan that breaks a rule.
+    """
+    fixed = read_plan(options.plan)
+    if options.precision is not None:
+        choose("", "--precision", options.precision, PRECISIONS, "precision")
+        if fixed.get("precision", options.precision) != options.precision:
+            raise fail("--plan", "precision", fixed["precision"], f"must be that of --precision, {options.precision}")
+        fixed["precision"] = options.precision
+    fixed.setdefault("precision", _PRECISION)
+    model = transformer(options.model)
+    problem = PlanProblem(
+        model=model,
+        system=system(options.on, options.network),
+        devices=options.accelerators,
+        global_batch=options.global_batch,
+        sequence=options.sequence or model.sequence,
+        stack=stack(options.stack),
+        fixed=tuple(sorted(fixed.items())),
+    )
+    found = faults(problem)
+    if found:
+        raise InputError(found)
+    goal = Objective(name="step_s", value=None, unit="s", sense="min")
+    return Posed(options, problem, problem.name, problem.document(), goal)
+
+
+def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:
+    """The same with nothing but the precision, and ``fixed``, fixed."""
+    kept = {"precision": dict(problem.fixed)["precision"], **fixed}
+    return replace(problem, fixed=tuple(sorted(kept.items())))

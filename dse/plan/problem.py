@@ -1,0 +1,57 @@
+"""The immutable problem: a model, a machine, a batch, a software stack, and what of the plan is fixed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dse.plan.model import Transformer
+from dse.plan.stack import Stack
+from hardware.chips import System
+
+
+@dataclass(frozen=True)
+class PlanProblem:
+    """What a plan is made for.
+
+    Attributes:
+        model: what trains.
+        system: the machine, which has any number of devices.
+        devices: how many the plan uses, all of them.
+        global_batch: samples of a step.
+        sequence: tokens of a sample.
+        stack: the software.
+        fixed: (key, value) of what is given of the plan.
+    """
+
+    model: Transformer
+    system: System
+    devices: int
+    global_batch: int
+    sequence: int
+    stack: Stack
+    fixed: tuple[tuple[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """The model on so many chips."""
+        return f"{self.model.name} on {self.devices:,} {self.system.chip.name}"
+
+    def document(self) -> dict[str, Any]:
+        """The problem in JSON types."""
+        from dse.results.result import document_of
+
+        return {
+            "model": self.model.model_dump(mode="json"),
+            "chip": document_of(self.system.chip),
+            "network": document_of(self.system.network),
+            "devices": self.devices,
+            "global_batch": self.global_batch,
+            "sequence": self.sequence,
+            "stack": self.stack.model_dump(mode="json"),
+            "fixed": dict(self.fixed),
+        }
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
+    return sorted({*small, *(number // each for each in small)})

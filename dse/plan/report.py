@@ -1,0 +1,201 @@
+"""A plan for people: verdict, where time and memory go, and how far from the best it is."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dse.plan.export import exports
+from dse.plan.problem import PlanProblem
+from dse.plan.stages import stage_layers
+from dse.plan.timeline import pipeline_trace
+from dse.plan.training_plan import whole_plan, yaml_text
+from dse.report.units import memory_text, share_text, time_text
+from dse.report.view import Breakdown, Card, Plan, Share, StageBox, Table, View
+from dse.results.result import Result
+from hardware.units import TERA
+
+_TIME_NAMES = {
+    "linear": ("linear layers", "forward"),
+    "attention": ("attention", "backward"),
+    "vector": ("norms, activations, casts", "update"),
+    "recompute": ("recomputation", "recomputation"),
+    "tensor": ("tensor-parallel collectives, exposed", "transfer"),
+    "context": ("context-parallel collectives, exposed", "several"),
+    "expert": ("expert dispatch and combination", "distance"),
+    "sharding": ("sharded weights and gradients, exposed", "synchronisation"),
+    "transfer": ("transfers between stages, exposed", "transfer"),
+    "bubble": ("pipeline bubble", "bubble"),
+    "data": ("gradient synchronisation, exposed", "synchronisation"),
+    "optimizer": ("optimizer step", "state"),
+}
+_MEMORY_NAMES = {
+    "weights": ("weights", "weights"),
+    "gradients": ("gradients", "synchronisation"),
+    "optimizer": ("optimizer state", "state"),
+    "activations": ("kept activations", "activations"),
+    "working": ("working memory", "stash"),
+}
+_MAX_STAGES = 64
+"""Of a pipeline that is drawn."""
+
+PLAN_FILE = "plan.yaml"
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
+
+
+def view(problem: PlanProblem, result: Result, title: str) -> View:
+    """The answer, or why there is none."""
+    if not result.solution:
+        proof = result.infeasibility
+        words = proof.explanation if proof is not None else "stopped before any answer"
+        notes = [f"would help: {lever}" for lever in proof.levers] if proof is not None else []
+        return View(title, f"does not fit: {words}", notes=[*notes, *_notes(problem)])
+    tables = _tables(result)
+    return View(
+        title,
+        _verdict(problem, result),
+        notes=[*_best_note(result), *_notes(problem)],
+        tables=tables,
+        page=lambda: tables,
+        files=lambda: _files(problem, result),
+        cards=lambda: [_card(problem, result)],
+    )
+
+
+def _files(problem: PlanProblem, result: Result) -> Mapping[str, str | bytes]:
+    plan = whole_plan(result.solution["plan"], "result")
+    drawn = pipeline_trace(problem, plan)
+    traces = {} if drawn is None else {PIPELINE_TRACE_FILE: json.dumps(drawn)}
+    return {PLAN_FILE: yaml_text(plan), **exports(problem, plan), **traces}
+
+
+def _verdict(problem: PlanProblem, result: Result) -> str:
+    metrics = result.metrics
+    used = sum(metrics["memory_bytes"].values())
+    proof = (
+        "proven best"
+        if result.status == "optimal" and len(problem.fixed) < len(result.solution["plan"])
+        else "predicted"
+    )
+    return (
+        f"{time_text(metrics['step_s'])} a step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
+        f"MFU {share_text(metrics['mfu'])}; the fullest rank has {memory_text(used)} "
+        f"of {memory_text(problem.system.chip.hbm_bytes)}"
+    )
+
+
+def _best_note(result: Result) -> list[str]:
+    best = result.metrics.get("best")
+    if best is None:
+        return []
+    plan, own = whole_plan(best["plan"], "result").text(), result.metrics["step_s"]
+    if best["step_s"] >= own * (1 - 1e-9):
+        return ["no plan of the whole vocabulary is faster on this machine (proven)"]
+    return [
+        f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
+        f"({share_text(1 - best['step_s'] / own)} less): {plan}"
+    ]
+
+
+def _notes(problem: PlanProblem) -> list[str]:
+    stack = problem.stack
+    if stack.is_fitted:
+        runs = sorted(
+            {run for rate in (stack.matrix, stack.attention_rate, stack.memory, stack.link) for run in rate.fitted}
+        )
+        return [f"stack {stack.name}: rates fitted to {', '.join(runs)}"]
+    return [f"stack {stack.name}: sustained rates are assumed, not fitted to any run"]
+
+
+def _tables(result: Result) -> list[Table]:
+    metrics, plan = result.metrics, result.solution["plan"]
+    total = metrics["step_s"]
+    times = [
+        (_TIME_NAMES[name][0], time_text(seconds), share_text(seconds / total))
+        for name, seconds in metrics["time_s"].items()
+        if seconds > 0
+    ]
+    used = sum(metrics["memory_bytes"].values())
+    memory = [
+        (_MEMORY_NAMES[name][0], memory_text(size), share_text(size / used))
+        for name, size in metrics["memory_bytes"].items()
+        if size > 0
+    ]
+    words = [(key, "yes" if value is True else "no" if value is False else f"{value}") for key, value in plan.items()]
+    words.append(("model Tflop/s an accelerator", f"{metrics['model_flops_per_accelerator'] / TERA:,.1f}"))
+    words.append(("tokens/s an accelerator", f"{metrics['tokens_per_s_per_accelerator']:,.1f}"))
+    tables = [
+        Table(("", ""), words, "plan"),
+        Table(("where the time goes", "a step", "share"), times),
+        Table(("memory of the fullest rank", "size", "share"), memory),
+    ]
+    more = _without(metrics), _sensitivity(metrics), _pareto(metrics)
+    return tables + [table for table in more if table is not None]
+
+
+def _without(metrics: Mapping[str, Any]) -> Table | None:
+    if not metrics.get("without"):
+        return None
+    rows = [(key, *_price(step, metrics["step_s"])) for key, step in metrics["without"].items()]
+    return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
+
+
+def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
+    changes: Mapping[str, Any] = metrics.get("sensitivity") or {}
+    if not changes:
+        return None
+    rows = [
+        (change, "nothing fits", "", "")
+        if each is None
+        else (
+            change,
+            time_text(each["step_s"]),
+            f"{100 * (each['step_s'] / metrics['step_s'] - 1):+.1f} %",
+            whole_plan(each["plan"], "result").text(),
+        )
+        for change, each in changes.items()
+    ]
+    return Table(("change", "best step", "", "plan"), rows, "what would change the answer", narrow=(0, 1, 2))
+
+
+def _price(step_s: float | None, best_s: float) -> tuple[str, str]:
+    return ("nothing fits", "") if step_s is None else (time_text(step_s), f"+{share_text(step_s / best_s - 1)}")
+
+
+def _pareto(metrics: Mapping[str, Any]) -> Table | None:
+    """The front in steps of a tenth of the memory; all of it is in the metrics."""
+    shown: list[Mapping[str, Any]] = []
+    for each in reversed(metrics.get("pareto", ())):
+        if not shown or each["memory_bytes"] <= 0.9 * shown[-1]["memory_bytes"]:
+            shown.append(each)
+    if len(shown) < 2:
+        return None
+    rows = [
+        (memory_text(each["memory_bytes"]), time_text(each["step_s"]), whole_plan(each["plan"], "result").text())
+        for each in shown
+    ]
+    return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory", narrow=(0, 1))
+
+
+def _card(problem: PlanProblem, result: Result) -> Card:
+    metrics, plan = result.metrics, result.solution["plan"]
+    layers = stage_layers(problem.model.layers, plan["pipeline"])[:_MAX_STAGES]
+    boxes = [StageBox(count, f"{count} layers", plan["tensor"] * plan["context"]) for count in layers]
+    drawn = Plan(boxes, plan["data"], plan["tensor"]) if plan["pipeline"] <= _MAX_STAGES else None
+    times = [Share(*_named(_TIME_NAMES[name], seconds)) for name, seconds in metrics["time_s"].items()]
+    memory = [Share(*_named(_MEMORY_NAMES[name], size)) for name, size in metrics["memory_bytes"].items()]
+    return Card(
+        figures=[
+            (time_text(metrics["step_s"]), "a step"),
+            (f"{metrics['tokens_per_s']:,.0f}", "tokens a second"),
+            (share_text(metrics["mfu"]), "of the peak (MFU)"),
+        ],
+        plan=drawn,
+        breakdowns=[
+            Breakdown("a training step", "s", times),
+            Breakdown("memory of the fullest rank", "bytes", memory, float(problem.system.chip.hbm_bytes)),
+        ],
+    )
+
+
+def _named(name: tuple[str, str], amount: float) -> tuple[str, float, str]:
+    return name[0], amount, name[1]

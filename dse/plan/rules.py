@@ -1,0 +1,145 @@
+"""What a plan must keep, for people: each broken rule in one line, with the nearest value that keeps it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dse.plan.problem import PlanProblem, divisors
+from hardware.inputs import Fault, nearest, shown
+
+AXES = ("tensor", "context", "data", "pipeline")
+"""Of the mesh: they multiply to the devices."""
+
+
+def tensor_widths(problem: PlanProblem) -> list[int]:
+    """Widths that divide devices, heads and feed-forward networks; keys are copied where they are fewer."""
+    model = problem.model
+    cut = [model.heads]
+    if model.dense_layers:
+        cut.append(model.feed_forward)
+    if model.experts is not None and model.experts.shared:
+        cut.append(model.experts.shared * model.experts.width)
+    return [
+        width
+        for width in divisors(math.gcd(problem.devices, *cut))
+        if model.key_heads % width == 0 or width % model.key_heads == 0
+    ]
+
+
+def context_widths(problem: PlanProblem) -> list[int]:
+    """Widths that divide devices and tokens."""
+    return divisors(math.gcd(problem.devices, problem.sequence))
+
+
+def pipeline_depths(problem: PlanProblem) -> list[int]:
+    """Numbers of stages that divide the devices and leave each a layer."""
+    return [depth for depth in divisors(problem.devices) if depth <= problem.model.layers]
+
+
+def data_widths(problem: PlanProblem) -> list[int]:
+    """Numbers of replicas that divide devices and batch."""
+    return divisors(math.gcd(problem.devices, problem.global_batch))
+
+
+def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
+    """Widths that divide the experts and the ranks of a stage; 1 for a model without experts."""
+    experts = problem.model.experts
+    return [1] if experts is None else divisors(math.gcd(experts.routed, stage_ranks))
+
+
+def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:
+    """What is wrong with the fixed part of a plan, whatever the rest may be."""
+    fixed = dict(problem.fixed)
+    found = [*_widths(problem, fixed, where)]
+    return found or [*_products(problem, fixed, where), *_combinations(problem, fixed, where)]
+
+
+def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
+    devices = problem.devices
+    experts = 1 if problem.model.experts is None else problem.model.experts.routed
+    layers = [*range(1, problem.model.layers + 1)]
+    model = problem.model
+    of_devices = f"must divide the devices ({devices:,})"
+    words = {
+        "tensor": (tensor_widths(problem), f"{of_devices} and {_cut(problem)}"),
+        "context": (context_widths(problem), f"{of_devices} and the sequence ({problem.sequence:,})"),
+        "pipeline": (pipeline_depths(problem), f"{of_devices}, with at most {model.layers} stages"),
+        "data": (data_widths(problem), f"{of_devices} and the batch ({problem.global_batch:,})"),
+        "expert": (divisors(experts), f"must divide the experts ({experts})"),
+        "interleave": (layers, f"must be at most the layers ({model.layers})"),
+        "microbatch": (divisors(problem.global_batch), f"must divide the batch ({problem.global_batch:,})"),
+    }  # fmt: skip
+    for key, (valid, rule) in words.items():
+        if key in fixed and fixed[key] not in valid:
+            yield Fault(where, key, shown(fixed[key]), rule, _closest(fixed[key], valid))
+    chip = problem.system.chip
+    precision = fixed["precision"]
+    half = "fp16" if precision == "fp16" else "bf16"
+    for needed in dict.fromkeys((precision, half)):
+        if needed not in chip.peak_flops:
+            known = ", ".join(chip.peak_flops)
+            yield Fault("--precision", "", needed, f"{chip.name} has {known}", nearest(needed, chip.peak_flops))
+
+
+def _cut(problem: PlanProblem) -> str:
+    model = problem.model
+    parts = [f"heads ({model.heads})", f"be a divisor or multiple of kv heads ({model.key_heads})"]
+    if model.dense_layers:
+        parts.insert(1, f"the feed-forward width ({model.feed_forward:,})")
+    return ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
+def _products(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
+    given = {key: fixed[key] for key in AXES if key in fixed}
+    product = math.prod(given.values())
+    devices = problem.devices
+    listed = " · ".join(f"{key}={value}" for key, value in given.items())
+    if (len(given) == len(AXES) and product != devices) or devices % product:
+        rests = {key: product // given[key] for key in ("data", "pipeline", "context", "tensor") if key in given}
+        hint = next((f"{key}={devices // rest}" for key, rest in rests.items() if devices % rest == 0), None)
+        yield Fault(where, listed, "", f"multiply to {product:,}, but must make up the {devices:,} devices", hint)
+        return
+    replicas, size = fixed.get("data", 1), fixed.get("microbatch", 1)
+    if problem.global_batch % (replicas * size):
+        valid = divisors(problem.global_batch // replicas)
+        rule = f"data · microbatch must divide the batch ({problem.global_batch:,})"
+        yield Fault(where, "microbatch", shown(size), rule, _closest(size, valid))
+    if {"tensor", "context", "data", "expert"} <= fixed.keys():
+        ranks = fixed["tensor"] * fixed["context"] * fixed["data"]
+        if ranks % fixed["expert"]:
+            rule = f"must divide the ranks of a stage, tensor · context · data = {ranks:,}"
+            yield Fault(
+                where, "expert", shown(fixed["expert"]), rule, _closest(fixed["expert"], expert_widths(problem, ranks))
+            )
+    depth, chunks = fixed.get("pipeline", 1), fixed.get("interleave", 1)
+    if depth * chunks > problem.model.layers:
+        rule = f"pipeline · interleave must be at most the layers ({problem.model.layers})"
+        yield Fault(where, "interleave", shown(chunks), rule, str(problem.model.layers // depth))
+
+
+def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
+    width, cut = fixed.get("tensor"), fixed.get("sequence_parallel")
+    if width == 1 and cut:
+        yield Fault(where, "sequence_parallel", "yes", "must be no with tensor=1: it cuts over the tensor axis", "no")
+    if width is not None and width > 1 and cut is False and problem.model.experts is not None:
+        rule = "must be yes where a model with experts has tensor > 1: each rank sends its own tokens to them"
+        yield Fault(where, "sequence_parallel", "no", rule, "yes")
+    if cut and width and problem.sequence % (width * fixed.get("context", 1)):
+        rule = f"tensor · context must divide the sequence ({problem.sequence:,})"
+        yield Fault(where, "sequence_parallel", "yes", rule, "no")
+    if fixed.get("interleave", 1) > 1:
+        if fixed.get("pipeline") == 1:
+            yield Fault(where, "interleave", shown(fixed["interleave"]), "must be 1 where there is one stage", "1")
+        if fixed.get("schedule") == "gpipe":
+            yield Fault(where, "schedule", "gpipe", "must be 1f1b with interleave > 1", "1f1b")
+        if {"pipeline", "data", "microbatch"} <= fixed.keys():
+            rounds = problem.global_batch // (fixed["data"] * fixed["microbatch"])
+            if rounds % fixed["pipeline"]:
+                rule = f"the microbatches of a replica ({rounds}) must be a multiple of pipeline ({fixed['pipeline']})"
+                yield Fault(where, "interleave", shown(fixed["interleave"]), rule, "1")
+    if fixed.get("schedule") == "gpipe" and fixed.get("pipeline") == 1:
+        yield Fault(where, "schedule", "gpipe", "must be 1f1b where there is one stage", "1f1b")
+
+
+def _closest(value: int, valid: Sequence[int]) -> str | None:
+    return str(min(valid, key=lambda each: (abs(math.log(each / value)), each))) if valid and value > 0 else None

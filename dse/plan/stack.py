@@ -1,0 +1,94 @@
+"""Software stacks: what a training framework keeps in memory, what it overlaps, and the rates that it sustains.
+
+A stack is a spec (``stacks/*.yaml``) of facts, which its documentation or code states, and of at most four constants:
+the sustained shares of a machine's peak rates. They are assumed (the stack ``generic``), or fitted to at most two
+measured runs, which the spec names.
+"""
+
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hardware.documents import read_document
+from hardware.input_files import noting, read_once
+from hardware.inputs import choose, validate
+from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
+
+
+class SharedRate(StrictModel):
+    """The sustained share of a peak rate; ``fitted`` names the runs that it was fitted to."""
+
+    value: Share
+    source: Source
+    fitted: tuple[str, ...] = ()
+
+
+class Bytes(StrictModel):
+    """Bytes of state for each parameter."""
+
+    value: Annotated[float, Field(ge=0, le=64)]
+    source: Source
+
+
+class AttentionKernel(StrictModel):
+    """Whether attention keeps its scores."""
+
+    value: Literal["fused", "unfused"]
+    source: Source
+
+
+class Stack(StrictModel):
+    """A software stack.
+
+    Attributes:
+        name, description: for people.
+        attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
+        overlaps_tensor: whether collectives of the tensor axis run beside the linear layers that they belong to.
+        overlaps_data: whether gradients and weights travel beside backward and forward passes.
+        overlaps_pipeline: whether an interleaved schedule hides its transfers.
+        weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
+        gradient_transfer_bytes: sent for each parameter in a reduction of gradients.
+        matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
+            attention, of memory and of the network.
+    """
+
+    name: str
+    description: str
+    attention: AttentionKernel
+    overlaps_tensor: Choice
+    overlaps_data: Choice
+    overlaps_pipeline: Choice
+    weight_bytes: Bytes
+    gradient_bytes: Bytes
+    optimizer_bytes: Bytes
+    gradient_transfer_bytes: Bytes
+    matrix: SharedRate
+    attention_rate: SharedRate
+    memory: SharedRate
+    link: SharedRate
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether any of its rates was fitted to measured runs."""
+        return any(rate.fitted for rate in (self.matrix, self.attention_rate, self.memory, self.link))
+
+
+def list_stacks() -> list[str]:
+    """Names of the built-in stacks, sorted."""
+    files = resources.files("dse.plan").joinpath("stacks").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+@read_once
+def stack(name_or_path: str) -> Stack:
+    """The stack of this name, or of a user's own file.
+
+    Raises:
+        InputError: no stack of this name (the nearest one is offered), or a fault in the file.
+    """
+    if is_path(name_or_path):
+        return validate(Stack, read_document(name_or_path), name_or_path)
+    name = choose("", "--stack", name_or_path, list_stacks(), "stack")
+    with noting(), resources.as_file(resources.files("dse.plan").joinpath("stacks", f"{name}.yaml")) as path:
+        return validate(Stack, read_document(path), f"stacks/{name}.yaml")

@@ -1,0 +1,176 @@
+"""A training plan: how a training step is spread over devices and pipelined, what it keeps and what it makes again.
+
+Ranks are counted with the tensor axis innermost, then context, data and the pipeline outermost (Megatron-LM's order);
+experts are spread over the ranks of one pipeline stage, so that the expert axis takes part in no product.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args, get_type_hints
+
+import yaml
+
+from hardware.chips import Precision
+from hardware.documents import read_document
+from hardware.inputs import Fault, InputError, fail, nearest, shown
+
+Schedule = Literal["1f1b", "gpipe"]
+Recompute = Literal["none", "selective", "full", "full/2", "full/4", "full/8"]
+"""``full/2``: every second layer."""
+
+SCHEMA = "dse.plan/1"
+_SUFFIXES = (".yaml", ".yml", ".json")
+_YES_NO = {"yes": True, "no": False, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A whole plan.
+
+    Attributes:
+        tensor: devices that each layer's matrices are cut over (Shoeybi et al., Megatron-LM, 2019).
+        sequence_parallel: whether those devices also cut what lies between the matrices (Korthikanti et al. 2022).
+        context: devices that a sample's tokens are cut over in a ring (Liu et al., Ring Attention, 2023).
+        expert: devices that the experts of a layer are spread over, whole.
+        data: replicas.
+        pipeline: stages.
+        interleave: chunks of layers that a stage has (Narayanan et al., SC 2021, section 2.2.2).
+        schedule: of the microbatches; ``gpipe`` runs all forward passes first.
+        zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
+        microbatch: samples of a replica that pass the pipeline together.
+        recompute: what backward passes make again: nothing, the core of attention, whole layers, or every second,
+            fourth or eighth of them.
+        precision: of the operands of linear layers.
+    """
+
+    tensor: int
+    sequence_parallel: bool
+    context: int
+    expert: int
+    data: int
+    pipeline: int
+    interleave: int
+    schedule: Schedule
+    zero: int
+    microbatch: int
+    recompute: Recompute
+    precision: Precision
+
+    @property
+    def devices(self) -> int:
+        """Of the whole mesh."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    def text(self) -> str:
+        """The short form, which :func:`read_plan` reads."""
+        return ",".join(f"{key}={_word(value)}" for key, value in asdict(self).items())
+
+    def document(self) -> dict[str, Any]:
+        """The keys and values in JSON types."""
+        return asdict(self)
+
+
+KEYS = tuple(each.name for each in fields(TrainingPlan))
+
+PartialPlan = Mapping[str, Any]
+"""Some keys of a plan with their values; the others are open."""
+
+_TYPES = get_type_hints(TrainingPlan)
+_LARGEST = 2**24
+
+
+def read_plan(text: str) -> dict[str, Any]:
+    """The keys that ``text`` fixes: ``KEY=VALUE,…``, a file of them (YAML or JSON), or nothing.
+
+    Raises:
+        InputError: an unknown key, or a value that its key cannot have, one fault each (the nearest one is offered).
+    """
+    if not text:
+        return {}
+    if text.endswith(_SUFFIXES):
+        return _from_file(text)
+    pairs, faults = [], []
+    for item in text.split(","):
+        key, separator, value = item.partition("=")
+        if not separator:
+            faults.append(Fault("--plan", "", shown(item), "must be KEY=VALUE,… or a file of them (.yaml)"))
+        pairs.append((key.strip(), value.strip()))
+    if faults:
+        raise InputError(faults)
+    repeated = next((key for key, _ in pairs if [each for each, _ in pairs].count(key) > 1), None)
+    if repeated is not None:
+        raise fail("--plan", repeated, "", "the key stands twice")
+    return _typed({key: _value(value) for key, value in pairs}, "--plan")
+
+
+def whole_plan(document: Any, where: str) -> TrainingPlan:
+    """The plan that :meth:`TrainingPlan.document` wrote.
+
+    Raises:
+        InputError: a key that is missing or unknown, or a value that its key cannot have.
+    """
+    if not isinstance(document, dict):
+        raise fail(where, "", shown(document), "must be a plan's keys and values")
+    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
+    if missing:
+        raise InputError(missing)
+    return TrainingPlan(**_typed(document, where))
+
+
+def yaml_text(plan: TrainingPlan) -> str:
+    """A file that :func:`read_plan` reads."""
+    words = {key: _word(value) if isinstance(value, bool) else value for key, value in asdict(plan).items()}
+    written: str = yaml.safe_dump({"schema": SCHEMA, **words}, sort_keys=False)
+    return written
+
+
+def _from_file(path: str) -> dict[str, Any]:
+    document = read_document(path)
+    if not isinstance(document, dict):
+        raise fail(path, "", document, "must be an object of keys and values")
+    schema = document.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise fail(path, "schema", schema, f"must be {SCHEMA}")
+    given = {key: _value(value) for key, value in document.items() if key != "schema"}
+    return _typed(given, path)
+
+
+def _value(value: Any) -> Any:
+    """Text of the short form or of YAML as what it stands for."""
+    if not isinstance(value, str):
+        return value
+    if value in _YES_NO:
+        return _YES_NO[value]
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 12 else value
+
+
+def _typed(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    faults = [fault for key, value in given.items() if (fault := _fault(key, value, where)) is not None]
+    if faults:
+        raise InputError(faults)
+    return {key: given[key] for key in KEYS if key in given}
+
+
+def _fault(key: str, value: Any, where: str) -> Fault | None:
+    if key not in KEYS:
+        return Fault(where, str(key), "", f"no key of a plan; known: {', '.join(KEYS)}", nearest(str(key), KEYS))
+    kind = _TYPES[key]
+    word = _word(value)
+    if kind is bool:
+        return None if isinstance(value, bool) else Fault(where, key, word, "must be yes or no")
+    if kind is int:
+        low, high = (0, 3) if key == "zero" else (1, _LARGEST)
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return None
+        rule = "must be 0, 1, 2 or 3" if key == "zero" else "must be a whole number of at least 1"
+        return Fault(where, key, word, rule)
+    choices = get_args(kind)
+    if value in choices:
+        return None
+    return Fault(where, key, word, f"must be one of {', '.join(choices)}", nearest(word, choices))
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shown(value)

@@ -1,0 +1,28 @@
+"""``dse predict`` by the contract of a problem: :mod:`dse.plan` with the user's plan beside the best one."""
+
+from typing import Any, ClassVar
+
+from dse.plan.answer import PlanAnswer
+from dse.plan.contract import PlanPosed, PlanType
+from dse.plan.formats import MetricsDocument, priced_document
+from dse.plan.options import PredictOptions
+
+
+class PredictType(PlanType):
+    """What a training plan costs, whether it fits, and how far it is from the best."""
+
+    name = "predict"
+    help = (
+        "Predict the step time and the memory of a training plan of MODEL on a machine (docs/plan.md). What --plan "
+        "leaves open is chosen; the best plan of the same machine stands beside it."
+    )
+    Options: ClassVar[type[Any]] = PredictOptions
+    Metrics: ClassVar[Any] = MetricsDocument
+
+    def beside(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+        """The best plan of the same machine."""
+        assert answer.every.best is not None, "a plan that fits is one of these"
+        return {"best": priced_document(answer.every.best)}
+
+
+PROBLEM = PredictType()

@@ -1,0 +1,116 @@
+"""Accelerators as data sheets state them: peak rates by precision, memory, and the system that they come in.
+
+The specs of :mod:`hardware.specs` describe the cores of a machine, so that any matrix product can be mapped to them.
+Those here describe what a training plan needs of machines whose cores are not published: ``specs/chips/*.yaml``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from hardware.cost_model import NamedChoice
+from hardware.input_files import read_once
+from hardware.inputs import choose
+from hardware.network import Network
+from hardware.network_specs import network
+from hardware.spec_fields import Quantity, StrictModel, beside, is_path, read_spec, spec_names
+from hardware.units import bytes_from_gib
+
+Precision = Literal["fp16", "bf16", "fp8", "mxfp8", "int8", "fp4"]
+"""Of the operands of matrix products."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+ELEMENT_BYTES: Mapping[str, float] = MappingProxyType(
+    {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "int8": 1.0, "fp4": 0.5}
+)
+"""Bytes of an operand's element."""
+
+
+class ChipSpec(StrictModel):
+    """A chip's file; every constant has its source."""
+
+    name: Annotated[str, Field(min_length=1)]
+    title: str
+    peak_flops: Annotated[dict[Precision, Quantity], Field(min_length=1)]
+    hbm_gib: Quantity
+    hbm_bytes_per_s: Quantity
+    network: NamedChoice
+
+
+@dataclass(frozen=True)
+class Chip:
+    """An accelerator by its data sheet.
+
+    Attributes:
+        name: of its spec.
+        title: for people.
+        peak_flops: dense matrix products a second, in FLOPs, by the precision of their operands.
+        hbm_bytes: memory.
+        hbm_bytes_per_s: its rate, reads and writes together.
+        network: the name of the system that it comes in.
+    """
+
+    name: str
+    title: str
+    peak_flops: Mapping[str, float]
+    hbm_bytes: int
+    hbm_bytes_per_s: float
+    network: str
+
+
+@dataclass(frozen=True)
+class System:
+    """Chips and the network that joins them."""
+
+    chip: Chip
+    network: Network
+
+
+def list_chips() -> list[str]:
+    """Names of the built-in chips, sorted."""
+    return spec_names("chips")
+
+
+@read_once
+def chip(name_or_path: str | Path) -> Chip:
+    """The chip of this name, or of a user's own file (a path with a suffix or a slash).
+
+    Raises:
+        InputError: no chip of this name (the nearest one is offered), or any fault in the file, one line each.
+    """
+    spec = read_spec("chips", name_or_path, ChipSpec, "accelerator")
+    return Chip(
+        name=spec.name,
+        title=spec.title,
+        peak_flops=MappingProxyType({precision: peak.value for precision, peak in spec.peak_flops.items()}),
+        hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
+        hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
+        network=beside(name_or_path, spec.network.name),
+    )
+
+
+def system(name_or_path: str, network_name: str | None = None) -> System:
+    """The system that a chip comes in by the chip's name, or by that of its network (``dgx-h100``).
+
+    Args:
+        name_or_path: a chip, a user's own file of one, or the network of exactly one chip.
+        network_name: another network, or a user's own file of one.
+
+    Raises:
+        InputError: neither a chip nor a system has this name (the nearest one is offered), or a fault in a file.
+    """
+    own = chip(name_or_path if is_path(name_or_path) else _chip_name(name_or_path))
+    return System(own, network(network_name or own.network))
+
+
+def _chip_name(name: str) -> str:
+    chips = list_chips()
+    if name in chips:
+        return name
+    systems = {chip(each).network: each for each in chips}
+    return systems[choose("", "--on", name, {*chips, *systems}, "accelerator or system")]

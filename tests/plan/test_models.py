@@ -1,0 +1,70 @@
+"""Transformers: parameters and FLOPs against what is published, and what a config.json gives."""
+
+import pytest
+
+from dse.models.transformer import flops_per_sample, parameters
+from dse.plan.model_sources import list_transformers, of_config, transformer
+from dse.sources.workloads import model
+from hardware.inputs import InputError
+
+PUBLISHED = [name for name in list_transformers() if transformer(name).published_parameters is not None]
+# Narayanan et al., SC 2021, table 1, in the digits that are printed.
+MEGATRON = {"1.7b": 1, "3.6b": 1, "7.5b": 1, "18.4b": 1, "39.1b": 1, "145.6b": 1, "310.1b": 1, "529.6b": 1, "1008b": 0}
+CONFIG = {
+    "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
+    "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "n_routed_experts": 256,
+    "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3,
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+    "max_position_embeddings": 163840, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_the_published_ones(name):
+    each = transformer(name)
+    assert each.parameters == pytest.approx(each.published_parameters.value, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", MEGATRON)
+def test_parameters_of_megatron_are_the_papers_formula(name):
+    """Narayanan et al., SC 2021, equation 2, as printed in table 1."""
+    each = transformer(f"megatron-{name}")
+    l, h = each.layers, each.hidden  # noqa: E741 (the paper's letters)
+    formula = 12 * l * h**2 * (1 + 13 / (12 * h) + (51200 + 2048) / (12 * l * h))
+    assert each.parameters == pytest.approx(formula, rel=1e-5)
+    assert round(formula / 1e9, MEGATRON[name]) == pytest.approx(float(name[:-1]), abs=0.051)
+
+
+def test_flops_are_the_papers_formula():
+    """Narayanan et al., SC 2021, equation 3, without its fourth pass of recomputation."""
+    each, tokens = transformer("megatron-145.6b"), 2048
+    l, h = each.layers, each.hidden  # noqa: E741
+    formula = 72 * tokens * l * h**2 * (1 + tokens / (6 * h) + 51200 / (12 * l * h))
+    assert each.flops_per_sample(tokens) == pytest.approx(formula, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["llama2-7b", "gpt3-175b", "gpt2-xl", "megatron-8.3b"])
+def test_models_of_the_zoo_have_the_parameters_and_flops_of_their_graphs(name):
+    built, each = model(name), transformer(name)
+    assert each.parameters == parameters(built)
+    assert each.flops_per_sample(built.sequence) == pytest.approx(flops_per_sample(built), rel=1e-12)
+
+
+def test_a_config_is_the_model_that_was_published():
+    read, known = of_config(CONFIG, "deepseek-v3", "config.json"), transformer("deepseek-v3")
+    assert read.model_copy(update={"source": "", "published_parameters": None}) == known.model_copy(
+        update={"source": "", "published_parameters": None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "bert"}, "model_type: bert: must be one of llama"),
+        ({"hidden_size": None}, "hidden_size: must be given"),
+        ({"num_hidden_layers": 0}, "layers: 0: must be greater than 0"),
+    ],
+)
+def test_a_config_with_a_fault_is_refused_in_one_line(change, message):
+    with pytest.raises(InputError, match=message):
+        of_config(CONFIG | change, "broken", "config.json")

@@ -1,0 +1,110 @@
+"""Plans as text and files, and what is said of those that break a rule."""
+
+import json
+
+import pytest
+
+from dse.plan.training_plan import read_plan, whole_plan, yaml_text
+from hardware.chips import chip, list_chips, system
+from hardware.network_specs import network
+from tests.plan.problems import plan
+
+MESH = ("tensor=2,context=2,data=4,pipeline=1", "multiply to 16, but must make up the 8 devices (did you mean data=2?)")
+BAD = {
+    "axes": MESH,
+    "heads": ("tensor=16", "tensor: 16: must divide the devices (8) and heads (32)"),
+    "sequence": ("context=3", "context: 3: must divide the devices (8) and the sequence (8,192) (did you mean 4?)"),
+    "layers": ("pipeline=8,interleave=5", "pipeline · interleave must be at most the layers (32) (did you mean 4?)"),
+    "batch": ("microbatch=3", "microbatch: 3: must divide the batch (64) (did you mean 4?)"),
+    "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
+    "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
+    "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
+    "word": ("recompute=ful", "recompute: ful: must be one of none, selective, full, full/2"),
+    "number": ("tensor=two", "tensor: two: must be a whole number of at least 1"),
+    "flag": ("sequence_parallel=2", "sequence_parallel: 2: must be yes or no"),
+    "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3"),
+    "form": ("tensor", "tensor: must be KEY=VALUE,… or a file of them (.yaml)"),
+    "twice": ("tensor=2,tensor=4", "tensor: the key stands twice"),
+    "cut": ("tensor=1,sequence_parallel=yes", "must be no with tensor=1"),
+    "stages": ("pipeline=1,interleave=2", "interleave: 2: must be 1 where there is one stage"),
+    "schedule": ("schedule=gpipe,interleave=2", "schedule: gpipe: must be 1f1b with interleave > 1"),
+    "precision": ("precision=mxfp8", "--precision: mxfp8: h100-sxm has fp16, bf16, fp8, int8"),
+    "together": ("tensor=8,data=2", "multiply to 16, but must make up the 8 devices"),
+    "rounds": (
+        "tensor=1,context=1,data=2,pipeline=4,interleave=2,microbatch=16",
+        "the microbatches of a replica (2) must be a multiple of pipeline (4)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_a_plan_that_breaks_a_rule_is_refused_in_one_line(dse, case):
+    text, message = case
+    answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", text)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1, answer.err
+    assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--on", "h100"), "no accelerator or system of this name"),
+        (("--stack", "nemo"), "no stack of this name"),
+        (("--precision", "fp9"), "no precision of this name"),
+        (("--plan", "precision=fp8", "--precision", "bf16"), "must be that of --precision, bf16"),
+        (("--accelerators", 37, "--global-batch", 5), "no plan uses all 37 devices at this batch"),
+        (("--network", "dgx"), "no network spec of this name"),
+    ],
+)
+def test_other_options_are_refused_in_one_line(dse, arguments, message):
+    answer = dse("predict", "llama3-8b", *arguments)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1
+    assert message in answer.err
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path):
+    each = plan(tensor=8, sequence_parallel=True, zero=3, recompute="selective", schedule="gpipe", precision="fp8")
+    path = tmp_path / "plan.yaml"
+    path.write_text(yaml_text(each))
+    assert whole_plan(read_plan(each.text()), "text") == whole_plan(read_plan(str(path)), "file") == each
+    assert read_plan("") == {}
+
+
+def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
+    whole = plan(tensor=2, sequence_parallel=True, data=4, zero=1, microbatch=2).text()
+    answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", whole, "--json", "--out", tmp_path / "run")
+    assert answer.code == 0
+    result = json.loads(answer.out)
+    assert result["solution"]["plan"]["tensor"] == 2
+    metrics = result["metrics"]
+    assert sum(metrics["time_s"].values()) == pytest.approx(result["objective"]["value"])
+    assert metrics["best"]["step_s"] <= metrics["step_s"]
+    assert metrics["tokens_per_s"] == pytest.approx(64 * 8192 / metrics["step_s"])
+    assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
+    best = dse("predict", "llama3-8b", "--global-batch", 64, "--json")
+    assert json.loads(best.out)["metrics"]["step_s"] == pytest.approx(metrics["best"]["step_s"])
+    kept = tmp_path / "run" / "plan.yaml"
+    again = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", kept, "--json")
+    assert json.loads(again.out)["solution"] == result["solution"]
+
+
+def test_a_plan_that_does_not_fit_says_by_how_much_and_what_would(dse):
+    whole = plan(data=8, zero=0).text()
+    answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", whole)
+    assert answer.code == 1
+    assert "the plan needs" in answer.out
+    assert "would help: --plan tensor=" in answer.out
+    answer = dse("plan", "llama3-405b", "--global-batch", 64)
+    assert answer.code == 1
+    assert "no plan of this vocabulary fits: the least" in answer.out
+
+
+def test_every_chip_comes_in_a_system_of_its_own():
+    joined = {name: chip(name).network for name in list_chips()}
+    assert len(set(joined.values())) == len(joined)
+    for name, net in joined.items():
+        assert system(name).network == network(net)
+    for name in ("h100-sxm", "h100-96gb", "gb200"):
+        assert system(joined[name]).chip.name == name

@@ -1,0 +1,63 @@
+"""Pipelines in time: the closed forms of bubble and kept microbatches, and the order of passes."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from dse.plan.check_costs import plan_costs
+from dse.plan.timeline import pipeline_trace, plan_timeline, timeline
+from tests.plan.problems import plan, problem
+
+SHAPES = [(1, 1, 3), (2, 1, 5), (4, 1, 8), (4, 1, 2), (4, 2, 8), (4, 4, 16), (8, 3, 8), (3, 2, 9)]
+
+
+def kept(row):
+    """Microbatches, counted in chunks, of which a stage keeps activations at most."""
+    now = most = 0
+    for each, _, _ in row:
+        now += -1 if each.is_backward else 1
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.parametrize(("stages", "chunks", "rounds"), SHAPES)
+def test_equal_stages_take_what_the_closed_form_says(stages, chunks, rounds):
+    drawn = timeline([(1.0, 2.0)] * stages, chunks, rounds)
+    assert drawn.end_s == pytest.approx(3.0 * (rounds + (stages - 1) / chunks))
+    for stage, row in enumerate(drawn.passes):
+        assert Counter(each for each, _, _ in row).most_common(1)[0][1] == 1
+        assert len(row) == 2 * chunks * rounds
+        ahead = stages - stage if chunks == 1 else 2 * (stages - stage - 1) + (chunks - 1) * stages + 1
+        assert kept(row) == min(ahead, chunks * rounds)
+
+
+def test_gpipe_takes_as_long_as_1f1b_and_keeps_everything():
+    passes = [(1.0, 2.0)] * 4
+    drawn = timeline(passes, 1, 8, gpipe=True)
+    assert drawn.end_s == pytest.approx(timeline(passes, 1, 8).end_s)
+    assert [kept(row) for row in drawn.passes] == [8] * 4
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_of_unequal_stages_the_closed_form_is_an_upper_bound(seed, chunks):
+    """M · max L ≤ the step ≤ M · max L + (ΣL − max L) / v."""
+    draws = random.Random(seed)
+    loads = [draws.uniform(1.0, 2.0) for _ in range(6)]
+    drawn = timeline([(load / 3, 2 * load / 3) for load in loads], chunks, 42)
+    closed = 42 * max(loads) + (sum(loads) - max(loads)) / chunks
+    assert 42 * max(loads) <= drawn.end_s <= closed * (1 + 1e-12)
+
+
+def test_a_plan_in_time_ends_when_its_costs_say():
+    posed = problem("llama3-8b", devices=32, batch=128)
+    for values in ({"pipeline": 4, "interleave": 2}, {"pipeline": 8}, {"pipeline": 4, "schedule": "gpipe"}):
+        each = plan(tensor=2, sequence_parallel=True, data=16 // values["pipeline"], zero=1, microbatch=2, **values)
+        costs = plan_costs(posed, each)
+        rounds = 128 // each.data // 2
+        passes_s = costs.step_s - costs.time_s["data"] - costs.time_s["optimizer"]
+        assert plan_timeline(posed, each, rounds).end_s == pytest.approx(passes_s, rel=0.02)
+        shown = pipeline_trace(posed, each)
+        assert len(shown["traceEvents"]) == 1 + 2 * each.pipeline + 2 * each.pipeline * each.interleave * rounds
+    assert pipeline_trace(posed, plan(data=32)) is None

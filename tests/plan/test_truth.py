@@ -1,0 +1,44 @@
+"""The measured runs: all can be posed, and stacks are fitted as the rule says."""
+
+import pytest
+
+from benchmarks.training_rows import fitting_runs, runs
+from benchmarks.truth import fitted_rates, table
+from dse.plan.rules import faults
+from dse.plan.stack import list_stacks, stack
+
+RATES = ("matrix", "attention_rate", "memory", "link")
+
+
+def test_every_row_is_a_problem_that_keeps_the_rules():
+    every = runs()
+    assert len(every) == 61
+    assert [run.name for run in every if faults(run.problem)] == []
+    assert all(run.step_s is not None or run.memory_gib is not None for run in every)
+
+
+def test_no_stack_has_more_constants_or_rows_than_it_may():
+    rows = fitting_runs(runs())
+    for name in list_stacks():
+        own = stack(name)
+        fitted = {rate: getattr(own, rate).fitted for rate in RATES if getattr(own, rate).fitted}
+        expected = tuple(run.name for run in rows.get(name, ()))
+        assert len(expected) <= 2
+        assert set(fitted) == {0: set(), 1: {"matrix"}, 2: {"matrix", "memory"}}[len(expected)]
+        assert all(names == expected for names in fitted.values())
+
+
+def test_a_refit_finds_what_the_spec_holds():
+    rows = fitting_runs(runs())["megatron-2022"]
+    assert fitted_rates(rows) == pytest.approx({"matrix": 0.76, "memory": 0.825}, abs=2e-3)
+
+
+def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():
+    rows = [row for row in table() if row.run.step_s is not None]
+    assert all(row.fits for row in rows)
+    selene = [abs(row.error) for row in rows if row.run.name.startswith("selene") and not row.fitted]
+    assert sum(selene) / len(selene) <= 0.03
+    assert max(selene) <= 0.06
+    ours = [abs(row.error) for row in rows if row.run.quality == "A" and not row.fitted]
+    plain = [abs(row.plain_error) for row in rows if row.run.quality == "A" and not row.fitted]
+    assert sum(ours) < 0.7 * sum(plain)
