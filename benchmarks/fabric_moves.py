@@ -38,8 +38,8 @@ def seconds(work):
 def again_seconds(pipeline, grid, weights, routing):
     """CPU seconds of routing and judging everything."""
     case, site = case_of(pipeline, grid, weights, routing), random_sites(pipeline, grid, np.random.default_rng(0))
-    states = iter([state_of(pipeline, grid, site) for _ in range(REPEATS)])
-    begin(case, state_of(pipeline, grid, site))
+    states = iter([state_of(pipeline, grid, site, case) for _ in range(REPEATS)])
+    begin(case, state_of(pipeline, grid, site, case))
     return seconds(lambda: begin(case, next(states)))
 
 

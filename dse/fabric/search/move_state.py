@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.search.route_kernels import Tree, Ways
+from dse.fabric.search.student_kernels import StudentCase, StudentRoom
 
 HOPS, WIRELENGTH, MAX_LOAD, SQUARED_LOAD, EXPERT, ROUTE, OFF_CHIP = range(7)
 """Numbers of the terms, in the order of :class:`dse.fabric.rules.RuleTerms`."""
@@ -53,7 +54,8 @@ class Case(NamedTuple):
         tracks, hop_slots: of the fabric.
         floor: the least that each peak can be, [3].
         scaled: weights divided by scales, [7].
-        peak_counts: whether each peak has a weight, [3].
+        peak_counts: whether each peak has a weight, or the student reads it, [3].
+        student: that corrects the rules; one of weight 0 where there is none.
     """
 
     unit_first: npt.NDArray[np.int64]
@@ -80,6 +82,7 @@ class Case(NamedTuple):
     floor: npt.NDArray[np.float64]
     scaled: npt.NDArray[np.float64]
     peak_counts: npt.NDArray[np.bool_]
+    student: StudentCase
 
 
 class State(NamedTuple):
@@ -98,6 +101,7 @@ class State(NamedTuple):
         term: the terms, [7].
         peak_link: a link that has the largest value of each kind, [3].
         tree: room for routing.
+        room: of the student.
         cells: room for the cells of a net's sinks.
         nets: room for the nets of a move, [N].
         touched: room for the links of a move, [L].
@@ -121,6 +125,7 @@ class State(NamedTuple):
     term: npt.NDArray[np.float64]
     peak_link: npt.NDArray[np.int64]
     tree: Tree
+    room: StudentRoom
     cells: npt.NDArray[np.uint16]
     nets: npt.NDArray[np.int64]
     touched: npt.NDArray[np.uint16]
