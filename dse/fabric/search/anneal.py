@@ -1,5 +1,4 @@
-"""Simulated annealing of placements under a weighted sum of rules, which a student may correct; routes follow every move.
-"""
+"""Simulated annealing of placements under rules, which a student may correct, with routes that follow every move."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,10 @@ MAX_NETS = 2**15 - 2
 
 _SAMPLED_MOVES = 200
 """Moves whose mean rise of the cost gives the unit of temperatures."""
+
+
+_PEAK_TERMS = (move_state.MAX_LOAD, move_state.EXPERT, move_state.ROUTE)
+"""The terms that are the largest values of links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ def case_of(
         hop_slots=fabric.hop_slots,
         floor=np.array([0.0, slots.max(initial=1), flits.max(initial=0)]),
         scaled=weights.array / rule_scales(pipeline, fabric),
-        peak_counts=weights.array[[RULES.index(name) for name in ("max_load", "expert", "route")]] > (0 if student is None else -1),
+        peak_counts=weights.array[[RULES.index(name) for name in ("max_load", "expert", "route")]]
+        > (0 if student is None else -1),
         student=without_student() if student is None else StudentView(pipeline, fabric).case(student),
     )
 

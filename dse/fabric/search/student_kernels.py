@@ -6,7 +6,7 @@ touched: links whose loads it saved, and nets that it routed again. Relative loa
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
-# ruff: noqa: ANN001, ANN201, ANN202
+# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from typing import NamedTuple
