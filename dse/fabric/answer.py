@@ -18,6 +18,7 @@ from dse.fabric.rules import rule_terms
 from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.search.expansion import Expansion
 from dse.fabric.search.sites import SITE_KINDS
+from dse.fabric.setting import tuned_for
 from dse.problem import Posed
 from dse.results.result import FailedCheckError, Result, result_of
 from dse.run.executor import Executor
@@ -63,6 +64,7 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     has_ended = all(each.has_ended for each in placed) and run.stop() is None
     unfinished = [] if has_ended else [CHAINS]
     run.tables.put(CANDIDATES, _candidates_table(problem, placed))
+    notes = list(dict.fromkeys(each.candidates[0].note for each in placed if each.candidates[0].note))
     figures = [each.figures for each in placed]
     faults = placement_faults_of(problem, [each.placement for each in figures])
     if faults:
@@ -77,7 +79,7 @@ def answer(posed: FabricPosed, run: Run) -> Result:
         value=rate(problem, [each.interval_slots for each in figures]),
         bound=rate(problem, [each.bound.slots for each in figures]),
         solution=solution_document(problem, tuple(each.placement for each in figures)),
-        metrics=metrics | {"unfinished": unfinished},
+        metrics=metrics | {"unfinished": unfinished, "notes": notes},
         evaluations=sum(candidate.moves for each in placed for candidate in each.candidates),
         seconds=time.perf_counter() - started,
         seed=run.seed,
@@ -102,6 +104,7 @@ def _placed(
         pipeline=piece.pipeline,
         fabric=problem.fabric,
         settings=AnnealSettings(moves=options.moves, routing=options.routing),
+        tuned=tuned_for(problem.fabric, options.tuned),
         chains=options.chains,
         seed=(run.seed, number),
         label=f"piece {number + 1}",

@@ -38,7 +38,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     Options = FabricOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument
-    unchecked = ("unfinished",)
+    unchecked = ("unfinished", "notes")
 
     def pose(self, options: FabricOptions) -> FabricPosed:
         """The graph spread over units of the fabric that the options name."""
@@ -91,7 +91,8 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         unfinished = result.metrics.get("unfinished", [])
         metrics = metrics_of(problem, pieces, None if RELIEF in unfinished else never_stop)
         assert metrics is not None
-        faults += differences("metrics", result.metrics, metrics | {"unfinished": unfinished})
+        metrics |= {"unfinished": unfinished, "notes": result.metrics.get("notes", [])}
+        faults += differences("metrics", result.metrics, metrics)
         return faults + [fault for each in pieces for fault in simulation_faults(each)]
 
     def view(self, result: Result, posed: FabricPosed, tables: Tables) -> View:

@@ -115,10 +115,11 @@ class PieceMetrics(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics``: of every piece, and what a stop has left out."""
+    """``metrics``: of every piece, what a stop has left out, and why another cost than the one asked for was used."""
 
     pieces: list[PieceMetrics]
     unfinished: list[Literal["chains", "relief"]]
+    notes: list[str]
 
 
 def solution_document(problem: FabricProblem, placements: Placements) -> dict[str, Any]:

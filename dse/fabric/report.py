@@ -101,7 +101,7 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
             zip(problem.pieces, placements, result.metrics["pieces"], strict=True), start=1
         )
     ]
-    notes = [note for each in shown for note in _notes(each)]
+    notes = [*result.metrics["notes"], *(note for each in shown for note in _notes(each))]
     if result.metrics["unfinished"]:
         notes.append(f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}.")
     in_terminal = [table for each in shown for table in (_figures_table(each), *_relief_table(each))]

@@ -48,9 +48,9 @@ class StudentSettings:
 
     width: int = 32
     second: int = 16
-    steps: int = 1_500
-    learning_rate: float = 1e-2
-    weight_decay: float = 1e-3
+    steps: int = 400
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.1
     ranking_weight: float = 0.5
     rank_scale: float = 0.05
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.fabric.model import Integers, Pipeline, Placement
+from dse.fabric.model import Integers, Net, Pipeline, Placement
 from dse.fabric.rules import (
     MIXTURE,
     RULES,
@@ -203,6 +203,8 @@ def case_of(
         rate=rate,
         # Half a unit more than it is, so that errors of rounding do not matter.
         max_rate=np.ceil(rate / move_state.RATE_UNIT + 0.5).astype(np.int64),
+        bursts=-(-flits // fabric.burst_flits),
+        critical=np.array([_critical(net, slots) for net in nets], dtype=np.int64),
         channel_slots=channel_slots(pipeline, fabric).astype(np.float64),
         site_cell=fabric.grid.site_cell.astype(np.uint16),
         site_channel=fabric.channel_of_site,
@@ -256,6 +258,12 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers, case: Case) -> 
         extent=np.zeros(3, dtype=np.int64),
         move=np.zeros(1, dtype=np.int64),
     )
+
+
+def _critical(net: Net, slots: Integers) -> int:
+    """How critical a net is (:class:`~dse.fabric.search.move_state.Case`), with units of these slots in isolation."""
+    slowest = max(int(slots[unit]) for unit in (net.source, *(sink.unit for sink in net.sinks)))
+    return round((slowest / int(slots.max())) ** 4 / move_state.CRITICAL_UNIT)
 
 
 def _firsts(counts: Sequence[int]) -> Integers:

@@ -17,9 +17,12 @@ from dse.algorithms import bits
 from dse.algorithms.bits import bit
 from dse.fabric.search import move_state, peak_kernels, route_kernels, student_kernels
 from dse.fabric.search.move_state import (
+    BURSTS,
     BY_SHARING,
     BY_SPEED,
     COLUMNS,
+    CRITICAL,
+    CRITICAL_UNIT,
     HOPS,
     IS_SWITCHED,
     LINKS,
@@ -76,6 +79,8 @@ def _take_off(case, state, net, which):
         state.load[link] = load
         state.link[link, SHARING] -= 1
         state.link[link, RATE] -= rate
+        state.link[link, BURSTS] -= case.bursts[net]
+        state.link[link, CRITICAL] -= case.critical[net]
     state.term[HOPS] -= length
     state.term[WIRELENGTH] -= flits * length
     state.term[SQUARED_LOAD] -= squared
@@ -99,6 +104,8 @@ def _put_on(case, state, net, which):
         known = state.link[link]
         sharing, rate = np.int64(known[SHARING]) + 1, np.int64(known[RATE]) + max_rate
         known[SHARING], known[RATE] = sharing, rate
+        known[BURSTS] += case.bursts[net]
+        known[CRITICAL] += case.critical[net]
         known[MAX_FLITS] = max(known[MAX_FLITS], flits)
         known[MAX_SLOTS] = max(known[MAX_SLOTS], slots)
         known[MAX_DEPTH] = max(known[MAX_DEPTH], depth)
@@ -184,19 +191,30 @@ def cost_of(case, state):
 
 
 @kernel
+def _count_link(case, state, load, known, sign):
+    """Add what the student counts of a link of which this is known, or take it away."""
+    sharing, rate, critical = known[SHARING], known[RATE] * RATE_UNIT, known[CRITICAL] * CRITICAL_UNIT
+    add_link(case.student, state.room.sums, float(load), sharing, rate, known[BURSTS], critical, sign)
+
+
+@kernel
+def _count_net(case, state, net, which, sign):
+    """Add what the student counts of a net with one of its routes, or take it away."""
+    critical, depth = case.critical[net] * CRITICAL_UNIT, state.depth[net, which]
+    add_net(case.student, state.room.sums, case.flits[net], case.isolated[net], critical, depth, sign)
+
+
+@kernel
 def _update_sums(case, state):
     """Bring the student's sums up to date with a move whose nets are routed and have not switched yet."""
-    student, sums = case.student, state.room.sums
     for place in range(state.extent[LINKS]):
-        link, known = state.touched[place], state.saved_link[place]
-        add_link(student, sums, float(state.saved_load[place]), known[SHARING], known[RATE] * RATE_UNIT, -1.0)
-        known = state.link[link]
-        add_link(student, sums, float(state.load[link]), known[SHARING], known[RATE] * RATE_UNIT, 1.0)
+        link = state.touched[place]
+        _count_link(case, state, state.saved_load[place], state.saved_link[place], -1.0)
+        _count_link(case, state, state.load[link], state.link[link], 1.0)
     for place in range(state.extent[NETS]):
         net = state.nets[place]
-        flits, isolated, used = case.flits[net], case.isolated[net], state.used[net]
-        add_net(student, sums, flits, isolated, state.depth[net, used], -1.0)
-        add_net(student, sums, flits, isolated, state.depth[net, 1 - used], 1.0)
+        _count_net(case, state, net, state.used[net], -1.0)
+        _count_net(case, state, net, 1 - state.used[net], 1.0)
 
 
 @kernel
@@ -323,14 +341,12 @@ def find_sums(case, state):
     """Find the student's sums from nothing, without what additions and subtractions have left of errors."""
     if case.student.weight == 0.0:
         return
-    sums = state.room.sums
     for number in range(SUMS):
-        sums[number] = 0.0
+        state.room.sums[number] = 0.0
     for link in range(len(state.load)):
-        known = state.link[link]
-        add_link(case.student, sums, float(state.load[link]), known[SHARING], known[RATE] * RATE_UNIT, 1.0)
+        _count_link(case, state, state.load[link], state.link[link], 1.0)
     for net in range(len(case.source)):
-        add_net(case.student, sums, case.flits[net], case.isolated[net], state.depth[net, state.used[net]], 1.0)
+        _count_net(case, state, net, state.used[net], 1.0)
 
 
 @compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)

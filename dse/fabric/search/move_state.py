@@ -18,12 +18,16 @@ LOAD, BY_SPEED, BY_SHARING, PEAKS = 0, 1, 2, 3
 """Values of a link whose largest is a term: its load, and what it makes the worst net on it need by the rules
 ``expert`` and ``route``; how many there are."""
 
-SHARING, RATE, MAX_FLITS, MAX_SLOTS, MAX_DEPTH, COLUMNS = 0, 1, 2, 3, 4, 8
+SHARING, RATE, MAX_FLITS, MAX_SLOTS, MAX_DEPTH, BURSTS, CRITICAL, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 8
 """Columns of what is known of a link: nets on it, their flits a slot (in :data:`RATE_UNIT`, rounded up), and upper
-bounds on a net's flits, slots of its source in isolation, and depth; columns with padding."""
+bounds on a net's flits, slots of its source in isolation, and depth; bursts of the nets on it, and how critical they
+are (in :data:`CRITICAL_UNIT`); columns with padding."""
 
 RATE_UNIT = 2.0**-16
 """Flits a slot that count as 1; rates in this unit serve only to bound."""
+
+CRITICAL_UNIT = 2.0**-8
+"""How critical a net counts as 1 that is as critical as can be."""
 
 NETS, LINKS, IS_SWITCHED = 0, 1, 2
 """What the last move has touched: how many nets and links; whether the nets' new routes are the ones in use."""
@@ -43,6 +47,9 @@ class Case(NamedTuple):
         isolated: slots of its source in isolation, [N].
         rate: flits in such a slot, [N].
         max_rate: the same in :data:`RATE_UNIT`, rounded up, [N].
+        bursts: of a sample, [N].
+        critical: the fourth power of the slots in isolation of the slowest unit at the net, in those of the slowest of
+            all, in :data:`CRITICAL_UNIT`, [N].
         channel_slots: of each input and output unit, 0 for others, [U].
         site_cell: [S].
         site_channel: of input and output sites, −1 for others, [S].
@@ -67,6 +74,8 @@ class Case(NamedTuple):
     isolated: npt.NDArray[np.int64]
     rate: npt.NDArray[np.float64]
     max_rate: npt.NDArray[np.int64]
+    bursts: npt.NDArray[np.int64]
+    critical: npt.NDArray[np.int64]
     channel_slots: npt.NDArray[np.float64]
     site_cell: npt.NDArray[np.uint16]
     site_channel: npt.NDArray[np.int64]

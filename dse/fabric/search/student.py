@@ -35,13 +35,19 @@ FEATURES = (
     "fourth_load",
     "eighth_load",
     "eighth_busy",
+    "fourth_switched",
+    "eighth_switched",
     "shared_load",
     "used",
+    "excess",
     "eighth_rate",
     "crowded",
+    "critical",
+    "critical_load",
     "flit_depth",
     "late",
     "deep",
+    "critical_depth",
 )
 """Names of the features, all of them logarithms. *Slots* are counted in slots of the slowest unit in isolation.
 
@@ -49,12 +55,15 @@ FEATURES = (
   placement; ``ports``: of the busiest memory unit; ``units``, ``nets`` and ``stages`` of the pipeline.
 - the terms of the rules: links for each net; flits on a link; slots of the busiest link; the root of the mean square of
   loads; slots by ``expert`` and ``route``, and of the busiest channel off chip.
-- sums over links: of the fourth and eighth power of their slots; of the eighth power with dead slots where nets share a
-  link (``eighth_busy``), and of flits a slot (``eighth_rate``); of slots times nets (``shared_load``), and the fourth
-  power of these (``crowded``); of 1 where there is a net (``used``).
+- sums over links of the fourth and eighth powers of their slots: as they are (``load``), with dead slots after every
+  burst where nets share a link (``busy``), with dead slots after every flit there (``switched``); of flits a slot
+  (``rate``); of slots times nets (``crowded``).
+- sums over links of slots times nets (``shared_load``), of 1 where there is a net (``used``), of nets beyond one for
+  each track (``excess``), and where there are such: of these times how critical all nets there are (``critical``), and
+  of slots times that (``critical_load``). A net is critical by the fourth power of the slots of the slowest unit at it.
 - sums over nets: of flits times links to the farthest sink (``flit_depth``), in slots; of the fourth power of the slots
   that these links take there and back, in slots of the source (``late``); of the fourth power of these links
-  (``deep``).
+  (``deep``); of these links times how critical the net is (``critical_depth``).
 """
 
 LAYERS = MappingProxyType({"first": 2, "first_bias": 1, "second": 2, "second_bias": 1, "last": 1, "last_bias": 1})
@@ -178,10 +187,9 @@ class StudentView:
             constant=self.constant,
             term_scale=np.array([nets, links * load, slots, links * load**2, slots, slots, slots], dtype=np.float64),
             load_scale=float(load),
-            busy_flits=fabric.switch_slots / fabric.burst_flits,
-            busy_flow=fabric.switch_slots / 2,
             tracks=float(fabric.tracks),
             hop_slots=float(fabric.hop_slots),
+            switch_slots=float(fabric.switch_slots),
             mean=student.mean,
             inverse_scale=1 / student.scale,
             **_network(student),
@@ -209,10 +217,9 @@ def without_student() -> StudentCase:
         constant=np.zeros(len(CONSTANTS)),
         term_scale=np.ones(len(RULES)),
         load_scale=1.0,
-        busy_flits=0.0,
-        busy_flow=0.0,
         tracks=1.0,
         hop_slots=1.0,
+        switch_slots=0.0,
         mean=layers.mean,
         inverse_scale=layers.scale,
         **_network(layers),

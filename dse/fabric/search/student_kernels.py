@@ -6,7 +6,7 @@ touched: links whose loads it saved, and nets that it routed again. Relative loa
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
-# ruff: noqa: ANN001, ANN201
+# ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 from typing import NamedTuple
@@ -16,7 +16,25 @@ import numpy.typing as npt
 
 from hardware.compiled import kernel
 
-FOURTH_LOAD, EIGHTH_LOAD, EIGHTH_BUSY, SHARED_LOAD, USED, EIGHTH_RATE, CROWDED, FLIT_DEPTH, LATE, DEEP, SUMS = range(11)
+(
+    FOURTH_LOAD,
+    EIGHTH_LOAD,
+    EIGHTH_BUSY,
+    FOURTH_SWITCHED,
+    EIGHTH_SWITCHED,
+    SHARED_LOAD,
+    USED,
+    EXCESS,
+    EIGHTH_RATE,
+    CROWDED,
+    CRITICAL,
+    CRITICAL_LOAD,
+    FLIT_DEPTH,
+    LATE,
+    DEEP,
+    CRITICAL_DEPTH,
+    SUMS,
+) = range(17)
 """Numbers of the sums: see :data:`dse.fabric.search.student.FEATURES`; how many there are."""
 
 MAX_RELATIVE = 4.0
@@ -35,8 +53,7 @@ class StudentCase(NamedTuple):
         constant: features that are the same for every placement, [C].
         term_scale: what each term is divided by before its logarithm is taken, [7].
         load_scale: flits that a link carries while the slowest unit works on a sample.
-        busy_flits, busy_flow: flits that a link loses to switching, for each flit and for each net on it.
-        tracks, hop_slots: of the fabric.
+        tracks, hop_slots, switch_slots: of the fabric.
         mean, inverse_scale: by which features are standardised, [F].
         first, first_bias: of the first layer, [F, H] and [H].
         second, second_bias: of the second one, [H, J] and [J].
@@ -48,10 +65,9 @@ class StudentCase(NamedTuple):
     constant: npt.NDArray[np.float64]
     term_scale: npt.NDArray[np.float64]
     load_scale: float
-    busy_flits: float
-    busy_flow: float
     tracks: float
     hop_slots: float
+    switch_slots: float
     mean: npt.NDArray[np.float64]
     inverse_scale: npt.NDArray[np.float64]
     first: npt.NDArray[np.float64]
@@ -78,40 +94,44 @@ class StudentRoom(NamedTuple):
 
 
 @kernel
-def add_link(student, sums, load, sharing, rate, sign):
-    """Add what a link with this load, so many nets, and this many flits a slot contributes, or take it away."""
-    if sharing <= 0:
-        return
-    relative = load / student.load_scale
-    busy = relative
-    if sharing > student.tracks:
-        busy += (student.busy_flits * load + student.busy_flow * sharing) / student.load_scale
-    crowded = min(relative * sharing / student.tracks, MAX_RELATIVE)
-    sums[SHARED_LOAD] += sign * relative * sharing
-    sums[USED] += sign
-    relative, busy = min(relative, MAX_RELATIVE), min(busy, MAX_RELATIVE)
-    rate = min(rate / student.tracks, MAX_RELATIVE)
-    relative *= relative
-    relative *= relative
-    sums[FOURTH_LOAD] += sign * relative
-    sums[EIGHTH_LOAD] += sign * relative * relative
-    busy *= busy
-    busy *= busy
-    sums[EIGHTH_BUSY] += sign * busy * busy
-    rate *= rate
-    rate *= rate
-    sums[EIGHTH_RATE] += sign * rate * rate
-    crowded *= crowded
-    sums[CROWDED] += sign * crowded * crowded
+def _fourth(value):
+    """The fourth power of a value, cut."""
+    value = min(value, MAX_RELATIVE)
+    value *= value
+    return value * value
 
 
 @kernel
-def add_net(student, sums, flits, isolated, depth, sign):
-    """Add what a net whose farthest sink is so many links away contributes, or take it away."""
+def add_link(student, sums, load, sharing, rate, bursts, critical, sign):
+    """Add what a link contributes, or take it away: its load, nets, flits a slot, bursts, and how critical nets are."""
+    if sharing <= 0:
+        return
+    relative, busy, switched = load / student.load_scale, load / student.load_scale, load / student.load_scale
+    if sharing > student.tracks:
+        busy += student.switch_slots * bursts / student.load_scale
+        switched *= 1.0 + student.switch_slots
+        sums[EXCESS] += sign * (sharing - student.tracks)
+        sums[CRITICAL] += sign * critical * (sharing - student.tracks)
+        sums[CRITICAL_LOAD] += sign * critical * relative
+    sums[SHARED_LOAD] += sign * relative * sharing
+    sums[USED] += sign
+    sums[CROWDED] += sign * _fourth(relative * sharing / student.tracks)
+    fourth, fourth_switched = _fourth(relative), _fourth(switched)
+    fourth_busy, fourth_rate = _fourth(busy), _fourth(rate / student.tracks)
+    sums[FOURTH_LOAD] += sign * fourth
+    sums[EIGHTH_LOAD] += sign * fourth * fourth
+    sums[EIGHTH_BUSY] += sign * fourth_busy * fourth_busy
+    sums[FOURTH_SWITCHED] += sign * fourth_switched
+    sums[EIGHTH_SWITCHED] += sign * fourth_switched * fourth_switched
+    sums[EIGHTH_RATE] += sign * fourth_rate * fourth_rate
+
+
+@kernel
+def add_net(student, sums, flits, isolated, critical, depth, sign):
+    """Add what a net whose farthest sink is ``depth`` links away contributes, or take it away."""
     sums[FLIT_DEPTH] += sign * flits * depth / student.load_scale
-    late = min(2.0 * student.hop_slots * depth / isolated, MAX_RELATIVE)
-    late *= late
-    sums[LATE] += sign * late * late
+    sums[LATE] += sign * _fourth(2.0 * student.hop_slots * depth / isolated)
+    sums[CRITICAL_DEPTH] += sign * critical * depth
     deep = float(depth * depth)
     sums[DEEP] += sign * deep * deep
 
