@@ -162,7 +162,7 @@ class Graph:
 
 
 def measure(bench, journal, seeds, budgets, count):
-    """Run what the journal does not have yet, budget by budget and graph by graph, so that tables can be shown early."""
+    """Run what the journal does not have yet, budget by budget, so that tables can be shown early."""
     for name, method in bench.methods.items():
         journal.append(f"digest of {name}", identity_of(method))
         if journal[f"digest of {name}"] != identity_of(method):
