@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from dse.fabric.methods import COSTS, DEFAULT_COST, LEARNED
-from dse.fabric.problem import FabricProblem
+from dse.fabric.problem import CutMode, FabricProblem
 from dse.fabric.search.routing import Routing
 from dse.fabric.setting import tuned_for
 from dse.graph.dataflow.graph import GraphPass
@@ -43,6 +43,10 @@ class FabricOptions(Options):
         ),
     ] = None
     fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
+    cut: Annotated[
+        CutMode,
+        Option("Cut a graph that does not fit into pieces that run in turn, or say which units are missing."),
+    ] = "auto"
     microbatch: Annotated[
         int | None, Option("Inputs in a sample of the fabric, for models (default: 1).", min=1, max=10**6)
     ] = None
@@ -57,7 +61,12 @@ class FabricOptions(Options):
     )
     chains: Annotated[int, Option("Independent chains of annealing.", min=1, max=10_000)] = 4
     moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12)] = 100_000
-    batch: Annotated[int, Option("Samples of a batch, for its latency.", min=1, max=_MAX_BATCH)] = 16
+    batch: Annotated[
+        int,
+        Option(
+            "Samples of a batch: for its latency, and for which each piece of a cut graph runs.", min=1, max=_MAX_BATCH
+        ),
+    ] = 16
 
 
 _TUNED_COSTS = ("tuned", "simulator")
@@ -79,7 +88,7 @@ def problem_of(options: FabricOptions) -> FabricProblem:
         rule = f"must hold a flit, a tile of {chosen.flit_bytes:,} bytes"
         raise fail(options.fabric, "memory.bytes", chosen.memory_bytes, rule)
     try:
-        return FabricProblem.of(graph, chosen, table, options.fill, options.batch)
+        return FabricProblem.of(graph, chosen, table, options.fill, options.batch, options.cut)
     except InputError:
         raise
     except ValueError as error:

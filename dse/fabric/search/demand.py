@@ -6,12 +6,12 @@ fit into it and its ports pass them within the target.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from dse.fabric.search.sites import SITE_KINDS
-from dse.fabric.search.splitting import Splitting, flits_of
+from dse.fabric.search.splitting import OptionsCache, Splitting, flits_of
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from hardware.fabric_grid import SiteKind
 from hardware.fabrics import Fabric
@@ -59,11 +59,12 @@ class Sizing(NamedTuple):
 
 @dataclass(frozen=True)
 class Demand:
-    """What the number of units depends on."""
+    """What the number of units depends on; ``known`` holds what graphs on the same fabric have in common."""
 
     graph: DataflowGraph
     fabric: Fabric
     slots: OperatorSlots
+    known: OptionsCache = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def unit_flits(self) -> int:
@@ -74,7 +75,9 @@ class Demand:
     def splittings(self) -> tuple[Splitting | None, ...]:
         """Of every operator but inputs and outputs."""
         return tuple(
-            None if operator.kind in ("input", "output") else Splitting(position, self.graph, self.fabric, self.slots)
+            None
+            if operator.kind in ("input", "output")
+            else Splitting(position, self.graph, self.fabric, self.slots, self.known)
             for position, operator in enumerate(self.graph.operators)
         )
 
