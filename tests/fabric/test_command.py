@@ -70,7 +70,7 @@ def test_a_verb_from_above_stands_beside_the_problems_own(dse):
 
 def test_a_graph_that_does_not_fit_is_infeasible_with_the_units_that_are_missing(dse, folder):
     (folder / "fabric.json").write_text(json.dumps(fabric_document(rows=2, columns=2)))
-    answered = dse(*PLACE, "--json", "--quiet")
+    answered = dse(*PLACE, "--cut", "never", "--json", "--quiet")
     assert answered.code == 1
     proof = json.loads(answered.out)["infeasibility"]
     missing = proof["where"]["missing"]
