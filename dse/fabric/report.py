@@ -218,7 +218,8 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
             rate = 1 / (slots[change] * shown.problem.fabric.slot_s)
             rows.append((CHANGES[change][0], f"{rate:,.1f}", f"{100 * gain:+.1f} %"))
     if rows:
-        yield Table(("the same placement with", "samples/s", "gain"), rows, f"What would relieve {shown.title or 'it'}")
+        title = f"What would relieve {shown.title}, its pipeline full" if shown.title else "What would relieve it"
+        yield Table(("the same placement with", "samples/s", "gain"), rows, title)
 
 
 def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:

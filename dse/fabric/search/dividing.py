@@ -176,7 +176,9 @@ def _layout(graph: DataflowGraph, position: int, ways: Ways, sources: Sequence[_
         regions = next(([part.region for part in source.parts] for source in like), regions)
     is_table = operator.kind in ("embedding", "embedding_backward")
     if is_table:
-        regions = [_Region(columns=_Share(*(Fraction(each, ways.parts) for each in (n, n + 1)))) for n in range(ways.parts)]
+        regions = [
+            _Region(columns=_Share(*(Fraction(each, ways.parts) for each in (n, n + 1)))) for n in range(ways.parts)
+        ]
     is_own = is_table or not graph.outgoing[position]
     return _Layout(tuple(_pass_parts(operator, operator.work, regions, is_own=is_own)), batch)
 
