@@ -273,7 +273,8 @@ class Demand:
         for depth in range(self.max_depth, DOUBLE_BUFFER, -1):
             if self.period_slots(quickest, depth) >= best[0]:
                 break
-            target = self._least_target(depth, available)
+            useful = best[0] * depth // self.max_depth  # the largest target with a period that is not longer
+            target = self._least_target(depth, available, useful)
             if target is not None:
                 best = min(best, (self.period_slots(target, depth), target, depth))
         period, target, depth = best
@@ -283,10 +284,14 @@ class Demand:
         needed = self.needed(target, depth, shared_flits)
         return all(needed[kind] <= available[kind] for kind in SITE_KINDS)
 
-    def _least_target(self, depth: int, available: Mapping[SiteKind, int]) -> int | None:
-        """The least target with which the units are enough when operators share those of weights; None: with none."""
+    def _least_target(self, depth: int, available: Mapping[SiteKind, int], limit: int | None = None) -> int | None:
+        """The least target with which the units are enough when operators share those of weights; None: with none.
+
+        ``limit``: targets above it are of no use.
+        """
         low, high = self.smallest_target, self.largest_target
-        if not self._fits(high, depth, self.unit_flits, available):
+        high = high if limit is None else min(high, limit)
+        if high < low or not self._fits(high, depth, self.unit_flits, available):
             return None
         while low < high:
             middle = (low + high) // 2

@@ -2,8 +2,8 @@
 
 A matrix product is divided over its batch, its rows and its columns, in whole tiles; every other operator over its
 rows, or in the same way as what it reads if it is elementwise. A part of a product has the weights of its columns,
-whatever its rows are; a part of any other operator has all of its weights, or its own part of a sum. A lookup is divided
-over the columns of its table, of which each part has its own.
+whatever its rows are; a part of any other operator has all of its weights, or its own part of a sum. A lookup is
+divided over the columns of its table, of which each part has its own.
 
 Every tensor is seen as a matrix, with the batch as the outer part of its rows, and every part of an operator writes a
 region of it. A part reads of another part what the region that it needs and the region that is written have in common:
