@@ -176,7 +176,7 @@ def _dominating(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> int:
 
 def _cut_metrics(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> dict[str, Any]:
     times, least = turn_times(problem, pieces), least_times(problem)
-    runs = [None] * len(least) if times is None else [time.run_s for time in times]
+    runs: list[float | None] = [None] * len(least) if times is None else [time.run_s for time in times]
     turns = [
         {
             "piece": turn.piece + 1,

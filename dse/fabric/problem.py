@@ -1,6 +1,5 @@
 """The problem of ``dse fabric place``: a dataflow graph, a fabric, and the graph spread over units of the fabric."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -95,11 +94,6 @@ class FabricProblem:
         first = {turn.piece: turn.graph for turn in reversed(turns)}
         pieces = tuple(expand(first[number], fabric, slots, fill) for number in sorted(first))
         return cls(graph, fabric, slots, fill, batch, cut, pieces, turns)
-
-    @property
-    def schedule(self) -> Iterator[tuple[Turn, Expansion]]:
-        """Every turn with its piece."""
-        return ((turn, self.pieces[turn.piece]) for turn in self.turns)
 
     def document(self) -> dict[str, Any]:
         """The problem in JSON types. The pieces follow from it."""

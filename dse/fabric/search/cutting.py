@@ -170,9 +170,10 @@ class _Cutter:
 
     def _least_of(self, position: int, alone: DataflowGraph) -> Ways:
         tile = self.machine.fabric.tile
+        least_s = self._least_work_s(alone)
         best, best_s, part = None, float("inf"), alone
         for ways in self._ways(position):
-            if ways.parts * self.machine.fabric.configuration_s >= best_s:
+            if ways.parts * self.machine.fabric.configuration_s + least_s >= best_s:
                 break
             part = piece_graph(divided(alone, {0: ways}, tile), [0], alone.name)
             made = None if _exceeds(part, self.machine) else _estimated(part, self.machine, self.known)
@@ -183,6 +184,13 @@ class _Cutter:
         if best is None:
             raise self._missing(part)
         return best
+
+    def _least_work_s(self, alone: DataflowGraph) -> float:
+        """Seconds in which all compute units do an operator's work for the batch, however it is divided, at least."""
+        machine = self.machine
+        (splitting, *_) = Demand(alone, machine.fabric, machine.slots, machine.options).splittings
+        assert splitting is not None
+        return self.batch * splitting.work_slots(1) / machine.available["compute"] * machine.fabric.slot_s
 
     def _missing(self, part: DataflowGraph) -> SitesMissingError:
         demand = Demand(part, self.machine.fabric, self.machine.slots)
@@ -246,7 +254,7 @@ def _possible_pieces(
         splitting = demand.splittings[position]
         assert splitting is not None
         work_slots += splitting.work_slots(1)
-        load_flits += splitting.weight_flits
+        load_flits += splitting.weight_flits * (2 if demand.adds_to_sum(position) else 1)
         stages[position] = max(
             (
                 stages[edge.target] + _is_buffered(graph, edge)
