@@ -17,11 +17,25 @@ def upper_methods(problem: str, options: Any, executor: Executor, directory: Pat
 
 def upper_document(problem: str, options: Any) -> Any:
     """What stands in files of the floors above and decides the answer: the digest of a checkpoint's weights."""
-    if problem != "partition" or options.checkpoint is None:
+    return _DOCUMENTS[problem](options) if problem in _DOCUMENTS else None
+
+
+def _partition_document(options: Any) -> str | None:
+    if options.checkpoint is None:
         return None
     from policies.partition.methods import weights_digest
 
     return weights_digest(options.checkpoint)
+
+
+def _fabric_document(options: Any) -> str | None:
+    from dse.fabric.methods import LEARNED
+
+    if options.cost != LEARNED:
+        return None
+    from policies.fabric.methods import weights_digest
+
+    return weights_digest(None if options.checkpoint is None else Path(options.checkpoint))
 
 
 def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
@@ -34,6 +48,19 @@ def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Me
     return learned_methods(None if options.checkpoint is None else Path(options.checkpoint))
 
 
+def _fabric(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
+    """The learned cost, where it is asked for."""
+    from dse.fabric.methods import LEARNED
+
+    if options.cost != LEARNED:
+        return {}
+    from policies.fabric.methods import learned_costs
+
+    return learned_costs(
+        None if options.checkpoint is None else Path(options.checkpoint), options.fabric, options.slots
+    )
+
+
 def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Methods:
     """Where there are workers, Tune drives the searches that propose architectures one after the other."""
     if isinstance(executor, InProcessExecutor):
@@ -44,5 +71,9 @@ def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Meth
 
 
 _UPPER: Mapping[str, Callable[[Any, Executor, Path | None], Methods]] = MappingProxyType(
-    {"partition": _partition, "codesign": _codesign}
+    {"partition": _partition, "codesign": _codesign, "fabric": _fabric}
+)
+
+_DOCUMENTS: Mapping[str, Callable[[Any], str | None]] = MappingProxyType(
+    {"partition": _partition_document, "fabric": _fabric_document}
 )

@@ -1,5 +1,6 @@
 """The answer of ``dse fabric place``: a placement of every piece by the chosen cost, simulated, with its bound."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,11 +19,14 @@ from dse.fabric.rules import rule_terms
 from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.search.expansion import Expansion
 from dse.fabric.search.sites import SITE_KINDS
+from dse.fabric.setting import tuned_for
+from dse.fabric.turns import least_batch_s, least_times, shares, turn_times
 from dse.problem import Posed
 from dse.results.result import FailedCheckError, Result, result_of
 from dse.run.executor import Executor
-from dse.run.progress import StopSignal
+from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.run import Run
+from hardware.inputs import choose
 
 FabricPosed = Posed[FabricOptions, FabricProblem]
 
@@ -55,29 +59,32 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     problem, options = posed.problem, posed.options
     if problem.misfit is not None:
         seconds = time.perf_counter() - started
-        proof = infeasibility(problem.misfit)
+        proof = infeasibility(problem.misfit, problem.cut)
         return result_of("fabric", posed, infeasibility=proof, seed=run.seed, method=options.cost, seconds=seconds)
-    search = {**COSTS, **run.methods}[options.cost]
+    costs = {**COSTS, **run.methods}
+    choose(options.command(), "--cost", options.cost, costs, "cost")
+    search = costs[options.cost]
     with run.executor as executor:
         placed = [_placed(number, problem, options, search, run, executor) for number in range(len(problem.pieces))]
     has_ended = all(each.has_ended for each in placed) and run.stop() is None
     unfinished = [] if has_ended else [CHAINS]
     run.tables.put(CANDIDATES, _candidates_table(problem, placed))
+    notes = list(dict.fromkeys(each.candidates[0].note for each in placed if each.candidates[0].note))
     figures = [each.figures for each in placed]
     faults = placement_faults_of(problem, [each.placement for each in figures])
     if faults:
         raise FailedCheckError("; ".join(faults))
-    metrics = metrics_of(problem, figures, run.stop)
+    metrics = metrics_of(problem, figures, run.stop, run.progress)
     if metrics is None:
         unfinished, metrics = [*unfinished, RELIEF], metrics_of(problem, figures, None)
         assert metrics is not None
     result = result_of(
         "fabric",
         posed,
-        value=rate(problem, [each.interval_slots for each in figures]),
-        bound=rate(problem, [each.bound.slots for each in figures]),
+        value=value_of(problem, figures),
+        bound=bound_of(problem, figures),
         solution=solution_document(problem, tuple(each.placement for each in figures)),
-        metrics=metrics | {"unfinished": unfinished},
+        metrics=metrics | {"unfinished": unfinished, "notes": notes},
         evaluations=sum(candidate.moves for each in placed for candidate in each.candidates),
         seconds=time.perf_counter() - started,
         seed=run.seed,
@@ -87,10 +94,24 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     return result.model_copy(update={"status": "interrupted"}) if stopped else result
 
 
-def rate(problem: FabricProblem, interval_slots: Sequence[float | None]) -> float:
-    """Samples a second of the pieces with these slots a sample; 0 in a deadlock."""
-    (interval,) = interval_slots
-    return 0.0 if interval is None else 1 / (interval * problem.fabric.slot_s)
+def value_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
+    """Samples a second; 0 in a deadlock.
+
+    Of a graph that fits: once the pipeline is full. Of one that is cut: of a batch, over all turns.
+    """
+    if problem.turns:
+        times = turn_times(problem, pieces)
+        return 0.0 if times is None else problem.batch / math.fsum(time.total_s for time in times)
+    (piece,) = pieces
+    return 0.0 if piece.interval_slots is None else 1 / (piece.interval_slots * problem.fabric.slot_s)
+
+
+def bound_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
+    """Samples a second that no placement exceeds; of a graph that is cut, no placement of any cut."""
+    if problem.turns:
+        return problem.batch / least_batch_s(problem)
+    (piece,) = pieces
+    return 1 / (piece.bound.slots * problem.fabric.slot_s)
 
 
 def _placed(
@@ -102,6 +123,7 @@ def _placed(
         pipeline=piece.pipeline,
         fabric=problem.fabric,
         settings=AnnealSettings(moves=options.moves, routing=options.routing),
+        tuned=tuned_for(problem.fabric, options.tuned),
         chains=options.chains,
         seed=(run.seed, number),
         label=f"piece {number + 1}",
@@ -111,22 +133,65 @@ def _placed(
         journal=run.journal,
     )
     candidates = search(context)
-    best = candidates[0]
-    figures = PlacedPiece(piece.pipeline, best.placement, problem.fabric)
+    if problem.turns and candidates[0].is_simulated:
+        candidates = _by_batch(problem, piece, candidates)
+    figures = PlacedPiece(piece.pipeline, candidates[0].placement, problem.fabric)
     tried = sum(each.moves for each in candidates)
     return _Placed(piece, candidates, figures, tried >= options.chains * options.moves)
 
 
-def metrics_of(problem: FabricProblem, pieces: Sequence[PlacedPiece], stop: StopSignal | None) -> dict[str, Any] | None:
+def _by_batch(problem: FabricProblem, piece: Expansion, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates by how long a batch takes, which is what counts in a turn; of equal ones as they were."""
+
+    def batch_s(candidate: Candidate) -> float:
+        own = PlacedPiece(piece.pipeline, candidate.placement, problem.fabric).latency_s(problem.batch)
+        return math.inf if own is None else own
+
+    return sorted(candidates, key=batch_s)
+
+
+def metrics_of(
+    problem: FabricProblem,
+    pieces: Sequence[PlacedPiece],
+    stop: StopSignal | None,
+    progress: ProgressCallback = silent,
+) -> dict[str, Any] | None:
     """``metrics`` but for what was left unfinished; without relief where ``stop`` is None; None after a stop."""
+    cut = _cut_metrics(problem, pieces) if problem.turns else None
+    most = _dominating(problem, pieces)
     documents = []
-    for each in pieces:
-        document = _piece_metrics(problem, each)
-        relief = [] if stop is None else each.relief(stop)
+    for number, each in enumerate(pieces):
+        relief = [] if stop is None or number != most else each.relief(stop, progress)
         if relief is None:
             return None
-        documents.append(document | {"relief": [asdict(change) for change in relief]})
-    return {"pieces": documents}
+        documents.append(_piece_metrics(problem, each) | {"relief": [asdict(change) for change in relief]})
+    return {"pieces": documents, "cut": cut}
+
+
+def _dominating(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> int:
+    """The piece that takes most of the time; the first one in a deadlock."""
+    times = turn_times(problem, pieces)
+    return next(shares(times, problem.turns))[0] if times else 0
+
+
+def _cut_metrics(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> dict[str, Any]:
+    times, least = turn_times(problem, pieces), least_times(problem)
+    runs: list[float | None] = [None] * len(least) if times is None else [time.run_s for time in times]
+    turns = [
+        {
+            "piece": turn.piece + 1,
+            "configuration_s": bound.configuration_s,
+            "load_s": bound.load_s,
+            "run_s": run_s,
+            "bound_s": bound.run_s,
+        }
+        for turn, bound, run_s in zip(problem.turns, least, runs, strict=True)
+    ]
+    return {
+        "turns": turns,
+        "batch_s": None if times is None else math.fsum(time.total_s for time in times),
+        "bound_per_s": problem.batch / math.fsum(time.total_s for time in least),
+    }
 
 
 def _piece_metrics(problem: FabricProblem, piece: PlacedPiece) -> dict[str, Any]:

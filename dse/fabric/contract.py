@@ -2,10 +2,11 @@
 
 import math
 
-from dse.fabric.answer import RELIEF, FabricPosed, answer, metrics_of, rate
+from dse.fabric.answer import RELIEF, FabricPosed, answer, bound_of, metrics_of, value_of
 from dse.fabric.check import placement_faults_of, simulation_faults
+from dse.fabric.cut_check import cut_faults
 from dse.fabric.figures import PlacedPiece
-from dse.fabric.formats import MetricsDocument, SolutionDocument, placements_from_document
+from dse.fabric.formats import MetricsDocument, SolutionDocument, placements_from_document, turn_documents
 from dse.fabric.misfit import infeasibility
 from dse.fabric.options import FabricOptions, problem_of
 from dse.fabric.problem import FabricProblem
@@ -38,7 +39,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     Options = FabricOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument
-    unchecked = ("unfinished",)
+    unchecked = ("unfinished", "notes")
 
     def pose(self, options: FabricOptions) -> FabricPosed:
         """The graph spread over units of the fabric that the options name."""
@@ -66,7 +67,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     def faults(self, result: Result, posed: FabricPosed) -> list[str]:
         """Sites, routes, simulated values and bound; also why nothing fits."""
         problem = posed.problem
-        expected = None if problem.misfit is None else infeasibility(problem.misfit).model_dump()
+        expected = None if problem.misfit is None else infeasibility(problem.misfit, problem.cut).model_dump()
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         faults = differences("infeasibility", stated, expected) + _unfinished_faults(result)
         if not result.solution:
@@ -74,6 +75,9 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
                 faults if result.status == "infeasible" else [*faults, "status must be infeasible without a solution"]
             )
         placements = placements_from_document(problem, result.solution, "result: solution")
+        if problem.turns:
+            faults += cut_faults(problem)
+            faults += differences("solution.turns", result.solution["turns"], turn_documents(problem))
         illegal = placement_faults_of(problem, placements)
         if illegal:
             return faults + illegal
@@ -81,17 +85,17 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
             PlacedPiece(piece.pipeline, placement, problem.fabric)
             for piece, placement in zip(problem.pieces, placements, strict=True)
         ]
-        for name, stated_rate, slots in (
-            ("objective.value", result.objective.value, [each.interval_slots for each in pieces]),
-            ("bound", result.bound, [each.bound.slots for each in pieces]),
+        for name, stated_rate, true in (
+            ("objective.value", result.objective.value, value_of(problem, pieces)),
+            ("bound", result.bound, bound_of(problem, pieces)),
         ):
-            true = rate(problem, slots)
             if stated_rate is None or not math.isclose(stated_rate, true, rel_tol=PROOF_TOLERANCE):
                 faults.append(f"{name} must be {true}, but got {stated_rate}")
         unfinished = result.metrics.get("unfinished", [])
         metrics = metrics_of(problem, pieces, None if RELIEF in unfinished else never_stop)
         assert metrics is not None
-        faults += differences("metrics", result.metrics, metrics | {"unfinished": unfinished})
+        metrics |= {"unfinished": unfinished, "notes": result.metrics.get("notes", [])}
+        faults += differences("metrics", result.metrics, metrics)
         return faults + [fault for each in pieces for fault in simulation_faults(each)]
 
     def view(self, result: Result, posed: FabricPosed, tables: Tables) -> View:

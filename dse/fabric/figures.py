@@ -12,7 +12,7 @@ from dse.fabric.evaluators.measure import Throughput, latency_s, throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import MAX_SAMPLES, Pipeline, Placement
 from dse.fabric.rules import RuleTerms, rule_terms
-from dse.run.progress import StopSignal
+from dse.run.progress import ProgressCallback, StopSignal, silent
 from hardware.fabrics import Fabric
 
 
@@ -141,7 +141,14 @@ class PlacedPiece:
 
     def latency_s(self, samples: int) -> float | None:
         """Seconds from an empty fabric to the end of the last of ``samples``; None in a deadlock."""
-        return latency_s(self._simulator, self.placement, samples)
+        if samples not in self._latencies_s:
+            self._latencies_s[samples] = latency_s(self._simulator, self.placement, samples)
+        return self._latencies_s[samples]
+
+    @cached_property
+    def _latencies_s(self) -> dict[int, float | None]:
+        """Those that were simulated, by samples."""
+        return {}
 
     @cached_property
     def rules(self) -> RuleTerms:
@@ -169,12 +176,13 @@ class PlacedPiece:
             total[self.placement.route(number)] += amount
         return total
 
-    def relief(self, stop: StopSignal) -> list[Relief] | None:
+    def relief(self, stop: StopSignal, progress: ProgressCallback = silent) -> list[Relief] | None:
         """The interval under each of :data:`CHANGES`, in order; None after a stop."""
         reliefs = []
-        for name, (_, change) in CHANGES.items():
+        for number, (name, (_, change)) in enumerate(CHANGES.items()):
             if stop() is not None:
                 return None
+            progress("simulating what would relieve it", number, len(CHANGES))
             pipeline, fabric = change(self.pipeline, self.fabric)
             reliefs.append(Relief(name, throughput(Simulator(pipeline, fabric), self.placement).interval_slots))
         return reliefs

@@ -37,10 +37,18 @@ class PieceDocument(_Document):
     routes: dict[str, list[list[_LinkEnds]]]
 
 
-class PiecesDocument(_Document):
-    """Pieces that run one after the other."""
+class TurnDocument(_Document):
+    """A turn on the fabric: the number of its piece, from 1, and the operators that it runs."""
 
-    pieces: Annotated[list[PieceDocument], Field(min_length=2)]
+    piece: Annotated[int, Field(ge=1)]
+    operators: list[str]
+
+
+class PiecesDocument(_Document):
+    """Pieces of a cut graph, no two of them alike, and the order in which they are on the fabric."""
+
+    pieces: Annotated[list[PieceDocument], Field(min_length=1)]
+    turns: Annotated[list[TurnDocument], Field(min_length=1)]
 
 
 def _kind(part: Any) -> str:
@@ -48,7 +56,7 @@ def _kind(part: Any) -> str:
 
 
 class SolutionDocument(RootModel[Any]):
-    """``solution``: one piece, or several."""
+    """``solution``: one piece, or those of a cut graph."""
 
     root: Annotated[
         Annotated[PieceDocument, Tag("one")] | Annotated[PiecesDocument, Tag("several")], Discriminator(_kind)
@@ -95,7 +103,8 @@ class PieceMetrics(_Document):
         bound: what no placement can beat.
         rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
-        relief: one resource relieved at a time; empty where a stop came first.
+        relief: one resource relieved at a time; empty where a stop came first, and of a cut graph for all pieces but
+            the one that takes most of the time.
     """
 
     units: dict[str, Count]
@@ -114,11 +123,39 @@ class PieceMetrics(_Document):
     relief: list[ReliefDocument]
 
 
+class TurnMetrics(_Document):
+    """Seconds of a turn; ``bound_s``: the least of a run however the piece is placed; null in a deadlock."""
+
+    piece: Annotated[int, Field(ge=1)]
+    configuration_s: Amount
+    load_s: Amount
+    run_s: Amount | None
+    bound_s: Amount
+
+
+class CutMetrics(_Document):
+    """What is known of a cut graph.
+
+    Attributes:
+        turns: in order.
+        batch_s: of the whole batch; null where a piece is in a deadlock.
+        bound_per_s: samples a second at most with this cut, however its pieces are placed.
+    """
+
+    turns: list[TurnMetrics]
+    batch_s: Amount | None
+    bound_per_s: Amount
+
+
 class MetricsDocument(_Document):
-    """``metrics``: of every piece, and what a stop has left out."""
+    """``metrics``: of every piece; ``cut``: of a graph that does not fit; what a stop has left out; ``notes``: why
+    another cost than the one asked for was used.
+    """
 
     pieces: list[PieceMetrics]
+    cut: CutMetrics | None
     unfinished: list[Literal["chains", "relief"]]
+    notes: list[str]
 
 
 def solution_document(problem: FabricProblem, placements: Placements) -> dict[str, Any]:
@@ -127,7 +164,17 @@ def solution_document(problem: FabricProblem, placements: Placements) -> dict[st
         _piece_document(piece, placement, problem.fabric)
         for piece, placement in zip(problem.pieces, placements, strict=True)
     ]
-    return pieces[0] if len(pieces) == 1 else {"pieces": pieces}
+    if not problem.turns:
+        return pieces[0]
+    return {"pieces": pieces, "turns": turn_documents(problem)}
+
+
+def turn_documents(problem: FabricProblem) -> list[dict[str, Any]]:
+    """``turns`` of the solution of a cut graph."""
+    return [
+        {"piece": turn.piece + 1, "operators": [each.name for each in turn.graph.operators[: len(turn.operators)]]}
+        for turn in problem.turns
+    ]
 
 
 def _piece_document(piece: Expansion, placement: Placement, fabric: Fabric) -> dict[str, Any]:
@@ -149,6 +196,9 @@ def placements_from_document(problem: FabricProblem, document: Any, where: str) 
         InputError: the document is malformed, or operators, units, nets or links are not those of the problem.
     """
     validate(SolutionDocument, document, where)
+    if ("turns" in document) != bool(problem.turns):
+        rule = "must be there, as the graph is cut" if problem.turns else "must not be there, as the graph fits whole"
+        raise InputError([Fault(where, "turns", "", rule)])
     documents = document.get("pieces", [document])
     if len(documents) != len(problem.pieces):
         raise InputError([Fault(where, "pieces", str(len(documents)), f"the problem has {len(problem.pieces)} pieces")])

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ValidationError
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Pipeline, Placement, placement_faults
-from dse.fabric.rules import MIXTURE, rule_cost
+from dse.fabric.rules import rule_cost
 from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
+from dse.fabric.setting import ChosenRules, Setting
 from dse.run.executor import Executor, Failed
 from dse.run.journal import Journal
 from dse.run.options import STRICT
@@ -33,6 +34,7 @@ class Candidate:
         moves: that its chain has tried.
         interval_slots: simulated; None where it was not simulated, or in a deadlock.
         is_simulated: whether the simulator has judged it.
+        note: why another cost than the one asked for has judged it, a sentence; empty where none has.
     """
 
     chain: int
@@ -41,6 +43,7 @@ class Candidate:
     moves: int
     interval_slots: float | None = None
     is_simulated: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class SearchContext:
     Attributes:
         pipeline: what is placed.
         fabric: where.
-        settings: of each chain of annealing.
+        settings: of each chain of annealing, with the schedule that was not tuned.
+        tuned: the tuned rules with their schedule, or what stands in for them.
         chains: how many.
         seed: of all random choices: the run's, and the number of the piece.
         label: of the piece in the journal.
@@ -63,6 +67,7 @@ class SearchContext:
     pipeline: Pipeline
     fabric: Fabric
     settings: AnnealSettings
+    tuned: ChosenRules
     chains: int
     seed: tuple[int, int]
     label: str
@@ -105,7 +110,7 @@ class SearchContext:
     def _at_random(self) -> Candidate:
         site = random_sites(self.pipeline, self.fabric, np.random.default_rng(self.seed))
         placement = routed(self.pipeline, site, self.fabric, self.settings.routing)
-        return Candidate(-1, placement, rule_cost(self.pipeline, placement, self.fabric, MIXTURE), 0)
+        return Candidate(-1, placement, rule_cost(self.pipeline, placement, self.fabric, self.tuned.setting.weights), 0)
 
     def _key(self, number: int) -> str:
         return f"{self.label}, chain {number}"
@@ -158,14 +163,24 @@ Search = Callable[[SearchContext], list[Candidate]]
 
 
 def by_rules(context: SearchContext) -> list[Candidate]:
-    """Anneal under the mixture of rules, and choose the chain whose placement has the least cost."""
-    annealing = Annealing(context.pipeline, context.fabric, MIXTURE, context.settings, context.stop)
-    return context.annealed(annealing)
+    """Anneal under the untuned mixture of rules, and choose the chain whose placement has the least cost."""
+    return _annealed_under(context, Setting.untuned())
+
+
+def by_tuned(context: SearchContext) -> list[Candidate]:
+    """As :func:`by_rules` under the tuned rules, or what stands in for them."""
+    candidates = _annealed_under(context, context.tuned.setting)
+    return [replace(candidate, note=context.tuned.note) for candidate in candidates]
 
 
 def by_simulator(context: SearchContext) -> list[Candidate]:
-    """Anneal under the mixture of rules, simulate the placement of each chain, and choose the fastest."""
-    return judged(context, by_rules(context))
+    """Anneal under the tuned rules, simulate the placement of each chain, and choose the fastest."""
+    return judged(context, by_tuned(context))
+
+
+def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]:
+    settings = setting.schedule(context.settings)
+    return context.annealed(Annealing(context.pipeline, context.fabric, setting.weights, settings, context.stop))
 
 
 def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -181,7 +196,10 @@ def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Cand
     return sorted(judged, key=lambda each: np.inf if each.interval_slots is None else each.interval_slots)
 
 
-COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "simulator": by_simulator})
+COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "tuned": by_tuned, "simulator": by_simulator})
 """Searches by the name of their cost."""
+
+LEARNED = "learned"
+"""The cost that comes from a floor above."""
 
 DEFAULT_COST = "simulator"

@@ -144,6 +144,11 @@ class Pipeline:
         return graph
 
     @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Units, each behind those that send to it."""
+        return tuple(rustworkx.topological_sort(self._graph))
+
+    @cached_property
     def stages(self) -> int:
         """Units on the longest path of nets."""
         return rustworkx.dag_longest_path_length(self._graph) + 1 if self.units else 0

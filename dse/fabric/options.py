@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dse.fabric.methods import COSTS, DEFAULT_COST
-from dse.fabric.problem import FabricProblem
+from dse.fabric.methods import COSTS, DEFAULT_COST, LEARNED
+from dse.fabric.problem import CutMode, FabricProblem
 from dse.fabric.search.routing import Routing
+from dse.fabric.setting import tuned_for
 from dse.graph.dataflow.graph import GraphPass
 from dse.run.options import Option, Options
 from dse.sources.dataflow import dataflow_of, resolve_dataflow
-from hardware.fabrics import fabric
+from hardware.fabrics import Fabric, fabric
 from hardware.inputs import InputError, choose, fail
 from hardware.operator_slots import operator_slots
 
@@ -27,9 +28,25 @@ class FabricOptions(Options):
     pass_: Annotated[GraphPass, Option("The forward pass alone, or a training step.")] = "forward"
     cost: Annotated[
         str,
-        Option(f"What placements are judged by during the search: {', '.join(COSTS)}.", metavar="NAME"),
+        Option(f"What placements are judged by during the search: {', '.join((*COSTS, LEARNED))}.", metavar="NAME"),
     ] = DEFAULT_COST
+    tuned: Annotated[
+        str | None,
+        Option("Rules from `dse fabric tune` (default: those that come along, on their fabric).", metavar="FILE"),
+    ] = None
+    checkpoint: Annotated[
+        str | None,
+        Option(
+            "Cost model from `dse fabric train` (default: the one that comes along, on its fabric).",
+            metavar="DIR",
+            belongs_to=("cost", LEARNED),
+        ),
+    ] = None
     fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
+    cut: Annotated[
+        CutMode,
+        Option("Cut a graph that does not fit into pieces that run in turn, or say which units are missing."),
+    ] = "auto"
     microbatch: Annotated[
         int | None, Option("Inputs in a sample of the fabric, for models (default: 1).", min=1, max=10**6)
     ] = None
@@ -44,7 +61,15 @@ class FabricOptions(Options):
     )
     chains: Annotated[int, Option("Independent chains of annealing.", min=1, max=10_000)] = 4
     moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12)] = 100_000
-    batch: Annotated[int, Option("Samples of a batch, for its latency.", min=1, max=_MAX_BATCH)] = 16
+    batch: Annotated[
+        int,
+        Option(
+            "Samples of a batch: for its latency, and for which each piece of a cut graph runs.", min=1, max=_MAX_BATCH
+        ),
+    ] = 16
+
+
+_TUNED_COSTS = ("tuned", "simulator")
 
 
 def problem_of(options: FabricOptions) -> FabricProblem:
@@ -54,16 +79,27 @@ def problem_of(options: FabricOptions) -> FabricProblem:
         InputError: a graph, fabric or table that is malformed; an operator without an entry in the table; a fabric of
             whose units none has the capacity for a flit.
     """
-    choose(options.command(), "--cost", options.cost, COSTS, "cost")
+    choose(options.command(), "--cost", options.cost, (*COSTS, LEARNED), "cost")
     chosen = fabric(options.fabric)
+    _require_tuned(options, chosen)
     table = operator_slots(options.slots)
     graph = dataflow_of(resolve_dataflow(options.graph), options.pass_, options.microbatch, options.sequence)
     if chosen.flit_bytes > chosen.memory_bytes:
         rule = f"must hold a flit, a tile of {chosen.flit_bytes:,} bytes"
         raise fail(options.fabric, "memory.bytes", chosen.memory_bytes, rule)
     try:
-        return FabricProblem.of(graph, chosen, table, options.fill, options.batch)
+        return FabricProblem.of(graph, chosen, table, options.fill, options.batch, options.cut)
     except InputError:
         raise
     except ValueError as error:
         raise fail(graph.name, "", "", f"cannot be spread over the units of {chosen.name}: {error}") from error
+
+
+def _require_tuned(options: FabricOptions, fabric: Fabric) -> None:
+    """Refuse a file of tuned rules that cannot be used."""
+    if options.tuned is None:
+        return
+    if options.cost not in _TUNED_COSTS:
+        rule = f"belongs to --cost {' or '.join(_TUNED_COSTS)}, but --cost is {options.cost}"
+        raise fail(options.command(), "--tuned", options.tuned, rule)
+    tuned_for(fabric, options.tuned)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import plotly.graph_objects as go
@@ -30,6 +30,9 @@ _RESOURCES: Mapping[Resource, str] = {
     "buffer": "buffer",
     "queue": "queue of",
 }
+_MAX_DRAWN = 6
+"""Pieces of a cut graph that are drawn: those that take most of the time."""
+
 _MIN_GAIN = 0.01
 """Of a change that relieves what binds: less is within the error of the simulated window."""
 
@@ -55,7 +58,7 @@ class _Shown:
     @property
     def title(self) -> str:
         """What it is, where there are several."""
-        return f"piece {self.number}" if len(self.problem.pieces) > 1 else ""
+        return f"piece {self.number}" if self.problem.turns else ""
 
     @cached_property
     def gains(self) -> list[tuple[str, float | None]]:
@@ -86,6 +89,12 @@ def verdict(result: Result) -> str:
         return "The best placement deadlocks: no sample leaves it."
     if result.status == "optimal":
         return f"{value:,.1f} samples/s, proven optimal"
+    cut = result.metrics["cut"]
+    if cut is not None:
+        return (
+            f"{value:,.1f} samples/s in {len(cut['turns'])} turns; at most {cut['bound_per_s']:,.1f} with these pieces "
+            f"and {bound:,.1f} with any, gap {percent(gap)}"
+        )
     return f"{value:,.1f} samples/s; at most {bound:,.1f}, gap {percent(gap)}"
 
 
@@ -101,18 +110,53 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
             zip(problem.pieces, placements, result.metrics["pieces"], strict=True), start=1
         )
     ]
-    notes = [note for each in shown for note in _notes(each)]
-    if result.metrics["unfinished"]:
-        notes.append(f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}.")
-    in_terminal = [table for each in shown for table in (_figures_table(each), *_relief_table(each))]
+    if problem.turns:
+        return _cut_view(title, problem, result, shown, tables)
+    (whole,) = shown
+    notes = [*result.metrics["notes"], *_notes(whole), *_unfinished(result)]
+    in_terminal = [_figures_table(whole), *_relief_table(whole)]
+    files = cache(lambda: _files(whole))
+    return View(
+        title,
+        verdict(result),
+        notes,
+        in_terminal,
+        lambda: list(_page(whole, tables)),
+        files,
+        lambda: [_card(result, shown)],
+    )
+
+
+def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequence[_Shown], tables: Tables) -> View:
+    """The turns, and the pieces that take most of the time."""
+    from dse.fabric.turns_view import ShownTurns  # matplotlib takes half a second to import
+
+    turns = ShownTurns.of(problem, result.metrics["cut"])
+    most = [shown[piece] for piece, _, _ in turns.shares]
+    deadlocks = [note for each in shown if each.metrics["deadlock"] for note in _notes(each)]
+    first = [] if most[0].metrics["deadlock"] else list(_notes(most[0]))
+    notes = [*result.metrics["notes"], *turns.notes, *deadlocks, *first, *_unfinished(result)]
+    in_terminal = [turns.table, _figures_table(most[0]), *_relief_table(most[0])]
+    drawn = most[:_MAX_DRAWN]
 
     def page() -> list[Part]:
-        return [part for each in shown for part in _page(each, tables)]
+        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns.svg())]
+        if len(drawn) < len(shown):
+            parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(drawn)} that take most of the time."))
+        return parts + [part for each in drawn for part in _page(each, tables)]
 
+    @cache
     def files() -> Mapping[str, str | bytes]:
-        return {name: content for each in shown for name, content in _files(each).items()}
+        pictures = {name: content for each in drawn for name, content in _files(each).items()}
+        own = {"turns.svg": turns.svg(), "turns.png": turns.png(), "turns-trace.json": json.dumps(turns.trace())}
+        return own | pictures
 
     return View(title, verdict(result), notes, in_terminal, page, files, lambda: [_card(result, shown)])
+
+
+def _unfinished(result: Result) -> Iterator[str]:
+    if result.metrics["unfinished"]:
+        yield f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}."
 
 
 def _notes(shown: _Shown) -> Iterator[str]:
@@ -174,7 +218,8 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
             rate = 1 / (slots[change] * shown.problem.fabric.slot_s)
             rows.append((CHANGES[change][0], f"{rate:,.1f}", f"{100 * gain:+.1f} %"))
     if rows:
-        yield Table(("the same placement with", "samples/s", "gain"), rows, f"What would relieve {shown.title or 'it'}")
+        title = f"What would relieve {shown.title}, its pipeline full" if shown.title else "What would relieve it"
+        yield Table(("the same placement with", "samples/s", "gain"), rows, title)
 
 
 def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
@@ -266,8 +311,13 @@ def _card(result: Result, shown: Sequence[_Shown]) -> Card:
     assert bound is not None
     figures = [(f"{value:,.1f}", "samples/s, proven optimal" if result.status == "optimal" else "samples/s")]
     if result.status != "optimal" and result.gap is not None:
-        figures += [(f"{bound:,.1f}", "no placement is faster"), (percent(result.gap), "gap")]
-    if len(shown) == 1:
+        figures += [
+            (f"{bound:,.1f}", "no cut is faster" if result.metrics["cut"] else "no placement is faster"),
+            (percent(result.gap), "gap"),
+        ]
+    if result.metrics["cut"] is not None:
+        figures.append((str(len(result.metrics["cut"]["turns"])), "turns on the fabric"))
+    else:
         metrics = shown[0].metrics
         if metrics["latency_s"] is not None:
             figures.append((time_text(metrics["latency_s"]), "latency of a sample"))

@@ -5,15 +5,19 @@ cost, so a setting that was tuned on one fabric (:mod:`dse.fabric.tuning`) can b
 """
 
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.fabric.rules import MIXTURE, RuleWeights
 from dse.fabric.search.anneal import AnnealSettings
 from hardware.documents import read_document
-from hardware.inputs import validate
+from hardware.fabrics import Fabric
+from hardware.inputs import fail, validate
 from hardware.spec_fields import NonNegative, StrictModel
 
 
@@ -123,3 +127,46 @@ def read_tuned(path: str | Path) -> TunedSetting:
         InputError: an unreadable file, or any fault in it.
     """
     return validate(TunedSetting, read_document(path), path)
+
+
+SHIPPED = "tuned.yaml"
+"""The tuned setting that comes along, beside this module."""
+
+
+@dataclass(frozen=True)
+class ChosenRules:
+    """The rules and the schedule that a search uses.
+
+    Attributes:
+        setting: what it uses.
+        note: why that is not a tuned one, a sentence; empty where it is.
+    """
+
+    setting: Setting
+    note: str = ""
+
+
+def tuned_for(fabric: Fabric, path: str | None = None) -> ChosenRules:
+    """The setting in the file at ``path`` or, without one, the shipped setting if it was tuned on ``fabric``.
+
+    Raises:
+        InputError: a file at ``path`` that is unreadable or malformed, or was tuned under another simulator.
+    """
+    fingerprint = simulator_fingerprint(fabric)
+    if path is not None:
+        tuned = read_tuned(path)
+        if tuned.simulator != fingerprint:
+            rule = f"must be {fingerprint}, the simulator of {fabric.name}; tune rules for it (dse fabric tune)"
+            raise fail(path, "simulator", tuned.simulator, rule)
+        return ChosenRules(tuned.setting.setting())
+    tuned = _shipped()
+    if tuned.simulator == fingerprint:
+        return ChosenRules(tuned.setting.setting())
+    note = f"The rules that come along were tuned on {tuned.fabric}, not on {fabric.name}: untuned ones were used."
+    return ChosenRules(Setting.untuned(), note)
+
+
+@cache
+def _shipped() -> TunedSetting:
+    with resources.as_file(resources.files("dse.fabric").joinpath(SHIPPED)) as path:
+        return read_tuned(path)

@@ -15,7 +15,6 @@ from dse.fabric.search.anneal import MAX_NETS, Annealing, AnnealSettings, Chain,
 from dse.fabric.search.exact import cheapest
 from dse.fabric.search.move_kernels import begin, moved
 from dse.fabric.search.move_state import State
-from dse.fabric.search.route_kernels import Tree
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import SITE_KINDS, SitesMissingError, random_sites, sites_around
 from dse.run.executor import InProcessExecutor
@@ -33,7 +32,7 @@ def placement_of(state):
 
 
 def copied(state):
-    return State(*(Tree(*map(np.copy, each)) if isinstance(each, Tree) else each.copy() for each in state))
+    return State(*(type(each)(*map(np.copy, each)) if isinstance(each, tuple) else each.copy() for each in state))
 
 
 @RELAXED
@@ -46,7 +45,7 @@ def test_after_any_moves_the_cost_is_that_of_a_full_recomputation(seed, routing,
     fabric = replace(SMALL, rows=4, columns=5, absent=absent, tracks=data.draw(st.integers(1, 2)))
     pipeline = random_pipeline(random, replace(SMALL, rows=3, columns=4))
     case = case_of(pipeline, fabric, weights, routing)
-    state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random))
+    state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
     cost = begin(case, state)
     for _ in range(40):
         unit = int(random.integers(len(pipeline.units)))
@@ -182,8 +181,9 @@ def test_more_nets_than_loads_of_32_bits_can_sum_are_refused():
     with pytest.raises(ValueError, match="at most 32,766 nets, but has 32,767"):
         case_of(pipeline, SMALL, MIXTURE, "xy")
     fits = Pipeline(units, pipeline.nets[1:])
-    state = state_of(fits, SMALL, random_sites(fits, SMALL, np.random.default_rng(0)))
-    begin(case_of(fits, SMALL, MIXTURE, "xy"), state)
+    case = case_of(fits, SMALL, MIXTURE, "xy")
+    state = state_of(fits, SMALL, random_sites(fits, SMALL, np.random.default_rng(0)), case)
+    begin(case, state)
     assert state.load.max() in (0, MAX_NETS * 2**16)
 
 

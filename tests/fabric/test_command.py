@@ -70,12 +70,24 @@ def test_a_verb_from_above_stands_beside_the_problems_own(dse):
 
 def test_a_graph_that_does_not_fit_is_infeasible_with_the_units_that_are_missing(dse, folder):
     (folder / "fabric.json").write_text(json.dumps(fabric_document(rows=2, columns=2)))
-    answered = dse(*PLACE, "--json", "--quiet")
+    answered = dse(*PLACE, "--cut", "never", "--json", "--quiet")
     assert answered.code == 1
     proof = json.loads(answered.out)["infeasibility"]
     missing = proof["where"]["missing"]
     assert missing[proof["resource"].split()[0]] == proof["demand"] - proof["limit"] > 0
     assert "units are missing" in proof["explanation"]
+
+
+def test_an_operator_of_which_no_part_fits_is_infeasible_with_the_units_that_are_missing(dse, folder):
+    fabric = fabric_document(rows=2, columns=2)
+    fabric["memory"]["bytes"]["value"] = 2 * 16**2 * 4
+    (folder / "fabric.json").write_text(json.dumps(fabric))
+    answered = dse(*PLACE, "--json", "--quiet")
+    assert answered.code == 1
+    proof = json.loads(answered.out)["infeasibility"]
+    assert "the smallest part of" in proof["explanation"]
+    assert "memory units are missing" in proof["explanation"]
+    assert not any(lever.startswith("--cut") for lever in proof["levers"])
 
 
 def test_a_run_directory_has_pictures_and_a_trace(dse, folder):

@@ -100,6 +100,7 @@ def files(tmp_path_factory):
         "dataflow.json": json.dumps(FEED_FORWARD),
         "fabric.json": json.dumps(fabric_document(tile=32)),  # fewer flits than with 16
         "small-fabric.json": json.dumps(fabric_document(rows=2, columns=2)),
+        "cut-fabric.json": json.dumps(one_io_unit_a_switch(fabric_document(rows=2, columns=4))),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
     for name, text in texts.items():
@@ -149,6 +150,7 @@ CASES = {
         )
         for cost in FABRIC_COSTS
     },
+    "fabric cut": ("fabric", "dataflow.json", {"fabric": "cut-fabric.json", "chains": 2, "moves": 300}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
 EVERY = CASES | SEARCHES
@@ -165,8 +167,14 @@ INFEASIBLE = {
     "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
     "parallel contest": ("parallel", "no-choices.json", {}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
-    "fabric": ("fabric", "dataflow.json", {"fabric": "small-fabric.json"}),
+    "fabric": ("fabric", "dataflow.json", {"fabric": "small-fabric.json", "cut": "never"}),
 }
+
+
+def one_io_unit_a_switch(document):
+    """The fabric without sites that are as good as others: beside its switch, each has a place of its own."""
+    document["grid"]["io_per_switch"]["value"] = 1
+    return document
 
 
 def options_of(files, case):

@@ -1,4 +1,4 @@
-"""Simulated annealing of placements under a weighted sum of rules, with routes that follow every move."""
+"""Simulated annealing of placements under rules, which a student may correct, with routes that follow every move."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.fabric.model import Integers, Pipeline, Placement
+from dse.fabric.model import Integers, Net, Pipeline, Placement
 from dse.fabric.rules import (
     MIXTURE,
     RULES,
@@ -22,6 +22,7 @@ from dse.fabric.search.anneal_kernels import Best
 from dse.fabric.search.move_state import NOBODY, Case, State
 from dse.fabric.search.routing import Routing, form_of, tree_room, ways_of
 from dse.fabric.search.sites import SITE_KINDS, near_sites, random_sites, require_sites, sites_around
+from dse.fabric.search.student import Student, StudentView, room_for, without_student
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.progress import StopSignal, never_stop
 from hardware.fabrics import Fabric
@@ -34,6 +35,10 @@ MAX_NETS = 2**15 - 2
 
 _SAMPLED_MOVES = 200
 """Moves whose mean rise of the cost gives the unit of temperatures."""
+
+
+_PEAK_TERMS = (move_state.MAX_LOAD, move_state.EXPERT, move_state.ROUTE)
+"""The terms that are the largest values of links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Annealed:
 
     Attributes:
         placement: legal.
-        cost: of it, by the rules' weights.
+        cost: of it, by the rules' weights and the student.
         moves: that were tried.
         kept: that were kept.
     """
@@ -114,23 +119,24 @@ class Annealing:
     weights: RuleWeights = MIXTURE
     settings: AnnealSettings = AnnealSettings()
     stop: StopSignal = never_stop
+    student: Student | None = None
 
     def __post_init__(self) -> None:
         require_sites(self.pipeline, self.fabric)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Annealing, (self.pipeline, self.fabric, self.weights, self.settings)
+        return Annealing, (self.pipeline, self.fabric, self.weights, self.settings, never_stop, self.student)
 
     @cached_property
     def case(self) -> Case:
         """What the kernels read."""
-        return case_of(self.pipeline, self.fabric, self.weights, self.settings.routing)
+        return case_of(self.pipeline, self.fabric, self.weights, self.settings.routing, self.student)
 
     def __call__(self, chain: Chain) -> Annealed:
         """The best placement of a chain."""
         generator = np.random.default_rng(chain.seed)
         start = random_sites(self.pipeline, self.fabric, generator) if chain.start is None else chain.start
-        state = state_of(self.pipeline, self.fabric, start)
+        state = state_of(self.pipeline, self.fabric, start, self.case)
         lowest = float(move_kernels.begin(self.case, state))
         seed = generator.integers(2**63, size=1, dtype=np.uint64)
         hot = self.settings.initial_temperature * anneal_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
@@ -165,7 +171,9 @@ def annealed(annealing: Annealing, chains: Sequence[Chain], executor: Executor |
     return min(runs, key=lambda each: each.cost)
 
 
-def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: Routing) -> Case:
+def case_of(
+    pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: Routing, student: Student | None = None
+) -> Case:
     """What :mod:`dse.fabric.search.move_kernels` reads of a pipeline and a fabric.
 
     Raises:
@@ -195,6 +203,8 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
         rate=rate,
         # Half a unit more than it is, so that errors of rounding do not matter.
         max_rate=np.ceil(rate / move_state.RATE_UNIT + 0.5).astype(np.int64),
+        bursts=-(-flits // fabric.burst_flits),
+        critical=np.array([_critical(net, slots) for net in nets], dtype=np.int64),
         channel_slots=channel_slots(pipeline, fabric).astype(np.float64),
         site_cell=fabric.grid.site_cell.astype(np.uint16),
         site_channel=fabric.channel_of_site,
@@ -209,12 +219,14 @@ def case_of(pipeline: Pipeline, fabric: Fabric, weights: RuleWeights, routing: R
         hop_slots=fabric.hop_slots,
         floor=np.array([0.0, slots.max(initial=1), flits.max(initial=0)]),
         scaled=weights.array / rule_scales(pipeline, fabric),
-        peak_counts=weights.array[[RULES.index(name) for name in ("max_load", "expert", "route")]] > 0,
+        peak_counts=weights.array[[RULES.index(name) for name in ("max_load", "expert", "route")]]
+        > (0 if student is None else -1),
+        student=without_student() if student is None else StudentView(pipeline, fabric).case(student),
     )
 
 
-def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
-    """A state with these sites, [U], whose nets :func:`dse.fabric.search.move_kernels.begin` routes."""
+def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers, case: Case) -> State:
+    """A state of ``case`` with these sites, [U], whose nets :func:`dse.fabric.search.move_kernels.begin` routes."""
     grid, nets = fabric.grid, len(pipeline.nets)
     links, cells = len(grid.link_from), grid.cells
     holder = np.full(len(grid.site_kind), NOBODY, dtype=np.int64)
@@ -233,6 +245,7 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
         term=np.zeros(len(RULES)),
         peak_link=np.zeros(move_state.PEAKS, dtype=np.int64),
         tree=tree_room(fabric),
+        room=room_for(case.student),
         cells=np.zeros(len(pipeline.units), dtype=np.uint16),
         nets=np.zeros(nets, dtype=np.int64),
         touched=np.zeros(links, dtype=np.uint16),
@@ -245,6 +258,12 @@ def state_of(pipeline: Pipeline, fabric: Fabric, site: Integers) -> State:
         extent=np.zeros(3, dtype=np.int64),
         move=np.zeros(1, dtype=np.int64),
     )
+
+
+def _critical(net: Net, slots: Integers) -> int:
+    """How critical a net is (:class:`~dse.fabric.search.move_state.Case`), with units of these slots in isolation."""
+    slowest = max(int(slots[unit]) for unit in (net.source, *(sink.unit for sink in net.sinks)))
+    return round((slowest / int(slots.max())) ** 4 / move_state.CRITICAL_UNIT)
 
 
 def _firsts(counts: Sequence[int]) -> Integers:

@@ -12,15 +12,16 @@ piece holds those of its parts while the batch passes.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 from dse.fabric.search.demand import DOUBLE_BUFFER, Demand
 from dse.fabric.search.dividing import WHOLE, Divided, Ways, can_divide, divided
 from dse.fabric.search.expansion import available_units
-from dse.fabric.search.pieces import Estimate, Machine, estimate, piece_graph
+from dse.fabric.search.pieces import Estimate, Machine, estimate, piece_graph, signature
 from dse.fabric.search.sites import SitesMissingError
 from dse.fabric.search.splitting import flits_of
-from dse.graph.dataflow.graph import DataflowGraph
+from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from hardware.fabrics import Fabric
 from hardware.operations import Gemm
 from hardware.operator_slots import OperatorSlots
@@ -77,7 +78,7 @@ def cut(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, batch: int, 
     if batch < 1:
         raise ValueError(f"`batch >= 1` must hold, but got {batch}")
     machine = Machine(fabric, slots, available_units(fabric, fill))
-    cutter = _Cutter(graph, machine, batch, {})
+    cutter = _Cutter(graph, machine, batch, {}, {})
     cuts = [cutter.cut(ways) for ways in cutter.divisions()]
     return replace(min(cuts, key=lambda each: each.time_s), apart_s=cuts[0].apart_s)
 
@@ -98,12 +99,13 @@ _Signature = tuple[object, ...]
 
 @dataclass(frozen=True)
 class _Cutter:
-    """Cuts one graph; ``known`` holds the estimates of pieces that are alike."""
+    """Cuts one graph; ``known`` holds the estimates of pieces that are alike, ``least`` the divisions of operators."""
 
     graph: DataflowGraph
     machine: Machine
     batch: int
     known: dict[_Signature, Estimate | None]
+    least: dict[_Signature, Ways]
 
     def divisions(self) -> Iterator[dict[int, Ways]]:
         """The ways to divide all operators: as coarse as they fit, and finer if some do not fit whole."""
@@ -154,13 +156,24 @@ class _Cutter:
         flits = min((flits_of(edge.elements, fabric) for edge in self.graph.outgoing[position]), default=work.elements)
         return [Ways(parts) for parts in _divisors(max(1, min(flits, work.elements // work.row)))]
 
+    @cached_property
+    def _undivided(self) -> Divided:
+        return divided(self.graph, {}, self.machine.fabric.tile)
+
     def _least(self, position: int) -> Ways:
         """The division of an operator whose parts, one by one, take the least time."""
+        alone = piece_graph(self._undivided, [position], self.graph.operators[position].name)
+        key = (signature(alone), can_divide(self.graph, position))
+        if key not in self.least:
+            self.least[key] = self._least_of(position, alone)
+        return self.least[key]
+
+    def _least_of(self, position: int, alone: DataflowGraph) -> Ways:
         tile = self.machine.fabric.tile
-        alone = piece_graph(divided(self.graph, {}, tile), [position], self.graph.operators[position].name)
+        least_s = self._least_work_s(alone)
         best, best_s, part = None, float("inf"), alone
         for ways in self._ways(position):
-            if ways.parts * self.machine.fabric.configuration_s >= best_s:
+            if ways.parts * self.machine.fabric.configuration_s + least_s >= best_s:
                 break
             part = piece_graph(divided(alone, {0: ways}, tile), [0], alone.name)
             made = None if _exceeds(part, self.machine) else _estimated(part, self.machine, self.known)
@@ -171,6 +184,13 @@ class _Cutter:
         if best is None:
             raise self._missing(part)
         return best
+
+    def _least_work_s(self, alone: DataflowGraph) -> float:
+        """Seconds in which all compute units do an operator's work for the batch, however it is divided, at least."""
+        machine = self.machine
+        (splitting, *_) = Demand(alone, machine.fabric, machine.slots, machine.options).splittings
+        assert splitting is not None
+        return self.batch * splitting.work_slots(1) / machine.available["compute"] * machine.fabric.slot_s
 
     def _missing(self, part: DataflowGraph) -> SitesMissingError:
         demand = Demand(part, self.machine.fabric, self.machine.slots)
@@ -193,11 +213,18 @@ class _Cutter:
 def _best_cut(
     whole: Divided, order: Sequence[int], machine: Machine, batch: int, known: dict[_Signature, Estimate | None]
 ) -> tuple[float, list[tuple[int, int]]]:
-    """The least time and the pieces; infinite and none where an operator fits nowhere."""
+    """The least time and the pieces; infinite and none where an operator fits nowhere.
+
+    Of the pieces that end with an operator only those are estimated that could be best by what they take at least.
+    """
     best = [0.0] + [float("inf")] * len(order)
     begin = [0] * (len(order) + 1)
-    for first in range(len(order)):
-        for end in _possible_ends(whole.graph, order, first, machine):
+    least = Demand(whole.graph, machine.fabric, machine.slots, machine.options)
+    for end in range(1, len(order) + 1):
+        possible = _possible_pieces(least, order, end, machine, batch)
+        for least_s, first in sorted((best[first] + least_s, first) for first, least_s in possible):
+            if least_s >= best[end]:
+                break
             made = _estimated(piece_graph(whole, order[first:end], whole.graph.name), machine, known)
             if made is not None and best[first] + made.time_s(batch, machine.fabric) < best[end]:
                 best[end], begin[end] = best[first] + made.time_s(batch, machine.fabric), first
@@ -208,14 +235,42 @@ def _best_cut(
     return best[-1], pieces[::-1]
 
 
-def _possible_ends(graph: DataflowGraph, order: Sequence[int], first: int, machine: Machine) -> Iterator[int]:
-    """Where a piece can end that begins at ``first``, as far as memory and compute units are enough for ever more."""
-    needed = _Needed(machine)
-    for end in range(first, len(order)):
-        needed.add(graph, order[end])
-        if needed.is_too_much(end + 1 - first):
+def _possible_pieces(
+    demand: Demand, order: Sequence[int], end: int, machine: Machine, batch: int
+) -> Iterator[tuple[int, float]]:
+    """(where it begins, least seconds) of the pieces that end before ``end``, as far as units are enough for ever more.
+
+    A piece loads its weights; and each of the batch, and of the stages that :class:`Estimate` counts, takes as long as
+    its work over all compute units, at least.
+    """
+    graph, fabric, needed = demand.graph, machine.fabric, _Needed(machine)
+    stages: dict[int, int] = {}
+    work_slots = load_flits = 0
+    for first in range(end - 1, -1, -1):
+        position = order[first]
+        needed.add(graph, position)
+        if needed.is_too_much(end - first):
             return
-        yield end + 1
+        splitting = demand.splittings[position]
+        assert splitting is not None
+        work_slots += splitting.work_slots(1)
+        load_flits += splitting.weight_flits * (2 if demand.adds_to_sum(position) else 1)
+        stages[position] = max(
+            (
+                stages[edge.target] + _is_buffered(graph, edge)
+                for edge in graph.outgoing[position]
+                if edge.target in stages
+            ),
+            default=0,
+        )
+        period = max(1, -(-work_slots // machine.available["compute"]))
+        slots = load_flits * fabric.channel_slots / fabric.channel_count + (batch + max(stages.values())) * period
+        yield first, fabric.configuration_s + slots * fabric.slot_s
+
+
+def _is_buffered(graph: DataflowGraph, edge: DataflowEdge) -> bool:
+    """Whether what an edge carries goes through a buffer in every piece that has both of its ends."""
+    return isinstance(graph.operators[edge.target].work, Gemm) or len(graph.incoming[edge.target]) > 1
 
 
 class _Needed:
@@ -254,16 +309,10 @@ def _exceeds(piece: DataflowGraph, machine: Machine) -> bool:
 
 def _estimated(piece: DataflowGraph, machine: Machine, known: dict[_Signature, Estimate | None]) -> Estimate | None:
     """The estimate of a piece, or of one that differs in names alone."""
-    tensors: dict[tuple[int, str], int] = {}
-    edges = [
-        (edge.source, edge.target, edge.elements, tensors.setdefault((edge.source, edge.tensor), len(tensors)))
-        for edge in piece.edges
-    ]
-    operators = [(each.work, each.weight_elements) for each in piece.operators]
-    signature = (*operators, *edges)
-    if signature not in known:
-        known[signature] = estimate(piece, machine)
-    return known[signature]
+    key = signature(piece)
+    if key not in known:
+        known[key] = estimate(piece, machine)
+    return known[key]
 
 
 def _workers(graph: DataflowGraph) -> list[int]:

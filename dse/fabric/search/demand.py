@@ -6,12 +6,12 @@ fit into it and its ports pass them within the target.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from dse.fabric.search.sites import SITE_KINDS
-from dse.fabric.search.splitting import Splitting, flits_of
+from dse.fabric.search.splitting import OptionsCache, Splitting, flits_of
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from hardware.fabric_grid import SiteKind
 from hardware.fabrics import Fabric
@@ -59,11 +59,12 @@ class Sizing(NamedTuple):
 
 @dataclass(frozen=True)
 class Demand:
-    """What the number of units depends on."""
+    """What the number of units depends on; ``known`` holds what graphs on the same fabric have in common."""
 
     graph: DataflowGraph
     fabric: Fabric
     slots: OperatorSlots
+    known: OptionsCache = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def unit_flits(self) -> int:
@@ -74,7 +75,9 @@ class Demand:
     def splittings(self) -> tuple[Splitting | None, ...]:
         """Of every operator but inputs and outputs."""
         return tuple(
-            None if operator.kind in ("input", "output") else Splitting(position, self.graph, self.fabric, self.slots)
+            None
+            if operator.kind in ("input", "output")
+            else Splitting(position, self.graph, self.fabric, self.slots, self.known)
             for position, operator in enumerate(self.graph.operators)
         )
 
@@ -270,7 +273,8 @@ class Demand:
         for depth in range(self.max_depth, DOUBLE_BUFFER, -1):
             if self.period_slots(quickest, depth) >= best[0]:
                 break
-            target = self._least_target(depth, available)
+            useful = best[0] * depth // self.max_depth  # the largest target with a period that is not longer
+            target = self._least_target(depth, available, useful)
             if target is not None:
                 best = min(best, (self.period_slots(target, depth), target, depth))
         period, target, depth = best
@@ -280,10 +284,14 @@ class Demand:
         needed = self.needed(target, depth, shared_flits)
         return all(needed[kind] <= available[kind] for kind in SITE_KINDS)
 
-    def _least_target(self, depth: int, available: Mapping[SiteKind, int]) -> int | None:
-        """The least target with which the units are enough when operators share those of weights; None: with none."""
+    def _least_target(self, depth: int, available: Mapping[SiteKind, int], limit: int | None = None) -> int | None:
+        """The least target with which the units are enough when operators share those of weights; None: with none.
+
+        ``limit``: targets above it are of no use.
+        """
         low, high = self.smallest_target, self.largest_target
-        if not self._fits(high, depth, self.unit_flits, available):
+        high = high if limit is None else min(high, limit)
+        if high < low or not self._fits(high, depth, self.unit_flits, available):
             return None
         while low < high:
             middle = (low + high) // 2

@@ -2,7 +2,8 @@
 
 A matrix product is divided over its batch, its rows and its columns, in whole tiles; every other operator over its
 rows, or in the same way as what it reads if it is elementwise. A part of a product has the weights of its columns,
-whatever its rows are; a part of any other operator has all of its weights, or its own part of a sum.
+whatever its rows are; a part of any other operator has all of its weights, or its own part of a sum. A lookup is
+divided over the columns of its table, of which each part has its own.
 
 Every tensor is seen as a matrix, with the batch as the outer part of its rows, and every part of an operator writes a
 region of it. A part reads of another part what the region that it needs and the region that is written have in common:
@@ -173,8 +174,13 @@ def _layout(graph: DataflowGraph, position: int, ways: Ways, sources: Sequence[_
     if operator.work.row == 1:
         like = (source for source in sources if len(source.parts) == ways.parts and source.batch == batch)
         regions = next(([part.region for part in source.parts] for source in like), regions)
-    is_sum = not graph.outgoing[position]
-    return _Layout(tuple(_pass_parts(operator, operator.work, regions, is_sum=is_sum)), batch)
+    is_table = operator.kind in ("embedding", "embedding_backward")
+    if is_table:
+        regions = [
+            _Region(columns=_Share(*(Fraction(each, ways.parts) for each in (n, n + 1)))) for n in range(ways.parts)
+        ]
+    is_own = is_table or not graph.outgoing[position]
+    return _Layout(tuple(_pass_parts(operator, operator.work, regions, is_own=is_own)), batch)
 
 
 def _gemm_parts(operator: DataflowOperator, gemm: Gemm, ways: Ways, tile: int) -> Iterator[_Part]:
@@ -189,9 +195,10 @@ def _gemm_parts(operator: DataflowOperator, gemm: Gemm, ways: Ways, tile: int) -
         yield _Part(part, _Region(_inner(shares[0], shares[1]), shares[2]), *shares)
 
 
-def _pass_parts(operator: DataflowOperator, work: Pass, regions: Sequence[_Region], is_sum: bool) -> Iterator[_Part]:
+def _pass_parts(operator: DataflowOperator, work: Pass, regions: Sequence[_Region], is_own: bool) -> Iterator[_Part]:
+    """Parts that write some regions; ``is_own``: each has the weights of its region alone."""
     for number, region in enumerate(regions):
-        weights = ceil(operator.weight_elements * (region.size if is_sum else 1))
+        weights = ceil(operator.weight_elements * (region.size if is_own else 1))
         part = replace(work, elements=ceil(work.elements * region.size))
         name = f"{operator.name}.part{number}"
         yield _Part(replace(operator, name=name, work=part, weight_elements=weights), region)

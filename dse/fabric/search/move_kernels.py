@@ -3,7 +3,8 @@
 A move takes a unit to another site of its kind; a unit that is there goes the other way. The nets of both are taken off
 their links and routed again. Every net that is put back raises the cost, so a move is given up as soon as its cost is
 above what it may be, often before all nets are routed. What a move changes is saved first, so it is undone by copying
-it back.
+it back. A student (:mod:`dse.fabric.search.student_kernels`) is asked once all nets are routed; until then its least
+answer is counted.
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
@@ -14,11 +15,14 @@ import numpy as np
 
 from dse.algorithms import bits
 from dse.algorithms.bits import bit
-from dse.fabric.search import move_state, peak_kernels, route_kernels
+from dse.fabric.search import move_state, peak_kernels, route_kernels, student_kernels
 from dse.fabric.search.move_state import (
+    BURSTS,
     BY_SHARING,
     BY_SPEED,
     COLUMNS,
+    CRITICAL,
+    CRITICAL_UNIT,
     HOPS,
     IS_SWITCHED,
     LINKS,
@@ -37,6 +41,7 @@ from dse.fabric.search.move_state import (
 )
 from dse.fabric.search.peak_kernels import find_peaks, forget_touched_peaks, raise_bound, raise_to_all, raise_to_touched
 from dse.fabric.search.route_kernels import grow
+from dse.fabric.search.student_kernels import SUMS, add_link, add_net, correction, least
 from hardware.compiled import compiled, kernel
 
 
@@ -74,6 +79,8 @@ def _take_off(case, state, net, which):
         state.load[link] = load
         state.link[link, SHARING] -= 1
         state.link[link, RATE] -= rate
+        state.link[link, BURSTS] -= case.bursts[net]
+        state.link[link, CRITICAL] -= case.critical[net]
     state.term[HOPS] -= length
     state.term[WIRELENGTH] -= flits * length
     state.term[SQUARED_LOAD] -= squared
@@ -97,6 +104,8 @@ def _put_on(case, state, net, which):
         known = state.link[link]
         sharing, rate = np.int64(known[SHARING]) + 1, np.int64(known[RATE]) + max_rate
         known[SHARING], known[RATE] = sharing, rate
+        known[BURSTS] += case.bursts[net]
+        known[CRITICAL] += case.critical[net]
         known[MAX_FLITS] = max(known[MAX_FLITS], flits)
         known[MAX_SLOTS] = max(known[MAX_SLOTS], slots)
         known[MAX_DEPTH] = max(known[MAX_DEPTH], depth)
@@ -158,12 +167,57 @@ def _route(case, state, net, which):
 
 
 @kernel
-def cost_of(case, state):
+def _rules(case, state):
     """The weighted sum of the terms."""
     cost = 0.0
     for term in range(len(case.scaled)):
         cost += case.scaled[term] * state.term[term]
     return cost
+
+
+@kernel
+def _least_cost(case, state):
+    """The least that the cost can be with terms that are no less."""
+    cost = _rules(case, state)
+    if case.student.weight > 0.0:
+        cost += case.student.weight * least(case.student, state.term)
+    return cost
+
+
+@kernel
+def cost_of(case, state):
+    """The weighted sum of the terms, with the student's correction."""
+    cost = _rules(case, state)
+    if case.student.weight > 0.0:
+        cost += correction(case.student, state.room, state.term)
+    return cost
+
+
+@kernel
+def _count_link(case, state, load, known, sign):
+    """Add what the student counts of a link of which this is known, or take it away."""
+    sharing, rate, critical = known[SHARING], known[RATE] * RATE_UNIT, known[CRITICAL] * CRITICAL_UNIT
+    add_link(case.student, state.room.sums, float(load), sharing, rate, known[BURSTS], critical, sign)
+
+
+@kernel
+def _count_net(case, state, net, which, sign):
+    """Add what the student counts of a net with one of its routes, or take it away."""
+    critical, depth = case.critical[net] * CRITICAL_UNIT, state.depth[net, which]
+    add_net(case.student, state.room.sums, case.flits[net], case.isolated[net], critical, depth, sign)
+
+
+@kernel
+def _update_sums(case, state):
+    """Bring the student's sums up to date with a move whose nets are routed and have not switched yet."""
+    for place in range(state.extent[LINKS]):
+        link = state.touched[place]
+        _count_link(case, state, state.saved_load[place], state.saved_link[place], -1.0)
+        _count_link(case, state, state.load[link], state.link[link], 1.0)
+    for place in range(state.extent[NETS]):
+        net = state.nets[place]
+        _count_net(case, state, net, state.used[net], -1.0)
+        _count_net(case, state, net, 1 - state.used[net], 1.0)
 
 
 @kernel
@@ -212,6 +266,9 @@ def try_move(case, state, unit, target, max_cost):
         state.saved_term[term] = state.term[term]
     for kind in range(len(state.peak_link)):
         state.saved_peak_link[kind] = state.peak_link[kind]
+    if case.student.weight > 0.0:
+        for number in range(SUMS):
+            state.room.saved[number] = state.room.sums[number]
     state.extent[NETS] = state.extent[LINKS] = state.extent[IS_SWITCHED] = 0
     if state.site[unit] == target:
         return cost_of(case, state)
@@ -230,14 +287,16 @@ def try_move(case, state, unit, target, max_cost):
         which = 1 - state.used[net]
         _route(case, state, net, which)
         _put_on(case, state, net, which)
-        if cost_of(case, state) > max_cost:
+        if _least_cost(case, state) > max_cost:
             return np.inf
+    if case.student.weight > 0.0:
+        _update_sums(case, state)
     _switch(case, state)
     state.extent[IS_SWITCHED] = 1
     raise_to_touched(case, state, LOAD, state.extent[LINKS])
     raise_to_touched(case, state, BY_SPEED, state.extent[LINKS])
     raise_to_touched(case, state, BY_SHARING, state.extent[LINKS])
-    if cost_of(case, state) > max_cost:
+    if _least_cost(case, state) > max_cost:
         return np.inf
     raise_to_all(case, state, LOAD)
     raise_to_all(case, state, BY_SPEED)
@@ -259,11 +318,41 @@ def undo(case, state, unit, left):
         state.term[term] = state.saved_term[term]
     for kind in range(len(state.peak_link)):
         state.peak_link[kind] = state.saved_peak_link[kind]
+    if case.student.weight > 0.0:
+        for number in range(SUMS):
+            state.room.sums[number] = state.room.saved[number]
     if state.site[unit] != left:
         _seat(case, state, unit, left)
 
 
-@compiled(bits, route_kernels, move_state, peak_kernels)
+@kernel
+def _settle(case, state):
+    """Find all that follows from units with sites and nets with routes; the cost."""
+    for net in range(len(case.source)):
+        _toggle(state, net, state.used[net])
+    for unit in range(len(state.site)):
+        if case.channel_slots[unit] > 0:
+            state.channel[case.site_channel[state.site[unit]]] += case.channel_slots[unit]
+    state.term[OFF_CHIP] = _largest(state.channel)
+    find_peaks(case, state)
+    find_sums(case, state)
+    return cost_of(case, state)
+
+
+@kernel
+def find_sums(case, state):
+    """Find the student's sums from nothing, without what additions and subtractions have left of errors."""
+    if case.student.weight == 0.0:
+        return
+    for number in range(SUMS):
+        state.room.sums[number] = 0.0
+    for link in range(len(state.load)):
+        _count_link(case, state, state.load[link], state.link[link], 1.0)
+    for net in range(len(case.source)):
+        _count_net(case, state, net, state.used[net], 1.0)
+
+
+@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)
 def begin(case, state):
     """Route all nets of a state whose units have sites, and find its terms; the cost."""
     state.move[0] += 1
@@ -271,16 +360,33 @@ def begin(case, state):
     for net in range(len(case.source)):
         _route(case, state, net, state.used[net])
         _put_on(case, state, net, state.used[net])
-        _toggle(state, net, state.used[net])
-    for unit in range(len(state.site)):
-        if case.channel_slots[unit] > 0:
-            state.channel[case.site_channel[state.site[unit]]] += case.channel_slots[unit]
-    state.term[OFF_CHIP] = _largest(state.channel)
-    find_peaks(case, state)
-    return cost_of(case, state)
+    return _settle(case, state)
 
 
-@compiled(bits, route_kernels, move_state, peak_kernels)
+@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)
+def adopt(case, state):
+    """Take the routes of a state as they are, and find its terms; the cost.
+
+    The depth of a net is found by following its links from the source, as :class:`dse.fabric.model.Placement` has them.
+    """
+    state.move[0] += 1
+    state.extent[LINKS] = 0
+    depth = state.tree.depth
+    for net in range(len(case.source)):
+        which = state.used[net]
+        depth[case.site_cell[state.site[case.source[net]]]] = 0
+        for place in range(state.length[net, which]):
+            link = state.route[net, which, place]
+            depth[case.ways.link_to[link]] = depth[case.ways.link_from[link]] + 1
+        farthest = np.int32(0)
+        for place in range(case.sink_first[net], case.sink_first[net + 1]):
+            farthest = max(farthest, depth[case.site_cell[state.site[case.sink[place]]]])
+        state.depth[net, which] = farthest
+        _put_on(case, state, net, which)
+    return _settle(case, state)
+
+
+@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)
 def moved(case, state, unit, target, max_cost):
     """Make one move and take it back if its cost is above ``max_cost``; the cost, infinite if it was given up."""
     left = state.site[unit]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.search.route_kernels import Tree, Ways
+from dse.fabric.search.student_kernels import StudentCase, StudentRoom
 
 HOPS, WIRELENGTH, MAX_LOAD, SQUARED_LOAD, EXPERT, ROUTE, OFF_CHIP = range(7)
 """Numbers of the terms, in the order of :class:`dse.fabric.rules.RuleTerms`."""
@@ -17,12 +18,16 @@ LOAD, BY_SPEED, BY_SHARING, PEAKS = 0, 1, 2, 3
 """Values of a link whose largest is a term: its load, and what it makes the worst net on it need by the rules
 ``expert`` and ``route``; how many there are."""
 
-SHARING, RATE, MAX_FLITS, MAX_SLOTS, MAX_DEPTH, COLUMNS = 0, 1, 2, 3, 4, 8
+SHARING, RATE, MAX_FLITS, MAX_SLOTS, MAX_DEPTH, BURSTS, CRITICAL, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 8
 """Columns of what is known of a link: nets on it, their flits a slot (in :data:`RATE_UNIT`, rounded up), and upper
-bounds on a net's flits, slots of its source in isolation, and depth; columns with padding."""
+bounds on a net's flits, slots of its source in isolation, and depth; bursts of the nets on it, and how critical they
+are (in :data:`CRITICAL_UNIT`); columns with padding."""
 
 RATE_UNIT = 2.0**-16
 """Flits a slot that count as 1; rates in this unit serve only to bound."""
+
+CRITICAL_UNIT = 2.0**-8
+"""How critical a net counts as 1 that is as critical as can be."""
 
 NETS, LINKS, IS_SWITCHED = 0, 1, 2
 """What the last move has touched: how many nets and links; whether the nets' new routes are the ones in use."""
@@ -42,6 +47,9 @@ class Case(NamedTuple):
         isolated: slots of its source in isolation, [N].
         rate: flits in such a slot, [N].
         max_rate: the same in :data:`RATE_UNIT`, rounded up, [N].
+        bursts: of a sample, [N].
+        critical: the fourth power of the slots in isolation of the slowest unit at the net, in those of the slowest of
+            all, in :data:`CRITICAL_UNIT`, [N].
         channel_slots: of each input and output unit, 0 for others, [U].
         site_cell: [S].
         site_channel: of input and output sites, −1 for others, [S].
@@ -53,7 +61,8 @@ class Case(NamedTuple):
         tracks, hop_slots: of the fabric.
         floor: the least that each peak can be, [3].
         scaled: weights divided by scales, [7].
-        peak_counts: whether each peak has a weight, [3].
+        peak_counts: whether each peak has a weight, or the student reads it, [3].
+        student: that corrects the rules; one of weight 0 where there is none.
     """
 
     unit_first: npt.NDArray[np.int64]
@@ -65,6 +74,8 @@ class Case(NamedTuple):
     isolated: npt.NDArray[np.int64]
     rate: npt.NDArray[np.float64]
     max_rate: npt.NDArray[np.int64]
+    bursts: npt.NDArray[np.int64]
+    critical: npt.NDArray[np.int64]
     channel_slots: npt.NDArray[np.float64]
     site_cell: npt.NDArray[np.uint16]
     site_channel: npt.NDArray[np.int64]
@@ -80,6 +91,7 @@ class Case(NamedTuple):
     floor: npt.NDArray[np.float64]
     scaled: npt.NDArray[np.float64]
     peak_counts: npt.NDArray[np.bool_]
+    student: StudentCase
 
 
 class State(NamedTuple):
@@ -98,6 +110,7 @@ class State(NamedTuple):
         term: the terms, [7].
         peak_link: a link that has the largest value of each kind, [3].
         tree: room for routing.
+        room: of the student.
         cells: room for the cells of a net's sinks.
         nets: room for the nets of a move, [N].
         touched: room for the links of a move, [L].
@@ -121,6 +134,7 @@ class State(NamedTuple):
     term: npt.NDArray[np.float64]
     peak_link: npt.NDArray[np.int64]
     tree: Tree
+    room: StudentRoom
     cells: npt.NDArray[np.uint16]
     nets: npt.NDArray[np.int64]
     touched: npt.NDArray[np.uint16]

@@ -6,10 +6,11 @@ input, for every sample. Weights come from off chip when a piece is configured, 
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dse.fabric.search.demand import Demand, Sizing
 from dse.fabric.search.dividing import Divided, TensorKey
+from dse.fabric.search.splitting import OptionsCache
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from dse.graph.dataflow.operators import DataflowOperator, Pass
 from hardware.fabric_grid import SiteKind
@@ -19,11 +20,15 @@ from hardware.operator_slots import OperatorSlots
 
 @dataclass(frozen=True)
 class Machine:
-    """What pieces run on: a fabric, the slots of operators, and the units by kind of site that may be used."""
+    """What pieces run on: a fabric, the slots of operators, and the units by kind of site that may be used.
+
+    ``options`` holds the ways to split operators that are known already.
+    """
 
     fabric: Fabric
     slots: OperatorSlots
     available: dict[SiteKind, int]
+    options: OptionsCache = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,12 @@ def piece_graph(whole: Divided, positions: Sequence[int], name: str) -> Dataflow
     arriving: dict[TensorKey, set[int]] = defaultdict(set)
     leaving: dict[TensorKey, DataflowEdge] = {}
     elements: dict[TensorKey, int] = {}
-    for edge in whole.graph.edges:
+    for edge in (touching := _touching(whole.graph, positions)):
         tensor = (edge.source, edge.tensor)
         elements[tensor] = edge.elements
-        if edge.target in number and edge.source not in number:
+        if edge.source not in number:
             arriving[tensor].add(edge.target)
-        elif edge.source in number and edge.target not in number:
+        elif edge.target not in number:
             leaving[tensor] = edge
     groups = {tensor: (whole.tensors[tensor], frozenset(readers)) for tensor, readers in arriving.items()}
     inputs: Counter[tuple[TensorKey, frozenset[int]]] = Counter()
@@ -78,7 +83,7 @@ def piece_graph(whole: Divided, positions: Sequence[int], name: str) -> Dataflow
     input_of = {group: len(positions) + index for index, group in enumerate(inputs)}
     output_of = {origin: first_output + index for index, origin in enumerate(outputs)}
     edges: dict[DataflowEdge, None] = {}  # parts that come in together have one edge
-    for edge in whole.graph.edges:
+    for edge in touching:
         tensor = (edge.source, edge.tensor)
         if edge.target in number and edge.source in number:
             edges[edge._replace(source=number[edge.source], target=number[edge.target])] = None
@@ -91,6 +96,28 @@ def piece_graph(whole: Divided, positions: Sequence[int], name: str) -> Dataflow
     return DataflowGraph(name, tuple(operators), tuple(edges))
 
 
+def _touching(graph: DataflowGraph, positions: Sequence[int]) -> list[DataflowEdge]:
+    """The edges to or from some operators, in the order of the operators that they go to."""
+    inside = set(positions)
+    targets = {edge.target for position in positions for edge in graph.outgoing[position]} | inside
+    return [
+        edge
+        for target in sorted(targets)
+        for edge in graph.incoming[target]
+        if target in inside or edge.source in inside
+    ]
+
+
+def signature(graph: DataflowGraph) -> tuple[object, ...]:
+    """What graphs have in common that differ in names alone."""
+    tensors: dict[TensorKey, int] = {}
+    edges = [
+        (edge.source, edge.target, edge.elements, tensors.setdefault((edge.source, edge.tensor), len(tensors)))
+        for edge in graph.edges
+    ]
+    return (*((each.work, each.weight_elements, each.is_backward) for each in graph.operators), *edges)
+
+
 def _end(whole: Divided, origin: TensorKey, kind: str, work: Pass) -> DataflowOperator:
     source, tensor = origin
     example = whole.graph.operators[whole.operators.index(source)]
@@ -101,7 +128,7 @@ def _end(whole: Divided, origin: TensorKey, kind: str, work: Pass) -> DataflowOp
 def estimate(graph: DataflowGraph, machine: Machine) -> Estimate | None:
     """How long the graph of a piece takes; None where units are missing."""
     fabric = machine.fabric
-    demand = Demand(graph, fabric, machine.slots)
+    demand = Demand(graph, fabric, machine.slots, machine.options)
     sizing = demand.sizing(machine.available)
     if sizing is None:
         return None

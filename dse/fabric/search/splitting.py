@@ -7,10 +7,11 @@ columns. All other operators are split over their elements.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dse.graph.dataflow.graph import DataflowGraph
+from dse.graph.dataflow.operators import Pass
 from hardware.fabrics import Fabric
 from hardware.operations import Gemm
 from hardware.operator_slots import OperatorSlots
@@ -74,6 +75,13 @@ def left_operands(graph: DataflowGraph, position: int) -> int:
     return count
 
 
+Options = tuple[tuple[int, int], ...]
+"""(parts, slots of work of each)."""
+
+OptionsCache = dict[tuple[str, Gemm | Pass, int], Options]
+"""Options by kind, work and flits of the largest tensor that is written, for one fabric and table."""
+
+
 @dataclass(frozen=True)
 class Splitting:
     """The ways to split an operator.
@@ -81,12 +89,14 @@ class Splitting:
     Attributes:
         position: of the operator in the graph.
         graph, fabric, slots: what it is part of, runs on, and takes.
+        known: options of operators that are alike.
     """
 
     position: int
     graph: DataflowGraph
     fabric: Fabric
     slots: OperatorSlots
+    known: OptionsCache = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def weight_flits(self) -> int:
@@ -142,8 +152,15 @@ class Splitting:
         return self.slots.work_slots(operator.kind, tiles)
 
     @cached_property
-    def options(self) -> tuple[tuple[int, int], ...]:
+    def options(self) -> Options:
         """(parts, slots of work of each), with ever more parts and ever fewer slots; each part writes a flit."""
+        operator = self.graph.operators[self.position]
+        key = (operator.kind, operator.work, self.out_flits)
+        if key not in self.known:
+            self.known[key] = self._options()
+        return self.known[key]
+
+    def _options(self) -> Options:
         sites = self.fabric.grid.site_kind.count("compute")
         options: list[tuple[int, int]] = []
         for parts in self._possible_parts():

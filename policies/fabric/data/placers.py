@@ -1,7 +1,7 @@
-"""Who places what is labelled: annealers with random rules."""
+"""Who places what is labelled: annealers with random rules, and annealers that follow a student."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, get_args
 
 import numpy as np
@@ -10,6 +10,7 @@ from dse.fabric.model import Pipeline, Placement
 from dse.fabric.rules import RULES, RuleWeights
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.search.routing import Routing
+from dse.fabric.search.student import Student
 from hardware.fabrics import Fabric
 
 
@@ -64,3 +65,35 @@ def random_settings(generator: np.random.Generator, max_moves: int) -> AnnealSet
         final_reach=float(10.0 ** generator.uniform(-1.5, 0.0)),
         routing=routing,
     )
+
+
+@dataclass(frozen=True)
+class StudentAnnealer:
+    """Anneals under rules that a student corrects, for random lengths at random temperatures: on-policy data.
+
+    The student counts a tenth to ten times as much as it would in use; every other annealing has random rules instead
+    of those in use, so that it also meets placements that these avoid.
+
+    Attributes:
+        student: that is followed.
+        rules: in use.
+        max_moves: the longest annealing; lengths are log-uniform from a hundredth of it on.
+    """
+
+    student: Student
+    rules: RuleWeights
+    max_moves: int = 60_000
+
+    def __call__(self, pipeline: Pipeline, fabric: Fabric, seed: int) -> Placed:
+        """The placement of a seed."""
+        generator = np.random.default_rng(seed)
+        rules = random_weights(generator) if generator.random() < 0.5 else self.rules
+        # The student's weight goes with that of all rules together.
+        share = self.student.weight * rules.array.sum() / self.rules.array.sum()
+        weight = float(share * 10.0 ** generator.uniform(-1.0, 1.0))
+        settings = random_settings(generator, self.max_moves)
+        settings = replace(settings, moves=int(self.max_moves * 10.0 ** generator.uniform(-2.0, 0.0)))
+        student = replace(self.student, weight=weight)
+        annealing = Annealing(pipeline, fabric, rules, settings, student=student)
+        annealed = annealing(Chain(int(generator.integers(2**31))))
+        return Placed(annealed.placement, {"weights": asdict(rules), "student": weight, **asdict(settings)})

@@ -52,9 +52,18 @@ def load_for(folder: Path, labelled_by: Mapping[str, Any]) -> CostCheckpoint:
             operator slots.
     """
     checkpoint = COST.load(chosen_folder(folder))
-    learned_from = checkpoint.provenance.get("samples", {})
+    require_labelled_by(chosen_folder(folder), checkpoint.provenance, labelled_by)
+    return checkpoint
+
+
+def require_labelled_by(folder: Path, provenance: Mapping[str, Any], labelled_by: Mapping[str, Any]) -> None:
+    """Refuse what was learned, as the card in ``folder`` says, on labels of another provenance.
+
+    Raises:
+        InputError: another fabric, simulator or table of operator slots.
+    """
+    learned_from = provenance.get("samples", {})
     for name in LABELLED_BY:
         if learned_from.get(name) != labelled_by[name]:
             rule = f"must be {labelled_by[name]} here; train a cost model for this fabric (dse fabric train)"
-            raise fail(chosen_folder(folder) / CARD_FILE, f"provenance.samples.{name}", learned_from.get(name), rule)
-    return checkpoint
+            raise fail(folder / CARD_FILE, f"provenance.samples.{name}", learned_from.get(name), rule)

@@ -1,0 +1,223 @@
+"""Students learn: small networks that correct the rules while placements are annealed.
+
+Placements are described by :class:`dse.fabric.search.describe.Describer`; what is learned is an array of weights that
+:class:`dse.fabric.search.student.Student` takes down to the kernels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from dse.fabric.search.describe import Describer
+from dse.fabric.search.student import FEATURES, MAX_WEIGHTS, Student
+from dse.fabric.search.student_kernels import MAX_RELATIVE
+from dse.run.progress import StopSignal, ask, never_stop
+from hardware.fabrics import Fabric
+from policies.fabric.data.records import Samples
+from policies.fabric.model.training import one_thread
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_TIE = 0.01
+"""Placements of a graph whose log slots differ by less are not ranked: that is the error of a label."""
+
+_STEPS_BETWEEN_STOPS = 50
+
+
+@dataclass(frozen=True)
+class StudentSettings:
+    """A student and how it learns.
+
+    Attributes:
+        members: networks whose mean it predicts, side by side in its layers.
+        width, second: units of the hidden layers of each of them.
+        steps: of Adam, on all examples at once.
+        learning_rate: at the start; it falls to 0 along a cosine.
+        weight_decay: of Adam.
+        ranking_weight: of the loss on the order of placements within a graph, beside the Huber loss of the log slots.
+        rank_scale: log slots by which the loss on ranks is stretched.
+
+    Raises:
+        ValueError: a value that breaks a rule, or more weights than a student may have.
+    """
+
+    members: int = 4
+    width: int = 10
+    second: int = 4
+    steps: int = 800
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.1
+    ranking_weight: float = 0.5
+    rank_scale: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("members", "width", "second", "steps", "rank_scale"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name}` must be above 0, but got {getattr(self, name)}")
+        for name in ("learning_rate", "weight_decay", "ranking_weight"):
+            if not 0 <= getattr(self, name) <= 100:
+                raise ValueError(f"`0 <= {name} <= 100` must hold, but got {getattr(self, name)}")
+        width, second = self.members * self.width, self.members * self.second
+        weights = (len(FEATURES) + 1) * width + (width + 1) * second + second + 1
+        if weights > MAX_WEIGHTS:
+            raise ValueError(f"a student must have at most {MAX_WEIGHTS:,} weights, but has {weights:,}")
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "StudentSettings":
+        """The settings that :meth:`document` wrote.
+
+        Raises:
+            ValueError: they are none.
+        """
+        kinds = {field.name: field.type for field in fields(cls)}
+        for name, value in document.items():
+            if name not in kinds or type(value) is not kinds[name]:
+                raise ValueError(f"`{name}`: no setting of a student, or not of its type: {value!r}")
+        return cls(**document)
+
+
+@dataclass(frozen=True, eq=False)
+class StudentExamples:
+    """What students learn from.
+
+    Attributes:
+        features: of placements (:data:`dse.fabric.search.student.FEATURES`), [S, F].
+        target: log slots between two samples, in slots of the slowest unit in isolation, [S].
+        graph: number of the graph of each, [S].
+    """
+
+    features: Floats
+    target: Floats
+    graph: Integers
+
+    def at(self, places: npt.NDArray[np.bool_]) -> "StudentExamples":
+        """Some of them, by a mask."""
+        return StudentExamples(self.features[places], self.target[places], self.graph[places])
+
+
+def student_examples(samples: Samples, fabric: Fabric) -> StudentExamples:
+    """Labelled placements on a fabric as students see them."""
+    describers = {number: Describer(record.pipeline, fabric) for number, record in samples.graphs.items()}
+    features = np.array([describers[each.graph](each.placement) for each in samples.samples]).reshape(-1, len(FEATURES))
+    base = np.array([describers[each.graph].base_slots for each in samples.samples])
+    interval = np.array([each.interval_slots for each in samples.samples], dtype=np.float64)
+    graph = np.array([each.graph for each in samples.samples], dtype=np.int64)
+    return StudentExamples(features, np.log(interval / base), graph)
+
+
+class _Network(nn.Module):
+    """The network of :meth:`dse.fabric.search.student.Student.predict`."""
+
+    def __init__(self, settings: StudentSettings) -> None:
+        super().__init__()
+        self.first = nn.Linear(len(FEATURES), settings.width)
+        self.second = nn.Linear(settings.width, settings.second)
+        self.last = nn.Linear(settings.second, 1)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Log slots of standardised features, [S, F] to [S]."""
+        hidden = nn.functional.softsign(self.first(values))
+        predicted: Tensor = self.last(nn.functional.softsign(self.second(hidden)))[:, 0]
+        return predicted
+
+
+@dataclass(frozen=True)
+class StudentLearner:
+    """Trains a student by Huber loss and, inside graphs, log(1 + exp(−d / ``rank_scale``)) of pairs.
+
+    d is the difference of the predictions of a pair, the one with the larger label first.
+
+    Attributes:
+        settings: of student and training.
+        seed: of its first weights.
+        stop: called between steps.
+    """
+
+    settings: StudentSettings = StudentSettings()
+    seed: int = 0
+    stop: StopSignal = never_stop
+
+    def fit(self, examples: StudentExamples, weight: float = 1.0) -> Student:
+        """The student that the examples teach, of this weight in the cost.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
+        mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
+        scale = np.where(scale > 1e-6, scale, 1.0)
+        values = torch.from_numpy(np.clip((examples.features - mean) / scale, -MAX_RELATIVE, MAX_RELATIVE))
+        with one_thread(), torch.random.fork_rng(devices=[]):
+            members = [self._member(self.seed + number, values, examples) for number in range(self.settings.members)]
+        return _side_by_side(members, mean, scale, weight)
+
+    def _member(self, seed: int, values: Tensor, examples: StudentExamples) -> Mapping[str, Floats]:
+        """The weights of one network."""
+        torch.manual_seed(seed)
+        network = _Network(self.settings).double()
+        with torch.no_grad():
+            network.last.bias.fill_(float(examples.target.mean()))
+        self._descend(network, values, examples)
+        return {name: tensor.detach().numpy().copy() for name, tensor in network.named_parameters()}
+
+    def _descend(self, network: _Network, values: Tensor, examples: StudentExamples) -> None:
+        settings, target = self.settings, torch.from_numpy(examples.target)
+        slower, faster = _pairs(examples)
+        optimiser = torch.optim.AdamW(
+            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
+        for step in range(settings.steps):
+            predicted = network(values)
+            error = nn.functional.huber_loss(predicted, target, delta=0.3)
+            if settings.ranking_weight > 0 and len(slower):
+                difference = (predicted[slower] - predicted[faster]) / settings.rank_scale
+                ranking = nn.functional.softplus(-difference).mean()
+                error = error + settings.ranking_weight * settings.rank_scale * ranking
+            optimiser.zero_grad()
+            torch.autograd.backward(error)
+            optimiser.step()
+            schedule.step()
+            if step % _STEPS_BETWEEN_STOPS == 0:
+                ask(self.stop)
+
+
+def _side_by_side(members: Sequence[Mapping[str, Floats]], mean: Floats, scale: Floats, weight: float) -> Student:
+    """The student that predicts the mean of these networks: layers beside each other, joined at the output."""
+    width, second = (len(members[0][f"{layer}.bias"]) for layer in ("first", "second"))
+    joined = np.zeros((len(members) * width, len(members) * second))
+    for number, member in enumerate(members):
+        rows, columns = (slice(number * size, (number + 1) * size) for size in (width, second))
+        joined[rows, columns] = member["second.weight"].T
+    return Student(
+        weight=weight,
+        mean=mean,
+        scale=scale,
+        first=np.concatenate([member["first.weight"].T for member in members], axis=1),
+        first_bias=np.concatenate([member["first.bias"] for member in members]),
+        second=joined,
+        second_bias=np.concatenate([member["second.bias"] for member in members]),
+        last=np.concatenate([member["last.weight"][0] for member in members]) / len(members),
+        last_bias=np.mean([member["last.bias"] for member in members], axis=0),
+    )
+
+
+def _pairs(examples: StudentExamples) -> tuple[Tensor, Tensor]:
+    """Pairs of placements of a graph that are told apart, the slower ones and the faster ones."""
+    slower, faster = [], []
+    for graph in np.unique(examples.graph):
+        places = np.flatnonzero(examples.graph == graph)
+        target = examples.target[places]
+        first, second = np.nonzero(target[:, None] - target > _TIE)
+        slower.append(places[first])
+        faster.append(places[second])
+    return torch.from_numpy(np.concatenate(slower)), torch.from_numpy(np.concatenate(faster))
