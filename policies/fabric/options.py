@@ -64,9 +64,10 @@ class FabricTraining(NetworkOptions):
 
     description: ClassVar[str] = """Collect labelled placements on a fabric, and train the cost model on them.
 
-    Annealers with random rules place random blocks, and the simulator labels the placements. What is collected is
-    kept in DIR and collected once: with --resume and a larger --graphs, only the rest is added. The model is written
-    to DIR/best, with its accuracy on a tenth of the graphs that it has not learned from. Needs the extra `learn`.
+    Annealers with random rules place random blocks, and the simulator labels the placements; in later rounds annealers
+    follow a student of what was collected before. What is collected is kept in DIR and collected once: with --resume
+    and a larger --graphs, only the rest is added. The model and its student are written to DIR/best, with the
+    accuracy on a tenth of the graphs that they have not learned from. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
@@ -75,6 +76,10 @@ class FabricTraining(NetworkOptions):
     ] = "streaming"
     graphs: Annotated[int, Option("Random graphs.", min=10, max=10**6)] = 1_176
     placements: Annotated[int, Option("Placements of each graph.", min=1, max=1_000)] = 5
+    rounds: Annotated[
+        int,
+        Option("Rounds in which annealers follow what was learned before, with half of the graphs.", min=0, max=100),
+    ] = 3
 
     def predicted_s(self) -> float:
         """Approximate seconds on one core."""

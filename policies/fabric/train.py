@@ -1,22 +1,23 @@
 """``dse fabric train``: samples are collected, tables written, and the cost model fitted and judged."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dse
+from dse.fabric.setting import tuned_for
 from dse.run.directory import JOURNAL_FILE
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
-from hardware.fabrics import fabric
+from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
-from policies.fabric.data.placers import RandomAnnealer
+from policies.fabric.data.placers import Placer, RandomAnnealer, StudentAnnealer
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
@@ -24,11 +25,13 @@ from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.ridge import Ridge
 from policies.fabric.options import FabricTraining
 from policies.fabric.study.accuracy import Accuracy, accuracy
+from policies.fabric.student import StudentLearner, StudentSettings, student_examples
+from policies.fabric.student_checkpoint import TrainedStudent, save_student
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 
 VALIDATION_EVERY = 10
-"""One graph in so many is not learned from."""
+"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def train(
     settings = options.network()
     labelled = Labelled(samples, fabric(options.fabric), with_encodings=True, with_slots=settings.with_slots)
     examples = labelled.examples
-    is_seen = examples.graph % VALIDATION_EVERY != 0
+    is_seen = examples.graph // 2 % VALIDATION_EVERY != 0
     progress("networks trained", 0, settings.members)
     model = EnsembleLearner(settings, seed, stop).fit(examples.at(is_seen))
     progress("networks trained", settings.members, settings.members)
@@ -82,7 +85,15 @@ def train(
         "dse": dse.__version__,
     }
     COST.save(folder / BEST, Checkpoint(settings, model.tensors(), provenance))
+    _save_student(folder / BEST, samples, graphs, labelled.fabric, seed, provenance)
     return trained
+
+
+def round_of(graph: int, rounds: int) -> int:
+    """The round in which a graph is placed: every other graph in the first one, and the rest in ``rounds`` further ones
+    by turns.
+    """
+    return 0 if rounds == 0 or graph % 2 == 0 else 1 + graph // 2 % rounds
 
 
 def _collected(
@@ -93,13 +104,43 @@ def _collected(
     progress: ProgressCallback,
     stop: StopSignal,
 ) -> Samples:
-    collector = Collector(fabric(options.fabric), operator_slots(options.slots), RandomAnnealer())
-    pieces = [Piece(0, graph, options.placements, seed) for graph in range(options.graphs)]
+    """All samples, round after round: placers of a later round follow what the rounds before it have taught."""
+    here, slots = fabric(options.fabric), operator_slots(options.slots)
     with Journal(folder / JOURNAL_FILE) as journal:
-        collect(journal, collector, pieces, executor, stop, progress)
+        for number in range(options.rounds + 1):
+            pieces = [
+                Piece(number, graph, options.placements, seed)
+                for graph in range(options.graphs)
+                if round_of(graph, options.rounds) == number
+            ]
+            if all(piece.key in journal for piece in pieces):
+                continue
+            placer: Placer = RandomAnnealer()
+            if number > 0:
+                progress(f"student of round {number} taught", 0, 1)
+                placer = _follower(samples_in(journal), number, here, seed, stop)
+            collect(journal, Collector(here, slots, placer), pieces, executor, stop, progress)
         samples = samples_in(journal)
     write_samples(folder / FOLDER, samples)
     return samples
+
+
+def _follower(samples: Samples, number: int, fabric: Fabric, seed: int, stop: StopSignal) -> StudentAnnealer:
+    """Annealers that follow a student of the rounds before this one."""
+    earlier = replace(samples, samples=tuple(each for each in samples.samples if each.round < number))
+    student = StudentLearner(seed=seed, stop=stop).fit(student_examples(earlier, fabric))
+    return StudentAnnealer(student, tuned_for(fabric).setting.weights)
+
+
+def _save_student(
+    folder: Path, samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int, provenance: Mapping[str, Any]
+) -> None:
+    """Teach a student the placements of these graphs, and write it into the checkpoint in ``folder``."""
+    examples = student_examples(samples, fabric)
+    examples = examples.at(np.isin(examples.graph, graphs))
+    settings = StudentSettings()
+    student = StudentLearner(settings, seed).fit(examples)
+    save_student(folder, settings, TrainedStudent.of(student, tuned_for(fabric).setting, examples), provenance)
 
 
 def _judged(model: Ensemble) -> dict[str, Ensemble | Ridge]:
