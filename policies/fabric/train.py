@@ -24,9 +24,9 @@ from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.ridge import Ridge
 from policies.fabric.options import FabricTraining
-from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import TrainedStudent, save_student
+from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 

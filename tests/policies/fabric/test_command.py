@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from policies.fabric.train import VALIDATION_EVERY, round_of  # noqa: E402
+from policies.fabric.train import VALIDATION_EVERY, round_of
 
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
