@@ -24,6 +24,7 @@ from dse.results.result import FailedCheckError, Result, result_of
 from dse.run.executor import Executor
 from dse.run.progress import StopSignal
 from dse.run.run import Run
+from hardware.inputs import choose
 
 FabricPosed = Posed[FabricOptions, FabricProblem]
 
@@ -58,7 +59,9 @@ def answer(posed: FabricPosed, run: Run) -> Result:
         seconds = time.perf_counter() - started
         proof = infeasibility(problem.misfit)
         return result_of("fabric", posed, infeasibility=proof, seed=run.seed, method=options.cost, seconds=seconds)
-    search = {**COSTS, **run.methods}[options.cost]
+    costs = {**COSTS, **run.methods}
+    choose(options.command(), "--cost", options.cost, costs, "cost")
+    search = costs[options.cost]
     with run.executor as executor:
         placed = [_placed(number, problem, options, search, run, executor) for number in range(len(problem.pieces))]
     has_ended = all(each.has_ended for each in placed) and run.stop() is None

@@ -95,7 +95,9 @@ def a_case(seed, data):
 @given(st.integers(0, 2**32 - 1), st.data())
 def test_features_are_those_of_their_definition(seed, data):
     random, pipeline, fabric = a_case(seed, data)
-    placement = routed(pipeline, random_sites(pipeline, fabric, random), fabric, data.draw(st.sampled_from(["xy", "yx"])))
+    placement = routed(
+        pipeline, random_sites(pipeline, fabric, random), fabric, data.draw(st.sampled_from(["xy", "yx"]))
+    )
     features = Describer(pipeline, fabric)(placement)
     np.testing.assert_allclose(features, plain_features(pipeline, placement, fabric), rtol=1e-9, atol=1e-9)
 

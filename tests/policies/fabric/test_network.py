@@ -7,15 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dse.fabric.methods import SearchContext, by_rules  # noqa: E402
 from dse.fabric.model import Pipeline, Placement  # noqa: E402
-from dse.fabric.search.anneal import AnnealSettings  # noqa: E402
 from dse.fabric.search.routing import routed  # noqa: E402
 from dse.fabric.search.sites import random_sites  # noqa: E402
-from dse.run.executor import InProcessExecutor  # noqa: E402
-from dse.run.progress import never_stop, silent  # noqa: E402
 from hardware.inputs import InputError  # noqa: E402
-from policies.fabric.methods import learned_costs  # noqa: E402
 from policies.fabric.model.checkpoint import COST, load_for  # noqa: E402
 from policies.fabric.model.cost import LearnedCost  # noqa: E402
 from policies.fabric.model.encoding import Encoder  # noqa: E402
@@ -200,15 +195,3 @@ def test_a_cost_ranks_placements_by_the_slots_that_it_expects(ensemble):
     assert cost.ranked(placements) == sorted(range(4), key=lambda number: expected.interval_slots[number])
     cautious = replace(cost, caution=1e6)
     assert cautious.ranked(placements) == sorted(range(4), key=lambda number: expected.spread[number])
-
-
-def test_a_search_puts_first_what_the_model_ranks_first(ensemble, tmp_path):
-    COST.save(tmp_path, Checkpoint(replace(TINY, members=2), ensemble.tensors(), PROVENANCE))
-    pipeline = layered_pipeline(np.random.default_rng(5), copies=1, layers=2, width=3)
-    settings = AnnealSettings(moves=20)
-    context = SearchContext(pipeline, PLASTICINE, settings, 4, (0, 0), "piece", InProcessExecutor(), silent, never_stop)
-    search = learned_costs(tmp_path, PROVENANCE["samples"])["learned"]
-    found, by_cost = search(context), by_rules(context)
-    ranked = LearnedCost(ensemble, pipeline, PLASTICINE).ranked([each.placement for each in by_cost])
-    assert [each.chain for each in found] == [by_cost[number].chain for number in ranked]
-    assert sorted(each.chain for each in found) == [0, 1, 2, 3]
