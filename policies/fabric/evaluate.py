@@ -21,8 +21,6 @@ from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import TABLES, Row, Study
 
-_RIDGE = "ridge of the checkpoint"
-
 DEFAULT_MODELS = ("ridge", "trees", "network")
 
 
@@ -92,8 +90,11 @@ def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, sto
         raise fail(options.checkpoint, "provenance.graphs", "", f"the model has learned from all of {options.samples}")
     model = Ensemble.of(checkpoint.settings, checkpoint.tensors)
     labelled = Labelled(replace(samples, samples=unseen), fabric(options.fabric), True, checkpoint.settings.with_slots)
-    learners: dict[str, Learner] = {_RIDGE: _Trained(model.networks[0].ridge), "checkpoint": _Trained(model)}
-    study = Study(labelled, learners, baselines=(_RIDGE,), folds=1, seed=seed, stop=stop)
+    plain: dict[str, Model] = {"ridge": model.baselines.ridge, "trees": model.baselines.trees}
+    learners: dict[str, Learner] = {f"{name} of the checkpoint": _Trained(each) for name, each in plain.items()}
+    baselines = tuple(learners)
+    learners["checkpoint"] = _Trained(model)
+    study = Study(labelled, learners, baselines=baselines, folds=1, seed=seed, stop=stop)
     return study.main_rows()
 
 

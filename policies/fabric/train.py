@@ -22,7 +22,7 @@ from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
-from policies.fabric.model.ridge import Ridge
+from policies.fabric.model.examples import Model
 from policies.fabric.options import FabricTraining
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import TrainedStudent, save_student
@@ -40,7 +40,7 @@ class Trained:
 
     Attributes:
         placements, graphs: that were learned from.
-        validation: accuracy on the other graphs, of the model and of the ridge regression that it corrects.
+        validation: accuracy on the other graphs, of the model and of the baselines that it corrects.
     """
 
     placements: int
@@ -143,11 +143,11 @@ def _save_student(
     save_student(folder, settings, TrainedStudent.of(student, tuned_for(fabric).setting, examples), provenance)
 
 
-def _judged(model: Ensemble) -> dict[str, Ensemble | Ridge]:
-    return {"model": model, "ridge": model.networks[0].ridge}
+def _judged(model: Ensemble) -> Mapping[str, Model]:
+    return {"model": model, "ridge": model.baselines.ridge, "trees": model.baselines.trees}
 
 
-def _accuracy(model: Ensemble | Ridge, labelled: Labelled, part: Any) -> Accuracy:
+def _accuracy(model: Model, labelled: Labelled, part: Any) -> Accuracy:
     examples = labelled.examples
     target = np.zeros(len(examples))
     target[part] = model.predict(examples.at(part))
