@@ -117,20 +117,20 @@ class _Layer(nn.Module):
     def forward(
         self, unit: Tensor, net: Tensor, route: Tensor, link: Tensor, batch: Batch
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        route = route + self.route(torch.cat((route, net[batch.route_net], unit[batch.route_sink]), dim=1))
-        on_link = net[batch.crossing_net]
+        route = route + self.route(torch.cat((route, net.index_select(0, batch.route_net), unit.index_select(0, batch.route_sink)), dim=1))
+        on_link = net.index_select(0, batch.crossing_net)
         passing = (
             mean_over(on_link, batch.crossing_link, len(link)),
             max_over(on_link, batch.crossing_link, len(link)),
         )
         link = link + self.link(torch.cat((link, *passing), dim=1))
-        passed = link[batch.crossing_link]
+        passed = link.index_select(0, batch.crossing_link)
         met = (
             mean_over(passed, batch.crossing_net, len(net)),
             max_over(passed, batch.crossing_net, len(net)),
             mean_over(route, batch.route_net, len(net)),
         )
-        net = net + self.net(torch.cat((net, unit[batch.net_source], *met), dim=1))
+        net = net + self.net(torch.cat((net, unit.index_select(0, batch.net_source), *met), dim=1))
         sent = mean_over(net, batch.net_source, len(unit))
         read = mean_over(route, batch.route_sink, len(unit))
         unit = unit + self.unit(torch.cat((unit, sent, read), dim=1))
@@ -170,7 +170,7 @@ class ResourceNetwork(nn.Module):
         slots = torch.cat([given[kind][:, column] for kind, column in own.items()])
         states = {"unit": unit, "net": net, "link": link}
         corrections = torch.cat(
-            [self.correct[kind](torch.cat((states[kind], whole[owners[kind]]), dim=1)).squeeze(1) for kind in own]
+            [self.correct[kind](torch.cat((states[kind], whole.index_select(0, owners[kind])), dim=1)).squeeze(1) for kind in own]
         )
         owner, count = torch.cat(list(owners.values())), len(batch.features)
         beta = nn.functional.softplus(self.sharpness)
