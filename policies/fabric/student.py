@@ -4,7 +4,7 @@ Placements are described by :class:`dse.fabric.search.describe.Describer`; what 
 :class:`dse.fabric.search.student.Student` takes down to the kernels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -35,7 +35,10 @@ class StudentSettings:
     """A student and how it learns.
 
     Attributes:
-        width, second: units of its hidden layers.
+        members: networks whose mean it predicts, side by side in its layers.
+        width, second: units of the hidden layers of each of them.
+        max_gap: log slots by which a placement that is learned from may be slower than the fastest one of its graph that
+            is known: rules alone tell those apart that annealing leaves behind.
         steps: of Adam, on all examples at once.
         learning_rate: at the start; it falls to 0 along a cosine.
         weight_decay: of Adam.
@@ -46,22 +49,25 @@ class StudentSettings:
         ValueError: a value that breaks a rule, or more weights than a student may have.
     """
 
-    width: int = 32
-    second: int = 16
-    steps: int = 400
+    members: int = 4
+    width: int = 10
+    second: int = 4
+    max_gap: float = 0.5
+    steps: int = 800
     learning_rate: float = 3e-3
     weight_decay: float = 0.1
     ranking_weight: float = 0.5
     rank_scale: float = 0.05
 
     def __post_init__(self) -> None:
-        for name in ("width", "second", "steps", "rank_scale"):
+        for name in ("members", "width", "second", "max_gap", "steps", "rank_scale"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be above 0, but got {getattr(self, name)}")
         for name in ("learning_rate", "weight_decay", "ranking_weight"):
             if not 0 <= getattr(self, name) <= 100:
                 raise ValueError(f"`0 <= {name} <= 100` must hold, but got {getattr(self, name)}")
-        weights = (len(FEATURES) + 1) * self.width + (self.width + 1) * self.second + self.second + 1
+        width, second = self.members * self.width, self.members * self.second
+        weights = (len(FEATURES) + 1) * width + (width + 1) * second + second + 1
         if weights > MAX_WEIGHTS:
             raise ValueError(f"a student must have at most {MAX_WEIGHTS:,} weights, but has {weights:,}")
 
@@ -150,27 +156,22 @@ class StudentLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
+        examples = examples.at(_gaps(examples) <= self.settings.max_gap)
         mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
         scale = np.where(scale > 1e-6, scale, 1.0)
+        values = torch.from_numpy(np.clip((examples.features - mean) / scale, -MAX_RELATIVE, MAX_RELATIVE))
         with one_thread(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            network = _Network(self.settings).double()
-            with torch.no_grad():
-                network.last.bias.fill_(float(examples.target.mean()))
-            values = torch.from_numpy(np.clip((examples.features - mean) / scale, -MAX_RELATIVE, MAX_RELATIVE))
-            self._descend(network, values, examples)
-        arrays = {name: tensor.detach().numpy().copy() for name, tensor in network.named_parameters()}
-        return Student(
-            weight=weight,
-            mean=mean,
-            scale=scale,
-            first=arrays["first.weight"].T.copy(),
-            first_bias=arrays["first.bias"],
-            second=arrays["second.weight"].T.copy(),
-            second_bias=arrays["second.bias"],
-            last=arrays["last.weight"][0],
-            last_bias=arrays["last.bias"],
-        )
+            members = [self._member(self.seed + number, values, examples) for number in range(self.settings.members)]
+        return _side_by_side(members, mean, scale, weight)
+
+    def _member(self, seed: int, values: Tensor, examples: StudentExamples) -> Mapping[str, Floats]:
+        """The weights of one network."""
+        torch.manual_seed(seed)
+        network = _Network(self.settings).double()
+        with torch.no_grad():
+            network.last.bias.fill_(float(examples.target.mean()))
+        self._descend(network, values, examples)
+        return {name: tensor.detach().numpy().copy() for name, tensor in network.named_parameters()}
 
     def _descend(self, network: _Network, values: Tensor, examples: StudentExamples) -> None:
         settings, target = self.settings, torch.from_numpy(examples.target)
@@ -192,6 +193,34 @@ class StudentLearner:
             schedule.step()
             if step % _STEPS_BETWEEN_STOPS == 0:
                 ask(self.stop)
+
+
+def _side_by_side(members: Sequence[Mapping[str, Floats]], mean: Floats, scale: Floats, weight: float) -> Student:
+    """The student that predicts the mean of these networks: layers beside each other, joined at the output."""
+    width, second = (len(members[0][f"{layer}.bias"]) for layer in ("first", "second"))
+    joined = np.zeros((len(members) * width, len(members) * second))
+    for number, member in enumerate(members):
+        rows, columns = (slice(number * size, (number + 1) * size) for size in (width, second))
+        joined[rows, columns] = member["second.weight"].T
+    return Student(
+        weight=weight,
+        mean=mean,
+        scale=scale,
+        first=np.concatenate([member["first.weight"].T for member in members], axis=1),
+        first_bias=np.concatenate([member["first.bias"] for member in members]),
+        second=joined,
+        second_bias=np.concatenate([member["second.bias"] for member in members]),
+        last=np.concatenate([member["last.weight"][0] for member in members]) / len(members),
+        last_bias=np.mean([member["last.bias"] for member in members], axis=0),
+    )
+
+
+def _gaps(examples: StudentExamples) -> Floats:
+    """Log slots by which each placement is slower than the fastest one of its graph, [S]."""
+    _, place = np.unique(examples.graph, return_inverse=True)
+    fastest = np.full(place.max(initial=0) + 1, np.inf)
+    np.minimum.at(fastest, place, examples.target)
+    return np.asarray(examples.target - fastest[place], dtype=np.float64)
 
 
 def _pairs(examples: StudentExamples) -> tuple[Tensor, Tensor]:

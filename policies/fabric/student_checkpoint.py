@@ -60,7 +60,8 @@ class TrainedStudent:
 
 
 def _tensor_types(settings: StudentSettings) -> dict[str, TensorType]:
-    features, width, second = len(FEATURES), settings.width, settings.second
+    features = len(FEATURES)
+    width, second = settings.members * settings.width, settings.members * settings.second
     shapes = {
         "mean": (features,),
         "scale": (features,),

@@ -111,7 +111,7 @@ def test_after_any_moves_the_cost_is_that_of_rules_and_student_from_nothing(seed
     case = case_of(pipeline, fabric, weights, "congestion", student)
     state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
     describer, cost, made = Describer(pipeline, fabric), begin(case, state), 0
-    least = bound(pipeline, fabric).slots / describer.base_slots
+    bound_slots = bound(pipeline, fabric).slots
     for _ in range(40):
         unit = int(random.integers(len(pipeline.units)))
         target = int(random.choice(fabric.grid.sites(pipeline.units[unit].kind.site)))
@@ -125,7 +125,9 @@ def test_after_any_moves_the_cost_is_that_of_rules_and_student_from_nothing(seed
             assert placement.site.tolist() == before.site.tolist()
             assert placement.route_link.tolist() == before.route_link.tolist()
         predicted = student.predict(describer(placement)[None])[0]
-        true = rule_cost(pipeline, placement, fabric, weights) + student.weight * max(predicted, np.log(least))
+        terms = rule_terms(pipeline, placement, fabric)
+        least = np.log(max(bound_slots, terms.max_load, terms.off_chip) / describer.base_slots)
+        true = rule_cost(pipeline, placement, fabric, weights) + student.weight * max(predicted, least)
         assert cost == pytest.approx(true, rel=1e-9, abs=1e-9)
     assert made
 

@@ -41,7 +41,7 @@ from dse.fabric.search.move_state import (
 )
 from dse.fabric.search.peak_kernels import find_peaks, forget_touched_peaks, raise_bound, raise_to_all, raise_to_touched
 from dse.fabric.search.route_kernels import grow
-from dse.fabric.search.student_kernels import SUMS, add_link, add_net, correction
+from dse.fabric.search.student_kernels import SUMS, add_link, add_net, correction, least
 from hardware.compiled import compiled, kernel
 
 
@@ -177,8 +177,11 @@ def _rules(case, state):
 
 @kernel
 def _least_cost(case, state):
-    """The least that the cost can be with these terms."""
-    return _rules(case, state) + case.student.weight * case.student.least
+    """The least that the cost can be with terms that are no less."""
+    cost = _rules(case, state)
+    if case.student.weight > 0.0:
+        cost += case.student.weight * least(case.student, state.term)
+    return cost
 
 
 @kernel

@@ -137,7 +137,7 @@ class Student:
 
 
 def _softsign(values: Floats) -> Floats:
-    return values / (1 + np.abs(values))
+    return np.asarray(values / (1 + np.abs(values)), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class StudentView:
         links, nets = max(1, len(fabric.grid.link_from)), max(1, len(self.pipeline.nets))
         return StudentCase(
             weight=student.weight,
-            least=float(self.constant[CONSTANTS.index("bound")]),
+            bound=float(bound(self.pipeline, fabric).slots),
             constant=self.constant,
             term_scale=np.array([nets, links * load, slots, links * load**2, slots, slots, slots], dtype=np.float64),
             load_scale=float(load),
@@ -213,7 +213,7 @@ def without_student() -> StudentCase:
     layers = blank()
     return StudentCase(
         weight=0.0,
-        least=0.0,
+        bound=1.0,
         constant=np.zeros(len(CONSTANTS)),
         term_scale=np.ones(len(RULES)),
         load_scale=1.0,

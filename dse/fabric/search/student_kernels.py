@@ -37,6 +37,9 @@ from hardware.compiled import kernel
 ) = range(17)
 """Numbers of the sums: see :data:`dse.fabric.search.student.FEATURES`; how many there are."""
 
+MAX_LOAD, OFF_CHIP = 2, 6
+"""Numbers of terms, as in :mod:`dse.fabric.search.move_state`."""
+
 MAX_RELATIVE = 4.0
 """Loads in slots of the slowest unit, and rates in flits a slot, count as this much where they are more."""
 
@@ -49,7 +52,7 @@ class StudentCase(NamedTuple):
 
     Attributes:
         weight: of its prediction in the cost; 0: there is no student.
-        least: of its predictions: the logarithm of the bound, in slots of the slowest unit.
+        bound: the least slots of any placement.
         constant: features that are the same for every placement, [C].
         term_scale: what each term is divided by before its logarithm is taken, [7].
         load_scale: flits that a link carries while the slowest unit works on a sample.
@@ -61,7 +64,7 @@ class StudentCase(NamedTuple):
     """
 
     weight: float
-    least: float
+    bound: float
     constant: npt.NDArray[np.float64]
     term_scale: npt.NDArray[np.float64]
     load_scale: float
@@ -175,7 +178,14 @@ def predict(student, room):
 
 
 @kernel
+def least(student, terms):
+    """The least logarithm of slots that a placement with these terms can have: no link, and no channel, is faster."""
+    slots = max(student.bound, max(terms[MAX_LOAD], terms[OFF_CHIP]))
+    return np.log(slots / student.term_scale[MAX_LOAD])
+
+
+@kernel
 def correction(student, room, terms):
-    """What the student adds to the cost of a state with these terms; at least ``weight`` · ``least``."""
+    """What the student adds to the cost of a state with these terms."""
     describe(student, room, terms)
-    return student.weight * max(predict(student, room), student.least)
+    return student.weight * max(predict(student, room), least(student, terms))
