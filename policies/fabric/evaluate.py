@@ -11,6 +11,7 @@ from hardware.fabrics import fabric
 from hardware.inputs import fail
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples
+from policies.fabric.model.baselines import BaselinesLearner
 from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
@@ -21,7 +22,7 @@ from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import TABLES, Row, Study
 
-DEFAULT_MODELS = ("ridge", "trees", "network")
+DEFAULT_MODELS = ("ridge", "trees", "baselines", "network")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop
     learners: Mapping[str, Learner] = {
         "ridge": RidgeLearner(),
         "trees": TreesLearner(seed=seed),
+        "baselines": BaselinesLearner(trees=TreesLearner(seed=seed)),
         "network": EnsembleLearner(settings, seed, stop),
         "paper": EnsembleLearner(paper, seed, stop),
     }

@@ -9,7 +9,7 @@ from dse.run.options import Option, Options
 from hardware.inputs import fail
 
 FormName = Literal["resources", "paper"]
-ModelName = Literal["ridge", "trees", "network", "paper"]
+ModelName = Literal["ridge", "trees", "baselines", "network", "paper"]
 TableName = Literal["main", "random", "left-out", "curve"]
 Denied = Literal["slots", "units", "edges"]
 
@@ -103,7 +103,7 @@ class FabricEvaluation(NetworkOptions):
     samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""
     model: Annotated[
         tuple[ModelName, ...],
-        Option("Model; may be given several times (default: ridge, trees and network)."),
+        Option("Model; may be given several times (default: all but paper). baselines: the mean of ridge and trees."),
     ] = ()
     table: Annotated[
         tuple[TableName, ...],
