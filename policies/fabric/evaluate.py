@@ -21,8 +21,11 @@ from policies.fabric.model.trees import TreesLearner
 from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import TABLES, Row, Study
+from policies.fabric.study.versions import version_rows
 
 DEFAULT_MODELS = ("ridge", "trees", "baselines", "network")
+
+_TABLES = {**TABLES, "versions": version_rows}
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
     study = Study(labelled, learners, seed=seed, stop=stop)
-    return [row for name in options.table or ("main",) for row in TABLES[name](study)]
+    return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
 
 
 def _require_present(options: FabricEvaluation, samples: Samples) -> None:

@@ -10,7 +10,7 @@ from hardware.inputs import fail
 
 FormName = Literal["resources", "paper"]
 ModelName = Literal["ridge", "trees", "baselines", "network", "paper"]
-TableName = Literal["main", "random", "left-out", "curve"]
+TableName = Literal["main", "random", "left-out", "curve", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
 _NEEDED = ("torch", "sklearn", "safetensors")
@@ -109,11 +109,17 @@ class FabricEvaluation(NetworkOptions):
         tuple[TableName, ...],
         Option(
             "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
-            "random: folds that ignore graphs; left-out: each kind of block left out; curve: by number of graphs."
+            "random: folds that ignore graphs; left-out: each kind of block left out; curve: by number of graphs; "
+            "versions: the same placements under a compiler with other delays and buffers."
         ),
     ] = ()
     checkpoint: Annotated[str | None, Option("A trained model instead.", metavar="DIR")] = None
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
+
+
+def is_installed() -> bool:
+    """Whether the extra ``learn`` is."""
+    return all(find_spec(name) is not None for name in _NEEDED)
 
 
 def ask_for_extra(options: Options) -> None:
@@ -127,5 +133,5 @@ def ask_for_extra(options: Options) -> None:
 
 def ask_for_extra_of(command: str, key: str, value: str) -> None:
     """As :func:`ask_for_extra`, for an option of a command."""
-    if not all(find_spec(name) is not None for name in _NEEDED):
+    if not is_installed():
         raise fail(command, key, value, f"the learned cost model needs the extra learn: {install('learn')}")
