@@ -1,7 +1,7 @@
 """``dse fabric train``: samples are collected, tables written, and the cost model fitted and judged."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
 from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import operator_slots
-from policies.fabric.data.collection import Collector, Piece, collect, samples_in
-from policies.fabric.data.placers import Placer, RandomAnnealer, StudentAnnealer
 from policies.fabric.data.records import Samples
+from policies.fabric.data.rounds import Rounds
 from policies.fabric.data.tables import write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
@@ -89,13 +88,6 @@ def train(
     return trained
 
 
-def round_of(graph: int, rounds: int) -> int:
-    """The round in which a graph is placed: every other graph in the first one, and the rest in ``rounds`` further ones
-    by turns.
-    """
-    return 0 if rounds == 0 or graph % 2 == 0 else 1 + graph // 2 % rounds
-
-
 def _collected(
     options: FabricTraining,
     folder: Path,
@@ -104,32 +96,12 @@ def _collected(
     progress: ProgressCallback,
     stop: StopSignal,
 ) -> Samples:
-    """All samples, round after round: placers of a later round follow what the rounds before it have taught."""
     here, slots = fabric(options.fabric), operator_slots(options.slots)
+    rounds = Rounds(here, slots, options.graphs, options.placements, options.rounds, seed)
     with Journal(folder / JOURNAL_FILE) as journal:
-        for number in range(options.rounds + 1):
-            pieces = [
-                Piece(number, graph, options.placements, seed)
-                for graph in range(options.graphs)
-                if round_of(graph, options.rounds) == number
-            ]
-            if all(piece.key in journal for piece in pieces):
-                continue
-            placer: Placer = RandomAnnealer()
-            if number > 0:
-                progress(f"student of round {number} taught", 0, 1)
-                placer = _follower(samples_in(journal), number, here, seed, stop)
-            collect(journal, Collector(here, slots, placer), pieces, executor, stop, progress)
-        samples = samples_in(journal)
+        samples = rounds.collect(journal, executor, progress, stop)
     write_samples(folder / FOLDER, samples)
     return samples
-
-
-def _follower(samples: Samples, number: int, fabric: Fabric, seed: int, stop: StopSignal) -> StudentAnnealer:
-    """Annealers that follow a student of the rounds before this one."""
-    earlier = replace(samples, samples=tuple(each for each in samples.samples if each.round < number))
-    student = StudentLearner(seed=seed, stop=stop).fit(student_examples(earlier, fabric))
-    return StudentAnnealer(student, tuned_for(fabric).setting.weights)
 
 
 def _save_student(
@@ -139,8 +111,9 @@ def _save_student(
     examples = student_examples(samples, fabric)
     examples = examples.at(np.isin(examples.graph, graphs))
     settings = StudentSettings()
-    student = StudentLearner(settings, seed).fit(examples)
-    save_student(folder, settings, TrainedStudent.of(student, tuned_for(fabric).setting, examples), provenance)
+    rules = tuned_for(fabric).setting
+    student = StudentLearner(settings, seed).fit(examples, float(rules.weights.array.sum()))
+    save_student(folder, settings, TrainedStudent.of(student, rules, examples), provenance)
 
 
 def _judged(model: Ensemble) -> Mapping[str, Model]:

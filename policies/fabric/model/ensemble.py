@@ -40,7 +40,7 @@ class Ensemble:
         return self.mean_and_spread(examples)[0]
 
     def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
-        """Mean of the networks' targets and their standard deviation, with that of the baselines they correct, [S] each."""
+        """Mean of the networks, and standard deviation of these and of the baselines that they correct, [S] each."""
         members = [network.predict(examples) for network in self.networks]
         mean = np.mean(members, axis=0)
         if self.networks[0].is_on_baselines:

@@ -117,7 +117,9 @@ class _Layer(nn.Module):
     def forward(
         self, unit: Tensor, net: Tensor, route: Tensor, link: Tensor, batch: Batch
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        route = route + self.route(torch.cat((route, net.index_select(0, batch.route_net), unit.index_select(0, batch.route_sink)), dim=1))
+        route = route + self.route(
+            torch.cat((route, net.index_select(0, batch.route_net), unit.index_select(0, batch.route_sink)), dim=1)
+        )
         on_link = net.index_select(0, batch.crossing_net)
         passing = (
             mean_over(on_link, batch.crossing_link, len(link)),
@@ -170,7 +172,10 @@ class ResourceNetwork(nn.Module):
         slots = torch.cat([given[kind][:, column] for kind, column in own.items()])
         states = {"unit": unit, "net": net, "link": link}
         corrections = torch.cat(
-            [self.correct[kind](torch.cat((states[kind], whole.index_select(0, owners[kind])), dim=1)).squeeze(1) for kind in own]
+            [
+                self.correct[kind](torch.cat((states[kind], whole.index_select(0, owners[kind])), dim=1)).squeeze(1)
+                for kind in own
+            ]
         )
         owner, count = torch.cat(list(owners.values())), len(batch.features)
         beta = nn.functional.softplus(self.sharpness)

@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from policies.fabric.train import VALIDATION_EVERY, round_of
+from policies.fabric.data.rounds import round_of
+from policies.fabric.train import VALIDATION_EVERY
 
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
