@@ -97,7 +97,7 @@ def _at_the_roof(name: str) -> Paper[Any, Any]:
         from policies.fabric.options import is_installed as can_learn
 
         if can_learn():
-            from policies.fabric.laboratory import learned
+            from policies.fabric.reproduction import learned
 
             return parts.paper(learned())
     return paper_named(name)

@@ -15,7 +15,7 @@ from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.rules import MIXTURE, RuleWeights, single_rule
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import tuned_for
-from dse.reproduce.rdu.study import Budget, Learned
+from dse.reproduce.rdu.study import Budget
 from dse.reproduce.trials import required_journal
 from dse.run.run import Run
 from hardware.fabrics import Fabric, fabric
@@ -148,6 +148,6 @@ class FabricLaboratory:
         return {"kind": case.block.kind, "interval_slots": interval, "latency_slots": latency, "cpu_s": cpu_s}
 
 
-def learned() -> Learned:
-    """The learned cost models for :func:`dse.reproduce.rdu.parts.paper`."""
-    return Learned(FabricLaboratory, lambda: {"simulator": simulator_fingerprint(fabric(FABRIC)), "slots": SLOTS})
+def identity() -> dict[str, Any]:
+    """What decides what is measured, beside the options."""
+    return {"simulator": simulator_fingerprint(fabric(FABRIC)), "slots": SLOTS}
