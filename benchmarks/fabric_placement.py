@@ -69,7 +69,7 @@ class Bench:
         self.methods["tuned, judged"] = Method(tuned.setting, chains=JUDGED_CHAINS, judge="simulator")
         self.ensemble = None
         if not set(names) <= set(self.methods):
-            self._load(checkpoint, set(names) - {"student"} - set(self.methods))
+            self._load(checkpoint, "learned" in names)
         self.methods = {name: self.methods[name] for name in names}
 
     def _load(self, checkpoint, needs_ensemble):

@@ -96,8 +96,11 @@ def _print_tables(rows: Sequence["Row"]) -> None:
             (row.model, row.part, *_figures(row.accuracy, row.ranks_only), _ratio(row), f"{row.accuracy.placements:,}")
             for row in own
         ]
-        print_table(("model", "part", *_HEAD, "RE / best baseline", "placements"), cells, title=title)
-    console().print("RE / best baseline: with its 90 % interval over graphs", soft_wrap=True)
+        print_table(("model", "part", *_HEAD, "RE ratio", "placements"), cells, title=title)
+    console().print(
+        "RE ratio: to the best baseline (another version: to the retrained model), with its 90 % interval over graphs",
+        soft_wrap=True,
+    )
 
 
 def _figures(accuracy: "Accuracy", ranks_only: bool = False) -> tuple[str, ...]:

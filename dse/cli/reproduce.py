@@ -92,6 +92,14 @@ def _at_the_roof(name: str) -> Paper[Any, Any]:
         if is_installed():
             quieten()
             return paper(Learned(contenders(), ablations(), identity))
+    if name == "rdu":
+        from dse.reproduce.rdu import parts
+        from policies.fabric.options import is_installed as can_learn
+
+        if can_learn():
+            from policies.fabric.reproduction import learned
+
+            return parts.paper(learned())
     return paper_named(name)
 
 

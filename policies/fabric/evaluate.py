@@ -11,6 +11,7 @@ from hardware.fabrics import fabric
 from hardware.inputs import fail
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples
+from policies.fabric.model.baselines import BaselinesLearner
 from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
@@ -20,10 +21,11 @@ from policies.fabric.model.trees import TreesLearner
 from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import TABLES, Row, Study
+from policies.fabric.study.versions import version_rows
 
-_RIDGE = "ridge of the checkpoint"
+DEFAULT_MODELS = ("ridge", "trees", "baselines", "network")
 
-DEFAULT_MODELS = ("ridge", "trees", "network")
+_TABLES = {**TABLES, "versions": version_rows}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
     study = Study(labelled, learners, seed=seed, stop=stop)
-    return [row for name in options.table or ("main",) for row in TABLES[name](study)]
+    return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
 
 
 def _require_present(options: FabricEvaluation, samples: Samples) -> None:
@@ -71,6 +73,7 @@ def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop
     learners: Mapping[str, Learner] = {
         "ridge": RidgeLearner(),
         "trees": TreesLearner(seed=seed),
+        "baselines": BaselinesLearner(trees=TreesLearner(seed=seed)),
         "network": EnsembleLearner(settings, seed, stop),
         "paper": EnsembleLearner(paper, seed, stop),
     }
@@ -92,8 +95,11 @@ def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, sto
         raise fail(options.checkpoint, "provenance.graphs", "", f"the model has learned from all of {options.samples}")
     model = Ensemble.of(checkpoint.settings, checkpoint.tensors)
     labelled = Labelled(replace(samples, samples=unseen), fabric(options.fabric), True, checkpoint.settings.with_slots)
-    learners: dict[str, Learner] = {_RIDGE: _Trained(model.networks[0].ridge), "checkpoint": _Trained(model)}
-    study = Study(labelled, learners, baselines=(_RIDGE,), folds=1, seed=seed, stop=stop)
+    plain: dict[str, Model] = {"ridge": model.baselines.ridge, "trees": model.baselines.trees}
+    learners: dict[str, Learner] = {f"{name} of the checkpoint": _Trained(each) for name, each in plain.items()}
+    baselines = tuple(learners)
+    learners["checkpoint"] = _Trained(model)
+    study = Study(labelled, learners, baselines=baselines, folds=1, seed=seed, stop=stop)
     return study.main_rows()
 
 

@@ -9,8 +9,8 @@ from dse.run.options import Option, Options
 from hardware.inputs import fail
 
 FormName = Literal["resources", "paper"]
-ModelName = Literal["ridge", "trees", "network", "paper"]
-TableName = Literal["main", "random", "left-out", "curve"]
+ModelName = Literal["ridge", "trees", "baselines", "network", "paper"]
+TableName = Literal["main", "random", "left-out", "curve", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
 _NEEDED = ("torch", "sklearn", "safetensors")
@@ -64,9 +64,10 @@ class FabricTraining(NetworkOptions):
 
     description: ClassVar[str] = """Collect labelled placements on a fabric, and train the cost model on them.
 
-    Annealers with random rules place random blocks, and the simulator labels the placements. What is collected is
-    kept in DIR and collected once: with --resume and a larger --graphs, only the rest is added. The model is written
-    to DIR/best, with its accuracy on a tenth of the graphs that it has not learned from. Needs the extra `learn`.
+    Annealers with random rules place random blocks, and the simulator labels the placements; in later rounds annealers
+    follow a student of what was collected before. What is collected is kept in DIR and collected once: with --resume
+    and a larger --graphs, only the rest is added. The model and its student are written to DIR/best, with the
+    accuracy on a tenth of the graphs that they have not learned from. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
@@ -75,6 +76,10 @@ class FabricTraining(NetworkOptions):
     ] = "streaming"
     graphs: Annotated[int, Option("Random graphs.", min=10, max=10**6)] = 1_176
     placements: Annotated[int, Option("Placements of each graph.", min=1, max=1_000)] = 5
+    rounds: Annotated[
+        int,
+        Option("Rounds in which annealers follow what was learned before, with half of the graphs.", min=0, max=100),
+    ] = 3
 
     def predicted_s(self) -> float:
         """Approximate seconds on one core."""
@@ -98,17 +103,23 @@ class FabricEvaluation(NetworkOptions):
     samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""
     model: Annotated[
         tuple[ModelName, ...],
-        Option("Model; may be given several times (default: ridge, trees and network)."),
+        Option("Model; may be given several times (default: all but paper). baselines: the mean of ridge and trees."),
     ] = ()
     table: Annotated[
         tuple[TableName, ...],
         Option(
             "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
-            "random: folds that ignore graphs; left-out: each kind of block left out; curve: by number of graphs."
+            "random: folds that ignore graphs; left-out: each kind of block left out; curve: by number of graphs; "
+            "versions: the same placements under a compiler with other delays and buffers."
         ),
     ] = ()
     checkpoint: Annotated[str | None, Option("A trained model instead.", metavar="DIR")] = None
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
+
+
+def is_installed() -> bool:
+    """Whether the extra ``learn`` is."""
+    return all(find_spec(name) is not None for name in _NEEDED)
 
 
 def ask_for_extra(options: Options) -> None:
@@ -122,5 +133,5 @@ def ask_for_extra(options: Options) -> None:
 
 def ask_for_extra_of(command: str, key: str, value: str) -> None:
     """As :func:`ask_for_extra`, for an option of a command."""
-    if not all(find_spec(name) is not None for name in _NEEDED):
+    if not is_installed():
         raise fail(command, key, value, f"the learned cost model needs the extra learn: {install('learn')}")

@@ -37,6 +37,8 @@ class StudentSettings:
     Attributes:
         members: networks whose mean it predicts, side by side in its layers.
         width, second: units of the hidden layers of each of them.
+        max_gap: log slots by which a placement that is learned from may be slower than the fastest known one of its
+            graph: rules alone tell those apart that annealing leaves behind.
         steps: of Adam, on all examples at once.
         learning_rate: at the start; it falls to 0 along a cosine.
         weight_decay: of Adam.
@@ -50,6 +52,7 @@ class StudentSettings:
     members: int = 4
     width: int = 10
     second: int = 4
+    max_gap: float = 0.5
     steps: int = 800
     learning_rate: float = 3e-3
     weight_decay: float = 0.1
@@ -57,7 +60,7 @@ class StudentSettings:
     rank_scale: float = 0.05
 
     def __post_init__(self) -> None:
-        for name in ("members", "width", "second", "steps", "rank_scale"):
+        for name in ("members", "width", "second", "max_gap", "steps", "rank_scale"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be above 0, but got {getattr(self, name)}")
         for name in ("learning_rate", "weight_decay", "ranking_weight"):
@@ -153,6 +156,7 @@ class StudentLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
+        examples = examples.at(_gaps(examples) <= self.settings.max_gap)
         mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
         scale = np.where(scale > 1e-6, scale, 1.0)
         values = torch.from_numpy(np.clip((examples.features - mean) / scale, -MAX_RELATIVE, MAX_RELATIVE))
@@ -209,6 +213,14 @@ def _side_by_side(members: Sequence[Mapping[str, Floats]], mean: Floats, scale: 
         last=np.concatenate([member["last.weight"][0] for member in members]) / len(members),
         last_bias=np.mean([member["last.bias"] for member in members], axis=0),
     )
+
+
+def _gaps(examples: StudentExamples) -> Floats:
+    """Log slots by which each placement is slower than the fastest one of its graph, [S]."""
+    _, place = np.unique(examples.graph, return_inverse=True)
+    fastest = np.full(place.max(initial=0) + 1, np.inf)
+    np.minimum.at(fastest, place, examples.target)
+    return np.asarray(examples.target - fastest[place], dtype=np.float64)
 
 
 def _pairs(examples: StudentExamples) -> tuple[Tensor, Tensor]:

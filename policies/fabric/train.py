@@ -1,6 +1,6 @@
 """``dse fabric train``: samples are collected, tables written, and the cost model fitted and judged."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,27 +8,29 @@ from typing import Any
 import numpy as np
 
 import dse
+from dse.fabric.setting import tuned_for
 from dse.run.directory import JOURNAL_FILE
 from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
-from hardware.fabrics import fabric
+from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import operator_slots
-from policies.fabric.data.collection import Collector, Piece, collect, samples_in
-from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.records import Samples
+from policies.fabric.data.rounds import Rounds
 from policies.fabric.data.tables import write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
-from policies.fabric.model.ridge import Ridge
+from policies.fabric.model.examples import Model
 from policies.fabric.options import FabricTraining
+from policies.fabric.student import StudentLearner, StudentSettings, student_examples
+from policies.fabric.student_checkpoint import TrainedStudent, save_student
 from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 
 VALIDATION_EVERY = 10
-"""One graph in so many is not learned from."""
+"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Trained:
 
     Attributes:
         placements, graphs: that were learned from.
-        validation: accuracy on the other graphs, of the model and of the ridge regression that it corrects.
+        validation: accuracy on the other graphs, of the model and of the baselines that it corrects.
     """
 
     placements: int
@@ -67,7 +69,7 @@ def train(
     settings = options.network()
     labelled = Labelled(samples, fabric(options.fabric), with_encodings=True, with_slots=settings.with_slots)
     examples = labelled.examples
-    is_seen = examples.graph % VALIDATION_EVERY != 0
+    is_seen = examples.graph // 2 % VALIDATION_EVERY != 0
     progress("networks trained", 0, settings.members)
     model = EnsembleLearner(settings, seed, stop).fit(examples.at(is_seen))
     progress("networks trained", settings.members, settings.members)
@@ -82,6 +84,7 @@ def train(
         "dse": dse.__version__,
     }
     COST.save(folder / BEST, Checkpoint(settings, model.tensors(), provenance))
+    _save_student(folder / BEST, samples, graphs, labelled.fabric, seed, provenance)
     return trained
 
 
@@ -93,20 +96,31 @@ def _collected(
     progress: ProgressCallback,
     stop: StopSignal,
 ) -> Samples:
-    collector = Collector(fabric(options.fabric), operator_slots(options.slots), RandomAnnealer())
-    pieces = [Piece(0, graph, options.placements, seed) for graph in range(options.graphs)]
+    here, slots = fabric(options.fabric), operator_slots(options.slots)
+    rounds = Rounds(here, slots, options.graphs, options.placements, options.rounds, seed)
     with Journal(folder / JOURNAL_FILE) as journal:
-        collect(journal, collector, pieces, executor, stop, progress)
-        samples = samples_in(journal)
+        samples = rounds.collect(journal, executor, progress, stop)
     write_samples(folder / FOLDER, samples)
     return samples
 
 
-def _judged(model: Ensemble) -> dict[str, Ensemble | Ridge]:
-    return {"model": model, "ridge": model.networks[0].ridge}
+def _save_student(
+    folder: Path, samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int, provenance: Mapping[str, Any]
+) -> None:
+    """Teach a student the placements of these graphs, and write it into the checkpoint in ``folder``."""
+    examples = student_examples(samples, fabric)
+    examples = examples.at(np.isin(examples.graph, graphs))
+    settings = StudentSettings()
+    rules = tuned_for(fabric).setting
+    student = StudentLearner(settings, seed).fit(examples, float(rules.weights.array.sum()))
+    save_student(folder, settings, TrainedStudent.of(student, rules, examples), provenance)
 
 
-def _accuracy(model: Ensemble | Ridge, labelled: Labelled, part: Any) -> Accuracy:
+def _judged(model: Ensemble) -> Mapping[str, Model]:
+    return {"model": model, "ridge": model.baselines.ridge, "trees": model.baselines.trees}
+
+
+def _accuracy(model: Model, labelled: Labelled, part: Any) -> Accuracy:
     examples = labelled.examples
     target = np.zeros(len(examples))
     target[part] = model.predict(examples.at(part))

@@ -137,7 +137,7 @@ class Student:
 
 
 def _softsign(values: Floats) -> Floats:
-    return values / (1 + np.abs(values))
+    return np.asarray(values / (1 + np.abs(values)), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

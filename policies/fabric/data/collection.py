@@ -25,6 +25,9 @@ from policies.fabric.data.records import GraphRecord, Sample, Samples
 _PROVENANCE = "provenance"
 """Key of the journal's first entry."""
 
+_PIECES = "round-"
+"""With what the keys of pieces begin."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -45,7 +48,7 @@ class Piece:
     @property
     def key(self) -> str:
         """Of its entry in the journal."""
-        return f"round-{self.round}/graph-{self.graph:06}"
+        return f"{_PIECES}{self.round}/graph-{self.graph:06}"
 
     def seeds(self) -> list[int]:
         """A seed for each placement."""
@@ -153,7 +156,7 @@ def samples_in(journal: Journal) -> Samples:
     """
     graphs: dict[int, GraphRecord] = {}
     samples: list[Sample] = []
-    for key in sorted(set(journal) - {_PROVENANCE}):
+    for key in sorted(key for key in journal if key.startswith(_PIECES)):
         try:
             value = journal[key]
             record = GraphRecord.from_document(value["graph"])

@@ -11,6 +11,7 @@ from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FE
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.network import network_of
 from policies.fabric.model.settings import CostSettings
+from policies.fabric.model.trees import TreesLearner
 from policies.learning.checkpoint import CARD_FILE, Checkpoint, CheckpointFormat, TensorType, chosen_folder
 
 LABELLED_BY = ("simulator", "operator_slots")
@@ -21,7 +22,7 @@ _QUADRATIC = 1 + len(FEATURES) + len(FEATURES) * (len(FEATURES) + 1) // 2
 
 
 def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
-    """Those of all networks and of ridge; the networks are not made."""
+    """Those of all networks and of the baselines; the networks are not made."""
     with torch.device("meta"):
         state = network_of(settings).state_dict()
     networks = {
@@ -30,7 +31,12 @@ def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
         for name, tensor in state.items()
     }
     sizes = {"mean": len(FEATURES), "scale": len(FEATURES), "weights": _QUADRATIC}
-    return networks | {f"ridge.{name}": TensorType("float64", (size,)) for name, size in sizes.items()}
+    ridge = {f"ridge.{name}": TensorType("float64", (size,)) for name, size in sizes.items()}
+    grown = TreesLearner()
+    shape = (grown.iterations, grown.nodes)
+    types = {"feature": "int32", "threshold": "float32", "left": "int32", "right": "int32", "value": "float64"}
+    trees = {f"trees.{name}": TensorType(kind, shape) for name, kind in types.items()}
+    return networks | ridge | trees | {"trees.start": TensorType("float64", (1,))}
 
 
 def _encoded() -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,28 @@ import numpy.typing as npt
 import torch
 
 from dse.run.progress import StopSignal, never_stop
+from policies.fabric.model.baselines import Baselines, BaselinesLearner
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import network_of
 from policies.fabric.model.ridge import Ridge
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.training import NetworkLearner, NetworkModel, device
+from policies.fabric.model.trees import Trees
 
 Floats = npt.NDArray[np.float64]
+
+PARTS = MappingProxyType(
+    {
+        "ridge": ("mean", "scale", "weights"),
+        "trees": ("start", "feature", "threshold", "left", "right", "value"),
+    }
+)
+"""What is kept of each of the baselines."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Networks of the same settings with other seeds, on one ridge regression."""
+    """Networks of the same settings with other seeds, on the same baselines."""
 
     networks: tuple[NetworkModel, ...]
 
@@ -29,12 +40,17 @@ class Ensemble:
         return self.mean_and_spread(examples)[0]
 
     def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the members' targets, [S] each; ridge is a member where they are on it."""
+        """Mean of the networks, and standard deviation of these and of the baselines that they correct, [S] each."""
         members = [network.predict(examples) for network in self.networks]
         mean = np.mean(members, axis=0)
-        if self.networks[0].is_on_ridge:
-            members.append(self.networks[0].offset(examples))
+        if self.networks[0].is_on_baselines:
+            members.extend(self.baselines.members(examples))
         return mean, np.std(members, axis=0)
+
+    @property
+    def baselines(self) -> Baselines:
+        """Of all networks."""
+        return self.networks[0].baselines
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that was learned, by name."""
@@ -43,13 +59,16 @@ class Ensemble:
             for number, model in enumerate(self.networks)
             for name, tensor in model.network.state_dict().items()
         }
-        ridge = self.networks[0].ridge
-        return tensors | {"ridge.mean": ridge.mean, "ridge.scale": ridge.scale, "ridge.weights": ridge.weights}
+        for kind, names in PARTS.items():
+            part = getattr(self.baselines, kind)
+            tensors |= {f"{kind}.{name}": getattr(part, name) for name in names}
+        return tensors
 
     @classmethod
     def of(cls, settings: CostSettings, tensors: Mapping[str, npt.NDArray[Any]]) -> "Ensemble":
         """The ensemble whose :meth:`tensors` these are."""
-        ridge = Ridge(tensors["ridge.mean"], tensors["ridge.scale"], tensors["ridge.weights"])
+        parts = {kind: {name: tensors[f"{kind}.{name}"] for name in names} for kind, names in PARTS.items()}
+        baselines = Baselines(Ridge(**parts["ridge"]), Trees(**parts["trees"]))
         networks = []
         for number in range(settings.members):
             network = network_of(settings)
@@ -57,7 +76,7 @@ class Ensemble:
                 name: torch.from_numpy(tensors[f"network{number}.{name}"].copy()) for name in network.state_dict()
             }
             network.load_state_dict(states)
-            networks.append(NetworkModel(network.to(device()), ridge, settings.on_ridge))
+            networks.append(NetworkModel(network.to(device()), baselines, settings.on_baselines))
         return cls(tuple(networks))
 
 
@@ -84,4 +103,5 @@ class EnsembleLearner:
         learners = [
             NetworkLearner(self.settings, self.seed + number, self.stop) for number in range(self.settings.members)
         ]
-        return Ensemble(tuple(learner.fit(examples) for learner in learners))
+        baselines, held_out = BaselinesLearner().fit_and_hold_out(examples)
+        return Ensemble(tuple(learner.fit_on(baselines, held_out, examples) for learner in learners))

@@ -39,6 +39,14 @@ class Examples:
         return Examples(self.features[places], self.target[places], self.graph[places], encodings)
 
 
+def parts_by_graph(graph: Integers, parts: int) -> list[npt.NDArray[np.bool_]]:
+    """Masks of examples by their graphs in turn; at most as many as there are graphs, and none of a single graph."""
+    graphs = np.unique(graph)
+    if len(graphs) < 2:
+        return []
+    return [np.isin(graph, graphs[part::parts]) for part in range(min(parts, len(graphs)))]
+
+
 class Model(Protocol):
     """A fitted model."""
 

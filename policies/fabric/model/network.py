@@ -117,20 +117,22 @@ class _Layer(nn.Module):
     def forward(
         self, unit: Tensor, net: Tensor, route: Tensor, link: Tensor, batch: Batch
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        route = route + self.route(torch.cat((route, net[batch.route_net], unit[batch.route_sink]), dim=1))
-        on_link = net[batch.crossing_net]
+        route = route + self.route(
+            torch.cat((route, net.index_select(0, batch.route_net), unit.index_select(0, batch.route_sink)), dim=1)
+        )
+        on_link = net.index_select(0, batch.crossing_net)
         passing = (
             mean_over(on_link, batch.crossing_link, len(link)),
             max_over(on_link, batch.crossing_link, len(link)),
         )
         link = link + self.link(torch.cat((link, *passing), dim=1))
-        passed = link[batch.crossing_link]
+        passed = link.index_select(0, batch.crossing_link)
         met = (
             mean_over(passed, batch.crossing_net, len(net)),
             max_over(passed, batch.crossing_net, len(net)),
             mean_over(route, batch.route_net, len(net)),
         )
-        net = net + self.net(torch.cat((net, unit[batch.net_source], *met), dim=1))
+        net = net + self.net(torch.cat((net, unit.index_select(0, batch.net_source), *met), dim=1))
         sent = mean_over(net, batch.net_source, len(unit))
         read = mean_over(route, batch.route_sink, len(unit))
         unit = unit + self.unit(torch.cat((unit, sent, read), dim=1))
@@ -164,18 +166,21 @@ class ResourceNetwork(nn.Module):
         unit, net, route, link = (self.enter[kind](given[kind]) for kind in ("unit", "net", "route", "link"))
         for layer in self.layers:
             unit, net, route, link = layer(unit, net, route, link, batch)
-        whole = self.whole(batch.features * float(self.settings.on_ridge))
+        whole = self.whole(batch.features * float(self.settings.on_baselines))
         owners = {"unit": batch.unit_owner, "net": batch.net_owner, "link": batch.link_owner}
         own = {"unit": _UNIT_SLOTS, "net": _NET_SLOTS, "link": _LINK_SLOTS}
         slots = torch.cat([given[kind][:, column] for kind, column in own.items()])
         states = {"unit": unit, "net": net, "link": link}
         corrections = torch.cat(
-            [self.correct[kind](torch.cat((states[kind], whole[owners[kind]]), dim=1)).squeeze(1) for kind in own]
+            [
+                self.correct[kind](torch.cat((states[kind], whole.index_select(0, owners[kind])), dim=1)).squeeze(1)
+                for kind in own
+            ]
         )
         owner, count = torch.cat(list(owners.values())), len(batch.features)
         beta = nn.functional.softplus(self.sharpness)
         answer: Tensor = batch.offset - soft_maximum(beta * (slots + corrections), owner, count) / beta
-        if self.settings.on_ridge:
+        if self.settings.on_baselines:
             answer = answer + soft_maximum(beta * slots, owner, count) / beta
         return answer
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from policies.fabric.model.examples import Examples, Integers
+from policies.fabric.model.examples import Examples, parts_by_graph
 
 Floats = npt.NDArray[np.float64]
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 """Among which the examples choose."""
 
-_FOLDS = 5
+FOLDS = 5
+"""Parts of the graphs that are held out in turn."""
+
 _LIMIT = 4.0
 """Deviations from the mean at which features are cut: squares of what was never seen lead anywhere."""
 
@@ -79,21 +81,13 @@ class RidgeLearner:
         scale = np.where(scale > 1e-9, scale, 1.0)
         expanded = quadratic(standardised(examples.features, mean, scale))
         held_out = np.zeros((len(self.penalties), len(examples)))
-        parts = _parts(examples.graph, _FOLDS)
+        parts = parts_by_graph(examples.graph, FOLDS)
         for part in parts:
             for place, penalty in enumerate(self.penalties):
                 held_out[place, part] = expanded[part] @ _solved(expanded[~part], examples.target[~part], penalty)
         best = int(np.square(held_out - examples.target).sum(axis=1).argmin())
         ridge = Ridge(mean, scale, _solved(expanded, examples.target, self.penalties[best]))
         return ridge, held_out[best] if parts else ridge.predict(examples)
-
-
-def _parts(graph: Integers, parts: int) -> list[npt.NDArray[np.bool_]]:
-    """Masks of examples, graph by graph in turn; a single one with none where there are too few graphs."""
-    graphs = np.unique(graph)
-    if len(graphs) < 2:
-        return []
-    return [np.isin(graph, graphs[part::parts]) for part in range(min(parts, len(graphs)))]
 
 
 def _solved(expanded: Floats, target: Floats, penalty: float) -> Floats:

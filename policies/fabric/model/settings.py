@@ -22,7 +22,8 @@ class CostSettings:
             needs as readout; ``paper``: Algorithm 1, units as nodes, routes as edges, mean over units as readout.
         layers, width: of message passing. The paper does not state its own.
         members: networks with other seeds, whose mean is the prediction and whose spread is caution.
-        on_ridge: whether networks correct the ridge regression on the hand features, and see these at the readout.
+        on_baselines: whether networks correct the mean of ridge regression and boosted trees on the hand features, and
+            see these at the readout.
         unit_features, edge_features: whether networks see what units are, and what nets, routes and links carry (the
             paper's node and edge embeddings).
         with_slots: whether the model knows how long operators work on a unit (the paper's performance annotations).
@@ -41,7 +42,7 @@ class CostSettings:
     layers: int = 2
     width: int = 24
     members: int = 1
-    on_ridge: bool = True
+    on_baselines: bool = True
     unit_features: bool = True
     edge_features: bool = True
     with_slots: bool = True
@@ -85,5 +86,5 @@ _FIELDS: dict[str, Any] = {field.name: (field.type, ...) for field in fields(Cos
 _Model: type[BaseModel] = create_model("CostSettings", __config__=STRICT, **_FIELDS)
 
 
-PAPER = CostSettings(form="paper", layers=3, width=40, on_ridge=False, ranking_weight=0.0)
+PAPER = CostSettings(form="paper", layers=3, width=40, on_baselines=False, ranking_weight=0.0)
 """Algorithm 1 of the paper, with sizes that it does not state."""

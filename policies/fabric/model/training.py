@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from dse.run.progress import StopSignal, ask, never_stop
+from policies.fabric.model.baselines import Baselines, BaselinesLearner
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import Batch, batched, network_of
-from policies.fabric.model.ridge import Ridge, RidgeLearner, standardised
+from policies.fabric.model.ridge import standardised
 from policies.fabric.model.settings import CostSettings
 
 Floats = npt.NDArray[np.float64]
@@ -29,11 +30,11 @@ _RANK_SCALE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel:
-    """A network with the ridge regression that it corrects, or by whose means it only standardises hand features."""
+    """A network with the baselines that it corrects, or by whose means it only standardises hand features."""
 
     network: nn.Module
-    ridge: Ridge
-    is_on_ridge: bool
+    baselines: Baselines
+    is_on_baselines: bool
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
@@ -49,13 +50,13 @@ class NetworkModel:
 
     def offset(self, examples: Examples) -> Floats:
         """What the network corrects, [S]."""
-        return self.ridge.predict(examples) if self.is_on_ridge else np.zeros(len(examples))
+        return self.baselines.predict(examples) if self.is_on_baselines else np.zeros(len(examples))
 
     def batch(self, examples: Examples, offset: Floats) -> Batch:
         """Examples for the network, on its device."""
         features, added = (
             torch.from_numpy(each.astype(np.float32))
-            for each in (standardised(examples.features, self.ridge.mean, self.ridge.scale), offset)
+            for each in (standardised(examples.features, self.baselines.ridge.mean, self.baselines.ridge.scale), offset)
         )
         return batched(examples.encodings, features, added).to(next(self.network.parameters()).device)
 
@@ -96,16 +97,19 @@ class NetworkLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        with one_thread():
-            return self._fitted(examples)
+        return self.fit_on(*BaselinesLearner().fit_and_hold_out(examples), examples)
 
-    def _fitted(self, examples: Examples) -> NetworkModel:
+    def fit_on(self, baselines: Baselines, held_out: Floats, examples: Examples) -> NetworkModel:
+        """As :meth:`fit`, on baselines of the same examples and what others say that are held out, [S]."""
+        with one_thread():
+            return self._fitted(baselines, held_out, examples)
+
+    def _fitted(self, baselines: Baselines, held_out: Floats, examples: Examples) -> NetworkModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = network_of(self.settings).to(device())
-        ridge, held_out = RidgeLearner().fit_and_hold_out(examples)
-        offset = held_out if self.settings.on_ridge else np.zeros(len(examples))
-        model = NetworkModel(network, ridge, self.settings.on_ridge)
+        offset = held_out if self.settings.on_baselines else np.zeros(len(examples))
+        model = NetworkModel(network, baselines, self.settings.on_baselines)
         optimiser = torch.optim.AdamW(
             network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )

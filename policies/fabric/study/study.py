@@ -39,7 +39,8 @@ class Row:
         part: of the placements, such as a kind of block; empty: all.
         accuracy: of the predictions.
         ranks_only: the model predicts an order and no throughput, so that it has no relative error.
-        ratio: its RE over that of the best baseline, with its interval; None where it is not compared.
+        ratio: its RE over that of the best baseline, or of the model that its table names, with its interval; None
+            where it is not compared.
         graphs: learned from in each fold.
     """
 

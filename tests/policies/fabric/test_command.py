@@ -7,8 +7,19 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
+from policies.fabric.data.rounds import round_of
+from policies.fabric.train import VALIDATION_EVERY
+
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
+
+
+def test_half_of_the_graphs_and_of_those_held_out_are_placed_by_followers_of_a_model():
+    rounds = [round_of(graph, 3) for graph in range(120)]
+    assert [rounds.count(number) for number in range(4)] == [60, 20, 20, 20]
+    held_out = [round_of(graph, 3) for graph in range(120) if graph // 2 % VALIDATION_EVERY == 0]
+    assert [held_out.count(number) for number in range(4)] == [6, 2, 2, 2]
+    assert [round_of(graph, 0) for graph in range(4)] == [0, 0, 0, 0]
 
 
 def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
@@ -18,6 +29,8 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     outcome = json.loads(trained.out)
     assert (outcome["placements"], outcome["graphs"]) == (20, 10)
     collected = (out / "journal.jsonl").read_bytes()
+    assert all(f'"round-{number}/' in collected.decode() for number in range(4))
+    assert (out / "best" / "student" / "card.json").is_file()
 
     grown = dse(*TRAIN, "--graphs", 14, "--out", out, "--resume", "--json", "--quiet")
     assert json.loads(grown.out)["graphs"] == 12

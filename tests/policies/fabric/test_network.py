@@ -100,7 +100,7 @@ def test_what_a_network_is_denied_does_not_reach_it(denied):
     assert not torch.allclose(seeing(batch), seeing(other), atol=1e-3)
 
 
-def test_a_network_that_has_learned_nothing_leaves_ridge_as_it_is():
+def test_a_network_that_has_learned_nothing_leaves_the_baselines_as_they_are():
     batch = batch_of(cases())
     offset = torch.linspace(-1, 1, len(batch.features))
     torch.testing.assert_close(network_of(TINY)(batch._replace(offset=offset)), offset, atol=1e-5, rtol=0)
@@ -134,7 +134,7 @@ def learned_from(graphs, seed, placements=4):
 
 
 def test_a_network_learns_what_it_can_see_better_than_the_mean():
-    settings = CostSettings(layers=1, width=12, epochs=25, on_ridge=False, graphs_in_batch=4, learning_rate=1e-2)
+    settings = CostSettings(layers=1, width=12, epochs=25, on_baselines=False, graphs_in_batch=4, learning_rate=1e-2)
     seen, unseen = learned_from(24, 0), learned_from(8, 1)
     model = NetworkLearner(settings).fit(seen)
     error = np.abs(model.predict(unseen) - unseen.target).mean()

@@ -77,10 +77,19 @@ def synthetic(count, seed):
 
 @pytest.mark.parametrize("ranking_weight", [0.0, 0.5])
 def test_a_student_learns_what_depends_on_its_features(ranking_weight):
-    learner = StudentLearner(StudentSettings(steps=300, ranking_weight=ranking_weight))
+    learner = StudentLearner(StudentSettings(max_gap=9.0, steps=300, ranking_weight=ranking_weight))
     student, unseen = learner.fit(synthetic(800, 0)), synthetic(200, 1)
     error = np.abs(student.predict(unseen.features) - unseen.target).mean()
     assert error < 0.4 * np.abs(unseen.target - unseen.target.mean()).mean()
+
+
+def test_placements_far_behind_the_fastest_of_their_graph_are_not_learned_from():
+    examples, settings = synthetic(200, 0), StudentSettings(members=1, width=3, second=2, steps=10, max_gap=0.3)
+    fastest = np.array([examples.target[examples.graph == graph].min() for graph in examples.graph])
+    near = examples.at(examples.target - fastest <= 0.3)
+    assert 0 < len(near.target) < len(examples.target)
+    every, some = (StudentLearner(settings).fit(each) for each in (examples, near))
+    np.testing.assert_array_equal(every.predict(examples.features), some.predict(examples.features))
 
 
 def test_members_side_by_side_predict_their_mean():
@@ -94,7 +103,7 @@ def test_members_side_by_side_predict_their_mean():
 
 
 def test_ranks_alone_are_learned_too():
-    settings = StudentSettings(steps=300, ranking_weight=100.0)
+    settings = StudentSettings(max_gap=9.0, steps=300, ranking_weight=100.0)
     student, unseen = StudentLearner(settings).fit(synthetic(800, 0)), synthetic(200, 1)
     first, second = np.triu_indices(200, 1)
     differs = np.abs(unseen.target[first] - unseen.target[second]) > 0.1

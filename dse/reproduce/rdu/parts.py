@@ -1,0 +1,71 @@
+"""What of the paper on learned cost models can be made again, and from which options."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, ClassVar
+
+from dse.reproduce.paper import Paper, Part, Posed
+from dse.reproduce.rdu import SUMMARY, tables
+from dse.reproduce.rdu.published import read_published
+from dse.reproduce.rdu.study import Budget, Learned, Study
+from dse.run.options import Option, Options
+from dse.run.run import Run
+
+NAME = "rdu"
+
+NEEDS_LEARNING = "needs the learned cost models, and the extra `learn` is not installed"
+
+NO_MODELS = "needs a cost model of the fabric sn10, on which these models fit; none has been trained"
+
+_SAMPLE_S, _PASS_S, _FOLDS = 0.1, 4e-3, 5
+"""Seconds to collect a sample, and of a pass over one; how many folds."""
+
+_NETWORKS = {"table1": 2, "fig2": 2, "table3": 6, "annotations": 4, "effort": 2, "placement": 0}
+"""Networks that a part needs, in five folds."""
+
+
+@dataclass(frozen=True)
+class RduOptions(Options):
+    """The options of ``dse reproduce rdu``; the paper has 5,878 samples: ``--graphs 1176``."""
+
+    COMMAND: ClassVar[str] = "reproduce rdu"
+
+    graphs: Annotated[
+        int, Option("Graphs whose placements are collected; 1176 for 5,880 samples.", min=20, max=10**6)
+    ] = 120
+    placements: Annotated[int, Option("Placements of each graph.", min=2, max=1000)] = 5
+    epochs: Annotated[int, Option("Passes of networks over the samples.", min=1, max=10_000)] = 10
+    placed: Annotated[int, Option("Graphs that are placed by every cost.", min=1, max=10**5)] = 16
+    moves: Annotated[int, Option("Moves of each of these placements.", min=1, max=10**9)] = 50_000
+
+
+def paper(learned: Learned | None = None) -> Paper[RduOptions, Study]:
+    """The paper; nothing of it can be made without the learned cost models."""
+    missing = NEEDS_LEARNING if learned is None else None
+    makers = {name: getattr(tables, name) for name in tables.TITLES}
+    parts: dict[str, Part[Study]] = {name: Part(title, makers[name], missing) for name, title in tables.TITLES.items()}
+    parts["table2"] = Part("Table II: BERT-large and GPT2-XL", tables.table1, NO_MODELS)
+    return Paper(
+        NAME, SUMMARY, read_published().citation, RduOptions, parts, lambda options, _: _posed(options, learned)
+    )
+
+
+def _posed(options: RduOptions, learned: Learned | None) -> Posed[Study]:
+    budget = Budget(options.graphs, options.placements, options.epochs, options.placed, options.moves)
+    samples = options.graphs * options.placements
+
+    def context(run: Run) -> Study:
+        assert learned is not None, "parts are missing without learned models"
+        return Study(budget, run, learned.open(budget, run))
+
+    network_s = _FOLDS * options.epochs * _PASS_S
+    predicted_s = {part: samples * (_SAMPLE_S + count * network_s) for part, count in _NETWORKS.items()}
+    return Posed(
+        settings=asdict(budget),
+        budget=f"{samples:,} samples of {options.graphs:,} graphs; networks learn for {options.epochs} passes.",
+        identity=None if learned is None else learned.identity(),
+        predicted_s=predicted_s | {"table2": 0.0},
+        context=context,
+    )
+
+
+PAPER = paper()

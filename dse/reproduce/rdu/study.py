@@ -1,0 +1,174 @@
+"""What the parts are made from: accuracy of cost models on graphs they have not learned from, and placements by them.
+
+Cost models come from a floor above; this module knows them by name only. Whatever was measured is in the journal of the
+run and is not measured again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from dse.reproduce.trials import required_journal
+from dse.run.options import STRICT
+from dse.run.run import Run
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+class Measured(BaseModel):
+    """Accuracy on placements that were held out.
+
+    Attributes:
+        error, placer_error: mean relative error of the throughput; of all placements, and among the half of each
+            graph's placements with the least wirelength. None for what only ranks.
+        correlation, placer_correlation: Spearman's, likewise.
+        placements: how many.
+    """
+
+    model_config = STRICT
+
+    error: float | None
+    placer_error: float | None
+    correlation: float
+    placer_correlation: float
+    placements: int
+
+
+class ModelAccuracy(BaseModel):
+    """Of a cost model, in folds by graph.
+
+    Attributes:
+        whole: on all placements.
+        by_kind: on those of each kind of block.
+        cpu_s: CPU seconds of all fits and predictions.
+    """
+
+    model_config = STRICT
+
+    whole: Measured
+    by_kind: dict[str, Measured]
+    cpu_s: float
+
+
+class PlacedGraph(BaseModel):
+    """A graph of ``kind`` placed by every cost, each with as many moves: simulated slots, and CPU seconds.
+
+    Attributes:
+        kind: of block.
+        interval_slots, latency_slots: between two samples, and of the first one, by cost; None in a deadlock.
+        cpu_s: of annealing, by cost.
+    """
+
+    model_config = STRICT
+
+    kind: str
+    interval_slots: dict[str, float | None]
+    latency_slots: dict[str, float | None]
+    cpu_s: dict[str, float]
+
+
+class Effort(BaseModel):
+    """What the samples took.
+
+    Attributes:
+        graphs, placements: collected; of these ``followed`` by annealers that followed a model.
+        cpu_s: CPU seconds in this process to collect them.
+    """
+
+    model_config = STRICT
+
+    graphs: int
+    placements: int
+    followed: int
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is tried.
+
+    Attributes:
+        graphs: whose placements are collected.
+        placements: of each graph.
+        epochs: passes of networks over the samples.
+        placed: graphs that each cost places.
+        moves: of each of these placements.
+    """
+
+    graphs: int
+    placements: int
+    epochs: int
+    placed: int
+    moves: int
+
+
+class Laboratory(Protocol):
+    """Measures cost models; every answer is in JSON types."""
+
+    def effort(self) -> Mapping[str, Any]:
+        """An :class:`Effort`; the samples are collected first."""
+
+    def accuracy(self, model: str) -> Mapping[str, Any]:
+        """A :class:`ModelAccuracy`."""
+
+    def placed(self, number: int) -> Mapping[str, Any]:
+        """A :class:`PlacedGraph`: the one of this number."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The learned cost models, which come from outside.
+
+    Attributes:
+        open: a laboratory for a budget and a run.
+        identity: what decides what they find, as JSON types.
+    """
+
+    open: Callable[[Budget, Run], Laboratory]
+    identity: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that is measured in a run.
+
+    Attributes:
+        budget: of it.
+        run: its means, with a journal.
+        laboratory: that measures.
+    """
+
+    budget: Budget
+    run: Run
+    laboratory: Laboratory
+
+    def effort(self) -> Effort:
+        """What the samples took."""
+        return self._kept("effort", Effort, self.laboratory.effort)
+
+    def accuracy(self, model: str) -> ModelAccuracy:
+        """Of a cost model; the samples are collected first."""
+        self.effort()
+        return self._kept(f"accuracy of {model}", ModelAccuracy, lambda: self.laboratory.accuracy(model))
+
+    def placed(self) -> list[PlacedGraph]:
+        """All graphs that are placed."""
+        self.effort()
+        graphs = []
+        for number in range(self.budget.placed):
+            key = f"placed graph {number}"
+            graphs.append(self._kept(key, PlacedGraph, partial(self.laboratory.placed, number)))
+            self.run.progress("graphs placed by every cost", number + 1, self.budget.placed)
+        return graphs
+
+    def _kept(self, key: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
+        journal = required_journal(self.run)
+        if key not in journal:
+            journal.append(key, measure())
+        try:
+            return kind.model_validate(journal[key])
+        except ValidationError as error:
+            raise journal.damaged(key, error) from error

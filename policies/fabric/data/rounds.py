@@ -1,0 +1,70 @@
+"""Rounds of collection: annealers with random rules first, then annealers that follow what was collected before."""
+
+from dataclasses import dataclass, replace
+
+from dse.fabric.setting import tuned_for
+from dse.run.executor import Executor
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal
+from hardware.fabrics import Fabric
+from hardware.operator_slots import OperatorSlots
+from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.placers import Placer, RandomAnnealer, StudentAnnealer
+from policies.fabric.data.records import Samples
+from policies.fabric.student import StudentLearner, student_examples
+
+
+def round_of(graph: int, rounds: int) -> int:
+    """The round in which a graph is placed: every other graph in the first one, and the rest in ``rounds`` further ones
+    by turns.
+    """
+    return 0 if rounds == 0 or graph % 2 == 0 else 1 + graph // 2 % rounds
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What is collected.
+
+    Attributes:
+        fabric, slots: of all placements.
+        graphs: how many.
+        placements: of each graph.
+        rounds: after the first one.
+        seed: of everything.
+    """
+
+    fabric: Fabric
+    slots: OperatorSlots
+    graphs: int
+    placements: int
+    rounds: int
+    seed: int
+
+    def collect(self, journal: Journal, executor: Executor, progress: ProgressCallback, stop: StopSignal) -> Samples:
+        """All samples; those that the journal has are not collected again.
+
+        Raises:
+            InputError: as :func:`policies.fabric.data.collection.collect`.
+            StoppedError: ``stop`` gave a reason; what is finished is in the journal.
+        """
+        for number in range(self.rounds + 1):
+            pieces = [
+                Piece(number, graph, self.placements, self.seed)
+                for graph in range(self.graphs)
+                if round_of(graph, self.rounds) == number
+            ]
+            if all(piece.key in journal for piece in pieces):
+                continue
+            placer: Placer = RandomAnnealer()
+            if number > 0:
+                progress(f"student of round {number} taught", 0, 1)
+                placer = self._follower(samples_in(journal), number, stop)
+            collect(journal, Collector(self.fabric, self.slots, placer), pieces, executor, stop, progress)
+        return samples_in(journal)
+
+    def _follower(self, samples: Samples, number: int, stop: StopSignal) -> StudentAnnealer:
+        """Annealers that follow a student of the rounds before this one."""
+        earlier = replace(samples, samples=tuple(each for each in samples.samples if each.round < number))
+        rules = tuned_for(self.fabric).setting.weights
+        learner = StudentLearner(seed=self.seed, stop=stop)
+        return StudentAnnealer(learner.fit(student_examples(earlier, self.fabric), float(rules.array.sum())), rules)

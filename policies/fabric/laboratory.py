@@ -1,0 +1,153 @@
+"""Cost models measured for ``dse reproduce rdu``: samples are collected into the journal of its run."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dse.fabric.cases import block_case
+from dse.fabric.evaluators.fingerprint import simulator_fingerprint
+from dse.fabric.evaluators.measure import latency_s, throughput
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.rules import MIXTURE, RuleWeights, single_rule
+from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
+from dse.fabric.setting import tuned_for
+from dse.reproduce.rdu.study import Budget
+from dse.reproduce.trials import required_journal
+from dse.run.run import Run
+from hardware.fabrics import Fabric, fabric
+from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import samples_in
+from policies.fabric.data.records import Samples
+from policies.fabric.data.rounds import Rounds
+from policies.fabric.model.baselines import BaselinesLearner
+from policies.fabric.model.ensemble import EnsembleLearner
+from policies.fabric.model.examples import Learner
+from policies.fabric.model.features import FEATURES
+from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.model.settings import PAPER, CostSettings
+from policies.fabric.model.trees import TreesLearner
+from policies.fabric.student import StudentLearner, student_examples
+from policies.fabric.study.accuracy import accuracy
+from policies.fabric.study.folds import folds_by_graph, held_out_predictions
+from policies.fabric.study.labelled import Labelled
+
+FABRIC, SLOTS = "plasticine-8x16", "streaming"
+
+ROUNDS = 3
+
+_RULES = ("expert", "route")
+_DENIED = {"no edges": "edge_features", "no nodes": "unit_features", "no slots": "with_slots"}
+_FIRST_PLACED = 1_000_000
+"""Seed of the first graph that is placed: far from those that are collected."""
+
+
+@dataclass(frozen=True)
+class FabricLaboratory:
+    """Measures models by name: a rule, a baseline, ``paper`` or ``network``, with what it is denied after a comma."""
+
+    budget: Budget
+    run: Run
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """Of all placements."""
+        return fabric(FABRIC)
+
+    @cached_property
+    def samples(self) -> Samples:
+        """All that were collected."""
+        return samples_in(required_journal(self.run))
+
+    def effort(self) -> Mapping[str, Any]:
+        """What the samples took, which are collected first."""
+        started, journal = time.process_time(), required_journal(self.run)
+        slots, budget, run = operator_slots(SLOTS), self.budget, self.run
+        rounds = Rounds(self.fabric, slots, budget.graphs, budget.placements, ROUNDS, run.seed)
+        rounds.collect(journal, run.executor, run.progress, run.stop)
+        return {
+            "graphs": len(self.samples.graphs),
+            "placements": len(self.samples.samples),
+            "followed": sum(each.round > 0 for each in self.samples.samples),
+            "cpu_s": time.process_time() - started,
+        }
+
+    def accuracy(self, model: str) -> Mapping[str, Any]:
+        """Of a model in five folds by graph; of a rule on all placements."""
+        started = time.process_time()
+        name, _, denied = model.partition(", ")
+        labelled = Labelled(self.samples, self.fabric, name in ("paper", "network"), denied != "no slots")
+        examples = labelled.examples
+        if name in _RULES:
+            target = -examples.features[:, FEATURES.index(name)]
+        else:
+            folds = folds_by_graph(examples.graph, 5, self.run.seed)
+            target = held_out_predictions(self._learner(name, denied), examples, folds)
+        predicted = labelled.throughput_of(target)
+
+        def measured(part: Any) -> dict[str, Any]:
+            of = accuracy(predicted[part], labelled.label[part], examples.graph[part], labelled.wirelength[part])
+            return {
+                "error": of.error,
+                "placer_error": of.placer_error,
+                "correlation": of.correlation,
+                "placer_correlation": of.placer_correlation,
+                "placements": of.placements,
+            }
+
+        by_kind = {str(kind): measured(labelled.kind == kind) for kind in np.unique(labelled.kind)}
+        whole = measured(np.ones(len(examples), dtype=bool))
+        return {"whole": whole, "by_kind": by_kind, "cpu_s": time.process_time() - started}
+
+    def _learner(self, name: str, denied: str) -> Learner:
+        seed, stop = self.run.seed, self.run.stop
+        plain: dict[str, Learner] = {
+            "ridge": RidgeLearner(),
+            "trees": TreesLearner(seed=seed),
+            "baselines": BaselinesLearner(),
+        }
+        if name in plain:
+            return plain[name]
+        settings = replace(PAPER if name == "paper" else CostSettings(), epochs=self.budget.epochs)
+        if denied:
+            settings = replace(settings, **{_DENIED[denied]: False})
+        return EnsembleLearner(settings, seed, stop)
+
+    @cached_property
+    def _placers(self) -> Mapping[str, tuple[RuleWeights, Any]]:
+        tuned = tuned_for(self.fabric).setting
+        student = StudentLearner(seed=self.run.seed).fit(
+            student_examples(self.samples, self.fabric), float(tuned.weights.array.sum())
+        )
+        return {
+            "expert rule": (single_rule("expert"), None),
+            "mixture": (MIXTURE, None),
+            "learned": (tuned.weights, student),
+        }
+
+    def placed(self, number: int) -> Mapping[str, Any]:
+        """A graph, an MLP or an MHA, placed under every cost from the same sites."""
+        seed = _FIRST_PLACED + 4 * (number // 2) + (1 if number % 2 == 0 else 3)  # kinds of blocks go by the seed
+        case = block_case(seed, self.fabric, operator_slots(SLOTS))
+        pipeline = case.expansion.pipeline
+        simulator = Simulator(pipeline, self.fabric)
+        interval, latency, cpu_s = {}, {}, {}
+        for name, (weights, student) in self._placers.items():
+            annealing = Annealing(
+                pipeline, self.fabric, weights, AnnealSettings(self.budget.moves), self.run.stop, student
+            )
+            started = time.process_time()
+            placement = annealing(Chain(self.run.seed)).placement
+            cpu_s[name] = time.process_time() - started
+            interval[name] = throughput(simulator, placement).interval_slots
+            seconds = latency_s(simulator, placement)
+            latency[name] = None if seconds is None else seconds / self.fabric.slot_s
+        return {"kind": case.block.kind, "interval_slots": interval, "latency_slots": latency, "cpu_s": cpu_s}
+
+
+def identity() -> dict[str, Any]:
+    """What decides what is measured, beside the options."""
+    return {"simulator": simulator_fingerprint(fabric(FABRIC)), "slots": SLOTS}

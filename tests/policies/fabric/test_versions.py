@@ -1,0 +1,89 @@
+"""A new version of the compiler: labels of the same placements, and models that are carried over to them."""
+
+import numpy as np
+import pytest
+
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from hardware.fabrics import fabric
+from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.placers import RandomAnnealer
+from policies.fabric.model.examples import Examples
+from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.study.labelled import Labelled
+from policies.fabric.study.study import Study
+from policies.fabric.study.versions import CorrectionLearner, next_version, relabelled, version_rows
+
+FABRIC = fabric("plasticine-8x16")
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    collector = Collector(FABRIC, operator_slots(), RandomAnnealer(max_moves=50))
+    with Journal(tmp_path_factory.mktemp("versions") / "journal.jsonl") as journal:
+        collect(journal, collector, [Piece(0, graph, 2, seed=0) for graph in range(5)], InProcessExecutor())
+        return samples_in(journal)
+
+
+def intervals(samples):
+    return [sample.interval_slots for sample in samples.samples]
+
+
+def test_labels_change_with_the_version_alone(samples):
+    assert intervals(relabelled(samples, FABRIC)) == intervals(samples)
+    new = relabelled(samples, next_version(FABRIC))
+    assert len(new.samples) == len(samples.samples)
+    assert [each.placement for each in new.samples] == [each.placement for each in samples.samples]
+    assert np.mean(intervals(new)) > np.mean(intervals(samples))  # longer delays and less room
+
+
+def test_placements_that_no_longer_run_are_left_out(samples, monkeypatch):
+    from policies.fabric.study import versions
+
+    measured = iter(range(len(samples.samples)))
+
+    def every_other(simulator, placement):
+        return type("Measured", (), {"interval_slots": None if next(measured) % 2 else 7.0})
+
+    monkeypatch.setattr(versions, "throughput", every_other)
+    kept = relabelled(samples, FABRIC)
+    assert [each.seed for each in kept.samples] == [each.seed for each in samples.samples[::2]]
+    assert set(intervals(kept)) == {7.0}
+
+
+def test_a_correction_is_learned_from_what_the_old_model_gets_wrong():
+    """The change is linear in a feature, but the old relation is none that a regression finds in 40 examples."""
+
+    class Old:
+        def predict(self, examples):
+            return np.sin(9 * examples.features[:, 0])
+
+    random = np.random.default_rng(0)
+
+    def examples(count):
+        features = random.uniform(-2, 2, (count, 3))
+        change = 0.2 - 0.3 * features[:, 1]
+        return Examples(features, Old().predict(Examples(features, change, change)) + change, np.arange(count) // 4)
+
+    few, unseen = examples(40), examples(200)
+
+    def error(model):
+        return np.abs(model.predict(unseen) - unseen.target).mean()
+
+    transferred = error(CorrectionLearner(Old()).fit(few))
+    assert transferred < 0.03
+    assert transferred < 0.1 * min(error(Old()), error(RidgeLearner().fit(few)))
+
+
+def test_rows_are_of_the_held_out_fold_and_of_the_labels_that_each_way_has_seen(samples):
+    rows = {row.part: row for row in version_rows(Study(Labelled(samples, FABRIC), {"ridge": RidgeLearner()}))}
+    assert {name: row.graphs for name, row in rows.items()} == {
+        "before": 0,
+        "a fifth alone": 2,
+        "transferred": 2,
+        "retrained": 4,
+    }
+    assert all(row.accuracy.placements == 2 for row in rows.values())
+    assert rows["retrained"].ratio is None
+    assert rows["before"].ratio.value == pytest.approx(rows["before"].accuracy.error / rows["retrained"].accuracy.error)

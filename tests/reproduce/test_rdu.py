@@ -1,0 +1,126 @@
+"""``dse reproduce rdu``: tables from what a laboratory measures, each thing once; and the command without one."""
+
+import pytest
+
+from dse.reproduce.rdu import tables
+from dse.reproduce.rdu.parts import NEEDS_LEARNING, paper
+from dse.reproduce.rdu.published import read_published
+from dse.reproduce.rdu.study import Budget, Learned, Study
+from dse.run.journal import Journal
+from dse.run.run import Run
+from hardware.inputs import InputError
+
+BUDGET = Budget(graphs=20, placements=5, epochs=1, placed=4, moves=100)
+
+
+def measured(error, correlation):
+    return {
+        "error": error,
+        "placer_error": error,
+        "correlation": correlation,
+        "placer_correlation": correlation,
+        "placements": 100,
+    }
+
+
+class Laboratory:
+    """Answers by formula: errors grow by what a model is denied; the learned cost places 10 % faster than expert."""
+
+    def __init__(self):
+        self.asked = []
+
+    def effort(self):
+        self.asked.append("effort")
+        return {"graphs": 20, "placements": 100, "followed": 50, "cpu_s": 7.0}
+
+    def accuracy(self, model):
+        self.asked.append(model)
+        name, _, denied = model.partition(", ")
+        error = {"network": 0.1, "paper": 0.2}.get(name, 0.15) * (1.5 if denied else 1.0)
+        whole = measured(error, 0.9)
+        return {"whole": whole, "by_kind": dict.fromkeys(tables.KINDS, whole), "cpu_s": 1.0}
+
+    def placed(self, number):
+        self.asked.append(number)
+        slots = {"expert rule": 110.0, "learned": 100.0}
+        latency = {"expert rule": 1000.0, "learned": None if number == 0 else 900.0}
+        return {
+            "kind": "mlp" if number % 2 == 0 else "mha",
+            "interval_slots": slots,
+            "latency_slots": latency,
+            "cpu_s": dict.fromkeys(slots, 0.5),
+        }
+
+
+@pytest.fixture
+def laboratory():
+    return Laboratory()
+
+
+@pytest.fixture
+def study(laboratory, tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        yield Study(BUDGET, Run(journal=journal), laboratory)
+
+
+@pytest.mark.parametrize("name", tables.TITLES)
+def test_every_part_has_whole_rows_and_measures_nothing_twice(name, study, laboratory):
+    section = getattr(tables, name)(study)
+    assert (section.part, section.title) == (name, tables.TITLES[name])
+    for table in section.tables:
+        assert table.rows
+        assert all(len(row) == len(table.headers) for row in table.rows)
+    asked = list(laboratory.asked)
+    assert len(asked) == len(set(asked))
+    assert getattr(tables, name)(study) == section
+    assert laboratory.asked == asked
+
+
+def test_ours_stands_beside_the_papers_numbers_and_is_no_ratio_of_them(study):
+    section = tables.table1(study)
+    found = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
+    assert found["network", "relative error"] == (0.1, 0.193, None)
+    assert found["expert", "rank correlation"] == (0.9, 0.468, None)
+    rows = {row[0]: row for row in tables.table3(study).tables[0].rows}
+    assert rows["the paper, no edges"][1:] == ("–", "0.343 / 0.291", "0.576 / 0.116", "0.297 / 0.337")
+
+
+def test_what_annotations_are_worth_is_the_ratio_of_the_errors(study):
+    assert {row[-1] for row in tables.annotations(study).tables[0].rows} == {"1.50×"}
+
+
+def test_placements_are_compared_graph_by_graph_and_deadlocks_are_left_out(study):
+    section = tables.placement(study)
+    rows = {row[:2]: row for row in section.tables[0].rows}
+    assert rows["mlp", "learned"][2:4] == ("+10.0 ± 0.0 %", "-10.0 %")  # of one graph there is no latency
+    assert rows["mha", "expert rule"][2:4] == ("+0.0 ± 0.0 %", "+0.0 ± 0.0 %")
+    assert {each.model: each.paper for each in section.comparisons} == {"mlp": -0.091, "mha": -0.086}
+    assert all(each.ours == pytest.approx(-0.1) for each in section.comparisons)
+
+
+def test_the_printed_figures_agree_with_the_abstract():
+    """The abstract has "31–52 % more accurate"; the latter is Table I."""
+    accuracy = read_published().accuracy
+    assert 1 - accuracy["learned"].error / accuracy["heuristic"].error == pytest.approx(0.52, abs=0.01)
+
+
+def test_without_learned_models_every_part_says_what_is_missing(laboratory):
+    assert {part.missing for part in paper().parts.values()} == {NEEDS_LEARNING, paper().parts["table2"].missing}
+    offered = paper(Learned(lambda budget, run: laboratory, dict))
+    assert [name for name, part in offered.parts.items() if part.missing] == ["table2"]
+
+
+def test_a_damaged_measurement_is_refused(tmp_path, laboratory):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.append("effort", {"graphs": "many"})
+        with pytest.raises(InputError, match="line 1: is no finished evaluation"):
+            Study(BUDGET, Run(journal=journal), laboratory).effort()
+
+
+def test_the_command_lists_the_parts(dse):
+    done = dse("reproduce", "rdu", "--help")
+    assert done.code == 0, done.err
+    assert all(name in done.out for name in (*tables.TITLES, "--graphs"))
+    refused = dse("reproduce", "rdu", "table9")
+    assert (refused.code, len(refused.error_lines)) == (2, 1)
+    assert "table9" in refused.err
