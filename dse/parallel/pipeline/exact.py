@@ -26,13 +26,14 @@ from dse.parallel.pipeline.cut_kernels import (
     Windows,
     exposed_bound,
     joined_in_time,
+    last_fitting,
     ring_s,
     shortest,
     tails,
     windows,
 )
 from dse.parallel.pipeline.length import faults, length
-from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem
+from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem, Profile
 from hardware.network import Ring
 
 DeviceCuts = tuple[int, ...]
@@ -269,6 +270,9 @@ class _Cases:
         self._weight_bytes = _prefix(profile.weight_bytes).astype(np.float64)
         self._variables = _prefix(profile.variables).astype(np.int64)
         self._stash_bytes = _prefix(profile.stash_bytes).astype(np.float64)
+        self._shared_bytes = np.array([float(each.weight_bytes) for each in profile.shared])
+        self._first_reader = np.array([each.readers[0] for each in profile.shared], dtype=np.int64)
+        self._next_reader = _next_readers(profile)
         self._send = lru_cache(maxsize=1024)(self._send_s)
         self._fits = lru_cache(maxsize=1024)(self._last_fitting)
 
@@ -276,17 +280,32 @@ class _Cases:
         problem = self._problem
         edges = (0, *cuts, problem.devices)
         ranges = [range(*each) for each in itertools.pairwise(edges)]
+        if problem.memory_bytes is None:
+            fits = np.full((len(ranges), len(self._work_s)), problem.profile.points)
+        else:
+            fits = np.array([self._fits(stage, len(each)) for stage, each in enumerate(ranges)])
         sends = [self._send(*each) for each in zip(edges, edges[1:], edges[2:], strict=False)]
-        return Case(
-            work_s=self._work_s,
-            backward_s=self._backward_s,
+        return self._case(
             share=np.array([1 / (problem.microbatches * len(each)) for each in ranges]),
             send_s=np.array([*sends, np.zeros(len(self._work_s))]),
-            weight_bytes=self._weight_bytes,
-            variables=self._variables,
-            fits=np.array([self._fits(stage, len(each)) for stage, each in enumerate(ranges)]),
+            fits=fits,
             rings=_ring_array([problem.network.all_reduce_rings(each) for each in ranges]),
-            microbatches=problem.microbatches,
+        )
+
+    def _case(self, share: Floats, send_s: Floats, fits: Integers, rings: Floats) -> Case:
+        return Case(
+            self._work_s,
+            self._backward_s,
+            share,
+            send_s,
+            self._weight_bytes,
+            self._variables,
+            self._shared_bytes,
+            self._first_reader,
+            self._next_reader,
+            fits,
+            rings,
+            self._problem.microbatches,
         )
 
     def _send_s(self, start: int, cut: int, end: int) -> Floats:
@@ -299,13 +318,24 @@ class _Cases:
     def _last_fitting(self, stage: int, devices: int) -> Integers:
         """The last cut at which a stage that begins at each cut can end, [N + 1]; before its start where none."""
         problem, points = self._problem, len(self._work_s)
-        if problem.memory_bytes is None:
-            return np.full(points, points - 1)
         share, flying = 1 / (problem.microbatches * devices), problem.in_flight(stage)
-        input_bytes = problem.profile.cut_bytes * (share * flying) if problem.recompute else np.zeros(points)
-        held = 1 if problem.recompute else flying
-        used = self._weight_bytes * problem.state_factor + self._stash_bytes * (share * held)
-        return np.searchsorted(used, used + (problem.memory_bytes - input_bytes), side="right") - 1
+        limit_bytes = np.full(points, float(problem.memory_bytes or 0))
+        if problem.recompute:
+            limit_bytes -= problem.profile.cut_bytes * (share * flying)
+        held = self._stash_bytes * (share * (1 if problem.recompute else flying))
+        nothing = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0, 6))
+        case = self._case(np.zeros(0), *nothing)
+        return last_fitting(case, held, problem.state_factor, limit_bytes)
+
+
+def _next_readers(profile: Profile) -> Integers:
+    """:attr:`Case.next_reader`."""
+    cuts = np.arange(profile.points + 1)
+    places = np.full((len(profile.shared), len(cuts)), profile.points)
+    for group, each in enumerate(profile.shared):
+        readers = np.array([*each.readers, profile.points])
+        places[group] = readers[np.searchsorted(readers, cuts)]
+    return places
 
 
 def _prefix(values: Floats | Integers) -> Floats:
