@@ -25,6 +25,7 @@ from dse.parallel.resharding import PICO, Collective, Fabric
 from dse.parallel.storage import Storage
 from dse.sharding.factors import Dims, Factor
 
+
 class Work(NamedTuple):
     """What an operation does in all, before it is cut.
 

@@ -130,7 +130,7 @@ class _Search:
         self.plan: PipelinePlan | None = None
         self.length_s = np.inf
         self.nodes = 0
-        self.case = lru_cache(maxsize=64)(_Cases(problem).case)
+        self.case = lru_cache(maxsize=64)(Cases(problem).case)
         self._numbers = itertools.count()
         profile = problem.profile
         self._whole_s = float((profile.forward_s + problem.backward_s).sum()) / problem.microbatches
@@ -259,7 +259,7 @@ def _followed(ends: Integers, device_cuts: DeviceCuts) -> PipelinePlan:
     return PipelinePlan(tuple(cuts[1:]), device_cuts)
 
 
-class _Cases:
+class Cases:
     """What the kernels take, for any device cuts; parts are shared by those that have them in common."""
 
     def __init__(self, problem: PipelineProblem) -> None:

@@ -150,7 +150,9 @@ def _loss(graph: StepGraph, units: Units, file: str) -> int:
         used = {each for unit in behind for each in units.taken[unit]} & trained
         ranked.append((-len(used), len(behind), value))
     if not ranked or not min(ranked)[0]:
-        raise fail(file, "", "", "must return its loss, a number that follows from trained tensors, to be cut in stages")
+        raise fail(
+            file, "", "", "must return its loss, a number that follows from trained tensors, to be cut in stages"
+        )
     return min(ranked)[2]
 
 

@@ -4,11 +4,21 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hardware.network import Network
+
+DeviceCutting = Literal["equal", "near", "free"]
+"""Devices of the stages: equally many, at most :data:`RADIUS` from that in front of each cut, or any."""
+
+StateName = Literal["weights", "gradients", "optimizer"]
+"""What a device keeps of trained tensors: these, with their gradients, and with the optimizer's state."""
+
+RADIUS = 3
+"""Of the paper's search (5.2.3)."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

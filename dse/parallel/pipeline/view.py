@@ -1,0 +1,128 @@
+"""A pipeline for people: its verdict, stages, and what it is beside plans that need no search."""
+
+import re
+from collections.abc import Iterable
+
+from dse.parallel.pipeline.baselines import DATA_PARALLEL
+from dse.parallel.pipeline.formats import plan_of
+from dse.parallel.pipeline.question import PipelineQuestion
+from dse.report.units import memory_text, time_text
+from dse.report.view import Breakdown, Card, Row, Share, Table, View
+from dse.results.result import Result, percent
+
+_WRAPPED = re.compile(r"\w+\(|\)")
+
+
+def layer_of(label: str) -> str:
+    """Where an instruction stands in the model, without what JAX adds to its scopes."""
+    parts = [part for part in _WRAPPED.sub("", label).split("/") if part]
+    return "/".join(parts[1:] if label.startswith("jit(") else parts)
+
+
+def view(result: Result, question: PipelineQuestion) -> View:
+    """The view of a result, with or without a plan."""
+    title = f"{question.source.name}: pipeline"
+    if result.infeasibility is not None:
+        return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
+    if not result.solution:
+        return View(title, "No pipeline was found before the run was stopped.")
+    stages = Table(
+        ("stage", "from", "devices", "variables", "forward", "backward", "send", "all-reduce", "on a device"),
+        _stages(result, question),
+        "Stages",
+        narrow=(0, 1, 2, 4, 5, 7),
+    )
+    compared = Table(("plan", "a batch", "on a device", "of this plan's time"), _baselines(result, question), "Beside")
+    return View(
+        title=title,
+        verdict=_verdict(result, question),
+        notes=list(_notes(result, question)),
+        tables=[stages, compared],
+        page=lambda: [stages, compared],
+        cards=lambda: [_card(result)],
+    )
+
+
+def _verdict(result: Result, question: PipelineQuestion) -> str:
+    problem, metrics = question.problem, result.metrics
+    proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
+    speed = metrics["one_device_s"] / metrics["length_s"]
+    return (
+        f"{time_text(metrics['length_s'])} a batch in {problem.stages} stages on {problem.devices} × "
+        f"{question.accelerator}, {speed:.2f} × one device; {proof} ({time_text(result.seconds)})"
+    )
+
+
+def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
+    metrics, problem = result.metrics, question.problem
+    further = problem.microbatches - 1
+    yield (
+        f"{time_text(metrics['first_s'])} for the first microbatch, {further:,} × {time_text(metrics['slowest_s'])} for "
+        f"the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
+    )
+    yield from question.source.notes
+    for number, stage in enumerate(metrics["stages"]):
+        for name in stage["copies"]:
+            yield (
+                f"{name} is read in stage {number + 1} and in one in front of it: each keeps a copy, and the sum of "
+                "their gradients is not in the length."
+            )
+
+
+def _stages(result: Result, question: PipelineQuestion) -> list[Row]:
+    plan = plan_of(question, result.solution, "result")
+    rows: list[Row] = []
+    for number, (cut, stage) in enumerate(zip((0, *plan.cuts), result.metrics["stages"], strict=True)):
+        layer = layer_of(question.source.labels[cut])
+        rows.append(
+            (
+                str(number + 1),
+                f"{stage['first']} ({layer})" if layer else stage["first"],
+                str(stage["devices"]),
+                f"{stage['variables']:,}",
+                time_text(stage["forward_s"]),
+                time_text(stage["backward_s"]),
+                time_text(stage["send_s"]),
+                time_text(stage["all_reduce_s"]),
+                memory_text(stage["device_bytes"]),
+            )
+        )
+    return rows
+
+
+def _baselines(result: Result, question: PipelineQuestion) -> list[Row]:
+    metrics, limit = result.metrics, question.problem.memory_bytes
+    largest = max(stage["device_bytes"] for stage in metrics["stages"])
+    plans = {"this plan": {"length_s": metrics["length_s"], "device_bytes": largest}, **metrics["baselines"]}
+    named = {DATA_PARALLEL: f"{DATA_PARALLEL} (data parallel)"}
+    return [
+        (
+            named.get(name, name) + ("" if limit is None or each["device_bytes"] <= limit else ", does not fit"),
+            time_text(each["length_s"]),
+            memory_text(each["device_bytes"]),
+            f"{each['length_s'] / metrics['length_s']:.2f} ×",
+        )
+        for name, each in plans.items()
+    ]
+
+
+def _card(result: Result) -> Card:
+    metrics = result.metrics
+    further_s = metrics["length_s"] - metrics["first_s"] - metrics["exposed_s"]
+    return Card(
+        figures=[
+            (time_text(metrics["length_s"]), "a batch"),
+            (f"{metrics['one_device_s'] / metrics['length_s']:.2f} ×", "one device"),
+        ],
+        breakdowns=[
+            Breakdown(
+                "A batch",
+                "s",
+                [
+                    Share("first microbatch", metrics["first_s"], "bubble"),
+                    Share("further microbatches", further_s, "time"),
+                    Share("all-reduces", metrics["exposed_s"], "synchronisation"),
+                ],
+            )
+        ],
+    )
