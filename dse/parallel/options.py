@@ -67,8 +67,8 @@ class ParallelOptions(Options):
     method: Annotated[
         Method,
         Option(
-            "exact: proven, of sharding with resharding; linkage: without, as the paper; auto: linkage for count, exact "
-            "for all else."
+            "exact: proven, of sharding with resharding; linkage: without, as the paper; auto: linkage for count, "
+            "otherwise exact."
         ),
     ] = "auto"
     accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"

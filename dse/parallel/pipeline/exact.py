@@ -277,6 +277,7 @@ class Cases:
         self._fits = lru_cache(maxsize=1024)(self._last_fitting)
 
     def case(self, cuts: DeviceCuts) -> Case:
+        """With devices cut in this way."""
         problem = self._problem
         edges = (0, *cuts, problem.devices)
         ranges = [range(*each) for each in itertools.pairwise(edges)]

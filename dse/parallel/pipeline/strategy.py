@@ -51,7 +51,7 @@ def posed(options: ParallelOptions) -> PipelinePosed:
     stages = _stages(options, devices, joined)
     where, graph = named_step(options)
     of = profile_of(graph, device_of(chosen), where)
-    _require_variables(options, stages, of.profile)
+    _require_variables(stages, of.profile)
     source = source_of(graph, of)
     problem = PipelineProblem(
         of.profile,
@@ -225,7 +225,7 @@ def _stages(options: ParallelOptions, devices: int, joined: Network) -> int:
     return stages
 
 
-def _require_variables(options: ParallelOptions, stages: int, profile: Profile) -> None:
+def _require_variables(stages: int, profile: Profile) -> None:
     count = int(np.count_nonzero(profile.variables))
     if stages > count:
         rule = f"must be at most {count}, the instructions that first read a trained tensor: each stage must have one"

@@ -57,8 +57,8 @@ def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
     metrics, problem = result.metrics, question.problem
     further = problem.microbatches - 1
     yield (
-        f"{time_text(metrics['first_s'])} for the first microbatch, {further:,} × {time_text(metrics['slowest_s'])} for "
-        f"the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
+        f"{time_text(metrics['first_s'])} for the first microbatch, {further:,} × {time_text(metrics['slowest_s'])} "
+        f"for the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
     )
     yield from question.source.notes
     for number, stage in enumerate(metrics["stages"]):

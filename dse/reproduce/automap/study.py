@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from dse.graph.step import StepArgument
 from dse.parallel.check import account
-from dse.parallel.inputs import device_of
 from dse.parallel.formats import plan_document, stated_from_document
+from dse.parallel.inputs import device_of
 from dse.parallel.mesh import WHOLE, Layout, Mesh, mesh_of
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices

@@ -24,7 +24,6 @@ def test_the_shortest_plan_is_that_of_enumeration(problem):
     expected_s = shortest_length_s(problem, splits)
     answer = solve(problem, splits)
     assert answer.length_s == pytest.approx(expected_s, rel=1e-8)
-    assert answer.bound_s <= expected_s
     assert answer.bound_s == pytest.approx(expected_s, rel=1e-8)
     if answer.plan is None:
         assert math.isinf(expected_s)
@@ -40,7 +39,8 @@ def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem,
     splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
     asked = itertools.count()
     answer = solve(problem, splits, stopped=lambda: next(asked) >= nodes)
-    assert answer.bound_s <= min(answer.length_s, shortest_length_s(problem, splits))
+    assert answer.bound_s <= answer.length_s
+    assert answer.bound_s <= shortest_length_s(problem, splits) * (1 + 1e-8)
     assert answer.plan is None or faults(problem, answer.plan) == []
 
 
