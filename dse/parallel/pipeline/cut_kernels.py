@@ -66,6 +66,16 @@ def ring_s(rings, size_bytes):
 
 
 @njit(cache=True)
+def slowest_ring_s(rings, sizes):
+    """Of each size the seconds of the ring that takes longest; 0 without rings."""
+    slowest = np.zeros(len(sizes))
+    for place in range(len(sizes)):
+        for ring in range(len(rings)):
+            slowest[place] = max(slowest[place], ring_s(rings[ring : ring + 1], sizes[place]))
+    return slowest
+
+
+@njit(cache=True)
 def stage_bytes(case, start, end):
     """Weights of a stage from one cut to another: those of its points, and copies that points in front read first.
 

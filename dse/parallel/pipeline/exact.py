@@ -29,6 +29,7 @@ from dse.parallel.pipeline.cut_kernels import (
     last_fitting,
     ring_s,
     shortest,
+    slowest_ring_s,
     tails,
     windows,
 )
@@ -270,6 +271,8 @@ class Cases:
         self._weight_bytes = _prefix(profile.weight_bytes).astype(np.float64)
         self._variables = _prefix(profile.variables).astype(np.int64)
         self._stash_bytes = _prefix(profile.stash_bytes).astype(np.float64)
+        sizes, self._sent_places = np.unique(profile.cut_bytes, return_inverse=True)
+        self._sent_bytes = sizes / problem.microbatches
         self._shared_bytes = np.array([float(each.weight_bytes) for each in profile.shared])
         self._first_reader = np.array([each.readers[0] for each in profile.shared], dtype=np.int64)
         self._next_reader = _next_readers(profile)
@@ -311,10 +314,8 @@ class Cases:
 
     def _send_s(self, start: int, cut: int, end: int) -> Floats:
         rings = self._problem.network.stage_transfer_rings(range(start, cut), range(cut, end))
-        sizes, places = np.unique(self._problem.profile.cut_bytes, return_inverse=True)
-        sent_bytes = (sizes / self._problem.microbatches).tolist()
-        seconds = [max((ring.seconds(each) for ring in rings), default=0.0) for each in sent_bytes]
-        return np.array(seconds)[places]
+        seconds: Floats = slowest_ring_s(np.array(rings, dtype=np.float64).reshape(len(rings), 6), self._sent_bytes)
+        return seconds[self._sent_places]
 
     def _last_fitting(self, stage: int, devices: int) -> Integers:
         """The last cut at which a stage that begins at each cut can end, [N + 1]; before its start where none."""
@@ -326,7 +327,8 @@ class Cases:
         held = self._stash_bytes * (share * (1 if problem.recompute else flying))
         nothing = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0, 6))
         case = self._case(np.zeros(0), *nothing)
-        return last_fitting(case, held, problem.state_factor, limit_bytes)
+        fits: Integers = last_fitting(case, held, problem.state_factor, limit_bytes)
+        return fits
 
 
 def _next_readers(profile: Profile) -> Integers:
