@@ -1,4 +1,4 @@
-"""``dse parallel`` by the contract of a problem; each strategy and problems of the contest have modules of their own."""
+"""``dse parallel`` by the contract of a problem; strategies and problems of the contest have modules of their own."""
 
 from collections.abc import Sequence
 
