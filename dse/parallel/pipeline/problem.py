@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -87,6 +87,16 @@ class Profile:
     def points(self) -> int:
         """N."""
         return len(self.forward_s)
+
+    def of_batch(self, times: float) -> "Profile":
+        """The profile of a batch ``times`` as large: everything but the weights grows with it."""
+        return replace(
+            self,
+            forward_s=self.forward_s * times,
+            backward_s=self.backward_s * times,
+            cut_bytes=np.rint(self.cut_bytes * times).astype(np.int64),
+            stash_bytes=np.rint(self.stash_bytes * times).astype(np.int64),
+        )
 
     def stage_weight_bytes(self, points: range) -> int:
         """Bytes of the trained tensors that neighbouring points read."""

@@ -96,8 +96,8 @@ def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | byt
 
 _ABOUT_STAGES = (
     "Times are those of a microbatch, each device of a stage doing an equal share; the all-reduce of gradients runs "
-    "once a batch. A stage begins with the instruction that is named, in the order of the longest path to the loss; what a "
-    "device keeps are weights, what --state adds to them, and what the backward pass reads."
+    "once a batch. A stage begins with the instruction that is named, in the order of the longest path to the loss; "
+    "what a device keeps are weights, what --state adds to them, and what the backward pass reads."
 )
 
 
