@@ -146,7 +146,7 @@ def metrics(question: PipelineQuestion, plan: PipelinePlan) -> dict[str, Any]:
         one_device_s=float((profile.forward_s + profile.backward_s).sum()),
         update_s=question.source.update_s,
         stages=stages,
-        baselines={name: _baseline(each, plan) for name, (each, plan) in baselines(problem).items()},
+        baselines={name: _baseline(each, plan) for name, (each, plan) in baselines(question).items()},
     ).model_dump()
 
 

@@ -24,12 +24,14 @@ class StepProfile:
         points: the operation that each point begins with, by number, [N].
         update_s: of the update of trained tensors and state, on one device, which no stage waits for.
         unused: trained tensors that the loss does not depend on, by name; they are in no stage.
+        edges: (the point that makes an array, one that takes it, its bytes).
     """
 
     profile: Profile
     points: tuple[int, ...]
     update_s: float
     unused: tuple[str, ...]
+    edges: tuple[tuple[int, int, int], ...]
 
 
 def profile_of(graph: StepGraph, device: Device, file: str = "") -> StepProfile:
@@ -60,7 +62,15 @@ def profile_of(graph: StepGraph, device: Device, file: str = "") -> StepProfile:
         shared=shared,
     )
     update_s = sum(costs[unit] for unit in backward.update) * PICO
-    return StepProfile(profile, forward.points, update_s, unused)
+    return StepProfile(profile, forward.points, update_s, unused, _edges(graph, forward))
+
+
+def _edges(graph: StepGraph, forward: Forward) -> tuple[tuple[int, int, int], ...]:
+    return tuple(
+        (forward.made_at[value], taker, graph.values[value].size_bytes)
+        for value, takers in forward.taken_at.items()
+        for taker in takers
+    )
 
 
 def _picoseconds(forward: Forward, storage: Storage, device: Device) -> dict[int, int]:

@@ -138,8 +138,8 @@ def inference(study: Study) -> Section:
                 )
     headers = ("", "objective", "paper", "ours", "layers of ours")
     notes = (
-        "Boundaries as shares of the points of the forward part, in parts of 128. The paper's are the same for all three "
-        "models: a quarter for each stage, and two parts.",
+        "Boundaries as shares of the points of the forward part, in parts of 128. The paper's are the same for all "
+        "three models: a quarter for each stage, and two parts.",
     )
     return Section("table8", PIPELINE_TITLES["table8"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
 
@@ -204,8 +204,8 @@ def computing(study: Study) -> Section:
         ("the most that a cut sends, one way", memory_text(float(profile.cut_bytes.max()))),
     )
     note = (
-        "The paper scales all three arrays by their common largest value, so that units matter: here ms and MB. Its step "
-        "has more than 50,000 instructions, with the backward pass and the update."
+        "The paper scales all three arrays by their common largest value, so that units matter: here ms and MB. Its "
+        "step has more than 50,000 instructions, with the backward pass and the update."
     )
     table = Table((title_of(step), ""), rows)
     return Section("figure12", PIPELINE_TITLES["figure12"], (table,), (note,), (), charts)

@@ -79,7 +79,7 @@ class PipelineTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundPipeline:
-    """A plan: its length in seconds, the layer of each cut, the device in front of each, the cuts as shares of points."""
+    """A plan: its length, the layer behind each cut, the first device behind it, and the cuts as shares of points."""
 
     length_s: float
     layers: tuple[str, ...]
