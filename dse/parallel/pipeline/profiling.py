@@ -109,7 +109,9 @@ def _stash_bytes(graph: StepGraph, forward: Forward, backward: Backward, storage
 def _weights(
     graph: StepGraph, forward: Forward
 ) -> tuple[Integers, Integers, tuple[SharedWeights, ...], tuple[str, ...]]:
-    """Bytes and number of the trained tensors that each point is the first to read, those of several, the unused."""
+    """Bytes of the trained tensors that each point is the first to read, the number that it reads, those that several
+    read, and the unused.
+    """
     weight_bytes, variables = np.zeros((2, len(forward.points)), dtype=np.int64)
     shared: dict[tuple[int, ...], list[int]] = {}
     unused = []
@@ -121,7 +123,7 @@ def _weights(
             unused.append(argument.name)
             continue
         weight_bytes[readers[0]] += graph.values[argument.value].size_bytes
-        variables[readers[0]] += 1
+        variables[list(readers)] += 1
         if len(readers) > 1:
             shared.setdefault(readers, []).append(number)
     of_several = tuple(

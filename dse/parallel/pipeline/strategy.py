@@ -259,7 +259,7 @@ def _stages(options: ParallelOptions, devices: int, joined: Network, source: Sou
 def _require_variables(stages: int, profile: Profile) -> None:
     count = int(np.count_nonzero(profile.variables))
     if stages > count:
-        rule = f"must be at most {count}, the instructions that first read a trained tensor: each stage must have one"
+        rule = f"must be at most {count}, the instructions that read a trained tensor: each stage must have one"
         raise fail(_COMMAND, "--stages", stages, rule)
 
 
