@@ -19,7 +19,7 @@ class ProfiledNode:
         forward_s, backward_s: on one device.
         weight_bytes: of its trained tensors.
         stash_bytes: what it leaves for its backward pass.
-        stage: the number that the file gives it in a plan; None without one.
+        stage: the number that the file gives it in a plan; None without one, which counts as 0.
     """
 
     name: str
@@ -60,7 +60,7 @@ def source_of_graph(graph: ProfiledGraph, name: str, notes: Sequence[str], path:
         variables=np.array([int(each.weight_bytes > 0) for each in nodes], dtype=np.int64),
         stash_bytes=np.array([each.stash_bytes for each in nodes], dtype=np.int64),
     )
-    stages = [each.stage for each in nodes]
+    stages = [each.stage or 0 for each in nodes]
     cuts = tuple(at for at in range(1, len(nodes)) if stages[at] != stages[at - 1])
     document = [[each.name, each.label, each.stage] for each in nodes]
     names, labels = tuple(each.name for each in nodes), tuple(each.label for each in nodes)
