@@ -169,9 +169,10 @@ def windows(case, cap_s):
         window[0, stage] = start
     if case.work_s[window[0, 1]] * case.share[0] > cap_s:
         window[1, 1] = -1
-    for stage in range(stages + 1):
-        window[0, stage] = max(window[0, stage], case.places[0, stage])
-        window[1, stage] = min(window[1, stage], case.places[1, stage])
+    for stage in range(1, stages + 1):  # first places never fall, and last ones neither
+        window[0, stage] = max(window[0, stage], case.places[0, stage], window[0, stage - 1])
+    for stage in range(stages - 1, -1, -1):
+        window[1, stage] = min(window[1, stage], case.places[1, stage], window[1, stage + 1])
     return window
 
 
