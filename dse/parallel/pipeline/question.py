@@ -24,6 +24,7 @@ class Source:
         document: what was read, in JSON types.
         edges: what points hand on to points.
         given: where a plan in the file cuts the points; None without one.
+        framework: as of :class:`dse.graph.step.StepGraph`.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Source:
     document: Any
     edges: tuple[Edge, ...] = ()
     given: tuple[int, ...] | None = None
+    framework: str = ""
 
 
 @dataclass(frozen=True, eq=False)

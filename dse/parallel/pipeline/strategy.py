@@ -102,6 +102,7 @@ def source_of(graph: StepGraph, of: StepProfile) -> Source:
         tuple(notes),
         document_of_step(graph),
         of.edges,
+        framework=graph.framework,
     )
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
+from dse.parallel.export.torch_stages import torch_stages
 from dse.parallel.pipeline.baselines import DATA_PARALLEL
 from dse.parallel.pipeline.formats import plan_of
 from dse.parallel.pipeline.length import length
@@ -14,6 +15,9 @@ from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Ro
 from dse.results.result import Result, percent
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
+
+OUTSIDE = "step"
+"""What PyTorch's steps call the loss, which is in no module (:mod:`dse.importer.torch.aten.table`)."""
 
 _WRAPPED = re.compile(r"\w+\(|\)")
 
@@ -91,7 +95,14 @@ def _timeline(result: Result, question: PipelineQuestion) -> Timeline:
 
 def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | bytes]:
     of = pipeline_trace(question.source.name, _timeline(result, question), question.problem.microbatches)
-    return {PIPELINE_TRACE_FILE: json.dumps(of)}
+    files: dict[str, str | bytes] = {PIPELINE_TRACE_FILE: json.dumps(of)}
+    if question.source.framework == "torch":
+        plan = plan_of(question, result.solution, "result")
+        labels = ["" if label == OUTSIDE else label for label in question.source.labels]
+        program = torch_stages(question.source.name, labels, question.problem, plan)
+        if program is not None:
+            files["plan_torch.py"] = program
+    return files
 
 
 _ABOUT_STAGES = (
