@@ -12,7 +12,7 @@ from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from dse.report.units import time_text
 
-_PROGRAM = '''"""A pipeline for {name}: {stages} stages, {devices} devices, {microbatches} microbatches, by dse parallel.
+_PROGRAM = '''"""A pipeline for {name}: {stages} stages, {devices} devices, {microbatches} microbatches.
 
     from plan_torch import DEVICES, MICROBATCHES, staged
     pipe = staged(model, microbatch)  # torch.distributed.pipelining.Pipe, with {stages} stages
