@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dse.parallel.pipeline.problem import DeviceCutting, StateName
+from dse.parallel.pipeline.problem import StateName
 from dse.parallel.problem import Objective
 from dse.run.options import Option, Options, option_fields
 from hardware.inputs import fail
@@ -40,13 +40,13 @@ class ParallelOptions(Options):
         16
     )
     device_cuts: Annotated[
-        DeviceCutting,
+        Literal["auto", "free", "near", "equal"],
         Option(
             "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
-            "equal stages (near, as the paper), or equally many.",
+            "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways.",
             belongs_to=_PIPELINE,
         ),
-    ] = "free"
+    ] = "auto"
     state: Annotated[
         StateName,
         Option(

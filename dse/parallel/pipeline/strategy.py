@@ -21,7 +21,7 @@ from dse.parallel.pipeline.memory import least_memory_bytes
 from dse.parallel.pipeline.methods import METHODS, PipelineMethod
 from dse.parallel.pipeline.pipedream import pipedream_text
 from dse.parallel.pipeline.piper import piper_text
-from dse.parallel.pipeline.problem import PipelineProblem, Profile, StateName
+from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, PipelineProblem, Profile, StateName
 from dse.parallel.pipeline.profiled_graph import graph_of_source, source_of_graph
 from dse.parallel.pipeline.profiling import StepProfile, first_results, profile_of
 from dse.parallel.pipeline.question import PipelineQuestion, Source
@@ -62,12 +62,13 @@ def posed(options: ParallelOptions) -> PipelinePosed:
     problem = PipelineProblem(
         profile, joined, devices, stages, options.microbatches, memory_bytes, state_factor, options.recompute
     )
-    question = PipelineQuestion(source, problem, options.device_cuts, chosen.name)
+    cutting = _device_cutting(options, devices, stages)
+    question = PipelineQuestion(source, problem, cutting, chosen.name)
     document = {
         "step": source.document,
         "given": source.given,
         "pipeline": _problem_document(problem),
-        "device_cuts": options.device_cuts,
+        "device_cuts": cutting,
     }
     goal = Objective(name="length_s", value=None, unit="s", sense="min")
     return Posed(options, question, source.name, document, goal)
@@ -251,10 +252,30 @@ def _stages(options: ParallelOptions, devices: int, joined: Network, source: Sou
     stages = options.stages or own
     if stages > devices:
         raise fail(_COMMAND, "--stages", stages, f"must be at most the number of devices, {devices}")
-    if options.device_cuts != "free" and devices % stages:
-        rule = f"must divide the {devices} devices with --device-cuts {options.device_cuts}"
-        raise fail(_COMMAND, "--stages", stages, rule)
     return stages
+
+
+MAX_WAYS = 50_000
+"""To cut the devices: each is bounded on its own."""
+
+
+def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> DeviceCutting:
+    """How devices are cut: as asked, or the freest way that leaves at most :data:`MAX_WAYS`."""
+    ways: dict[DeviceCutting, int] = {
+        "free": math.comb(devices - 1, stages - 1),
+        "near": (2 * RADIUS + 1) ** (stages - 1),
+        "equal": 1,
+    }
+    cutting = options.device_cuts
+    if cutting == "auto":
+        cutting = next(each for each, count in ways.items() if count <= MAX_WAYS)
+    if cutting != "free" and devices % stages:
+        rule = f"must divide the {devices} devices with --device-cuts {cutting}"
+        raise fail(_COMMAND, "--stages", stages, rule)
+    if ways[cutting] > MAX_WAYS:
+        rule = f"leaves {ways[cutting]:,} ways to cut {devices} devices into {stages} stages, more than {MAX_WAYS:,}"
+        raise fail(_COMMAND, "--device-cuts", cutting, rule)
+    return cutting
 
 
 def _require_variables(stages: int, profile: Profile) -> None:

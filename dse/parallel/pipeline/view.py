@@ -8,6 +8,7 @@ from dse.parallel.export.torch_stages import torch_stages
 from dse.parallel.pipeline.baselines import DATA_PARALLEL
 from dse.parallel.pipeline.formats import plan_of
 from dse.parallel.pipeline.length import length
+from dse.parallel.pipeline.problem import RADIUS
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.report.units import memory_text, time_text
@@ -122,6 +123,9 @@ def _verdict(result: Result, question: PipelineQuestion) -> str:
     )
 
 
+_CUTTINGS = {"near": f"at most {RADIUS} from equal stages", "equal": "into equal stages"}
+
+
 def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
     metrics, problem = result.metrics, question.problem
     further = problem.microbatches - 1
@@ -129,6 +133,8 @@ def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
         f"{time_text(metrics['first_s'])} for the first microbatch, {further:,} × {time_text(metrics['slowest_s'])} "
         f"for the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
     )
+    if question.device_cutting != "free":
+        yield f"Devices are cut {_CUTTINGS[question.device_cutting]}: free cuts could give a shorter pipeline."
     yield from question.source.notes
     for number, stage in enumerate(metrics["stages"]):
         for name in stage["copies"]:

@@ -23,6 +23,7 @@ def step(tmp_path):
         (("--stages", "9"), "--stages: 9: must be at most the number of devices, 8"),
         (("--mesh", "12", *V100), "--mesh: 12: must be a multiple of 8, the devices of a server"),
         (("--mesh", "9", "--device-cuts", "near"), "--stages: 2: must divide the 9 devices with --device-cuts near"),
+        (("--mesh", "400000"), "--mesh: 400000: must be a number of devices up to 4096"),
         (("--mesh", "data=2,model=4"), "must be a number of devices"),
         (("--method", "linkage"), "--method: linkage: splits tensors"),
         (("--objective", "count"), "--objective: belongs to --strategy sharding"),
@@ -34,6 +35,22 @@ def test_what_cannot_be_is_refused_in_one_line(dse, step, asked, rule):
     assert answer.code == 2
     assert rule in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_ways_to_cut_devices_are_limited(dse, tmp_path):
+    rows = [
+        f"n{number} -- layer -- forward_compute_time=1, backward_compute_time=2, activation_size=1, parameter_size=1"
+        for number in range(20)
+    ]
+    path = tmp_path / "graph.txt"
+    path.write_text("\n".join([*rows, *(f"\tn{number} -- n{number + 1}" for number in range(19))]))
+    asked = ("parallel", str(path), "--strategy", "pipeline", "--mesh", "64", "--stages", "8", "--json")
+    refused = dse(*asked, "--device-cuts", "free")
+    assert refused.code == 2
+    assert "leaves 553,270,671 ways to cut 64 devices into 8 stages" in refused.err
+    assert json.loads(dse(*asked).out)["solution"]["device_cuts"] == list(range(8, 64, 8))
+    refused = dse(*asked[:-3], "--stages", "7", "--json")
+    assert "--stages: 7: must divide the 64 devices" in refused.err
 
 
 def test_options_of_pipelines_belong_to_them(dse, step):
