@@ -7,7 +7,7 @@ a tab and ``node3 -- node4``. An activation size may be a list, ``[4096; 128]``.
 
 import re
 
-from dse.parallel.pipeline.profiled_graph import ProfiledGraph, ProfiledNode
+from dse.parallel.pipeline.profiled_graph import MAX_FIGURE, ProfiledGraph, ProfiledNode
 from hardware.inputs import fail, nearest
 
 _NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -49,8 +49,8 @@ def read_pipedream(text: str, path: str) -> ProfiledGraph:
             raise fail(path, where, name, "must be a node once")
         sizes = [float(each) for each in re.findall(_NUMBER, match["sent"])]
         figures = [float(match[key]) for key in ("forward", "backward", "weights")]
-        if min(*figures, *sizes, 0.0) < 0:
-            raise fail(path, where, name, "must have no negative figure")
+        if not all(0 <= each <= MAX_FIGURE for each in (*figures, *sizes)):
+            raise fail(path, where, name, f"must have figures from 0 to {MAX_FIGURE:g}")
         sent[name] = [round(each) for each in sizes]
         stage = None if match["stage"] is None else int(match["stage"])
         forward_s, backward_s = figures[0] * _MS, figures[1] * _MS

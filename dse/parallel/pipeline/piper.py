@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dse.parallel.pipeline.problem import PipelineProblem
-from dse.parallel.pipeline.profiled_graph import ProfiledGraph, ProfiledNode
+from dse.parallel.pipeline.profiled_graph import MAX_FIGURE, ProfiledGraph, ProfiledNode
 from hardware.inputs import fail, validate
 
 KEYS = frozenset({"nodes", "edges", "bandwidth"})
@@ -19,7 +19,7 @@ KEYS = frozenset({"nodes", "edges", "bandwidth"})
 _BACKWARD = 2 / 3
 """Of the time of both passes, as products have it: the form does not tell them apart."""
 
-_Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Number = Annotated[float, Field(ge=0, le=MAX_FIGURE)]
 
 
 class _Document(BaseModel):
@@ -45,7 +45,7 @@ class _Edge(_Document):
 
 
 class _File(_Document):
-    microbatches: Annotated[int, Field(ge=1)] = Field(default=1, alias="maxBatchSize")
+    microbatches: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1, alias="maxBatchSize")
     nodes: list[_Node]
     edges: list[_Edge]
 

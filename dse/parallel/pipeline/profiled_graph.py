@@ -9,6 +9,12 @@ from dse.parallel.pipeline.problem import Profile
 from dse.parallel.pipeline.question import Edge, Source
 from hardware.inputs import fail
 
+MAX_BYTES = 2**60
+"""Of all nodes and edges together: sums stay below the largest integer of 64 bits."""
+
+MAX_FIGURE = 1e15
+"""Of a figure in a file: milliseconds, seconds or bytes."""
+
 
 @dataclass(frozen=True)
 class ProfiledNode:
@@ -48,6 +54,9 @@ def source_of_graph(graph: ProfiledGraph, name: str, notes: Sequence[str], path:
     Raises:
         InputError: edges in a circle, or from a stage to an earlier one.
     """
+    total = sum(each.weight_bytes + each.stash_bytes for each in graph.nodes) + sum(size for *_, size in graph.edges)
+    if total > MAX_BYTES:
+        raise fail(path, "", f"{total:,}", f"must have at most {MAX_BYTES:,} bytes of weights and activations together")
     order = _ordered(graph, path)
     place = {number: position for position, number in enumerate(order)}
     nodes = [graph.nodes[number] for number in order]

@@ -109,7 +109,8 @@ def test_a_profile_of_piper_is_that_of_its_batch(tmp_path):
     ("old", "new", "rule"),
     [
         ("activation_size=4096.0", "activation=4096.0", "line 3: node3 -- Linear.*must be `NAME"),
-        ("forward_compute_time=3.0", "forward_compute_time=-3.0", "line 3.*no negative figure"),
+        ("forward_compute_time=3.0", "forward_compute_time=-3.0", "line 3.*must have figures from 0 to"),
+        ("parameter_size=256.000", "parameter_size=1e400", "line 3.*must have figures from 0 to"),
         ("node3 -- node4", "node3 -- node9", "line 8: node9: must be a node"),
         ("node3 -- Linear", "node2 -- Linear", "line 3: node2: must be a node once"),
         ("\tnode1 -- node2", "\tnode4 -- node2", "circle"),
@@ -136,6 +137,10 @@ def test_what_is_wrong_with_a_file_of_pipedream(tmp_path, old, new, rule):
         ({"edges": [{"sourceId": 3, "destId": 5}]}, "communicationCost"),
         ({"nodes": [{"id": 3, "TMPCs": {"2": []}}]}, 'must have an entry "1"'),
         ({"nodes": PIPER["nodes"][:1] * 2}, "must be different ones"),
+        (
+            {"edges": [{"sourceId": 3, "destId": 5, "communicationCost": 1e15}], "maxBatchSize": 10**6},
+            "bytes of weights",
+        ),
         ({"nodes": [{"id": 3, "TMPCs": {"1": [{"timePerSample": -1, "parameterSize": 1}]}}]}, "timePerSample"),
     ],
 )
