@@ -266,9 +266,8 @@ def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> Devi
         "near": (2 * RADIUS + 1) ** (stages - 1),
         "equal": 1,
     }
-    cutting = options.device_cuts
-    if cutting == "auto":
-        cutting = next(each for each, count in ways.items() if count <= MAX_WAYS)
+    freest = next(each for each, count in ways.items() if count <= MAX_WAYS)
+    cutting = freest if options.device_cuts == "auto" else options.device_cuts
     if cutting != "free" and devices % stages:
         rule = f"must divide the {devices} devices with --device-cuts {cutting}"
         raise fail(_COMMAND, "--stages", stages, rule)
