@@ -22,6 +22,7 @@ SCRIPTS = (
     "partition_graphs",
     "partition_calibration",
     "parallel",
+    "pipelines",
     "learning_speed",
     "wafer",
     "fabric_simulator",

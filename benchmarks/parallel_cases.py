@@ -22,7 +22,8 @@ PLANS = {"data": "8", "operator": "8", "data × operator": "data=2,model=4"}
 
 def problem_of(path: str, mesh: str, fraction: int | None = None) -> Any:
     """The step in a file as a problem on A100s, with memory for one part in ``fraction`` of its arguments."""
-    from dse.parallel.contract import ParallelOptions, ParallelType
+    from dse.parallel.contract import ParallelType
+    from dse.parallel.options import ParallelOptions
 
     posed = ParallelType().pose(ParallelOptions(path, mesh=mesh)).problem
     values = posed.graph.values

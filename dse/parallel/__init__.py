@@ -19,5 +19,5 @@ Every cost is a whole number of picoseconds, so that sums do not depend on their
 """
 
 COMMAND = "parallel"
-SUMMARY = "Split the tensors of a training step (HLO) over a mesh of devices."
+SUMMARY = "Split the tensors of a training step (HLO) over a mesh of devices, or cut it into a pipeline."
 RANK = 6

@@ -32,7 +32,7 @@ from hardware.inputs import fail
 
 if TYPE_CHECKING:
     from dse.algorithms.pairwise.solve import Solution
-    from dse.parallel.contract import ParallelOptions
+    from dse.parallel.options import ParallelOptions
 
 METHOD = "exact"
 SOLUTION_FILE = "solution.json"

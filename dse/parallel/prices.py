@@ -11,7 +11,6 @@ No launch times; the sum of all operations and all collectives, without what run
 (:mod:`dse.parallel.overlap`), is the time of a step.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -21,12 +20,10 @@ from dse.graph.step_work import flops_of
 from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined, layouts_of, parts_of
 from dse.parallel.mesh import Mesh
 from dse.parallel.overlap import joined_late
-from dse.parallel.problem import FUSED, Device, ParallelProblem
+from dse.parallel.problem import Device, ParallelProblem
 from dse.parallel.resharding import PICO, Collective, Fabric
+from dse.parallel.storage import Storage
 from dse.sharding.factors import Dims, Factor
-
-_FUSES_OPERANDS = FUSED | {"reduce"}
-"""Operations that compilers fuse with what makes their operands."""
 
 
 class Work(NamedTuple):
@@ -77,58 +74,14 @@ class Prices:
         self._fabric = problem.fabric
 
     @cached_property
+    def storage(self) -> Storage:
+        """What of the step is in memory."""
+        return Storage(self._problem.graph)
+
+    @property
     def stored(self) -> tuple[bool, ...]:
         """Of each value: whether it is written to memory in every step."""
-        values = self._problem.graph.values
-        return tuple(each and not value.constant for each, value in zip(self._in_memory, values, strict=True))
-
-    @cached_property
-    def _in_memory(self) -> tuple[bool, ...]:
-        """Of each value: whether it is read from memory; constants only where it is known that they are."""
-        graph = self._problem.graph
-        outside = {*(argument.value for argument in graph.arguments), *graph.results}
-        if graph.is_optimised:
-            return tuple(each or value in outside for value, each in enumerate(self._leave_kernels()))
-        fused = self._are_not_fused()
-        return tuple(
-            (each or value in outside) and not graph.values[value].constant for value, each in enumerate(fused)
-        )
-
-    def _leave_kernels(self) -> list[bool]:
-        """Of each value: whether another kernel takes it than the one that makes it."""
-        graph = self._problem.graph
-        maker = {value: operation.kernel for operation in graph.operations for value in operation.results}
-        stored = [False] * len(graph.values)
-        for operation in graph.operations:
-            for value in operation.operands:
-                stored[value] = stored[value] or maker.get(value) != operation.kernel
-        return stored
-
-    def _are_not_fused(self) -> list[bool]:
-        """Of each value: whether a compiler that fuses what it can would leave it in memory."""
-        graph = self._problem.graph
-        takers = Counter(value for operation in graph.operations for value in {*operation.operands})
-        stored = [takers[value] > 1 for value in range(len(graph.values))]
-        for operation in graph.operations:
-            if operation.opcode not in FUSED:
-                for value in operation.results:
-                    stored[value] = True
-            if operation.opcode not in _FUSES_OPERANDS:
-                for value in operation.operands:
-                    stored[value] = True
-        return stored
-
-    @cached_property
-    def read(self) -> tuple[tuple[bool, ...], ...]:
-        """Of each operand of each operation: whether it is read from memory."""
-        rows = [[self._in_memory[value] for value in each.operands] for each in self._problem.graph.operations]
-        seen: set[tuple[int, int]] = set()
-        for row, operation in zip(rows, self._problem.graph.operations, strict=True):
-            if operation.kernel is not None:
-                for place, value in enumerate(operation.operands):
-                    row[place] = row[place] and (operation.kernel, value) not in seen
-                    seen.add((operation.kernel, value))
-        return tuple(map(tuple, rows))
+        return self.storage.stored
 
     @cached_property
     def priced(self) -> tuple[tuple[Priced, ...], ...]:
@@ -141,7 +94,7 @@ class Prices:
 
     def _priced(self, number: int, operation: StepOperation) -> tuple[Priced, ...]:
         values = self._problem.graph.values
-        work = work_of(operation, values, self.read[number], self.stored)
+        work = work_of(operation, values, self.storage.read[number], self.stored)
         results = tuple((values[each].dims, values[each].size_bytes) for each in operation.results)
         return _priced_choices(
             work, self._problem.rules[number] or (), results, self._fabric, self._problem.device, self._is_late[number]
@@ -199,8 +152,16 @@ def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, d
     """The time of one device's share of the work, once."""
     arrays = zip((*work.operands, *work.results), (*layouts.operands, *layouts.before), strict=True)
     moved = sum(size // mesh.shards(layout) for size, layout in arrays)
-    seconds = max(work.flops / parts_of(choice, mesh) / device.flops_per_s, moved / device.bytes_per_s)
-    return round(seconds / PICO)
+    return _picoseconds(work.flops / parts_of(choice, mesh), moved, device)
+
+
+def whole_picoseconds(work: Work, device: Device) -> int:
+    """The time of all of the work on one device, all repeats added."""
+    return work.repeats * _picoseconds(work.flops, sum(work.operands) + sum(work.results), device)
+
+
+def _picoseconds(flops: float, moved: int, device: Device) -> int:
+    return round(max(flops / device.flops_per_s, moved / device.bytes_per_s) / PICO)
 
 
 def terms_of(

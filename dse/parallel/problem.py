@@ -77,23 +77,8 @@ class ParallelProblem:
 
     @cached_property
     def carried(self) -> Mapping[int, int]:
-        """The argument that each result of the step replaces in the next step, by their positions.
-
-        A step returns what it carries in the order in which it takes it: each argument that is trained or kept is
-        replaced by the next result of its type and dimensions.
-        """
-        values = self.graph.values
-        found: dict[int, int] = {}
-        start = 0
-        for number, argument in enumerate(self.graph.arguments):
-            if argument.role != "input":
-                of = _kind(values[argument.value])
-                places = range(start, len(self.graph.results))
-                match = next((place for place in places if _kind(values[self.graph.results[place]]) == of), None)
-                if match is not None:
-                    found[match] = number
-                    start = match + 1
-        return found
+        """:func:`carried_results` of the step."""
+        return carried_results(self.graph)
 
     @cached_property
     def linkage(self) -> Linkage:
@@ -107,6 +92,26 @@ class ParallelProblem:
         if number in self.pins:
             return (self.pins[number],)
         return tuple(self.mesh.layouts(self.graph.values[self.graph.arguments[number].value].dims))
+
+
+def carried_results(graph: StepGraph) -> dict[int, int]:
+    """The argument that each result of the step replaces in the next step, by their positions.
+
+    A step returns what it carries in the order in which it takes it: each argument that is trained or kept is
+    replaced by the next result of its type and dimensions.
+    """
+    values = graph.values
+    found: dict[int, int] = {}
+    start = 0
+    for number, argument in enumerate(graph.arguments):
+        if argument.role != "input":
+            of = _kind(values[argument.value])
+            places = range(start, len(graph.results))
+            match = next((place for place in places if _kind(values[graph.results[place]]) == of), None)
+            if match is not None:
+                found[match] = number
+                start = match + 1
+    return found
 
 
 def _kind(value: StepValue) -> tuple[str, tuple[int, ...]]:

@@ -17,10 +17,11 @@ from dse.parallel.baselines import data_parallel
 from dse.parallel.check import account
 from dse.parallel.choice_graph import ChoiceGraph
 from dse.parallel.choices import Cut
-from dse.parallel.contract import PROBLEM, ParallelOptions
+from dse.parallel.contract import PROBLEM
 from dse.parallel.formats import Stated, plan_document, stated_from_document
 from dse.parallel.linkage_plans import least_state_bytes, linkage_plan
 from dse.parallel.mesh import WHOLE
+from dse.parallel.options import ParallelOptions
 from dse.parallel.plan import Plan, hidden_of, picoseconds_of, sent_by, split_dimensions, state_bytes_of
 from dse.parallel.prices import Prices
 from dse.parallel.solve import solve

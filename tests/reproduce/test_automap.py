@@ -175,7 +175,8 @@ def test_the_command_prints_our_plans_beside_the_papers(dse, tmp_path):
     assert "Table 4" in done.out
     assert "none of --models is a T5" in " ".join(done.out.split())
     document = json.loads((tmp_path / "run" / "reproduction.json").read_text())
-    assert [section["part"] for section in document["sections"]] == ["table3", "table4", "table5", "table6"]
+    parts = ["table3", "table4", "table5", "table6", "table7", "table8", "figure11", "figure12"]
+    assert [section["part"] for section in document["sections"]] == parts
     assert document["settings"]["network"] == "v100-ethernet"
     again = dse(*arguments, "--resume", "--json")
     assert again.code == 0, again.err

@@ -5,6 +5,10 @@
     PipelinePlan      cuts of the points and of the devices
     length            seconds of a batch: the definition that every method is judged by
     exact             the shortest plan with its proof
+    forward, backward the points of a step, and which of them the backward pass belongs to
+    profiling         the profile of a step
+    pipedream, piper  profiles of other planners
+    strategy          what ``dse parallel --strategy pipeline`` does
 
 Devices are ranks of a network in order; a stage has neighbouring ones and each of its devices does an equal share of
 every microbatch (data parallelism inside the stage), so that gradients of a stage are all-reduced once a batch.

@@ -24,10 +24,14 @@ class Case(NamedTuple):
         backward_s: the same for the backward pass alone, [N + 1].
         share: of that, which a device of each stage does of a microbatch, [K].
         send_s: from each stage to the next if it ends at a cut, one way, [K, N + 1]; 0 for the last stage.
-        weight_bytes, variables: of all points in front of each cut, [N + 1].
+        weight_bytes, variables: of all points in front of each cut, counted with their first readers, [N + 1].
+        shared_bytes: of each of V groups of trained tensors with several readers, [V].
+        first_reader: the first reader of each group, [V].
+        next_reader: the next reader of each group from each cut on, or N where there is none, [V, N + 1].
         fits: the last cut at which a stage that begins at each cut can end, for its memory, [K, N + 1].
         rings: of the all-reduce of each stage (:class:`hardware.network.Ring`), [K, R, 6]; steps of 0 fill up.
         microbatches: M.
+        places: the first and the last place that each cut may have at all, [2, K + 1].
     """
 
     work_s: Floats
@@ -36,9 +40,13 @@ class Case(NamedTuple):
     send_s: Floats
     weight_bytes: Floats
     variables: Integers
+    shared_bytes: Floats
+    first_reader: Integers
+    next_reader: Integers
     fits: Integers
     rings: Floats
     microbatches: int
+    places: Integers
 
 
 Windows = npt.NDArray[np.int64]
@@ -60,6 +68,54 @@ def ring_s(rings, size_bytes):
 
 
 @njit(cache=True)
+def slowest_ring_s(rings, sizes):
+    """Of each size the seconds of the ring that takes longest; 0 without rings."""
+    slowest = np.zeros(len(sizes))
+    for place in range(len(sizes)):
+        for ring in range(len(rings)):
+            slowest[place] = max(slowest[place], ring_s(rings[ring : ring + 1], sizes[place]))
+    return slowest
+
+
+@njit(cache=True)
+def stage_bytes(case, start, end):
+    """Weights of a stage from one cut to another: those of its points, and copies that points in front read first.
+
+    They never fall as the end rises, and never rise with the start.
+    """
+    size_bytes = case.weight_bytes[end] - case.weight_bytes[start]
+    for group in range(len(case.shared_bytes)):
+        if case.first_reader[group] < start and case.next_reader[group, start] < end:
+            size_bytes += case.shared_bytes[group]
+    return size_bytes
+
+
+@njit(cache=True)
+def last_fitting(case, stash_bytes, state_factor, limit_bytes):
+    """The last cut at which a stage that begins at each cut fits, [N + 1]; before its start where none does.
+
+    Args:
+        case: without :attr:`Case.fits`.
+        stash_bytes: on a device, of all points in front of each cut, [N + 1].
+        state_factor: bytes on a device for each byte of weights.
+        limit_bytes: of a device, for a stage that begins at each cut, [N + 1].
+    """
+    points = len(case.work_s) - 1
+    fits = np.empty(points + 1, dtype=np.int64)
+    for start in range(points + 1):
+        low, high = start - 1, points
+        while low < high:
+            middle = (low + high + 1) // 2
+            used = stage_bytes(case, start, middle) * state_factor + stash_bytes[middle] - stash_bytes[start]
+            if used <= limit_bytes[start]:
+                low = middle
+            else:
+                high = middle - 1
+        fits[start] = low
+    return fits
+
+
+@njit(cache=True)
 def joined_in_time(case, cap_s, exposed_s, window):
     """:attr:`Case.fits` with no all-reduce exposed for longer than ``exposed_s``, inside the windows, [K, N + 1].
 
@@ -74,7 +130,7 @@ def joined_in_time(case, cap_s, exposed_s, window):
             hidden_s = min(case.backward_s[start] * slowest, stage * cap_s) + sent_s
             end = max(end, start)
             while end < window[1, stage + 1]:
-                size_bytes = case.weight_bytes[end + 1] - case.weight_bytes[start]
+                size_bytes = stage_bytes(case, start, end + 1)
                 if ring_s(case.rings[stage], size_bytes) > exposed_s + hidden_s:
                     break
                 end += 1
@@ -113,6 +169,10 @@ def windows(case, cap_s):
         window[0, stage] = start
     if case.work_s[window[0, 1]] * case.share[0] > cap_s:
         window[1, 1] = -1
+    for stage in range(1, stages + 1):  # first places never fall, and last ones neither
+        window[0, stage] = max(window[0, stage], case.places[0, stage], window[0, stage - 1])
+    for stage in range(stages - 1, -1, -1):
+        window[1, stage] = min(window[1, stage], case.places[1, stage], window[1, stage + 1])
     return window
 
 
@@ -166,7 +226,7 @@ def exposed_bound(case, window):
             hidden_s = sent_s
             if stage > 0:
                 hidden_s += case.backward_s[start] * case.share[:stage].max()
-            size_bytes = case.weight_bytes[end] - case.weight_bytes[start]
+            size_bytes = stage_bytes(case, start, end)
             least_s = max(least_s, ring_s(case.rings[stage], size_bytes) - hidden_s)
         sent_s += case.send_s[stage, window[0, stage + 1] : window[1, stage + 1] + 1].max()
     return least_s
@@ -227,9 +287,7 @@ def shortest(case, cap_s, window, tail_s, limit_s):
                 send_s, rest_s = case.send_s[stage, end], (case.work_s[points] - case.work_s[end]) * rest_share
                 hideable_s = 0.0
                 for later in range(stage + 1, stages):
-                    hideable_s = max(
-                        hideable_s, ring_s(case.rings[later], case.weight_bytes[points] - case.weight_bytes[end])
-                    )
+                    hideable_s = max(hideable_s, ring_s(case.rings[later], stage_bytes(case, end, points)))
                 count = 0
                 while low < end and (case.work_s[end] - case.work_s[low]) * share > cap_s:
                     low += 1
@@ -239,7 +297,7 @@ def shortest(case, cap_s, window, tail_s, limit_s):
                     if case.variables[start] == case.variables[end]:
                         break
                     time_s = (case.work_s[end] - case.work_s[start]) * share
-                    joined_s = ring_s(case.rings[stage], case.weight_bytes[end] - case.weight_bytes[start])
+                    joined_s = ring_s(case.rings[stage], stage_bytes(case, start, end))
                     back_s = (case.backward_s[end] - case.backward_s[start]) * share + send_s
                     for each in range(first_label[start], first_label[start + 1]):
                         made += 1

@@ -14,7 +14,7 @@ m; and every cut sends at least the fewest bytes of all.
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,13 +26,15 @@ from dse.parallel.pipeline.cut_kernels import (
     Windows,
     exposed_bound,
     joined_in_time,
+    last_fitting,
     ring_s,
     shortest,
+    slowest_ring_s,
     tails,
     windows,
 )
 from dse.parallel.pipeline.length import faults, length
-from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem
+from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem, Profile
 from hardware.network import Ring
 
 DeviceCuts = tuple[int, ...]
@@ -103,9 +105,18 @@ def solve(
     device_cuts: Iterable[DeviceCuts],
     stopped: Callable[[], object] = lambda: None,
     start: PipelinePlan | None = None,
+    places: Sequence[range] | None = None,
 ) -> Answer:
-    """The shortest plan whose devices are cut in one of the given ways; ``stopped`` is asked between nodes."""
-    search = _Search(problem)
+    """The shortest plan whose devices are cut in one of the given ways.
+
+    Args:
+        problem: what is cut.
+        device_cuts: the ways.
+        stopped: asked between nodes.
+        start: a plan to begin with.
+        places: where each cut may be; None for anywhere.
+    """
+    search = _Search(problem, places)
     if start is not None:
         search.consider(start)
     for cuts in device_cuts:
@@ -123,13 +134,13 @@ def solve(
 class _Search:
     """The heap, the shortest plan so far, and what device cuts have in common."""
 
-    def __init__(self, problem: PipelineProblem) -> None:
+    def __init__(self, problem: PipelineProblem, places: Sequence[range] | None) -> None:
         self.problem = problem
         self.heap: list[_Node] = []
         self.plan: PipelinePlan | None = None
         self.length_s = np.inf
         self.nodes = 0
-        self.case = lru_cache(maxsize=64)(_Cases(problem).case)
+        self.case = lru_cache(maxsize=64)(Cases(problem, places).case)
         self._numbers = itertools.count()
         profile = problem.profile
         self._whole_s = float((profile.forward_s + problem.backward_s).sum()) / problem.microbatches
@@ -258,54 +269,89 @@ def _followed(ends: Integers, device_cuts: DeviceCuts) -> PipelinePlan:
     return PipelinePlan(tuple(cuts[1:]), device_cuts)
 
 
-class _Cases:
+class Cases:
     """What the kernels take, for any device cuts; parts are shared by those that have them in common."""
 
-    def __init__(self, problem: PipelineProblem) -> None:
+    def __init__(self, problem: PipelineProblem, places: Sequence[range] | None = None) -> None:
         self._problem = problem
         profile = problem.profile
+        anywhere = range(profile.points + 1)
+        within = [anywhere, *(places or [anywhere] * (problem.stages - 1)), anywhere]
+        self._places = np.array([[each.start for each in within], [each.stop - 1 for each in within]])
         self._backward_s = _prefix(problem.backward_s)
         self._work_s = _prefix(profile.forward_s + problem.backward_s)
         self._weight_bytes = _prefix(profile.weight_bytes).astype(np.float64)
         self._variables = _prefix(profile.variables).astype(np.int64)
         self._stash_bytes = _prefix(profile.stash_bytes).astype(np.float64)
+        sizes, self._sent_places = np.unique(profile.cut_bytes, return_inverse=True)
+        self._sent_bytes = sizes / problem.microbatches
+        self._shared_bytes = np.array([float(each.weight_bytes) for each in profile.shared])
+        self._first_reader = np.array([each.readers[0] for each in profile.shared], dtype=np.int64)
+        self._next_reader = _next_readers(profile)
         self._send = lru_cache(maxsize=1024)(self._send_s)
         self._fits = lru_cache(maxsize=1024)(self._last_fitting)
 
     def case(self, cuts: DeviceCuts) -> Case:
+        """With devices cut in this way."""
         problem = self._problem
         edges = (0, *cuts, problem.devices)
         ranges = [range(*each) for each in itertools.pairwise(edges)]
+        if problem.memory_bytes is None:
+            fits = np.full((len(ranges), len(self._work_s)), problem.profile.points)
+        else:
+            fits = np.array([self._fits(stage, len(each)) for stage, each in enumerate(ranges)])
         sends = [self._send(*each) for each in zip(edges, edges[1:], edges[2:], strict=False)]
-        return Case(
-            work_s=self._work_s,
-            backward_s=self._backward_s,
+        return self._case(
             share=np.array([1 / (problem.microbatches * len(each)) for each in ranges]),
             send_s=np.array([*sends, np.zeros(len(self._work_s))]),
-            weight_bytes=self._weight_bytes,
-            variables=self._variables,
-            fits=np.array([self._fits(stage, len(each)) for stage, each in enumerate(ranges)]),
+            fits=fits,
             rings=_ring_array([problem.network.all_reduce_rings(each) for each in ranges]),
-            microbatches=problem.microbatches,
+        )
+
+    def _case(self, share: Floats, send_s: Floats, fits: Integers, rings: Floats) -> Case:
+        return Case(
+            self._work_s,
+            self._backward_s,
+            share,
+            send_s,
+            self._weight_bytes,
+            self._variables,
+            self._shared_bytes,
+            self._first_reader,
+            self._next_reader,
+            fits,
+            rings,
+            self._problem.microbatches,
+            self._places,
         )
 
     def _send_s(self, start: int, cut: int, end: int) -> Floats:
         rings = self._problem.network.stage_transfer_rings(range(start, cut), range(cut, end))
-        sizes, places = np.unique(self._problem.profile.cut_bytes, return_inverse=True)
-        sent_bytes = (sizes / self._problem.microbatches).tolist()
-        seconds = [max((ring.seconds(each) for ring in rings), default=0.0) for each in sent_bytes]
-        return np.array(seconds)[places]
+        seconds: Floats = slowest_ring_s(np.array(rings, dtype=np.float64).reshape(len(rings), 6), self._sent_bytes)
+        return seconds[self._sent_places]
 
     def _last_fitting(self, stage: int, devices: int) -> Integers:
         """The last cut at which a stage that begins at each cut can end, [N + 1]; before its start where none."""
         problem, points = self._problem, len(self._work_s)
-        if problem.memory_bytes is None:
-            return np.full(points, points - 1)
         share, flying = 1 / (problem.microbatches * devices), problem.in_flight(stage)
-        input_bytes = problem.profile.cut_bytes * (share * flying) if problem.recompute else np.zeros(points)
-        held = 1 if problem.recompute else flying
-        used = self._weight_bytes * problem.state_factor + self._stash_bytes * (share * held)
-        return np.searchsorted(used, used + (problem.memory_bytes - input_bytes), side="right") - 1
+        limit_bytes = np.full(points, float(problem.memory_bytes or 0))
+        if problem.recompute:
+            limit_bytes -= problem.profile.cut_bytes * (share * flying)
+        held = self._stash_bytes * (share * (1 if problem.recompute else flying))
+        nothing = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0, 6))
+        case = self._case(np.zeros(0), *nothing)
+        fits: Integers = last_fitting(case, held, problem.state_factor, limit_bytes)
+        return fits
+
+
+def _next_readers(profile: Profile) -> Integers:
+    """:attr:`Case.next_reader`."""
+    cuts = np.arange(profile.points + 1)
+    places = np.full((len(profile.shared), len(cuts)), profile.points)
+    for group, each in enumerate(profile.shared):
+        readers = np.array([*each.readers, profile.points])
+        places[group] = readers[np.searchsorted(readers, cuts)]
+    return places
 
 
 def _prefix(values: Floats | Integers) -> Floats:

@@ -93,7 +93,7 @@ def _stages(problem: PipelineProblem, plan: PipelinePlan) -> tuple[StageTimes, .
     stages = []
     for number, (points, devices) in enumerate(ranges):
         of = slice(points.start, points.stop)
-        weight_bytes = int(profile.weight_bytes[of].sum())
+        weight_bytes = profile.stage_weight_bytes(points)
         rings = problem.network.all_reduce_rings(devices)
         share = 1 / (count * len(devices))
         stash_bytes, flying = int(profile.stash_bytes[of].sum()), problem.in_flight(number)

@@ -1,16 +1,45 @@
 """The problem of cutting a training step into a pipeline of stages, and a plan."""
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hardware.network import Network
 
+DeviceCutting = Literal["equal", "near", "free"]
+"""Devices of the stages: equally many, at most :data:`RADIUS` from that in front of each cut, or any."""
+
+StateName = Literal["weights", "gradients", "optimizer"]
+"""What a device keeps of trained tensors: these, with their gradients, and with the optimizer's state."""
+
+RADIUS = 3
+"""Of the paper's search (5.2.3)."""
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWeights:
+    """Trained tensors that the same points read (tied weights).
+
+    A stage that reads them holds a copy. They count with the first point that reads them; in a stage that begins behind
+    it they count again if it reads them.
+
+    Attributes:
+        names: of the tensors.
+        weight_bytes: of all of them.
+        readers: two points or more, rising.
+    """
+
+    names: tuple[str, ...]
+    weight_bytes: int
+    readers: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +53,13 @@ class Profile:
         backward_s: of the part of the backward pass that belongs to the point, on one device, [N].
         cut_bytes: activations that pass each cut, [N + 1]; their gradients, as many bytes, come back. 0 at both ends.
         weight_bytes: of the trained tensors that a point is the first to read, [N].
-        variables: number of these tensors, [N].
+        variables: number of the trained tensors that a point reads, [N].
         stash_bytes: what a point leaves for its backward pass, [N].
+        shared: the trained tensors that several points read.
 
     Raises:
-        ValueError: arrays whose lengths do not fit together, or a figure that is negative or not finite.
+        ValueError: arrays whose lengths do not fit together, a figure that is negative or not finite, or readers that
+            are no points.
     """
 
     forward_s: Floats
@@ -37,6 +68,7 @@ class Profile:
     weight_bytes: Integers
     variables: Integers
     stash_bytes: Integers
+    shared: tuple[SharedWeights, ...] = ()
 
     def __post_init__(self) -> None:
         points = len(self.forward_s)
@@ -46,11 +78,41 @@ class Profile:
                 raise ValueError(f"`{name}` must have {length} entries, but its shape is {values.shape}")
             if not (np.isfinite(values).all() and (values >= 0).all()):
                 raise ValueError(f"`{name}` must be finite and not negative")
+        for each in self.shared:
+            rising = len(each.readers) > 1 and all(one < other for one, other in itertools.pairwise(each.readers))
+            if not rising or each.readers[0] < 0 or each.readers[-1] >= points or each.weight_bytes < 0:
+                raise ValueError(f"`shared` must have rising readers of {points} points, but got {each}")
 
     @property
     def points(self) -> int:
         """N."""
         return len(self.forward_s)
+
+    def of_batch(self, times: float) -> "Profile":
+        """The profile of a batch ``times`` as large: everything but the weights grows with it."""
+        return replace(
+            self,
+            forward_s=self.forward_s * times,
+            backward_s=self.backward_s * times,
+            cut_bytes=np.rint(self.cut_bytes * times).astype(np.int64),
+            stash_bytes=np.rint(self.stash_bytes * times).astype(np.int64),
+        )
+
+    def stage_variables(self, points: range) -> int:
+        """Number of the trained tensors that neighbouring points read, each once."""
+        read = int(self.variables[points.start : points.stop].sum())
+        for each in self.shared:
+            times = sum(reader in points for reader in each.readers)
+            read -= len(each.names) * max(0, times - 1)
+        return read
+
+    def stage_weight_bytes(self, points: range) -> int:
+        """Bytes of the trained tensors that neighbouring points read."""
+        own = int(self.weight_bytes[points.start : points.stop].sum())
+        for each in self.shared:
+            if each.readers[0] < points.start and any(reader in points for reader in each.readers):
+                own += each.weight_bytes
+        return own
 
 
 @dataclass(frozen=True, eq=False)

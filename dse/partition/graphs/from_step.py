@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from dse.graph.step import FORWARDING, StepGraph, StepOperation
+from dse.graph.step_loops import loop_owners
 from dse.graph.step_work import flops_of
 from dse.partition.problem import PartitionGraph
 
@@ -28,31 +29,12 @@ def graph_from_step(graph: StepGraph) -> PartitionGraph:
     made where it is read, and no operator. A multiplication and an addition of a product are two FLOPs, every element
     of an elementwise operation or a reduction is one. Elements have the width that the step gives them.
     """
-    owner = _owners(graph)
+    owner = loop_owners(graph)
     writer = _Writer(graph, owner)
     for number in range(len(graph.operations)):
         if not graph.is_constant(number):
             writer.add(number)
     return writer.finished()
-
-
-def _owners(graph: StepGraph) -> list[int]:
-    """For every operation the one that it is part of: the first of the outermost loop around it, or itself.
-
-    A loop stands in one run: the ``while-begin`` of each of its values, its body, and the ``while-end`` of each value,
-    whose first operand is what the ``while-begin`` gave.
-    """
-    begins = {each.results[0]: number for number, each in enumerate(graph.operations) if each.opcode == "while-begin"}
-    owner = list(range(len(graph.operations)))
-    first = len(graph.operations)
-    for number in range(len(graph.operations) - 1, -1, -1):
-        operation = graph.operations[number]
-        if number < first and operation.opcode == "while-end" and operation.operands[0] in begins:
-            first = begins[operation.operands[0]]
-            while first and graph.operations[first - 1].opcode == "while-begin":
-                first -= 1
-            owner[first : number + 1] = [first] * (number + 1 - first)
-    return owner
 
 
 def _read_outside(graph: StepGraph, owner: Sequence[int]) -> set[int]:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dse.parallel.pipeline.length import faults, length
-from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, Profile
+from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, Profile, SharedWeights
 from hardware.network_specs import network
 
 
@@ -19,13 +19,19 @@ def profile_of(points, seed, weight_bytes):
     weights = np.where((random.random(points) < 0.6) | (np.arange(points) == 0), random.exponential(1, points), 0)
     cut_bytes = random.choice([0, 1, 2, 3, 8], points + 1) * 20_000_000
     cut_bytes[[0, -1]] = 0
+    weight_bytes = (weights / weights.sum() * weight_bytes).astype(np.int64)
+    shared = []
+    for _ in range(random.integers(0, 3) if points > 2 else 0):
+        readers = np.sort(random.choice(points, random.integers(2, 4), replace=False)).tolist()
+        shared.append(SharedWeights(("tied",), int(weight_bytes[readers[0]]), tuple(readers)))
     return Profile(
         forward_s=forward_s / forward_s.sum(),
         backward_s=2 * forward_s / forward_s.sum() * random.uniform(0.5, 1.5, points),
         cut_bytes=cut_bytes,
-        weight_bytes=(weights / weights.sum() * weight_bytes).astype(np.int64),
+        weight_bytes=weight_bytes,
         variables=(weights > 0).astype(np.int64),
         stash_bytes=(random.random(points) * 1e8).astype(np.int64),
+        shared=tuple(shared),
     )
 
 

@@ -1,0 +1,162 @@
+"""The options of ``dse parallel``."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from dse.parallel.pipeline.problem import StateName
+from dse.parallel.problem import Objective
+from dse.run.options import Option, Options, option_fields
+from hardware.inputs import fail
+from hardware.units import bytes_from_gib
+
+Strategy = Literal["sharding", "pipeline"]
+Method = Literal["auto", "exact", "linkage"]
+
+_SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
+
+MAX_MEMORY_GB = 2**30
+"""Sums of bytes stay below the largest integer of 64 bits."""
+
+
+@dataclass(frozen=True)
+class ParallelOptions(Options):
+    """The options of ``dse parallel``."""
+
+    COMMAND: ClassVar[str] = "parallel"
+
+    step: Annotated[Any, Option("A training step.", metavar="STEP", positional=True, is_source=True)]
+    strategy: Annotated[
+        Strategy, Option("sharding: tensors split over a mesh; pipeline: the forward part cut into stages.")
+    ] = "sharding"
+    mesh: Annotated[
+        str,
+        Option("Devices, or axes from the outermost in: data=4,model=8; of a pipeline a number.", metavar="MESH"),
+    ] = "8"
+    stages: Annotated[
+        int | None,
+        Option("Stages of the pipeline (default: one for each server).", min=1, belongs_to=_PIPELINE),
+    ] = None
+    microbatches: Annotated[int, Option("In which a batch goes through the pipeline.", min=1, belongs_to=_PIPELINE)] = (
+        16
+    )
+    device_cuts: Annotated[
+        Literal["auto", "free", "near", "equal"],
+        Option(
+            "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
+            "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways.",
+            belongs_to=_PIPELINE,
+        ),
+    ] = "auto"
+    state: Annotated[
+        StateName,
+        Option(
+            "What a device keeps of trained tensors: the weights; also gradients; also the optimizer's state.",
+            belongs_to=_PIPELINE,
+        ),
+    ] = "optimizer"
+    recompute: Annotated[
+        bool, Option("Keep only the input of a stage, and compute the rest again.", belongs_to=_PIPELINE)
+    ] = False
+    objective: Annotated[
+        Objective,
+        Option(
+            "cost: seconds of a step; count: split dimensions of trained tensors, the paper's reward.",
+            belongs_to=_SHARDING,
+        ),
+    ] = "cost"
+    method: Annotated[
+        Method,
+        Option(
+            "exact: proven, of sharding with resharding; linkage: without, as the paper; auto: linkage for count, "
+            "otherwise exact."
+        ),
+    ] = "auto"
+    accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"
+    network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
+    memory_gb: Annotated[
+        float | None,
+        Option(
+            "GB a device has for the arguments of the step, of a pipeline for all that a stage keeps (default: the "
+            "accelerator's memory).",
+            min=0.0,
+        ),
+    ] = None
+    activations: Annotated[
+        bool,
+        Option(
+            "The memory must also hold what the step makes, as long as it is read (method exact).",
+            belongs_to=_SHARDING,
+        ),
+    ] = False
+    overlap: Annotated[
+        bool,
+        Option(
+            "Let communication run beside work where it can: gradients joined late, weights fetched ahead.",
+            belongs_to=_SHARDING,
+        ),
+    ] = False
+    pin: Annotated[
+        tuple[str, ...],
+        Option(
+            "A layout that an argument must have: for each dimension an axis or -.",
+            metavar="NAME=AXIS,-",
+            belongs_to=_SHARDING,
+        ),
+    ] = ()
+    variables: Annotated[
+        str | None,
+        Option("The trained arguments, one name a line (default: as names and uses tell).", metavar="FILE"),
+    ] = None
+    why: Annotated[
+        str | None,
+        Option(
+            "Also what every other layout of this argument costs, or what forbids it.",
+            metavar="NAME",
+            belongs_to=_SHARDING,
+        ),
+    ] = None
+    emit_iopddl: Annotated[
+        str | None,
+        Option(
+            "Write the problem of method exact, with its costs, as one of the IOPDDL contest (.json or .json.gz).",
+            metavar="FILE",
+            is_output=True,
+            belongs_to=_SHARDING,
+        ),
+    ] = None
+    emit_pipedream: Annotated[
+        str | None,
+        Option(
+            "Write the profile for the planners of PipeDream and DAPPLE (text).",
+            metavar="FILE",
+            is_output=True,
+            belongs_to=_PIPELINE,
+        ),
+    ] = None
+    emit_piper: Annotated[
+        str | None,
+        Option("Write the profile for Piper (JSON).", metavar="FILE", is_output=True, belongs_to=_PIPELINE),
+    ] = None
+
+
+def require_own(options: ParallelOptions) -> None:
+    """Raises :class:`~hardware.inputs.InputError` where an option is set that belongs to another strategy."""
+    for each in option_fields(type(options)):
+        needs = each.option.belongs_to
+        value = getattr(options, each.name)
+        if needs is not None and value != each.default and getattr(options, needs[0]) != needs[1]:
+            rule = f"belongs to --{needs[0]} {needs[1]}, but --{needs[0]} is {getattr(options, needs[0])}"
+            raise fail("dse parallel", each.flag, value, rule)
+
+
+def memory_bytes_of(options: ParallelOptions, hbm_bytes: int) -> int:
+    """The memory of a device: what the options say, or the accelerator's.
+
+    Raises:
+        InputError: more than :data:`MAX_MEMORY_GB`.
+    """
+    if options.memory_gb is None:
+        return hbm_bytes
+    if not options.memory_gb <= MAX_MEMORY_GB:
+        raise fail("dse parallel", "--memory-gb", options.memory_gb, f"must be at most {MAX_MEMORY_GB:,}")
+    return bytes_from_gib(options.memory_gb)

@@ -1,0 +1,304 @@
+"""Strategy ``pipeline``: the forward part of a training step in stages, as ``dse parallel`` answers it."""
+
+import math
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.graph.step import StepGraph
+from dse.parallel.inputs import device_of, document_of_step, named_step
+from dse.parallel.options import ParallelOptions, memory_bytes_of
+from dse.parallel.pipeline.exact import Answer, solve
+from dse.parallel.pipeline.exchange import profiled_graph
+from dse.parallel.pipeline.formats import PipelineMetrics, metrics, plan_of, solution_document
+from dse.parallel.pipeline.length import faults as plan_faults
+from dse.parallel.pipeline.length import length
+from dse.parallel.pipeline.memory import least_memory_bytes
+from dse.parallel.pipeline.methods import METHODS, PipelineMethod
+from dse.parallel.pipeline.pipedream import pipedream_text
+from dse.parallel.pipeline.piper import piper_text
+from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, PipelineProblem, Profile, StateName
+from dse.parallel.pipeline.profiled_graph import graph_of_source, source_of_graph
+from dse.parallel.pipeline.profiling import StepProfile, first_results, profile_of
+from dse.parallel.pipeline.question import PipelineQuestion, Source
+from dse.parallel.pipeline.view import view as view
+from dse.parallel.problem import Device
+from dse.problem import Posed
+from dse.report.units import memory_text, needed_memory_text
+from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest, result_of
+from dse.run.directory import write_bytes
+from dse.run.run import Run
+from hardware.inputs import fail, nearest, validate
+from hardware.network import Network
+from hardware.network_specs import network
+from hardware.specs import accelerator
+
+PipelinePosed = Posed[ParallelOptions, Any]
+
+_COMMAND = "dse parallel"
+
+
+def posed(options: ParallelOptions) -> PipelinePosed:
+    """The profile of the step that the options name, and the machine.
+
+    Raises:
+        InputError: options that contradict each other, files that are malformed, or more stages than there can be.
+    """
+    devices = _devices(options)
+    chosen = accelerator(options.accelerator)
+    if options.method == "linkage":
+        raise fail(_COMMAND, "--method", "linkage", "splits tensors; it belongs to --strategy sharding")
+    memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
+    joined = network(options.network or chosen.network).spanning(devices)
+    source, profile, state_factor = _read(options, device_of(chosen))
+    stages = _stages(options, devices, joined, source)
+    _require_variables(stages, profile)
+    problem = PipelineProblem(
+        profile, joined, devices, stages, options.microbatches, memory_bytes, state_factor, options.recompute
+    )
+    cutting = _device_cutting(options, devices, stages)
+    question = PipelineQuestion(source, problem, cutting, chosen.name)
+    document = {
+        "step": source.document,
+        "given": source.given,
+        "pipeline": _problem_document(problem),
+        "device_cuts": cutting,
+    }
+    goal = Objective(name="length_s", value=None, unit="s", sense="min")
+    return Posed(options, question, source.name, document, goal)
+
+
+def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, float]:
+    """What is cut, its profile, and the bytes that a device keeps for each byte of trained tensors."""
+    profiled = profiled_graph(options.step)
+    if profiled is not None:
+        if options.variables is not None:
+            raise fail(_COMMAND, "--variables", options.variables, "belongs to steps; a profile has none by name")
+        path = os.fsdecode(options.step)
+        factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
+        notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
+        return (*source_of_graph(profiled, Path(path).stem, notes, path), factor)
+    where, graph = named_step(options)
+    of = profile_of(graph, device, where)
+    return source_of(graph, of), of.profile, state_factor_of(graph, options.state)
+
+
+def source_of(graph: StepGraph, of: StepProfile) -> Source:
+    """A step with its profile as what is cut."""
+    notes = list(graph.notes)
+    if of.unused:
+        more = f" and {len(of.unused) - 1} more" if len(of.unused) > 1 else ""
+        notes.append(f"The loss does not depend on {of.unused[0]}{more}: trained tensors that are in no stage.")
+    return Source(
+        graph.name,
+        tuple(first_results(graph, of.points)),
+        tuple(graph.operations[point].label for point in of.points),
+        of.update_s,
+        tuple(notes),
+        document_of_step(graph),
+        of.edges,
+        framework=graph.framework,
+    )
+
+
+def state_factor_of(graph: StepGraph, state: StateName) -> float:
+    """Bytes that a device keeps for each byte of trained tensors; the optimizer's state as large as the step has it."""
+    if state != "optimizer":
+        return {"weights": 1.0, "gradients": 2.0}[state]
+    sizes = {"parameter": 0, "state": 0}
+    for argument in graph.arguments:
+        value = graph.values[argument.value]
+        if argument.role in sizes and value.dims:
+            sizes[argument.role] += value.size_bytes
+    return 2.0 + sizes["state"] / sizes["parameter"]
+
+
+def method_of(options: ParallelOptions) -> str:
+    """The method that ``auto`` stands for."""
+    return "exact" if options.method == "auto" else options.method
+
+
+def answer(posed: PipelinePosed, question: PipelineQuestion, run: Run) -> Result:
+    """The best plan by the chosen method, with its proof or bound."""
+    started = time.perf_counter()
+    _emit(posed.options, question)
+    name = method_of(posed.options)
+    found = _answered(_method(name, run), question, run)
+    problem = question.problem
+    if found.plan is not None:
+        violations = plan_faults(problem, found.plan)
+        if violations or length(problem, found.plan).length_s != found.length_s:
+            raise FailedCheckError("; ".join(violations) or f"a plan is not {found.length_s} s long")
+    is_infeasible = found.plan is None and math.isinf(found.bound_s)
+    return result_of(
+        "parallel",
+        posed,
+        value=None if found.plan is None else found.length_s,
+        bound=None if is_infeasible else found.bound_s,
+        solution=None if found.plan is None else solution_document(question, found.plan),
+        metrics=None if found.plan is None else metrics(question, found.plan),
+        infeasibility=_infeasibility(question) if is_infeasible else None,
+        evaluations=found.nodes,
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method=name,
+    )
+
+
+def _emit(options: ParallelOptions, question: PipelineQuestion) -> None:
+    """Write the profile for other planners, where the options ask for it."""
+    graph = graph_of_source(question.source, question.problem.profile)
+    if options.emit_pipedream is not None:
+        write_bytes(Path(options.emit_pipedream), pipedream_text(graph).encode())
+    if options.emit_piper is not None:
+        write_bytes(Path(options.emit_piper), piper_text(graph, question.problem).encode())
+
+
+def _method(name: str, run: Run) -> PipelineMethod:
+    methods = {**METHODS, **run.methods}
+    if name not in methods:
+        raise fail(_COMMAND, "--method", name, f"must be one of {', '.join(methods)}", nearest(name, methods))
+    return methods[name]
+
+
+def _answered(method: PipelineMethod, question: PipelineQuestion, run: Run) -> Answer:
+    """What the method finds; where it proves nothing, with the bound of the exact search."""
+    context = question.context(run.seed, run.stop)
+    found = method(context)
+    if found.bound_s > 0:
+        return found
+    proof = solve(question.problem, context.device_cuts(), run.stop, found.plan)
+    return replace(found, bound_s=proof.bound_s)
+
+
+def faults(result: Result, question: PipelineQuestion) -> list[str]:
+    """The plan's own rules, its times and bytes by their definition; the bound is proven again."""
+    problem, context = question.problem, question.context()
+    if not result.solution:
+        unasked = differences("metrics", result.metrics, {})
+        if result.status != "infeasible":
+            return unasked if result.status in ("unknown", "interrupted") else [*unasked, "a plan must be given"]
+        if solve(problem, context.device_cuts()).plan is not None:
+            return [*unasked, "status infeasible: but a plan fits"]
+        stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+        return unasked + differences("infeasibility", stated, _infeasibility(question).model_dump())
+    validate(PipelineMetrics, result.metrics, "result: metrics")
+    plan = plan_of(question, result.solution, "result")
+    if broken := plan_faults(problem, plan):
+        return broken
+    if plan.device_cuts not in set(context.device_cuts()):
+        cuts = ", ".join(map(str, plan.device_cuts))
+        return [f"devices must not be cut at {cuts} with --device-cuts {question.device_cutting}"]
+    value = length(problem, plan).length_s
+    found = []
+    claimed = result.objective.value
+    if claimed is None or not math.isclose(claimed, value, rel_tol=PROOF_TOLERANCE):
+        found.append(f"objective.value must be {value}, but got {claimed}")
+    proof = solve(problem, context.device_cuts(), start=plan)
+    if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
+        found.append(f"bound {result.bound} is more than can be proven")
+    return found + differences("metrics", result.metrics, metrics(question, plan))
+
+
+def _infeasibility(question: PipelineQuestion) -> Infeasibility:
+    """How many bytes the plan that needs the fewest lacks."""
+    problem = question.problem
+    needed = least_memory_bytes(problem, question.context().device_cuts())
+    limit = problem.memory_bytes or 0
+    return Infeasibility(
+        resource="memory_bytes",
+        demand=needed,
+        limit=limit,
+        unit="bytes",
+        levers=[
+            f"{needed_memory_text(needed)} on each device",
+            "more stages",
+            "more devices",
+            *([] if problem.recompute else ["--recompute"]),
+        ],
+        explanation=(
+            f"A pipeline of {problem.stages} stages needs at least {needed_memory_text(needed)} on some of "
+            f"{problem.devices} devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
+        ),
+        where={},
+    )
+
+
+def _devices(options: ParallelOptions) -> int:
+    text = options.mesh
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_DEVICES):
+        rule = f"must be a number of devices up to {_MAX_DEVICES} for --strategy pipeline, which lays them out itself"
+        raise fail(_COMMAND, "--mesh", text, rule)
+    return int(text)
+
+
+_MAX_DEVICES = 4096
+
+
+def _stages(options: ParallelOptions, devices: int, joined: Network, source: Source) -> int:
+    """The number of stages, as far as the devices allow it."""
+    server = joined.node_accelerators
+    if server and devices % server:
+        raise fail(
+            _COMMAND, "--mesh", devices, f"must be a multiple of {server}, the devices of a server of {joined.name}"
+        )
+    own = max(2, devices // server if server else 2) if source.given is None else len(source.given) + 1
+    stages = options.stages or own
+    if stages > devices:
+        raise fail(_COMMAND, "--stages", stages, f"must be at most the number of devices, {devices}")
+    return stages
+
+
+MAX_WAYS = 50_000
+"""To cut the devices: each is bounded on its own."""
+
+
+def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> DeviceCutting:
+    """How devices are cut: as asked, or the freest way that leaves at most :data:`MAX_WAYS`."""
+    ways: dict[DeviceCutting, int] = {
+        "free": math.comb(devices - 1, stages - 1),
+        "near": (2 * RADIUS + 1) ** (stages - 1),
+        "equal": 1,
+    }
+    freest = next(each for each, count in ways.items() if count <= MAX_WAYS)
+    cutting = freest if options.device_cuts == "auto" else options.device_cuts
+    if cutting != "free" and devices % stages:
+        rule = f"must divide the {devices} devices with --device-cuts {cutting}"
+        raise fail(_COMMAND, "--stages", stages, rule)
+    if ways[cutting] > MAX_WAYS:
+        rule = f"leaves {ways[cutting]:,} ways to cut {devices} devices into {stages} stages, more than {MAX_WAYS:,}"
+        raise fail(_COMMAND, "--device-cuts", cutting, rule)
+    return cutting
+
+
+def _require_variables(stages: int, profile: Profile) -> None:
+    count = int(np.count_nonzero(profile.variables))
+    if stages > count:
+        rule = f"must be at most {count}, the instructions that read a trained tensor: each stage must have one"
+        raise fail(_COMMAND, "--stages", stages, rule)
+
+
+def _problem_document(problem: PipelineProblem) -> dict[str, Any]:
+    """Everything of the problem but the step, in JSON types; of the profile its digest."""
+    profile = problem.profile
+    arrays = {
+        name: getattr(profile, name).tolist()
+        for name in ("forward_s", "backward_s", "cut_bytes", "weight_bytes", "variables", "stash_bytes")
+    }
+    shared = [[list(each.names), each.weight_bytes, list(each.readers)] for each in profile.shared]
+    return {
+        "profile": digest({**arrays, "shared": shared}),
+        "network": repr(problem.network),
+        "devices": problem.devices,
+        "stages": problem.stages,
+        "microbatches": problem.microbatches,
+        "memory_bytes": problem.memory_bytes,
+        "state_factor": problem.state_factor,
+        "recompute": problem.recompute,
+    }

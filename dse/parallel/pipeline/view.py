@@ -1,0 +1,203 @@
+"""A pipeline for people: its verdict, stages, and what it is beside plans that need no search."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from dse.parallel.export.torch_stages import torch_stages
+from dse.parallel.pipeline.baselines import DATA_PARALLEL
+from dse.parallel.pipeline.formats import plan_of
+from dse.parallel.pipeline.length import length
+from dse.parallel.pipeline.problem import RADIUS
+from dse.parallel.pipeline.question import PipelineQuestion
+from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
+from dse.report.units import memory_text, time_text
+from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Share, Table, View
+from dse.results.result import Result, percent
+
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
+
+OUTSIDE = "step"
+"""What PyTorch's steps call the loss, which is in no module (:mod:`dse.importer.torch.aten.table`)."""
+
+_WRAPPED = re.compile(r"\w+\(|\)")
+
+
+def layer_of(label: str) -> str:
+    """Where an instruction stands in the model, without what JAX adds to its scopes."""
+    parts = [part for part in _WRAPPED.sub("", label).split("/") if part]
+    return "/".join(parts[1:] if label.startswith("jit(") else parts)
+
+
+def view(result: Result, question: PipelineQuestion) -> View:
+    """The view of a result, with or without a plan."""
+    title = f"{question.source.name}: pipeline"
+    if result.infeasibility is not None:
+        return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
+    if not result.solution:
+        return View(title, "No pipeline was found before the run was stopped.")
+    stages = Table(
+        ("stage", "from", "devices", "variables", "forward", "backward", "send", "all-reduce", "on a device"),
+        _stages(result, question),
+        "Stages",
+        narrow=(0, 1, 2, 4, 5, 7),
+    )
+    compared = Table(
+        ("plan", "a batch", "on a device", "of this plan's time"),
+        _baselines(result, question),
+        "Beside plans that need no search",
+    )
+    return View(
+        title=title,
+        verdict=_verdict(result, question),
+        notes=list(_notes(result, question)),
+        tables=[stages, compared],
+        page=lambda: _page(result, question, stages, compared),
+        files=lambda: _files(result, question),
+        cards=lambda: [_card(result)],
+    )
+
+
+def _page(result: Result, question: PipelineQuestion, stages: Table, compared: Table) -> list[Part]:
+    from dse.parallel.pipeline.charts import along_the_step, pipeline_in_time  # loads plotly
+
+    plan = plan_of(question, result.solution, "result")
+    in_time = _timeline(result, question)
+    return [
+        Heading("The pipeline in time"),
+        Paragraph(_about_time(result, question, in_time), True),
+        Chart(pipeline_in_time(in_time)),
+        Heading("Stages"),
+        Paragraph(_ABOUT_STAGES, True),
+        Table(stages.headers, stages.rows),
+        Heading("Along the step"),
+        Paragraph("Where the step is cut, in red; activations are those of a whole batch, each way.", True),
+        Chart(along_the_step(question.problem, plan)),
+        Heading("Beside plans that need no search"),
+        Table(compared.headers, compared.rows),
+    ]
+
+
+def _about_time(result: Result, question: PipelineQuestion, in_time: Timeline) -> str:
+    count = question.problem.microbatches
+    if in_time.microbatches < count:
+        return f"The first {in_time.microbatches} of {count} microbatches, one forward, one backward."
+    return (
+        f"One forward, one backward: run in this order, the batch takes {time_text(in_time.end_s)}; by the definition "
+        f"of the length, in which every microbatch follows as soon as the slowest stage allows, "
+        f"{time_text(result.metrics['length_s'])}."
+    )
+
+
+def _timeline(result: Result, question: PipelineQuestion) -> Timeline:
+    plan = plan_of(question, result.solution, "result")
+    return timeline(length(question.problem, plan).stages, question.problem.microbatches)
+
+
+def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | bytes]:
+    of = pipeline_trace(question.source.name, _timeline(result, question), question.problem.microbatches)
+    files: dict[str, str | bytes] = {PIPELINE_TRACE_FILE: json.dumps(of)}
+    if question.source.framework == "torch":
+        plan = plan_of(question, result.solution, "result")
+        labels = ["" if label == OUTSIDE else label for label in question.source.labels]
+        program = torch_stages(question.source.name, labels, question.problem, plan)
+        if program is not None:
+            files["plan_torch.py"] = program
+    return files
+
+
+_ABOUT_STAGES = (
+    "Times are those of a microbatch, each device of a stage doing an equal share; the all-reduce of gradients runs "
+    "once a batch. A stage begins with the instruction that is named, in the order of the longest path to the loss; "
+    "what a device keeps are weights, what --state adds to them, and what the backward pass reads."
+)
+
+
+def _verdict(result: Result, question: PipelineQuestion) -> str:
+    problem, metrics = question.problem, result.metrics
+    proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
+    speed = metrics["one_device_s"] / metrics["length_s"]
+    return (
+        f"{time_text(metrics['length_s'])} a batch in {problem.stages} stages on {problem.devices} × "
+        f"{question.accelerator}, {speed:.2f} × one device; {proof} ({time_text(result.seconds)})"
+    )
+
+
+_CUTTINGS = {"near": f"at most {RADIUS} from equal stages", "equal": "into equal stages"}
+
+
+def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
+    metrics, problem = result.metrics, question.problem
+    further = problem.microbatches - 1
+    yield (
+        f"{time_text(metrics['first_s'])} for the first microbatch, {further:,} × {time_text(metrics['slowest_s'])} "
+        f"for the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
+    )
+    if question.device_cutting != "free":
+        yield f"Devices are cut {_CUTTINGS[question.device_cutting]}: free cuts could give a shorter pipeline."
+    yield from question.source.notes
+    for number, stage in enumerate(metrics["stages"]):
+        for name in stage["copies"]:
+            yield (
+                f"{name} is read in stage {number + 1} and in one in front of it: each keeps a copy, and the sum of "
+                "their gradients is not in the length."
+            )
+
+
+def _stages(result: Result, question: PipelineQuestion) -> list[Row]:
+    plan = plan_of(question, result.solution, "result")
+    rows: list[Row] = []
+    for number, (cut, stage) in enumerate(zip((0, *plan.cuts), result.metrics["stages"], strict=True)):
+        layer = layer_of(question.source.labels[cut])
+        rows.append(
+            (
+                str(number + 1),
+                f"{stage['first']} ({layer})" if layer else stage["first"],
+                str(stage["devices"]),
+                f"{stage['variables']:,}",
+                time_text(stage["forward_s"]),
+                time_text(stage["backward_s"]),
+                time_text(stage["send_s"]),
+                time_text(stage["all_reduce_s"]),
+                memory_text(stage["device_bytes"]),
+            )
+        )
+    return rows
+
+
+def _baselines(result: Result, question: PipelineQuestion) -> list[Row]:
+    metrics, limit = result.metrics, question.problem.memory_bytes
+    largest = max(stage["device_bytes"] for stage in metrics["stages"])
+    plans = {"this plan": {"length_s": metrics["length_s"], "device_bytes": largest}, **metrics["baselines"]}
+    named = {DATA_PARALLEL: f"{DATA_PARALLEL} (data parallel)"}
+    return [
+        (
+            named.get(name, name) + ("" if limit is None or each["device_bytes"] <= limit else ", does not fit"),
+            time_text(each["length_s"]),
+            memory_text(each["device_bytes"]),
+            f"{each['length_s'] / metrics['length_s']:.2f} ×",
+        )
+        for name, each in plans.items()
+    ]
+
+
+def _card(result: Result) -> Card:
+    metrics = result.metrics
+    further_s = metrics["length_s"] - metrics["first_s"] - metrics["exposed_s"]
+    return Card(
+        figures=[
+            (time_text(metrics["length_s"]), "a batch"),
+            (f"{metrics['one_device_s'] / metrics['length_s']:.2f} ×", "one device"),
+        ],
+        breakdowns=[
+            Breakdown(
+                "A batch",
+                "s",
+                [
+                    Share("first microbatch", metrics["first_s"], "bubble"),
+                    Share("further microbatches", further_s, "time"),
+                    Share("all-reduces", metrics["exposed_s"], "synchronisation"),
+                ],
+            )
+        ],
+    )

@@ -1,0 +1,234 @@
+"""Strategy ``sharding``: the tensors of a training step over a mesh of devices, as ``dse parallel`` answers it."""
+
+import time
+from typing import Any
+
+from dse.parallel.check import account
+from dse.parallel.formats import MetricsDocument, plan_document, plan_of, stated_from_document
+from dse.parallel.inputs import device_of, document_of_step, named_step
+from dse.parallel.mesh import mesh_of
+from dse.parallel.metrics import metrics, metrics_of
+from dse.parallel.options import ParallelOptions, memory_bytes_of
+from dse.parallel.pins import pins_of
+from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import PICO
+from dse.parallel.solve import Solution, solve
+from dse.problem import Posed
+from dse.report.units import memory_text, needed_memory_text
+from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
+from dse.results.result import Objective as Goal
+from dse.run.run import Run
+from dse.sharding.hlo.table import step_factors
+from hardware.inputs import choose, fail, validate
+from hardware.network_specs import network
+from hardware.specs import accelerator
+
+ShardingPosed = Posed[ParallelOptions, Any]
+
+
+def posed(options: ParallelOptions) -> ShardingPosed:
+    """The step that the options name, and the machine.
+
+    Raises:
+        InputError: options that contradict each other, or files that are malformed.
+    """
+    mesh = mesh_of(options.mesh)
+    chosen = accelerator(options.accelerator)
+    if options.objective == "count" and options.method == "exact":
+        raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+    memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
+    if options.activations and method_of(options) != "exact":
+        raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
+    if options.emit_iopddl is not None:
+        _require_emittable(options, options.emit_iopddl)
+    joined = network(options.network or chosen.network)
+    where, graph = named_step(options)
+    names = [argument.name for argument in graph.arguments]
+    dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
+    problem = ParallelProblem(
+        graph,
+        mesh,
+        device_of(chosen),
+        joined.spanning(mesh.devices),
+        options.objective,
+        memory_bytes,
+        options.activations,
+        options.overlap,
+        pins_of(options.pin, names, dims, mesh),
+        where,
+        rules=step_factors(graph, where),
+    )
+    if options.why is not None:
+        choose(where, "--why", options.why, names, "argument")
+    return Posed(options, problem, graph.name, document_of_step(graph) | _machine_document(problem), _goal(options))
+
+
+def _require_emittable(options: ParallelOptions, path: str) -> None:
+    """Raises where the options make no problem of the contest, or the file would not be known as one."""
+    if method_of(options) != "exact":
+        raise fail("dse parallel", "--emit-iopddl", path, "needs --method exact: that problem reshards")
+    if not path.endswith((".json", ".json.gz")):
+        raise fail("dse parallel", "--emit-iopddl", path, "must end in .json or .json.gz")
+
+
+def answer(posed: ShardingPosed, problem: ParallelProblem, run: Run) -> Result:
+    """The best plan by the chosen method, with its proof or bound."""
+    started = time.perf_counter()
+    prices = Prices(problem)
+    if posed.options.emit_iopddl is not None:
+        _emit(problem, prices, posed.options.emit_iopddl)
+    solution = solve(problem, prices, method_of(posed.options), run.seed, run.stop)
+    document = None if solution.plan is None else plan_document(problem, prices, solution.plan)
+    if document is not None:
+        violations = account(problem, stated_from_document(problem, document, "solution")).faults
+        if violations:
+            raise FailedCheckError("; ".join(violations))
+    scale = 1.0 if problem.objective == "count" else PICO
+    return result_of(
+        "parallel",
+        posed,
+        value=None if solution.value is None else solution.value * scale,
+        bound=None if solution.bound is None else solution.bound * scale,
+        solution=document,
+        metrics=None
+        if solution.plan is None
+        else metrics(problem, prices, solution.plan) | _why(problem, posed.options, prices, run),
+        infeasibility=_infeasibility(problem, solution),
+        evaluations=1,
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method=method_of(posed.options),
+    )
+
+
+def faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -> list[str]:
+    """The plan's own rules, its times and bytes; the bound is proven again."""
+    if result.solution or result.metrics:
+        validate(MetricsDocument, result.metrics, "result: metrics")
+    prices = Prices(problem)
+    again = solve(problem, prices, method_of(options), result.seed)
+    if not result.solution:
+        return _faults_without_plan(result, problem, again)
+    stated = stated_from_document(problem, result.solution, "result")
+    of = account(problem, stated)
+    if of.faults:
+        return of.faults
+    if result.method == "linkage" and of.resharded:
+        return [f"{of.resharded} is resharded, which method linkage never does"]
+    value = of.split_dimensions if problem.objective == "count" else of.step_ps * PICO
+    claimed = result.objective.value
+    faults = []
+    if claimed is None or abs(claimed - value) > PROOF_TOLERANCE * abs(value):
+        faults.append(f"objective.value must be {value}, but got {claimed}")
+    faults += _bound_faults(problem, value, result.bound, again)
+    expected = metrics_of(problem, prices, plan_of(prices, stated), of)
+    unfinished = result.metrics.get("unfinished") == ["why"]
+    expected |= {"unfinished": ["why"]} if unfinished else _why(problem, options, prices, Run(seed=result.seed))
+    return faults + differences("metrics", result.metrics, expected)
+
+
+def _emit(problem: ParallelProblem, prices: Prices, path: str) -> None:
+    """Write the problem with resharding, its costs in picoseconds and its memory in bytes, in the contest's form."""
+    from dse.algorithms.pairwise.iopddl import write_problem
+    from dse.parallel.choice_graph import ChoiceGraph
+
+    write_problem(ChoiceGraph(problem, prices).pairwise(), path)
+
+
+def method_of(options: ParallelOptions) -> str:
+    """The method that ``auto`` stands for."""
+    if options.method != "auto":
+        return options.method
+    return "linkage" if options.objective == "count" else "exact"
+
+
+def _goal(options: ParallelOptions) -> Goal:
+    if options.objective == "count":
+        return Goal(name="split_dimensions", value=None, unit="", sense="max")
+    return Goal(name="step_s", value=None, unit="s", sense="min")
+
+
+def _machine_document(problem: ParallelProblem) -> dict[str, Any]:
+    return {
+        "mesh": problem.mesh.text,
+        "device": [problem.device.flops_per_s, problem.device.bytes_per_s],
+        "network": repr(problem.network),
+        "objective": problem.objective,
+        "state_bytes": problem.state_bytes,
+        "activations": problem.activations,
+        "overlap": problem.overlap,
+        "pins": {str(number): list(layout) for number, layout in problem.pins.items()},
+    }
+
+
+def _why(problem: ParallelProblem, options: ParallelOptions, prices: Prices, run: Run) -> dict[str, Any]:
+    """The alternatives to the layout of the argument that the options name, where they name one: all or none."""
+    name = options.why
+    if name is None:
+        return {"unfinished": []}
+    from dse.parallel.why import alternatives  # loads OR-Tools
+
+    number = [argument.name for argument in problem.graph.arguments].index(name)
+    rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
+    found = alternatives(problem, prices, number, method_of(options), run.seed, run.stop)
+    if run.stop() is not None:
+        return {"unfinished": ["why"]}
+    layouts = [
+        {
+            "split": [list(axes) for axes in problem.mesh.spec(each.layout, rank)],
+            "step_s": None if each.picoseconds is None else each.picoseconds * PICO,
+            "reason": each.reason,
+        }
+        for each in found
+    ]
+    return {"why": layouts, "unfinished": []}
+
+
+def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibility | None:
+    if solution.least_state_bytes is None or problem.state_bytes is None:
+        return None
+    needed, limit = solution.least_state_bytes, problem.state_bytes
+    what = "The step takes" if problem.activations else "The arguments of the step take"
+    pinned = ", with these pins" if problem.pins else ""
+    return Infeasibility(
+        resource="memory_bytes",
+        demand=needed,
+        limit=limit,
+        unit="bytes",
+        levers=[
+            f"{needed_memory_text(needed)} on each device",
+            "more devices",
+            *(["fewer pins"] if problem.pins else []),
+        ],
+        explanation=(
+            f"{what} at least {needed_memory_text(needed)} on each of {problem.mesh.devices} devices, of "
+            f"{memory_text(limit)}{pinned}: {needed - limit:,} bytes too many."
+        ),
+        where={},
+    )
+
+
+def _faults_without_plan(result: Result, problem: ParallelProblem, again: Solution) -> list[str]:
+    if result.status != "infeasible":
+        return [] if result.status in ("unknown", "interrupted") else ["a plan must be given"]
+    proof = _infeasibility(problem, again)
+    if proof is None:
+        return ["status infeasible: but a plan fits"]
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return differences("infeasibility", stated, proof.model_dump())
+
+
+def _bound_faults(problem: ParallelProblem, value: float, bound: float | None, again: Solution) -> list[str]:
+    """Whether a bound is proven again, and no value is better than what is proven."""
+    sign = -1.0 if problem.objective == "count" else 1.0  # both as of something to be minimised
+    scale = 1.0 if problem.objective == "count" else PICO
+    slack = 0.0 if problem.objective == "count" else PROOF_TOLERANCE * abs(value)
+    faults = []
+    if again.bound is None or sign * value < sign * again.bound * scale - slack:
+        faults.append(f"value {value} is better than what is proven to be possible")
+    if bound is not None and (again.bound is None or sign * bound > sign * again.bound * scale + slack):
+        faults.append(f"bound {bound} is more than can be proven")
+    return faults

@@ -1,0 +1,90 @@
+"""``dse reproduce automap``: pipelines beside Tables 7 and 8."""
+
+import pytest
+
+from dse.reproduce.automap.models import PIPELINED, step_of
+from dse.reproduce.automap.pipeline_tables import all_reduces, computing, inference, training
+from dse.reproduce.automap.pipelines import (
+    OBJECTIVES,
+    MemoryTrial,
+    PipelineTrial,
+    batch_of,
+    needed_bytes,
+    outcome_of,
+    pipelined,
+    places_of,
+    profile_of_batch,
+)
+from dse.reproduce.automap.published import read_published
+from dse.reproduce.automap.study import Machine, Study
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.run import Run
+from tests.reproduce.sections import assert_whole
+
+MACHINE = ("v100", "v100-ethernet")
+PRINTED = read_published().pipelines
+
+
+def outcome(step, configuration, objective, cutting="equal"):
+    return outcome_of(pipelined(PipelineTrial(step, configuration, objective, cutting, *MACHINE)))
+
+
+def test_rows_of_the_papers_tables_are_of_our_steps():
+    assert set(PRINTED.training) == set(PIPELINED.values())
+    assert set(PRINTED.inference.models) <= set(PIPELINED.values())
+    for rows in PRINTED.training.values():
+        for configuration, row in rows.items():
+            assert len(row.layers) == len(row.devices) == PRINTED.servers[configuration] - 1
+
+
+def test_batches_are_those_of_the_paper():
+    assert [batch_of(step_of(step)) for step in ("t5-6", "bert-48")] == [16, 8]
+    profile = profile_of_batch("t5-6", "v100")
+    assert profile.cut_bytes.max() == pytest.approx(64 * 512 * 32128 * 4 * 2, rel=0.01)  # the logits, twice
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("configuration", "AB")
+def test_the_papers_plan_is_never_shorter_than_the_best(objective, configuration):
+    of = outcome("t5-6", configuration, objective)
+    assert of.excess >= -1e-9
+    assert of.published.devices == PRINTED.training["T5-base"][configuration].devices
+
+
+def test_where_computing_alone_counts_the_papers_plan_of_t5_on_two_servers_is_the_best():
+    assert outcome("t5-6", "A", "computing").excess == pytest.approx(0, abs=1e-9)
+
+
+def test_the_boundaries_of_bert_are_those_of_table_8():
+    """All three within one of 128 points, and equal stages of devices."""
+    of = outcome("bert-48", "C", "length", "near")
+    ours = [round(share * PRINTED.inference.points) for share in of.best.shares]
+    assert all(abs(one - other) <= 1 for one, other in zip(ours, PRINTED.inference.boundaries, strict=True))
+    assert of.best.devices == PRINTED.inference.devices
+    assert of.excess < 0.05
+
+
+def test_a_layer_that_no_point_has_is_refused():
+    with pytest.raises(ValueError, match="`layer` must be the scope of a point"):
+        places_of("layer99", ("layer00/up", "layer01"))
+    assert places_of("layer1", ("layer1/up", "layer10/up", "layer1/down")) == range(4)
+
+
+def test_more_that_is_kept_needs_more_memory():
+    needed = [
+        needed_bytes(MemoryTrial("t5-6", "B", state, activations, *MACHINE))
+        for state, activations in (("weights", "none"), ("gradients", "none"), ("gradients", "kept"))
+    ]
+    assert needed == sorted(needed)
+    assert needed[1] == pytest.approx(2 * needed[0], abs=2)
+
+
+def test_sections_are_whole(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        machine = Machine("8", *MACHINE)
+        of = Study((), machine, Run(InProcessExecutor(), journal=journal), ("t5-6",))
+        sections = [training(of), inference(of), all_reduces(of), computing(of)]
+        assert_whole(type("Done", (), {"sections": sections}), ("table7", "table8", "figure11", "figure12"))
+        nothing = Study(("vgg19",), machine, Run(InProcessExecutor(), journal=journal))
+        assert training(nothing).skipped == "none of --models is one of bert-48, t5-6, t5-3b, t5-11b"
