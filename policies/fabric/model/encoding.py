@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.model import Placement, UnitKind
+from policies.fabric.model.feature_kernels import spread
 from policies.fabric.model.features import Featurizer
 
 Float32 = npt.NDArray[np.float32]
@@ -57,11 +58,12 @@ class Encoder:
         base, hop_slots = case.slowest, float(fabric.hop_slots)
         lengths = placement.route_first[1:] - placement.route_first[:-1]
         crossing_net = np.repeat(np.arange(len(lengths)), lengths)
-        used, crossing_link = np.unique(placement.route_link, return_inverse=True)
-        of_nets = (case.flits, np.ones(len(lengths)), case.flits / case.isolated, case.bursts)
-        load, flows, rate, bursts = (
-            np.bincount(crossing_link, each[crossing_net], len(used)).astype(np.float64) for each in of_nets
-        )
+        links, hops = spread(case, placement.site, placement.route_first, placement.route_link)
+        used = np.flatnonzero(links[1])
+        place = np.empty(links.shape[1], dtype=np.int64)
+        place[used] = np.arange(len(used))
+        crossing_link = place[placement.route_link]
+        load, flows, rate, bursts = links[:, used]
         switching = np.where(flows > fabric.tracks, fabric.switch_slots * bursts, 0.0)
         sharing = np.ones(len(lengths))
         np.maximum.at(sharing, crossing_net, flows[crossing_link])
@@ -71,7 +73,6 @@ class Encoder:
             fabric.max_flow_flits,
         )
         queue = case.flits * (hop_slots + 1) / places
-        hops = self._hops(placement)
         units, nets, early = self._constant
         net = np.column_stack((nets, _log(queue / base), np.log1p(lengths)))
         route = np.column_stack((early, np.log1p(hops), hops * hop_slots / base))
@@ -87,23 +88,8 @@ class Encoder:
             route_net=self._route_net,
             route_sink=case.sink,
             crossing_net=crossing_net,
-            crossing_link=crossing_link.astype(np.int64),
+            crossing_link=crossing_link,
         )
-
-    def _hops(self, placement: Placement) -> npt.NDArray[np.float64]:
-        """Links from its net's source to every sink, [K]."""
-        grid, case = self.featurizer.fabric.grid, self.featurizer.case
-        start, end = grid.link_from[placement.route_link].tolist(), grid.link_to[placement.route_link].tolist()
-        cell = grid.site_cell[placement.site].tolist()
-        first, sinks = placement.route_first.tolist(), case.sink.tolist()
-        hops = np.empty(len(sinks))
-        for net, source in enumerate(case.source.tolist()):
-            depth = {cell[source]: 0}
-            for place in range(first[net], first[net + 1]):
-                depth[end[place]] = depth[start[place]] + 1
-            for place in range(case.sink_first[net], case.sink_first[net + 1]):
-                hops[place] = depth[cell[sinks[place]]]
-        return hops
 
     @cached_property
     def _route_net(self) -> Integers:

@@ -190,3 +190,11 @@ def measure(case, site, route_first, route_link):
     weight, tokens = np.empty(len(events.weight)), np.empty(len(events.weight))
     out[PERIOD] = _period(events, hops, weight, tokens, distance, head, mark)
     return out
+
+
+@compiled(cycle_kernels)
+def spread(case, site, route_first, route_link):
+    """Load, flows, rate and bursts of every link, [4, L], and links from each net's source to each sink, [K]."""
+    links, depth, hops = np.empty((4, len(case.link_from))), np.empty(case.cells), np.empty(len(case.sink))
+    _spread(case, site, route_first, route_link, links, depth, hops)
+    return links, hops

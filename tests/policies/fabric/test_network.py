@@ -50,6 +50,33 @@ def disturbed(settings):
     return network.eval()
 
 
+def test_links_and_routes_are_those_of_the_placement():
+    """Hops by a walk from the source; loads and flows by counting who passes."""
+    for pipeline, placement in cases(8):
+        encoding = Encoder(Featurizer(pipeline, SMALL))(placement)
+        grid, first, links = SMALL.grid, placement.route_first.tolist(), placement.route_link.tolist()
+        cell = grid.site_cell[placement.site].tolist()
+        hops, load, flows = [], dict.fromkeys(sorted(set(links)), 0), dict.fromkeys(sorted(set(links)), 0)
+        for number, net in enumerate(pipeline.nets):
+            own = links[first[number] : first[number + 1]]
+            came_by = {int(grid.link_to[link]): int(grid.link_from[link]) for link in own}
+            for sink in net.sinks:
+                here, steps = cell[sink.unit], 0
+                while here != cell[net.source]:
+                    here, steps = came_by[here], steps + 1
+                hops.append(steps)
+            for link in own:
+                load[link] += net.flits
+                flows[link] += 1
+        base = Featurizer(pipeline, SMALL).case.slowest
+        np.testing.assert_allclose(encoding.route[:, 1], np.log1p(hops), rtol=1e-5)
+        np.testing.assert_allclose(
+            encoding.link[:, 1], np.log(np.maximum(np.array([*load.values()]) / base, 0.01)), 1e-5
+        )
+        np.testing.assert_allclose(encoding.link[:, 2], np.log([*flows.values()]), rtol=1e-5)
+        assert [list(load)[place] for place in encoding.crossing_link] == links
+
+
 @pytest.mark.parametrize("settings", [TINY, PAPER], ids=["resources", "paper"])
 def test_a_placement_in_company_has_the_answer_that_it_has_alone(settings):
     network, all_cases = disturbed(settings), cases()
