@@ -37,8 +37,8 @@ class StudentSettings:
     Attributes:
         members: networks whose mean it predicts, side by side in its layers.
         width, second: units of the hidden layers of each of them.
-        max_gap: log slots by which a placement that is learned from may be slower than the fastest known one of its
-            graph: rules alone tell those apart that annealing leaves behind.
+        max_gap: log slots by which a placement may be slower than the fastest known one of its graph; slower ones are
+            not learned from, since rules alone tell those apart that annealing leaves behind.
         steps: of Adam, on all examples at once.
         learning_rate: at the start; it falls to 0 along a cosine.
         weight_decay: of Adam.

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from dse.algorithms import bits, draws
 from dse.algorithms.draws import draw
-from dse.fabric.search import move_kernels, move_state, peak_kernels, route_kernels, student_kernels
-from dse.fabric.search.move_kernels import cost_of, find_sums, try_move, undo
+from dse.fabric.search import move_kernels, move_state, peak_kernels, route_kernels, student_kernels, sum_kernels
+from dse.fabric.search.move_kernels import cost_of, try_move, undo
 from dse.fabric.search.move_state import NETS
+from dse.fabric.search.sum_kernels import find_sums
 from hardware.compiled import compiled, kernel
 
 
@@ -58,7 +59,7 @@ def propose_near_partner(case, state, seed, reach):
     return unit, np.int64(case.around[kind, cell, below(seed, nearest)])
 
 
-@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, move_kernels)
+@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
 def uphill(case, state, seed, moves):
     """The mean rise of the cost over random moves that raise it, 0 where none does; no move is kept."""
     start = cost_of(case, state)
@@ -86,7 +87,7 @@ def _save(state, best):
             best.route[net, place] = state.route[net, which, place]
 
 
-@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, move_kernels)
+@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
 def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, attraction):
     """Anneal for a number of moves: (lowest cost met, moves that were kept); ``best`` holds the one with that cost.
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from dse.algorithms import bits
 from dse.algorithms.bits import bit
-from dse.fabric.search import move_state, peak_kernels, route_kernels, student_kernels
+from dse.fabric.search import move_state, peak_kernels, route_kernels, student_kernels, sum_kernels
 from dse.fabric.search.move_state import (
     BURSTS,
     BY_SHARING,
     BY_SPEED,
     COLUMNS,
     CRITICAL,
-    CRITICAL_UNIT,
     HOPS,
     IS_SWITCHED,
     LINKS,
@@ -41,7 +40,8 @@ from dse.fabric.search.move_state import (
 )
 from dse.fabric.search.peak_kernels import find_peaks, forget_touched_peaks, raise_bound, raise_to_all, raise_to_touched
 from dse.fabric.search.route_kernels import grow
-from dse.fabric.search.student_kernels import SUMS, add_link, add_net, correction, least
+from dse.fabric.search.student_kernels import correction, least
+from dse.fabric.search.sum_kernels import find_sums, restore_sums, save_sums, update_sums
 from hardware.compiled import compiled, kernel
 
 
@@ -194,33 +194,6 @@ def cost_of(case, state):
 
 
 @kernel
-def _count_link(case, state, load, known, sign):
-    """Add what the student counts of a link of which this is known, or take it away."""
-    sharing, rate, critical = known[SHARING], known[RATE] * RATE_UNIT, known[CRITICAL] * CRITICAL_UNIT
-    add_link(case.student, state.room.sums, float(load), sharing, rate, known[BURSTS], critical, sign)
-
-
-@kernel
-def _count_net(case, state, net, which, sign):
-    """Add what the student counts of a net with one of its routes, or take it away."""
-    critical, depth = case.critical[net] * CRITICAL_UNIT, state.depth[net, which]
-    add_net(case.student, state.room.sums, case.flits[net], case.isolated[net], critical, depth, sign)
-
-
-@kernel
-def _update_sums(case, state):
-    """Bring the student's sums up to date with a move whose nets are routed and have not switched yet."""
-    for place in range(state.extent[LINKS]):
-        link = state.touched[place]
-        _count_link(case, state, state.saved_load[place], state.saved_link[place], -1.0)
-        _count_link(case, state, state.load[link], state.link[link], 1.0)
-    for place in range(state.extent[NETS]):
-        net = state.nets[place]
-        _count_net(case, state, net, state.used[net], -1.0)
-        _count_net(case, state, net, 1 - state.used[net], 1.0)
-
-
-@kernel
 def _exchange(case, state, unit, left, target):
     """Take the slots of a unit from the channel of one site to that of another."""
     if case.channel_slots[unit] > 0:
@@ -266,9 +239,7 @@ def try_move(case, state, unit, target, max_cost):
         state.saved_term[term] = state.term[term]
     for kind in range(len(state.peak_link)):
         state.saved_peak_link[kind] = state.peak_link[kind]
-    if case.student.weight > 0.0:
-        for number in range(SUMS):
-            state.room.saved[number] = state.room.sums[number]
+    save_sums(case, state)
     state.extent[NETS] = state.extent[LINKS] = state.extent[IS_SWITCHED] = 0
     if state.site[unit] == target:
         return cost_of(case, state)
@@ -289,8 +260,7 @@ def try_move(case, state, unit, target, max_cost):
         _put_on(case, state, net, which)
         if _least_cost(case, state) > max_cost:
             return np.inf
-    if case.student.weight > 0.0:
-        _update_sums(case, state)
+    update_sums(case, state)
     _switch(case, state)
     state.extent[IS_SWITCHED] = 1
     raise_to_touched(case, state, LOAD, state.extent[LINKS])
@@ -318,9 +288,7 @@ def undo(case, state, unit, left):
         state.term[term] = state.saved_term[term]
     for kind in range(len(state.peak_link)):
         state.peak_link[kind] = state.saved_peak_link[kind]
-    if case.student.weight > 0.0:
-        for number in range(SUMS):
-            state.room.sums[number] = state.room.saved[number]
+    restore_sums(case, state)
     if state.site[unit] != left:
         _seat(case, state, unit, left)
 
@@ -339,20 +307,7 @@ def _settle(case, state):
     return cost_of(case, state)
 
 
-@kernel
-def find_sums(case, state):
-    """Find the student's sums from nothing, without what additions and subtractions have left of errors."""
-    if case.student.weight == 0.0:
-        return
-    for number in range(SUMS):
-        state.room.sums[number] = 0.0
-    for link in range(len(state.load)):
-        _count_link(case, state, state.load[link], state.link[link], 1.0)
-    for net in range(len(case.source)):
-        _count_net(case, state, net, state.used[net], 1.0)
-
-
-@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)
+@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
 def begin(case, state):
     """Route all nets of a state whose units have sites, and find its terms; the cost."""
     state.move[0] += 1
@@ -363,7 +318,7 @@ def begin(case, state):
     return _settle(case, state)
 
 
-@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)
+@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
 def adopt(case, state):
     """Take the routes of a state as they are, and find its terms; the cost.
 
@@ -386,7 +341,7 @@ def adopt(case, state):
     return _settle(case, state)
 
 
-@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels)
+@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
 def moved(case, state, unit, target, max_cost):
     """Make one move and take it back if its cost is above ``max_cost``; the cost, infinite if it was given up."""
     left = state.site[unit]
