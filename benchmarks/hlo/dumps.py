@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from benchmarks.hlo.steps import lowered
-from dse.reproduce.automap.models import BUILT_IN
+from dse.reproduce.automap.models import DUMPED
 
 FOLDER = Path(__file__).parents[2] / "dse" / "reproduce" / "automap" / "dumps"
 
@@ -22,6 +22,6 @@ def without_places(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in BUILT_IN:
+    for name in DUMPED:
         text = without_places(lowered(name).compiler_ir("hlo").get_hlo_module().to_string())
         (FOLDER / f"{name}.hlo.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))

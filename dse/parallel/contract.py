@@ -1,4 +1,4 @@
-"""``dse parallel`` by the contract of a problem; each strategy and problems of the contest have modules of their own."""
+"""``dse parallel`` by the contract of a problem; strategies and problems of the contest have modules of their own."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from dse.parallel import contest, sharded
 from dse.parallel.comparison import Rows, compared
 from dse.parallel.options import ParallelOptions, require_own
 from dse.parallel.pipeline import strategy as pipeline
+from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.view import view
@@ -15,6 +16,7 @@ from dse.report.view import View
 from dse.results.result import Result
 from dse.run.run import Run
 from dse.run.tables import Tables
+from hardware.inputs import fail
 
 ParallelPosed = Posed[ParallelOptions, ParallelProblem | PipelineQuestion | PairwiseProblem]
 
@@ -27,7 +29,8 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
 
     STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
     shapes of its arguments, or a PyTorch module and its inputs (docs/parallel.md). It can also be a problem of the
-    IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh.
+    IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh. A pipeline can also be cut from a
+    profile of PipeDream, DAPPLE (text) or Piper (JSON).
     """
     Options = ParallelOptions
     parallel = False
@@ -38,7 +41,12 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
         if given is not None:
             return contest.posed(options, given)
         require_own(options)
-        return pipeline.posed(options) if options.strategy == "pipeline" else sharded.posed(options)
+        if options.strategy == "pipeline":
+            return pipeline.posed(options)
+        if profiled_graph(options.step) is not None:
+            rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
+            raise fail("dse parallel", "--strategy", options.strategy, rule)
+        return sharded.posed(options)
 
     def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
         """The method that ``auto`` stands for."""

@@ -124,6 +124,19 @@ class ParallelOptions(Options):
             belongs_to=_SHARDING,
         ),
     ] = None
+    emit_pipedream: Annotated[
+        str | None,
+        Option(
+            "Write the profile for the planners of PipeDream and DAPPLE (text).",
+            metavar="FILE",
+            is_output=True,
+            belongs_to=_PIPELINE,
+        ),
+    ] = None
+    emit_piper: Annotated[
+        str | None,
+        Option("Write the profile for Piper (JSON).", metavar="FILE", is_output=True, belongs_to=_PIPELINE),
+    ] = None
 
 
 def require_own(options: ParallelOptions) -> None:

@@ -119,6 +119,11 @@ CASES = {
         "step.hlo",
         {"mesh": "4", "memory_gb": 0.1, "activations": True, "overlap": True},
     ),
+    "parallel pipeline": (
+        "parallel",
+        "step.hlo",
+        {"strategy": "pipeline", "mesh": "4", "stages": 2, "microbatches": 3, "recompute": True},
+    ),
     "parallel contest": ("parallel", "choices.json", {}),
     "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
     **{
@@ -141,6 +146,11 @@ INFEASIBLE = {
     "codesign": ("codesign", "model.yaml", FEW | {"hbm_gb": "0.0001"}),
     "place": ("place", "too-small.json", {}),
     "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
+    "parallel pipeline": (
+        "parallel",
+        "step.hlo",
+        {"strategy": "pipeline", "mesh": "4", "stages": 2, "memory_gb": 0.001},
+    ),
     "parallel contest": ("parallel", "no-choices.json", {}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
     "fabric": ("fabric", "dataflow.json", {"fabric": "small-fabric.json"}),

@@ -5,23 +5,32 @@ from dataclasses import replace
 
 import numpy as np
 
+from dse.parallel.pipeline.exact import solve
 from dse.parallel.pipeline.length import faults
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
+from dse.parallel.pipeline.question import PipelineQuestion
 
-DATA_PARALLEL, EVEN = "one stage", "equal stages"
+DATA_PARALLEL, EVEN, GIVEN = "one stage", "equal stages", "cuts of the file"
 
 
-def baselines(problem: PipelineProblem) -> dict[str, tuple[PipelineProblem, PipelinePlan]]:
+def baselines(question: PipelineQuestion) -> dict[str, tuple[PipelineProblem, PipelinePlan]]:
     """By name, each with the problem that it answers, without a limit of memory; those that there are.
 
     ``one stage``: data parallelism over all devices. ``equal stages``: as many devices in each, as far as they divide,
-    and about as much computing (:func:`even_plan`).
+    and about as much computing (:func:`even_plan`). ``cuts of the file``: the plan of another planner that stands in
+    the profile, with the devices that are best for its cuts.
     """
-    unlimited = replace(problem, memory_bytes=None)
+    unlimited = replace(question.problem, memory_bytes=None)
     found = {DATA_PARALLEL: (replace(unlimited, stages=1), PipelinePlan((), ()))}
     plan = even_plan(unlimited)
     if not faults(unlimited, plan):
         found[EVEN] = (unlimited, plan)
+    given = question.source.given
+    if given is not None and len(given) == unlimited.stages - 1:
+        places = [range(cut, cut + 1) for cut in given]
+        best = solve(unlimited, question.context().device_cuts(), places=places).plan
+        if best is not None:
+            found[GIVEN] = (unlimited, best)
     return found
 
 

@@ -31,6 +31,7 @@ class Case(NamedTuple):
         fits: the last cut at which a stage that begins at each cut can end, for its memory, [K, N + 1].
         rings: of the all-reduce of each stage (:class:`hardware.network.Ring`), [K, R, 6]; steps of 0 fill up.
         microbatches: M.
+        places: the first and the last place that each cut may have at all, [2, K + 1].
     """
 
     work_s: Floats
@@ -45,6 +46,7 @@ class Case(NamedTuple):
     fits: Integers
     rings: Floats
     microbatches: int
+    places: Integers
 
 
 Windows = npt.NDArray[np.int64]
@@ -167,6 +169,9 @@ def windows(case, cap_s):
         window[0, stage] = start
     if case.work_s[window[0, 1]] * case.share[0] > cap_s:
         window[1, 1] = -1
+    for stage in range(stages + 1):
+        window[0, stage] = max(window[0, stage], case.places[0, stage])
+        window[1, stage] = min(window[1, stage], case.places[1, stage])
     return window
 
 

@@ -14,7 +14,7 @@ m; and every cut sends at least the fewest bytes of all.
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -105,9 +105,18 @@ def solve(
     device_cuts: Iterable[DeviceCuts],
     stopped: Callable[[], object] = lambda: None,
     start: PipelinePlan | None = None,
+    places: Sequence[range] | None = None,
 ) -> Answer:
-    """The shortest plan whose devices are cut in one of the given ways; ``stopped`` is asked between nodes."""
-    search = _Search(problem)
+    """The shortest plan whose devices are cut in one of the given ways.
+
+    Args:
+        problem: what is cut.
+        device_cuts: the ways.
+        stopped: asked between nodes.
+        start: a plan to begin with.
+        places: where each cut may be; None for anywhere.
+    """
+    search = _Search(problem, places)
     if start is not None:
         search.consider(start)
     for cuts in device_cuts:
@@ -125,13 +134,13 @@ def solve(
 class _Search:
     """The heap, the shortest plan so far, and what device cuts have in common."""
 
-    def __init__(self, problem: PipelineProblem) -> None:
+    def __init__(self, problem: PipelineProblem, places: Sequence[range] | None) -> None:
         self.problem = problem
         self.heap: list[_Node] = []
         self.plan: PipelinePlan | None = None
         self.length_s = np.inf
         self.nodes = 0
-        self.case = lru_cache(maxsize=64)(Cases(problem).case)
+        self.case = lru_cache(maxsize=64)(Cases(problem, places).case)
         self._numbers = itertools.count()
         profile = problem.profile
         self._whole_s = float((profile.forward_s + problem.backward_s).sum()) / problem.microbatches
@@ -263,9 +272,12 @@ def _followed(ends: Integers, device_cuts: DeviceCuts) -> PipelinePlan:
 class Cases:
     """What the kernels take, for any device cuts; parts are shared by those that have them in common."""
 
-    def __init__(self, problem: PipelineProblem) -> None:
+    def __init__(self, problem: PipelineProblem, places: Sequence[range] | None = None) -> None:
         self._problem = problem
         profile = problem.profile
+        anywhere = range(profile.points + 1)
+        within = [anywhere, *(places or [anywhere] * (problem.stages - 1)), anywhere]
+        self._places = np.array([[each.start for each in within], [each.stop - 1 for each in within]])
         self._backward_s = _prefix(problem.backward_s)
         self._work_s = _prefix(profile.forward_s + problem.backward_s)
         self._weight_bytes = _prefix(profile.weight_bytes).astype(np.float64)
@@ -310,6 +322,7 @@ class Cases:
             fits,
             rings,
             self._problem.microbatches,
+            self._places,
         )
 
     def _send_s(self, start: int, cut: int, end: int) -> Floats:

@@ -36,7 +36,7 @@ class StageDocument(_Document):
         first, last: the instructions that its forward part begins and ends with, in the order of the step's points.
         points: the instructions, or loops, of its forward part.
         devices: how many it has.
-        variables, weight_bytes: trained tensors that it is the first to read; bytes of all that it reads.
+        variables, weight_bytes: trained tensors that it reads, and their bytes.
         copies: trained tensors that it reads and an earlier stage has too.
         forward_s, backward_s: of a microbatch.
         send_bytes: of activations of a microbatch to the next stage.
@@ -119,7 +119,6 @@ def metrics(question: PipelineQuestion, plan: PipelinePlan) -> dict[str, Any]:
     of = length(problem, plan)
     stages = []
     for (points, devices), times in zip(plan.ranges(problem), of.stages, strict=True):
-        own = slice(points.start, points.stop)
         sent_bytes = float(profile.cut_bytes[points.stop]) / problem.microbatches
         stages.append(
             StageDocument(
@@ -127,7 +126,7 @@ def metrics(question: PipelineQuestion, plan: PipelinePlan) -> dict[str, Any]:
                 last=names[points.stop - 1],
                 points=len(points),
                 devices=len(devices),
-                variables=int(profile.variables[own].sum()),
+                variables=profile.stage_variables(points),
                 weight_bytes=profile.stage_weight_bytes(points),
                 copies=_copies(problem, points),
                 forward_s=times.forward_s,
@@ -146,7 +145,7 @@ def metrics(question: PipelineQuestion, plan: PipelinePlan) -> dict[str, Any]:
         one_device_s=float((profile.forward_s + profile.backward_s).sum()),
         update_s=question.source.update_s,
         stages=stages,
-        baselines={name: _baseline(each, plan) for name, (each, plan) in baselines(problem).items()},
+        baselines={name: _baseline(each, plan) for name, (each, plan) in baselines(question).items()},
     ).model_dump()
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -53,7 +53,7 @@ class Profile:
         backward_s: of the part of the backward pass that belongs to the point, on one device, [N].
         cut_bytes: activations that pass each cut, [N + 1]; their gradients, as many bytes, come back. 0 at both ends.
         weight_bytes: of the trained tensors that a point is the first to read, [N].
-        variables: number of these tensors, [N].
+        variables: number of the trained tensors that a point reads, [N].
         stash_bytes: what a point leaves for its backward pass, [N].
         shared: the trained tensors that several points read.
 
@@ -87,6 +87,24 @@ class Profile:
     def points(self) -> int:
         """N."""
         return len(self.forward_s)
+
+    def of_batch(self, times: float) -> "Profile":
+        """The profile of a batch ``times`` as large: everything but the weights grows with it."""
+        return replace(
+            self,
+            forward_s=self.forward_s * times,
+            backward_s=self.backward_s * times,
+            cut_bytes=np.rint(self.cut_bytes * times).astype(np.int64),
+            stash_bytes=np.rint(self.stash_bytes * times).astype(np.int64),
+        )
+
+    def stage_variables(self, points: range) -> int:
+        """Number of the trained tensors that neighbouring points read, each once."""
+        read = int(self.variables[points.start : points.stop].sum())
+        for each in self.shared:
+            times = sum(reader in points for reader in each.readers)
+            read -= len(each.names) * max(0, times - 1)
+        return read
 
     def stage_weight_bytes(self, points: range) -> int:
         """Bytes of the trained tensors that neighbouring points read."""

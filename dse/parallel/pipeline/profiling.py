@@ -24,12 +24,14 @@ class StepProfile:
         points: the operation that each point begins with, by number, [N].
         update_s: of the update of trained tensors and state, on one device, which no stage waits for.
         unused: trained tensors that the loss does not depend on, by name; they are in no stage.
+        edges: (the point that makes an array, one that takes it, its bytes).
     """
 
     profile: Profile
     points: tuple[int, ...]
     update_s: float
     unused: tuple[str, ...]
+    edges: tuple[tuple[int, int, int], ...]
 
 
 def profile_of(graph: StepGraph, device: Device, file: str = "") -> StepProfile:
@@ -60,7 +62,15 @@ def profile_of(graph: StepGraph, device: Device, file: str = "") -> StepProfile:
         shared=shared,
     )
     update_s = sum(costs[unit] for unit in backward.update) * PICO
-    return StepProfile(profile, forward.points, update_s, unused)
+    return StepProfile(profile, forward.points, update_s, unused, _edges(graph, forward))
+
+
+def _edges(graph: StepGraph, forward: Forward) -> tuple[tuple[int, int, int], ...]:
+    return tuple(
+        (forward.made_at[value], taker, graph.values[value].size_bytes)
+        for value, takers in forward.taken_at.items()
+        for taker in takers
+    )
 
 
 def _picoseconds(forward: Forward, storage: Storage, device: Device) -> dict[int, int]:
@@ -99,7 +109,9 @@ def _stash_bytes(graph: StepGraph, forward: Forward, backward: Backward, storage
 def _weights(
     graph: StepGraph, forward: Forward
 ) -> tuple[Integers, Integers, tuple[SharedWeights, ...], tuple[str, ...]]:
-    """Bytes and number of the trained tensors that each point is the first to read, those of several, the unused."""
+    """Bytes of the trained tensors that each point is the first to read, the number that it reads, those that several
+    read, and the unused.
+    """
     weight_bytes, variables = np.zeros((2, len(forward.points)), dtype=np.int64)
     shared: dict[tuple[int, ...], list[int]] = {}
     unused = []
@@ -111,7 +123,7 @@ def _weights(
             unused.append(argument.name)
             continue
         weight_bytes[readers[0]] += graph.values[argument.value].size_bytes
-        variables[readers[0]] += 1
+        variables[list(readers)] += 1
         if len(readers) > 1:
             shared.setdefault(readers, []).append(number)
     of_several = tuple(

@@ -7,6 +7,9 @@ from dse.parallel.pipeline.methods import PipelineContext
 from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from dse.run.progress import StopSignal, never_stop
 
+Edge = tuple[int, int, int]
+"""(the point that makes an array, one that takes it, its bytes)"""
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -19,6 +22,8 @@ class Source:
         update_s: of the update of trained tensors on one device, which the length does not count.
         notes: what the reader of the step assumed, for people.
         document: what was read, in JSON types.
+        edges: what points hand on to points.
+        given: where a plan in the file cuts the points; None without one.
     """
 
     name: str
@@ -27,6 +32,8 @@ class Source:
     update_s: float
     notes: tuple[str, ...]
     document: Any
+    edges: tuple[Edge, ...] = ()
+    given: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,10 @@
 """Strategy ``pipeline``: the forward part of a training step in stages, as ``dse parallel`` answers it."""
 
 import math
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,20 +13,26 @@ from dse.graph.step import StepGraph
 from dse.parallel.inputs import device_of, document_of_step, named_step
 from dse.parallel.options import ParallelOptions, memory_bytes_of
 from dse.parallel.pipeline.exact import Answer, solve
+from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.formats import PipelineMetrics, metrics, plan_of, solution_document
 from dse.parallel.pipeline.length import faults as plan_faults
 from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.memory import least_memory_bytes
 from dse.parallel.pipeline.methods import METHODS, PipelineMethod
+from dse.parallel.pipeline.pipedream import pipedream_text
+from dse.parallel.pipeline.piper import piper_text
 from dse.parallel.pipeline.problem import PipelineProblem, Profile, StateName
+from dse.parallel.pipeline.profiled_graph import graph_of_source, source_of_graph
 from dse.parallel.pipeline.profiling import StepProfile, first_results, profile_of
 from dse.parallel.pipeline.question import PipelineQuestion, Source
 from dse.parallel.pipeline.view import view as view
+from dse.parallel.problem import Device
 from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest, result_of
+from dse.run.directory import write_bytes
 from dse.run.run import Run
 from hardware.inputs import fail, nearest, validate
 from hardware.network import Network
@@ -48,25 +56,36 @@ def posed(options: ParallelOptions) -> PipelinePosed:
         raise fail(_COMMAND, "--method", "linkage", "splits tensors; it belongs to --strategy sharding")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     joined = network(options.network or chosen.network).spanning(devices)
-    stages = _stages(options, devices, joined)
-    where, graph = named_step(options)
-    of = profile_of(graph, device_of(chosen), where)
-    _require_variables(stages, of.profile)
-    source = source_of(graph, of)
+    source, profile, state_factor = _read(options, device_of(chosen))
+    stages = _stages(options, devices, joined, source)
+    _require_variables(stages, profile)
     problem = PipelineProblem(
-        of.profile,
-        joined,
-        devices,
-        stages,
-        options.microbatches,
-        memory_bytes,
-        state_factor_of(graph, options.state),
-        options.recompute,
+        profile, joined, devices, stages, options.microbatches, memory_bytes, state_factor, options.recompute
     )
     question = PipelineQuestion(source, problem, options.device_cuts, chosen.name)
-    document = {"step": source.document, "pipeline": _problem_document(problem), "device_cuts": options.device_cuts}
+    document = {
+        "step": source.document,
+        "given": source.given,
+        "pipeline": _problem_document(problem),
+        "device_cuts": options.device_cuts,
+    }
     goal = Objective(name="length_s", value=None, unit="s", sense="min")
     return Posed(options, question, source.name, document, goal)
+
+
+def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, float]:
+    """What is cut, its profile, and the bytes that a device keeps for each byte of trained tensors."""
+    profiled = profiled_graph(options.step)
+    if profiled is not None:
+        if options.variables is not None:
+            raise fail(_COMMAND, "--variables", options.variables, "belongs to steps; a profile has none by name")
+        path = os.fsdecode(options.step)
+        factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
+        notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
+        return (*source_of_graph(profiled, Path(path).stem, notes, path), factor)
+    where, graph = named_step(options)
+    of = profile_of(graph, device, where)
+    return source_of(graph, of), of.profile, state_factor_of(graph, options.state)
 
 
 def source_of(graph: StepGraph, of: StepProfile) -> Source:
@@ -82,6 +101,7 @@ def source_of(graph: StepGraph, of: StepProfile) -> Source:
         of.update_s,
         tuple(notes),
         document_of_step(graph),
+        of.edges,
     )
 
 
@@ -105,6 +125,7 @@ def method_of(options: ParallelOptions) -> str:
 def answer(posed: PipelinePosed, question: PipelineQuestion, run: Run) -> Result:
     """The best plan by the chosen method, with its proof or bound."""
     started = time.perf_counter()
+    _emit(posed.options, question)
     name = method_of(posed.options)
     found = _answered(_method(name, run), question, run)
     problem = question.problem
@@ -126,6 +147,15 @@ def answer(posed: PipelinePosed, question: PipelineQuestion, run: Run) -> Result
         seed=run.seed,
         method=name,
     )
+
+
+def _emit(options: ParallelOptions, question: PipelineQuestion) -> None:
+    """Write the profile for other planners, where the options ask for it."""
+    graph = graph_of_source(question.source, question.problem.profile)
+    if options.emit_pipedream is not None:
+        write_bytes(Path(options.emit_pipedream), pipedream_text(graph).encode())
+    if options.emit_piper is not None:
+        write_bytes(Path(options.emit_piper), piper_text(graph, question.problem).encode())
 
 
 def _method(name: str, run: Run) -> PipelineMethod:
@@ -209,14 +239,15 @@ def _devices(options: ParallelOptions) -> int:
 _MAX_DEVICES = 4096
 
 
-def _stages(options: ParallelOptions, devices: int, joined: Network) -> int:
+def _stages(options: ParallelOptions, devices: int, joined: Network, source: Source) -> int:
     """The number of stages, as far as the devices allow it."""
     server = joined.node_accelerators
     if server and devices % server:
         raise fail(
             _COMMAND, "--mesh", devices, f"must be a multiple of {server}, the devices of a server of {joined.name}"
         )
-    stages = options.stages or max(2, devices // server if server else 2)
+    own = max(2, devices // server if server else 2) if source.given is None else len(source.given) + 1
+    stages = options.stages or own
     if stages > devices:
         raise fail(_COMMAND, "--stages", stages, f"must be at most the number of devices, {devices}")
     if options.device_cuts != "free" and devices % stages:
@@ -228,7 +259,7 @@ def _stages(options: ParallelOptions, devices: int, joined: Network) -> int:
 def _require_variables(stages: int, profile: Profile) -> None:
     count = int(np.count_nonzero(profile.variables))
     if stages > count:
-        rule = f"must be at most {count}, the instructions that first read a trained tensor: each stage must have one"
+        rule = f"must be at most {count}, the instructions that read a trained tensor: each stage must have one"
         raise fail(_COMMAND, "--stages", stages, rule)
 
 

@@ -1,14 +1,19 @@
 """A pipeline for people: its verdict, stages, and what it is beside plans that need no search."""
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dse.parallel.pipeline.baselines import DATA_PARALLEL
 from dse.parallel.pipeline.formats import plan_of
+from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.question import PipelineQuestion
+from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.report.units import memory_text, time_text
-from dse.report.view import Breakdown, Card, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
+
+PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
 _WRAPPED = re.compile(r"\w+\(|\)")
 
@@ -32,15 +37,68 @@ def view(result: Result, question: PipelineQuestion) -> View:
         "Stages",
         narrow=(0, 1, 2, 4, 5, 7),
     )
-    compared = Table(("plan", "a batch", "on a device", "of this plan's time"), _baselines(result, question), "Beside")
+    compared = Table(
+        ("plan", "a batch", "on a device", "of this plan's time"),
+        _baselines(result, question),
+        "Beside plans that need no search",
+    )
     return View(
         title=title,
         verdict=_verdict(result, question),
         notes=list(_notes(result, question)),
         tables=[stages, compared],
-        page=lambda: [stages, compared],
+        page=lambda: _page(result, question, stages, compared),
+        files=lambda: _files(result, question),
         cards=lambda: [_card(result)],
     )
+
+
+def _page(result: Result, question: PipelineQuestion, stages: Table, compared: Table) -> list[Part]:
+    from dse.parallel.pipeline.charts import along_the_step, pipeline_in_time  # loads plotly
+
+    plan = plan_of(question, result.solution, "result")
+    in_time = _timeline(result, question)
+    return [
+        Heading("The pipeline in time"),
+        Paragraph(_about_time(result, question, in_time), True),
+        Chart(pipeline_in_time(in_time)),
+        Heading("Stages"),
+        Paragraph(_ABOUT_STAGES, True),
+        Table(stages.headers, stages.rows),
+        Heading("Along the step"),
+        Paragraph("Where the step is cut, in red; activations are those of a whole batch, each way.", True),
+        Chart(along_the_step(question.problem, plan)),
+        Heading("Beside plans that need no search"),
+        Table(compared.headers, compared.rows),
+    ]
+
+
+def _about_time(result: Result, question: PipelineQuestion, in_time: Timeline) -> str:
+    count = question.problem.microbatches
+    if in_time.microbatches < count:
+        return f"The first {in_time.microbatches} of {count} microbatches, one forward, one backward."
+    return (
+        f"One forward, one backward: run in this order, the batch takes {time_text(in_time.end_s)}; by the definition "
+        f"of the length, in which every microbatch follows as soon as the slowest stage allows, "
+        f"{time_text(result.metrics['length_s'])}."
+    )
+
+
+def _timeline(result: Result, question: PipelineQuestion) -> Timeline:
+    plan = plan_of(question, result.solution, "result")
+    return timeline(length(question.problem, plan).stages, question.problem.microbatches)
+
+
+def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | bytes]:
+    of = pipeline_trace(question.source.name, _timeline(result, question), question.problem.microbatches)
+    return {PIPELINE_TRACE_FILE: json.dumps(of)}
+
+
+_ABOUT_STAGES = (
+    "Times are those of a microbatch, each device of a stage doing an equal share; the all-reduce of gradients runs "
+    "once a batch. A stage begins with the instruction that is named, in the order of the longest path to the loss; "
+    "what a device keeps are weights, what --state adds to them, and what the backward pass reads."
+)
 
 
 def _verdict(result: Result, question: PipelineQuestion) -> str:

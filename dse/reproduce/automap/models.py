@@ -18,7 +18,15 @@ from hardware.inputs import choose, fail
 from hardware.spec_fields import is_path
 
 BUILT_IN: Mapping[str, str] = MappingProxyType({"vgg19": "VGG-19", "t5-6": "T5-base", "t5-11b": "T5-11B"})
-"""The steps that come with the package (``benchmarks/hlo/dumps.py`` makes them), and the paper's names."""
+"""The steps of the package (``benchmarks/hlo/dumps.py`` makes them) whose tensors are split, and the paper's names."""
+
+PIPELINED: Mapping[str, str] = MappingProxyType(
+    {"bert-48": "BERT-48", "t5-6": "T5-base", "t5-3b": "T5-3B", "t5-11b": "T5-11B"}
+)
+"""Those that are cut into pipelines, and the paper's names."""
+
+DUMPED: tuple[str, ...] = tuple(dict.fromkeys((*BUILT_IN, *PIPELINED)))
+"""All of them."""
 
 _DUMPS = resources.files("dse.reproduce").joinpath("automap", "dumps")
 
@@ -97,7 +105,7 @@ def text_of_step(name_or_path: str) -> str:
     """
     if is_path(name_or_path) or name_or_path.endswith(".hlo"):
         return text_of(name_or_path)
-    choose("dse reproduce", "--models", name_or_path, BUILT_IN, "step")
+    choose("dse reproduce", "--models", name_or_path, DUMPED, "step")
     return gzip.decompress(_DUMPS.joinpath(f"{name_or_path}.hlo.gz").read_bytes()).decode()
 
 
@@ -123,7 +131,7 @@ def family_of(name_or_path: str) -> Family:
 
 def title_of(name_or_path: str) -> str:
     """What a step is called in tables."""
-    return name_or_path if name_or_path in BUILT_IN else Path(name_or_path).stem
+    return name_or_path if name_or_path in DUMPED else Path(name_or_path).stem
 
 
 def variables_of(name_or_path: str) -> Mapping[str, tuple[str, ...]]:

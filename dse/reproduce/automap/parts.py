@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 
 from dse.parallel.mesh import mesh_of
 from dse.reproduce.automap import SUMMARY
-from dse.reproduce.automap.models import BUILT_IN, family_of, step_of, text_of_step
+from dse.reproduce.automap.models import BUILT_IN, DUMPED, PIPELINED, family_of, step_of, text_of_step
+from dse.reproduce.automap.pipeline_tables import PIPELINE_TITLES, all_reduces, computing, inference, training
 from dse.reproduce.automap.published import read_published
 from dse.reproduce.automap.study import Machine, Study
 from dse.reproduce.automap.tables import TITLES, counts, data_parallel, plans
@@ -21,6 +22,9 @@ NAME = "automap"
 
 OPERATIONS_PER_S = 2_000
 """How many operations of a step are planned under one set of rules in a second, at the least."""
+
+_PIPELINE_S = {"table7": 40.0, "table8": 6.0, "figure11": 1.0, "figure12": 1.0}
+"""Seconds of each built-in step, about."""
 
 _RULES = {"table3": 5, "table4": 5, "table5": 3, "table6": 2}
 """How many sets of rules a part needs."""
@@ -40,7 +44,9 @@ class AutomapOptions(Options):
     models: Annotated[
         str | None,
         Option(
-            "Some of vgg19, t5-6 and t5-11b, or HLO files of T5 or VGG steps (default: all three).", metavar="STEP,…"
+            "Some of vgg19, t5-6, t5-11b, bert-48 and t5-3b (the last two for pipelines alone), or HLO files of T5 or "
+            "VGG steps (default: all five).",
+            metavar="STEP,…",
         ),
     ] = None
     mesh: Annotated[str, Option("Devices, or axes from the outermost in: servers=4,model=8.", metavar="MESH")] = "8"
@@ -49,9 +55,9 @@ class AutomapOptions(Options):
 
 
 def _posed(options: AutomapOptions, _parts: tuple[str, ...]) -> Posed[Study]:
-    steps = tuple(BUILT_IN) if options.models is None else tuple(name.strip() for name in options.models.split(","))
-    if "" in steps or len(set(steps)) < len(steps):
-        raise fail("dse reproduce automap", "--models", options.models or "", "must be different steps")
+    named = DUMPED if options.models is None else _names(options.models)
+    pipelined = tuple(name for name in named if name in PIPELINED)
+    steps = tuple(name for name in named if name in BUILT_IN or name not in PIPELINED)
     mesh_of(options.mesh, "dse reproduce automap")
     chosen, joined = accelerator(options.accelerator), network(options.network)
     for step in steps:
@@ -60,12 +66,22 @@ def _posed(options: AutomapOptions, _parts: tuple[str, ...]) -> Posed[Study]:
     seconds = sum(len(step_of(step).operations) for step in steps) / OPERATIONS_PER_S
     where = f"{options.mesh} × {chosen.name} on {joined.name}"
     return Posed(
-        settings={"models": list(steps), **machine._asdict()},
-        budget=f"Steps: {', '.join(steps)}; {where}; every plan is searched to its proof.",
-        identity=[[digest(text_of_step(step)) for step in steps], repr(chosen), repr(joined)],
-        predicted_s={part: 2 * count * seconds for part, count in _RULES.items()},
-        context=lambda run: Study(steps, machine, run),
+        settings={"models": list(named), **machine._asdict()},
+        budget=f"Steps: {', '.join(named)}; {where}, pipelines on servers of 8; every plan is searched to its proof.",
+        identity=[[digest(text_of_step(step)) for step in named], repr(chosen), repr(joined)],
+        predicted_s={
+            **{part: 2 * count * seconds for part, count in _RULES.items()},
+            **{part: each * len(pipelined) for part, each in _PIPELINE_S.items()},
+        },
+        context=lambda run: Study(steps, machine, run, pipelined),
     )
+
+
+def _names(models: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in models.split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise fail("dse reproduce automap", "--models", models, "must be different steps")
+    return names
 
 
 PARTS = {
@@ -73,6 +89,10 @@ PARTS = {
     "table4": Part(TITLES["table4"], partial(plans, part="table4", name="VGG")),
     "table5": Part(TITLES["table5"], counts),
     "table6": Part(TITLES["table6"], data_parallel),
+    "table7": Part(PIPELINE_TITLES["table7"], training),
+    "table8": Part(PIPELINE_TITLES["table8"], inference),
+    "figure11": Part(PIPELINE_TITLES["figure11"], all_reduces),
+    "figure12": Part(PIPELINE_TITLES["figure12"], computing),
 }
 
 PAPER = Paper(NAME, SUMMARY, read_published().citation, AutomapOptions, PARTS, _posed)

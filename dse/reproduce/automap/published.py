@@ -56,6 +56,52 @@ class Sources(StrictModel):
     text: Source
 
 
+Configuration = Literal["A", "B", "C"]
+"""Of servers (Table 2)."""
+
+
+class PublishedPipeline(StrictModel):
+    """A row of Table 7: the layers near the cuts, the device in front of each, and the time to plan."""
+
+    layers: tuple[str, ...]
+    devices: tuple[PositiveInteger, ...]
+    seconds: Positive
+
+
+class Inference(StrictModel):
+    """Table 8: the same boundaries for all models."""
+
+    models: tuple[str, ...]
+    points: PositiveInteger
+    boundaries: tuple[PositiveInteger, ...]
+    devices: tuple[PositiveInteger, ...]
+
+
+class PipelineSources(StrictModel):
+    """Where it stands."""
+
+    setup: Source
+    tables: Source
+
+
+class PublishedPipelines(StrictModel):
+    """What is printed of pipelines.
+
+    Attributes:
+        batch, microbatch: in samples.
+        servers: of each configuration; each stage has one.
+        training: rows of Table 7, by model and configuration; what is missing did not fit.
+        inference: Table 8.
+    """
+
+    sources: PipelineSources
+    batch: PositiveInteger
+    microbatch: PositiveInteger
+    servers: dict[Configuration, PositiveInteger]
+    training: dict[str, dict[Configuration, PublishedPipeline]]
+    inference: Inference
+
+
 class PlanPaper(StrictModel):
     """All that is printed.
 
@@ -63,6 +109,7 @@ class PlanPaper(StrictModel):
         tables: of each family the dimension that is split, by variable.
         uncounted: variables of ``tables`` that Table 5 does not count.
         models: by the paper's names.
+        pipelines: Tables 7 and 8.
     """
 
     schema_: Literal["dse.parallel-paper/1"] = Field(alias="schema")
@@ -72,6 +119,7 @@ class PlanPaper(StrictModel):
     tables: dict[FamilyName, dict[str, Dimension]]
     uncounted: dict[FamilyName, tuple[str, ...]]
     models: dict[str, PublishedModel]
+    pipelines: PublishedPipelines
 
     @model_validator(mode="after")
     def _uncounted_are_variables(self) -> "PlanPaper":

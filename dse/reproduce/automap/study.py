@@ -23,7 +23,15 @@ from dse.parallel.problem import Objective, ParallelProblem
 from dse.parallel.resharding import PICO
 from dse.parallel.solve import solve
 from dse.reproduce.automap.models import family_of, step_of
-from dse.reproduce.automap.published import read_published
+from dse.reproduce.automap.pipelines import (
+    PipelineOutcome,
+    memory_trials,
+    needed_bytes,
+    outcome_of,
+    pipeline_trials,
+    pipelined,
+)
+from dse.reproduce.automap.published import Configuration, read_published
 from dse.reproduce.trials import finished
 from dse.results.result import FailedCheckError
 from dse.run.run import Run
@@ -241,11 +249,13 @@ class Study:
         steps: names of built-in steps, or files.
         machine: what is planned for.
         run: the means; each plan is made once and is in its journal.
+        pipelined: names of built-in steps that are cut into pipelines.
     """
 
     steps: tuple[str, ...]
     machine: Machine
     run: Run
+    pipelined: tuple[str, ...] = ()
 
     def outcomes(self, rules: Sequence[str], steps: Sequence[str] | None = None) -> dict[tuple[str, str], Outcome]:
         """The outcome of every (step, rules).
@@ -263,6 +273,38 @@ class Study:
         if failed:
             raise RuntimeError("; ".join(failed.values()))
         return {(trial.step, trial.rules): _outcome(values[trial]) for trial in trials}
+
+    def pipelines(
+        self,
+        objectives: Sequence[str],
+        steps: Sequence[str] | None = None,
+        configurations: Sequence[Configuration] = ("A", "B", "C"),
+    ) -> dict[tuple[str, Configuration], dict[str, PipelineOutcome]]:
+        """Of every (step, configuration) the outcome under each objective.
+
+        Raises:
+            StoppedError: the run was stopped; what is finished is in the journal.
+        """
+        machine = (self.machine.accelerator, self.machine.network)
+        trials = pipeline_trials(self.pipelined if steps is None else steps, configurations, objectives, machine)
+        keys = {trial: f"pipeline {trial.step} {trial.configuration} {trial.objective}" for trial in trials}
+        values, failed = finished(self.run, "pipelines", pipelined, keys)
+        if failed:
+            raise RuntimeError("; ".join(failed.values()))
+        found: dict[tuple[str, Configuration], dict[str, PipelineOutcome]] = {}
+        for trial in trials:
+            of = found.setdefault((trial.step, trial.configuration), {})
+            of[trial.objective] = outcome_of(values[trial])
+        return found
+
+    def memory(self, step: str) -> dict[tuple[str, str, str], int]:
+        """The least bytes of a device, by (configuration, what is kept of trained tensors, of activations)."""
+        trials = memory_trials(step, (self.machine.accelerator, self.machine.network))
+        keys = {each: f"memory {step} {each.configuration} {each.state} {each.activations}" for each in trials}
+        values, failed = finished(self.run, "memory", needed_bytes, keys)
+        if failed:
+            raise RuntimeError("; ".join(failed.values()))
+        return {(each.configuration, each.state, each.activations): values[each] for each in trials}
 
     @property
     def mesh(self) -> Mesh:

@@ -133,6 +133,9 @@ def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
 
 def counts(study: Study) -> Section:
     """Table 5: dimensions that are split, and the time to plan."""
+    if not study.steps:
+        reason = "none of --models is a step whose tensors are split"
+        return Section("table5", TITLES["table5"], (), (reason,), skipped=reason)
     chosen = ("count", "count*", "cost*")
     outcomes = study.outcomes(chosen)
     rows, comparisons = list[Row](), list[Comparison]()
@@ -197,6 +200,9 @@ def _published(step: str) -> PublishedModel | None:
 
 def data_parallel(study: Study) -> Section:
     """Table 6: the inputs that are split along the batch."""
+    if not study.steps:
+        reason = "none of --models is a step whose tensors are split"
+        return Section("table6", TITLES["table6"], (), (reason,), skipped=reason)
     outcomes = study.outcomes((DATA_PARALLEL, "cost"))
     rows, comparisons = list[Row](), list[Comparison]()
     for step in study.steps:

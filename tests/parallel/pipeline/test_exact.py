@@ -11,7 +11,7 @@ from dse.parallel.pipeline.exact import every, near, server_cuts, solve
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from hardware.network_specs import network
-from tests.parallel.pipeline.cases import problems, profile_of, shortest_length_s
+from tests.parallel.pipeline.cases import plans, problems, profile_of, shortest_length_s
 
 MAX_SPLITS = 12
 """Ways to cut the devices that are enumerated."""
@@ -42,6 +42,23 @@ def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem,
     assert answer.bound_s <= answer.length_s
     assert answer.bound_s <= shortest_length_s(problem, splits) * (1 + 1e-8)
     assert answer.plan is None or faults(problem, answer.plan) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(), st.data())
+def test_cuts_stay_where_they_may_be(problem, data):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), 3))
+    bounds = st.tuples(st.integers(1, problem.profile.points), st.integers(1, problem.profile.points))
+    places = [range(min(each), max(each) + 1) for each in data.draw(st.tuples(*[bounds] * (problem.stages - 1)))]
+    allowed = [
+        plan
+        for plan in plans(problem, splits)
+        if all(cut in place for cut, place in zip(plan.cuts, places, strict=True))
+    ]
+    expected_s = min((length(problem, plan).length_s for plan in allowed), default=math.inf)
+    answer = solve(problem, splits, places=places)
+    assert answer.length_s == pytest.approx(expected_s, rel=1e-8)
+    assert answer.bound_s == pytest.approx(expected_s, rel=1e-8)
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,233 @@
+"""Tables 7 and 8, and Figures 11 to 15: where steps are cut into pipelines, beside the paper's cuts."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dse.parallel.pipeline.problem import Floats
+from dse.report.units import memory_text, time_text
+from dse.reproduce.automap.models import PIPELINED, title_of
+from dse.reproduce.automap.pipelines import (
+    OBJECTIVES,
+    FoundPipeline,
+    PipelineOutcome,
+    profile_of_batch,
+    stages_as_cut,
+)
+from dse.reproduce.automap.published import Configuration, read_published
+from dse.reproduce.automap.study import Study
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table
+from dse.results.result import percent
+
+PIPELINE_TITLES: Mapping[str, str] = {
+    "table7": "Table 7: pipelines, where the step and the devices are cut",
+    "table8": "Table 8: the boundaries of pipelines of four stages, of 128 points",
+    "figure11": "Figure 11: the all-reduce of each stage, as the step is cut",
+    "figure12": "Figures 12 to 15: the computing of a step, as it is and as the network takes it",
+}
+
+_GIB = 2**30
+
+
+def training(study: Study) -> Section:
+    """Table 7: our proven plans beside the paper's, and the objective under which the paper's is best."""
+    if not study.pipelined:
+        return _skipped("table7")
+    outcomes = study.pipelines(tuple(OBJECTIVES))
+    rows, comparisons = list[Row](), list[Comparison]()
+    for (step, configuration), of in outcomes.items():
+        printed = read_published().pipelines.training[PIPELINED[step]].get(configuration)
+        own = of["length"]
+        theirs = ("does not fit", "–", "–")
+        if printed is not None:
+            theirs = (", ".join(printed.layers), _numbers(printed.devices), f"{printed.seconds:g}")
+        ours = (", ".join(own.best.layers), _numbers(own.best.devices), f"{own.seconds:.2f}")
+        rows.append((title_of(step), configuration, *theirs, *ours, *_nearest(of)))
+        what = f"{title_of(step)} on {configuration}"
+        seconds = None if printed is None else printed.seconds
+        comparisons.append(Comparison(what, "length", "time to plan", "s", own.seconds, seconds))
+        comparisons.append(Comparison(what, "length", "length of the best plan", "s", own.best.length_s, None))
+        for name, outcome in of.items():
+            comparisons.append(Comparison(what, name, "excess of the paper's plan", "", outcome.excess, None))
+    headers = (
+        "",
+        "on",
+        "paper: layers",
+        "devices",
+        "s",
+        "ours: layers",
+        "devices",
+        "CPU s",
+        "paper's plan",
+        "best under",
+    )
+    excesses = Table(("", "on", *OBJECTIVES), tuple(_excesses(*each) for each in outcomes.items()))
+    tables = [Table(headers, tuple(rows)), excesses]
+    notes = [
+        *(f"{name}: {objective.text}." for name, objective in OBJECTIVES.items()),
+        "Paper's plan: how much longer the best plan is whose cuts lie in the layers that the paper names and whose "
+        "devices are cut as printed, under length; best under: the objective under which it comes nearest to the "
+        "optimum. Devices are cut at most 3 from equal parts, as in the paper; every plan of ours is proven.",
+        "Layers are counted from 0. A layer of the paper is the one `nearby`; its steps and prices are not printed.",
+    ]
+    if "t5-11b" in study.pipelined:
+        tables.append(_memory(study))
+        notes.append(
+            "What a device needs at least for T5-11B, a stage a server, by what counts of trained tensors / of "
+            "activations. The paper has it fit in four stages and in no fewer, on V100s whose memory it does not state."
+        )
+    return Section("table7", PIPELINE_TITLES["table7"], tuple(tables), tuple(notes), tuple(comparisons))
+
+
+def _nearest(of: Mapping[str, PipelineOutcome]) -> Row:
+    """The excess of the paper's plan under length, and the objective under which it is least."""
+    known = {name: each.excess for name, each in of.items() if each.excess is not None}
+    if not known:
+        return ("–", "–")
+    best = min(known, key=lambda name: known[name])
+    return _excess(known["length"]), f"{best} ({_excess(known[best])})"
+
+
+def _excess(share: float | None) -> str:
+    if share is None:
+        return "–"
+    return "optimal" if share <= 1e-9 else f"+{percent(share)}"
+
+
+def _excesses(where: tuple[str, Configuration], of: Mapping[str, PipelineOutcome]) -> Row:
+    step, configuration = where
+    return (title_of(step), configuration, *(_excess(of[name].excess) for name in OBJECTIVES))
+
+
+def _memory(study: Study) -> Table:
+    """What T5-11B needs at least on a device, under several ways of counting."""
+    needed = study.memory("t5-11b")
+    rows = []
+    for state in ("weights", "gradients", "optimizer"):
+        for activations in ("none", "recomputed", "kept"):
+            bytes_of = [needed[configuration, state, activations] for configuration in ("A", "B", "C")]
+            fitting = [
+                f"{limit} GB"
+                for limit in (16, 32)
+                if [each <= limit * _GIB for each in bytes_of] == [False, False, True]
+            ]
+            texts = (memory_text(each, 3) for each in bytes_of)
+            rows.append((f"{state} / {activations}", *texts, ", ".join(fitting) or "no"))
+    return Table(("t5-11b", "2 stages", "3 stages", "4 stages", "four alone fit in"), tuple(rows))
+
+
+def inference(study: Study) -> Section:
+    """Table 8: our optimal boundaries on configuration C beside the paper's."""
+    printed = read_published().pipelines.inference
+    steps = [step for step in study.pipelined if PIPELINED[step] in printed.models]
+    if not steps:
+        return _skipped("table8")
+    outcomes = study.pipelines(("length", "instructions"), steps, ("C",))
+    rows, comparisons = list[Row](), list[Comparison]()
+    for (step, _), of in outcomes.items():
+        for name, outcome in of.items():
+            ours = _boundaries(outcome.best, printed.points)
+            rows.append(
+                (title_of(step), name, _numbers(printed.boundaries), _numbers(ours), ", ".join(outcome.best.layers))
+            )
+            for number, (own, theirs) in enumerate(zip(ours, printed.boundaries, strict=True), 1):
+                comparisons.append(
+                    Comparison(
+                        title_of(step), name, f"boundary {number} of {printed.points}", "", float(own), float(theirs)
+                    )
+                )
+    headers = ("", "objective", "paper", "ours", "layers of ours")
+    notes = (
+        "Boundaries as shares of the points of the forward part, in parts of 128. The paper's are the same for all "
+        "three models: a quarter for each stage, and two parts.",
+    )
+    return Section("table8", PIPELINE_TITLES["table8"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
+
+
+def _boundaries(found: FoundPipeline, points: int) -> list[int]:
+    return [round(share * points) for share in found.shares]
+
+
+def all_reduces(study: Study) -> Section:
+    """Figure 11: with each further cut, the all-reduce of every stage."""
+    if not study.pipelined:
+        return _skipped("figure11")
+    rows, charts = list[Row](), list[Chart]()
+    for step in study.pipelined:
+        lengths = stages_as_cut(step, (study.machine.accelerator, study.machine.network))
+        series = []
+        for count, of in enumerate(lengths):
+            times = tuple(1e3 * each.all_reduce_s for each in of.stages)
+            names = tuple(f"stage {number + 1}" for number in range(len(times)))
+            series.append(Series(f"{count} cuts" if count != 1 else "1 cut", names, times))
+            rows.append(
+                (
+                    title_of(step),
+                    str(count),
+                    *(time_text(each.all_reduce_s, 3) for each in of.stages),
+                    *("",) * (3 - count),
+                )
+            )
+        charts.append(Chart("bars", f"All-reduces of {title_of(step)}", "", "ms", tuple(series), logarithmic=True))
+    table = Table(("", "cuts", "stage 1", "stage 2", "stage 3", "stage 4"), tuple(rows))
+    note = (
+        "The cuts of the best plan for configuration C, from the first on; the last stage has all that is not cut yet. "
+        "A stage that spans servers joins its gradients over Ethernet."
+    )
+    return Section("figure11", PIPELINE_TITLES["figure11"], (table,), (note,), (), tuple(charts))
+
+
+def computing(study: Study) -> Section:
+    """Figures 12 to 15: C of each instruction, its prefix sum, at 128 points, and scaled with A and W."""
+    if not study.pipelined:
+        return _skipped("figure12")
+    step = study.pipelined[0]
+    profile = profile_of_batch(step, study.machine.accelerator)
+    work_s = profile.forward_s + profile.backward_s
+    total_s = np.concatenate(([0.0], np.cumsum(work_s)))
+    weights = np.concatenate(([0], np.cumsum(profile.weight_bytes))).astype(np.float64)
+    points = read_published().pipelines.inference.points
+    at = np.linspace(0, profile.points, points).round().astype(np.int64)
+    arrays = {"C*": total_s[at] * 1e3, "A*": profile.cut_bytes[at] / 1e6, "W*": weights[at] / 1e6}
+    largest = max(float(each.max()) for each in arrays.values())
+    charts = (
+        _lines("Figure 12: the time of each instruction", "instruction", "ms", {"C": work_s * 1e3}),
+        _lines("Figure 13: its prefix sum", "instruction", "ms", {"C'": total_s * 1e3}),
+        _lines("Figure 14: at 128 points", "point", "ms", {"C''": arrays["C*"]}),
+        _lines("Figure 15: scaled to [0, 1]", "point", "", {name: each / largest for name, each in arrays.items()}),
+    )
+    rows = (
+        ("points of the forward part", f"{profile.points:,}"),
+        ("time of a batch on one device", time_text(float(total_s[-1]))),
+        ("the longest instruction", time_text(float(work_s.max()))),
+        ("weights", memory_text(float(weights[-1]))),
+        ("the most that a cut sends, one way", memory_text(float(profile.cut_bytes.max()))),
+    )
+    note = (
+        "The paper scales all three arrays by their common largest value, so that units matter: here ms and MB. Its "
+        "step has more than 50,000 instructions, with the backward pass and the update."
+    )
+    table = Table((title_of(step), ""), rows)
+    return Section("figure12", PIPELINE_TITLES["figure12"], (table,), (note,), (), charts)
+
+
+_MAX_DRAWN = 1500
+"""Of the points of a line."""
+
+
+def _lines(title: str, x: str, y: str, arrays: Mapping[str, Floats]) -> Chart:
+    series = []
+    for name, values in arrays.items():
+        every = -(-len(values) // _MAX_DRAWN)
+        places = tuple(float(place) for place in range(0, len(values), every))
+        series.append(Series(name, places, tuple(float(each) for each in values[::every])))
+    return Chart("lines", title, x, y, tuple(series))
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _skipped(part: str) -> Section:
+    reason = f"none of --models is one of {', '.join(PIPELINED)}"
+    return Section(part, PIPELINE_TITLES[part], (), (reason,), skipped=reason)
