@@ -17,11 +17,15 @@ def upper_methods(problem: str, options: Any, executor: Executor, directory: Pat
 
 def upper_document(problem: str, options: Any) -> Any:
     """What stands in files of the floors above and decides the answer: the digest of a checkpoint's weights."""
-    if problem != "partition" or options.checkpoint is None:
-        return None
-    from policies.partition.methods import weights_digest
+    if problem == "partition" and options.checkpoint is not None:
+        from policies.partition.methods import weights_digest
 
-    return weights_digest(options.checkpoint)
+        return weights_digest(options.checkpoint)
+    if problem == "parallel" and options.method == "inference":
+        from policies.parallel.pipeline.methods import weights_digest as digest_of_policy
+
+        return digest_of_policy(options.checkpoint)
+    return None
 
 
 def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
@@ -43,6 +47,15 @@ def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Meth
     return drivers(None if directory is None else directory / TUNE_FOLDER)
 
 
+def _parallel(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
+    """The learned methods of pipelines."""
+    if options.strategy != "pipeline":
+        return {}
+    from policies.parallel.pipeline.methods import learned_methods
+
+    return learned_methods(None if options.checkpoint is None else Path(options.checkpoint))
+
+
 _UPPER: Mapping[str, Callable[[Any, Executor, Path | None], Methods]] = MappingProxyType(
-    {"partition": _partition, "codesign": _codesign}
+    {"partition": _partition, "codesign": _codesign, "parallel": _parallel}
 )

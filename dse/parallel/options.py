@@ -10,7 +10,7 @@ from hardware.inputs import fail
 from hardware.units import bytes_from_gib
 
 Strategy = Literal["sharding", "pipeline"]
-Method = Literal["auto", "exact", "linkage"]
+Method = Literal["auto", "exact", "linkage", "dqn", "inference"]
 
 _SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
 
@@ -67,10 +67,19 @@ class ParallelOptions(Options):
     method: Annotated[
         Method,
         Option(
-            "exact: proven, of sharding with resharding; linkage: without, as the paper; auto: linkage for count, "
+            "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: of a pipeline, deep "
+            "Q-learning on it, as the paper; inference: of a pipeline, a pretrained policy; auto: linkage for count, "
             "otherwise exact."
         ),
     ] = "auto"
+    checkpoint: Annotated[
+        str | None,
+        Option(
+            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one that comes along).",
+            metavar="DIR",
+            belongs_to=("method", "inference"),
+        ),
+    ] = None
     accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"
     network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
     memory_gb: Annotated[

@@ -39,6 +39,8 @@ def posed(options: ParallelOptions) -> ShardingPosed:
     chosen = accelerator(options.accelerator)
     if options.objective == "count" and options.method == "exact":
         raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+    if options.method in ("dqn", "inference"):
+        raise fail("dse parallel", "--method", options.method, "cuts pipelines; it belongs to --strategy pipeline")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     if options.activations and method_of(options) != "exact":
         raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")

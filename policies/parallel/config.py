@@ -70,7 +70,7 @@ def config_of(
             double_q=settings.double,
             dueling=settings.dueling,
             num_atoms=1,
-            n_step=1,
+            n_step=(1, settings.lookahead + 1),
             num_steps_sampled_before_learning_starts=settings.warm_up,
         )
     )

@@ -56,6 +56,8 @@ class QSettings:
         layers: hidden layers of the perceptrons.
         learning_rate: of Adam.
         gamma: discount of later rewards.
+        lookahead: rewards of a return at most, before it goes on with the network's value: each step that is learned
+            from has a return of 1 to so many, at random.
         alpha, beta: of prioritised replay.
         buffer: steps that it holds.
         batch: of an update.
@@ -74,6 +76,7 @@ class QSettings:
     layers: int = 2
     learning_rate: float = 1e-3
     gamma: float = 0.6
+    lookahead: int = 1
     alpha: float = 0.2
     beta: float = 0.6
     buffer: int = 2000
@@ -91,7 +94,7 @@ class QSettings:
     def __post_init__(self) -> None:
         if not (0 < self.last_epsilon <= self.first_epsilon <= 1 and 0 <= self.gamma <= 1):
             raise ValueError("`0 < last_epsilon <= first_epsilon <= 1` and `0 <= gamma <= 1` must hold")
-        counts = ("hidden", "layers", "buffer", "batch", "target_every", "epsilon_steps", "episodes", "updates")
+        counts = ("hidden", "layers", "buffer", "batch", "target_every", "epsilon_steps", "episodes", "updates", "lookahead")
         for name in counts:
             if not 1 <= getattr(self, name) <= 10**9:
                 raise ValueError(f"`{name}` must be a whole number from 1 on, but got {getattr(self, name)}")

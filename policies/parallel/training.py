@@ -77,7 +77,11 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
     def _learn(self) -> dict[str, Any]:
         """One update, after which the steps' priorities are their errors."""
         settings = self.settings
-        steps = self._replay.sample(num_items=settings.batch, n_step=1, beta=settings.beta, gamma=settings.gamma)
+        # A fixed number would leave out the steps that have fewer behind them, the last of every episode.
+        returns = (1, settings.lookahead + 1)
+        steps = self._replay.sample(
+            num_items=settings.batch, n_step=returns, beta=settings.beta, gamma=settings.gamma
+        )
         self._replay.get_metrics()
         self._updates += 1
         # The target network is due by this number, which RLlib takes for steps of the environment.

@@ -14,7 +14,7 @@ from policies.parallel.pipeline.candidates import GRANULARITY, coarse_cuts
 from policies.parallel.pipeline.machines import link_speeds
 from policies.parallel.pipeline.online import MAX_STAGES, Best, rewards
 from policies.parallel.pipeline.pricing import Lines, Pricing, prefix
-from policies.parallel.settings import Layout
+from policies.parallel.settings import Layout, Reward
 
 CHANNELS = ("C*", "A*", "W*", "is a cut so far", "link speed", "devices in front", "is a device cut so far", "C* - share")
 """Of every place; the last says how far its computing is from that of the devices' (or the cut's) share."""
@@ -91,9 +91,13 @@ class InferenceEpisodes:
     Args:
         problems: one for each episode; the same one may be there several times.
         best: that take the plans of each problem, by its place in ``problems``; None: nobody does.
+        reward: of a plan.
     """
 
-    def __init__(self, problems: Sequence[Coarse], best: Sequence[Best] | None = None) -> None:
+    def __init__(
+        self, problems: Sequence[Coarse], best: Sequence[Best] | None = None, reward: Reward = "inverse"
+    ) -> None:
+        self._reward_kind: Reward = reward
         self._problems, self._best = problems, best
         self._stages = np.array([each.pricing.problem.stages for each in problems])
         self._devices = np.array([each.pricing.problem.devices for each in problems])
@@ -181,14 +185,33 @@ class InferenceEpisodes:
         return earned, done
 
     def _reward(self, row: int) -> float:
-        """1/L of a finished plan, in units of a batch with all devices busy (paper, 4.5.2)."""
+        """Of a finished plan: 1/L, in units of a batch with all devices busy (paper, 4.5.2), or as the others."""
         each = self._problems[row]
         cuts = each.cuts[self._pivots[row : row + 1, : self._stages[row] - 1]]
         device_cuts = self._device_cuts[row : row + 1, : self._stages[row] - 1]
         found = each.pricing.prices(cuts, device_cuts)
         if self._best is not None:
             self._best[row].take(cuts, device_cuts, found)
-        return float(rewards(found, each.pricing.unit_s, "inverse")[0])
+        return float(rewards(found, each.pricing.unit_s, self._reward_kind)[0])
+
+
+class ProblemSource:
+    """Episodes of one problem, cut by cut and devices apart; it keeps the shortest plan of all of them.
+
+    Args:
+        seen: the problem.
+        reward: of a plan.
+    """
+
+    features, actions, layout = LAYOUT.size, LAYOUT.masks, LAYOUT
+
+    def __init__(self, seen: Coarse, reward: Reward = "root") -> None:
+        self.seen, self.reward, self.best = seen, reward, Best()
+        self.steps = 2 * (seen.pricing.problem.stages - 1)
+
+    def episodes(self, number: int, count: int) -> InferenceEpisodes:
+        """From the beginning; ``number`` does not matter."""
+        return InferenceEpisodes([self.seen] * count, [self.best] * count, self.reward)
 
 
 def refined(each: Coarse, best: Best) -> None:

@@ -47,8 +47,8 @@ class Machine:
         return f"{self.devices} devices of {self.network} in {self.stages} stages, {self.microbatches} microbatches"
 
 
-CONFIGS = tuple(Machine("dapple", 8 * servers, servers, 16) for servers in (2, 3, 4))
-"""The paper's A, B and C (Table 2): servers of eight V100s."""
+CONFIGS = tuple(Machine("dapple", 8 * servers, servers, count) for count in (4, 16) for servers in (2, 3, 4))
+"""The paper's A, B and C (Table 2): servers of eight V100s; batches of 4 and of 16 microbatches."""
 
 
 def link_speeds(joined: Network, devices: int) -> Floats:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dse.parallel.pipeline.exact import Answer
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, PipelineMethod
+from hardware.documents import read_document
 from hardware.inputs import fail
 from policies.parallel.extra import ask_for_extra as ask_for_extra
 
@@ -77,6 +78,19 @@ def answer_of(best: "Best", context: PipelineContext) -> Answer:
     if best.plan is None or faults(context.problem, best.plan):
         return Answer(None, float("inf"), 0.0, best.evaluations)
     return Answer(best.plan, length(context.problem, best.plan).length_s, 0.0, best.evaluations)
+
+
+def weights_digest(folder: str | None) -> str:
+    """What the card of a policy says of its weights; of the one that comes along where ``folder`` is None.
+
+    Raises:
+        InputError: there is none, or the extra ``learn`` is not installed.
+    """
+    ask_for_extra(_COMMAND, "--method", "inference")
+    from policies.learning.checkpoint import CARD_FILE, chosen_folder
+
+    card = read_document(chosen_folder(SHIPPED if folder is None else Path(folder)) / CARD_FILE)
+    return str(card.get("sha256")) if isinstance(card, dict) else ""
 
 
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, PipelineMethod]:

@@ -12,7 +12,7 @@ from policies.learning.checkpoint import Checkpoint, CheckpointFormat, TensorTyp
 from policies.parallel.networks import network_of, q_values
 from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
-from policies.parallel.pipeline.online import Best
+from policies.parallel.pipeline.online import MAX_STAGES, Best
 from policies.parallel.settings import Layout, QSettings
 
 INTERACTIONS = 50
@@ -30,6 +30,7 @@ class PolicySettings(QSettings):
 
     layout: Layout = LAYOUT
     hidden: int = 32
+    lookahead: int = 2 * (MAX_STAGES - 1)
     machines: tuple[Machine, ...] = CONFIGS
     cutting: DeviceCutting = "near"
 
