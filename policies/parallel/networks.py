@@ -63,6 +63,11 @@ class VectorNetwork(nn.Module):
 
 def network_of(settings: QSettings) -> nn.Module:
     """The network of ``settings``."""
+    if settings.network == "graph":
+        # Loads PyTorch Geometric, which no other network needs.
+        from policies.parallel.linkage.network import GraphNetwork
+
+        return GraphNetwork(settings)
     return PlaceNetwork(settings) if settings.network == "places" else VectorNetwork(settings)
 
 

@@ -68,6 +68,7 @@ class QSettings:
         episodes: of a round.
         updates: that follow a round.
         double, dueling: Double DQN (van Hasselt et al., 2015); a value and advantages (Wang et al., 2016).
+        edges: of network ``graph``: pairs of places.
     """
 
     layout: Layout
@@ -90,6 +91,7 @@ class QSettings:
     updates: int = 10
     double: bool = True
     dueling: bool = True
+    edges: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not (0 < self.last_epsilon <= self.first_epsilon <= 1 and 0 <= self.gamma <= 1):
@@ -122,6 +124,7 @@ class QSettings:
         if set(layout) != {each.name for each in fields(Layout)}:
             raise ValueError("layout: must have the sizes of this version, and no others")
         try:
-            return cls(**{**given, "layout": Layout(**layout)})
+            edges = tuple((int(one), int(other)) for one, other in given["edges"])
+            return cls(**{**given, "layout": Layout(**layout), "edges": edges})
         except TypeError as error:
             raise ValueError(f"must have the types of this version: {error}") from error
