@@ -6,9 +6,10 @@ from functools import lru_cache
 import numpy as np
 
 from dse.parallel.pipeline.problem import DeviceCutting, Floats, PipelineProblem, Profile
-from policies.parallel.episodes import Episodes
+from policies.parallel.episodes import Episodes, Scale, scale_of
 from policies.parallel.pipeline.inference import LAYOUT, Coarse, InferenceEpisodes, coarse
 from policies.parallel.pipeline.machines import Machine
+from policies.parallel.pipeline.online import SCALED
 
 MIN_POINTS, MAX_POINTS = 128, 1024
 """Of a generated profile."""
@@ -88,10 +89,12 @@ class GeneratedSource:
 
     def episodes(self, number: int, count: int) -> Episodes:
         """One episode of each of ``count`` problems, the first of them number ``number``."""
-        return InferenceEpisodes([_problem(self, place) for place in range(number, number + count)])
+        problems, scales = zip(*(_problem(self, place) for place in range(number, number + count)), strict=True)
+        return InferenceEpisodes(problems, scales=scales)
 
 
 @lru_cache(maxsize=4 * _POOL)
-def _problem(source: GeneratedSource, number: int) -> Coarse:
+def _problem(source: GeneratedSource, number: int) -> tuple[Coarse, Scale]:
     machine = source.machines[number % len(source.machines)]
-    return coarse(generated(machine, (source.seed, number)), source.cutting, machine.lines)
+    seen = coarse(generated(machine, (source.seed, number)), source.cutting, machine.lines)
+    return seen, scale_of(InferenceEpisodes([seen] * SCALED), source.actions, number)

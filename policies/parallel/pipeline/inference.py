@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, Floats, Integers, PipelinePlan, PipelineProblem
-from policies.parallel.episodes import Actions, Floats32, Masks
+from policies.parallel.episodes import UNSCALED, Actions, Floats32, Masks, Scale, scale_of
 from policies.parallel.pipeline.candidates import GRANULARITY, coarse_cuts
 from policies.parallel.pipeline.machines import link_speeds
-from policies.parallel.pipeline.online import MAX_STAGES, Best, rewards
+from policies.parallel.pipeline.online import MAX_STAGES, SCALED, Best, rewards
 from policies.parallel.pipeline.pricing import Lines, Pricing, prefix
 from policies.parallel.settings import Layout, Reward
 
@@ -92,12 +92,18 @@ class InferenceEpisodes:
         problems: one for each episode; the same one may be there several times.
         best: that take the plans of each problem, by its place in ``problems``; None: nobody does.
         reward: of a plan.
+        scales: in which it is told; None: as it is.
     """
 
     def __init__(
-        self, problems: Sequence[Coarse], best: Sequence[Best] | None = None, reward: Reward = "inverse"
+        self,
+        problems: Sequence[Coarse],
+        best: Sequence[Best] | None = None,
+        reward: Reward = "inverse",
+        scales: Sequence[Scale] | None = None,
     ) -> None:
         self._reward_kind: Reward = reward
+        self._scales = scales or [UNSCALED] * len(problems)
         self._problems, self._best = problems, best
         self._stages = np.array([each.pricing.problem.stages for each in problems])
         self._devices = np.array([each.pricing.problem.devices for each in problems])
@@ -192,7 +198,8 @@ class InferenceEpisodes:
         found = each.pricing.prices(cuts, device_cuts)
         if self._best is not None:
             self._best[row].take(cuts, device_cuts, found)
-        return float(rewards(found, each.pricing.unit_s, self._reward_kind)[0])
+        earned = rewards(found, each.pricing.unit_s, self._reward_kind)
+        return float(self._scales[row].told(earned)[0])
 
 
 class ProblemSource:
@@ -208,10 +215,11 @@ class ProblemSource:
     def __init__(self, seen: Coarse, reward: Reward = "root") -> None:
         self.seen, self.reward, self.best = seen, reward, Best()
         self.steps = 2 * (seen.pricing.problem.stages - 1)
+        self.scale = scale_of(InferenceEpisodes([seen] * SCALED, None, reward), self.actions, 0)
 
     def episodes(self, number: int, count: int) -> InferenceEpisodes:
         """From the beginning; ``number`` does not matter."""
-        return InferenceEpisodes([self.seen] * count, [self.best] * count, self.reward)
+        return InferenceEpisodes([self.seen] * count, [self.best] * count, self.reward, [self.scale] * count)
 
 
 def refined(each: Coarse, best: Best) -> None:

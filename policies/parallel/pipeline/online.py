@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.parallel.pipeline.exact import server_cuts
 from dse.parallel.pipeline.problem import DeviceCutting, Floats, Integers, PipelinePlan, PipelineProblem
-from policies.parallel.episodes import Actions, Floats32, Masks
+from policies.parallel.episodes import UNSCALED, Actions, Floats32, Masks, scale_of
 from policies.parallel.pipeline.candidates import Candidates, candidates
 from policies.parallel.pipeline.pricing import Pricing, plan_of
 from policies.parallel.pipeline.pricing_kernels import ALL_REDUCE, BALANCE, FITS, LENGTH, SEND
@@ -14,6 +14,9 @@ from policies.parallel.settings import Layout, Reward
 
 CHANNELS = ("all-reduce of the pipeline", "largest transfer", "least over largest stage", "share of the work", "is cut")
 """Of every pivot: the paper's three features if it is cut now, where it stands, and the cuts so far."""
+
+SCALED = 64
+"""Random episodes that the scale of rewards comes from."""
 
 MAX_STAGES = 4
 """Of the paper. Longer pipelines are cut as well, but later cuts look alike to the network."""
@@ -72,6 +75,10 @@ class PipelineTrainingSource:
         self.features = self.layout.size
         self.best = Best()
         self._seen: dict[tuple[int, ...], Floats] = {}
+        self.scale = UNSCALED
+        if self.is_open:
+            self.scale = scale_of(_Episodes(self, SCALED), self.actions, 0)
+            self.best = Best()
 
     @property
     def is_open(self) -> bool:
@@ -148,4 +155,5 @@ class _Episodes:
         cuts, device_cuts = source.candidates.cuts[self._chosen], source.device_cuts(self._chosen)
         found = source.pricing.prices(cuts, device_cuts)
         source.best.take(cuts, device_cuts, found)
-        return rewards(found, source.pricing.unit_s, source.reward), np.ones(count, dtype=bool)
+        earned = rewards(found, source.pricing.unit_s, source.reward)
+        return source.scale.told(earned), np.ones(count, dtype=bool)

@@ -47,7 +47,7 @@ class _Rows:
     def __init__(self) -> None:
         self._rows: dict[tuple[int, ...], int] = {}
         self._rings: list[tuple[Ring, ...]] = []
-        self._array: Floats = np.zeros((1, 1, 6))
+        self._array: Floats = np.zeros((0, 1, 6))
 
     def row(self, key: tuple[int, ...], rings: Callable[[], tuple[Ring, ...]]) -> int:
         """The row of ``key``, with ``rings()`` where it is new."""
@@ -59,7 +59,7 @@ class _Rows:
     @property
     def array(self) -> Floats:
         """All rows."""
-        if len(self._array) != len(self._rings) and self._rings:
+        if len(self._array) != len(self._rings):
             self._array = np.zeros((len(self._rings), max(1, *map(len, self._rings)), 6))
             for row, rings in enumerate(self._rings):
                 self._array[row, : len(rings)] = np.array(rings).reshape(len(rings), 6)
