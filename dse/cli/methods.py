@@ -48,9 +48,11 @@ def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Meth
 
 
 def _parallel(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
-    """The learned methods of pipelines."""
-    if options.strategy != "pipeline":
-        return {}
+    """The learned methods of the strategy."""
+    if options.strategy == "sharding":
+        from policies.parallel.linkage.methods import learned_methods as of_sharding
+
+        return of_sharding(options.decide, options.q_state)
     from policies.parallel.pipeline.methods import learned_methods
 
     return learned_methods(None if options.checkpoint is None else Path(options.checkpoint))

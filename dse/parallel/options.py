@@ -67,9 +67,9 @@ class ParallelOptions(Options):
     method: Annotated[
         Method,
         Option(
-            "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: of a pipeline, deep "
-            "Q-learning on it, as the paper; inference: of a pipeline, a pretrained policy; auto: linkage for count, "
-            "otherwise exact."
+            "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: deep Q-learning on the "
+            "step, as the paper; inference: of a pipeline, a pretrained policy; auto: linkage for count, otherwise "
+            "exact."
         ),
     ] = "auto"
     checkpoint: Annotated[
@@ -80,6 +80,20 @@ class ParallelOptions(Options):
             belongs_to=("method", "inference"),
         ),
     ] = None
+    decide: Annotated[
+        Literal["variables", "inputs"],
+        Option(
+            "What method dqn splits: dimensions of trained tensors (operator plans), or of inputs (data plans).",
+            belongs_to=_SHARDING,
+        ),
+    ] = "variables"
+    q_state: Annotated[
+        Literal["decisions", "graph"],
+        Option(
+            "What method dqn sees: the vector of decisions, as the paper, or the graph of linkage groups (GraphSAGE).",
+            belongs_to=_SHARDING,
+        ),
+    ] = "decisions"
     accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"
     network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
     memory_gb: Annotated[
