@@ -101,14 +101,15 @@ def settings_of(source: DecisionSource, decided: Decided, budget: Budget) -> QSe
 
 
 def _stage(training: QTraining, source: DecisionSource, budget: Budget, stop: StopSignal) -> None:
-    """Rounds until the best plan is stable. After every round the policy's own plan counts as well."""
-    same, before = 0, source.best
-    for _ in range(budget.rounds):
+    """Rounds until ε has fallen and the best plan is stable. After every round the policy's own plan counts as well."""
+    same, before, settings = 0, source.best, training.settings
+    for made in range(budget.rounds):
         if stop() is not None:
             return
         training.iterate()
         training.sample(1, explore=False)
-        same = same + 1 if source.best is not None and source.best == before else 0
+        has_explored = (made + 1) * settings.episodes * source.steps >= settings.epsilon_steps or source.start is not None
+        same = same + 1 if has_explored and source.best is not None and source.best == before else 0
         before = source.best
         if same >= budget.stable:
             return
