@@ -51,7 +51,9 @@ class Dimensions:
     @cached_property
     def first(self) -> Integers:
         """The place in the order of each group's first dimension, [G]."""
-        return np.array([int(np.flatnonzero(self.group == each)[0]) for each in range(len(self.numbers))], dtype=np.int64)
+        return np.array(
+            [int(np.flatnonzero(self.group == each)[0]) for each in range(len(self.numbers))], dtype=np.int64
+        )
 
 
 def axis_of(mesh: Mesh) -> int | None:
@@ -78,7 +80,9 @@ def dimensions_of(problem: ParallelProblem, decided: Decided) -> Dimensions:
     for group in known:
         if group is not None:
             sizes[group] = sizes.get(group, 0) + 1
-    ordered = sorted(range(len(places)), key=lambda place: (-sizes.get(_number(known[place]), 0), known[place] is None, place))
+    ordered = sorted(
+        range(len(places)), key=lambda place: (-sizes.get(_number(known[place]), 0), known[place] is None, place)
+    )
     if decided == "variables":
         # Of groups of one size all dimensions of one stand together.
         ordered.sort(key=lambda place: (-sizes.get(_number(known[place]), 0), _number(known[place]), place))

@@ -1,5 +1,7 @@
 """GraphSAGE over linkage groups: the continuous state that the paper leaves to the future (7.2)."""
 
+import itertools
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -25,7 +27,7 @@ class GraphNetwork(nn.Module):
         both = np.concatenate([pairs, pairs[:, ::-1]]).T
         self.register_buffer("edges", torch.from_numpy(np.ascontiguousarray(both)), persistent=False)
         sizes = [self._layout.channels, *[hidden] * settings.layers]
-        self.layers = nn.ModuleList(SAGEConv(*pair) for pair in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(SAGEConv(*pair) for pair in itertools.pairwise(sizes))
         self.body = nn.Linear(3 * hidden + self._layout.context, hidden)
         self.value, self.advantage = nn.Linear(hidden, 1), nn.Linear(hidden, self._layout.masks)
 

@@ -1,4 +1,4 @@
-"""Operator and data plans by training on one step: two stages, the second from where the first has led (paper, 5.2.1)."""
+"""Operator and data plans by training on one step, in two stages (paper, 5.2.1)."""
 
 from dataclasses import dataclass, replace
 
@@ -108,7 +108,9 @@ def _stage(training: QTraining, source: DecisionSource, budget: Budget, stop: St
             return
         training.iterate()
         training.sample(1, explore=False)
-        has_explored = (made + 1) * settings.episodes * source.steps >= settings.epsilon_steps or source.start is not None
+        has_explored = (
+            made + 1
+        ) * settings.episodes * source.steps >= settings.epsilon_steps or source.start is not None
         same = same + 1 if has_explored and source.best is not None and source.best == before else 0
         before = source.best
         if same >= budget.stable:
