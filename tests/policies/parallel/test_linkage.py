@@ -1,7 +1,6 @@
 """Operator and data plans by deep Q-learning: the episodes' laws, back-tracing, and plans against the exact ones."""
 
 import json
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -127,7 +126,7 @@ def test_operator_plans_split_as_much_as_the_exact_ones(step, state):
 @pytest.mark.parametrize("step", [STEP, VGG])
 def test_data_plans_split_as_many_dimensions_of_inputs_as_can_be(step):
     of = dimensions_of(step, "inputs")
-    outcome = trained(of, "inputs", seed=1, budget=replace(SHORT, rounds=25))
+    outcome = trained(of, "inputs", seed=1, budget=Budget())
     assert outcome.plans[0].dimensions == most_split(of)
     # Inputs alone are decided, and that of the batch is one of the best plans.
     assert {value for value, _ in of.places} == {each.value for each in step.graph.arguments if each.role == "input"}
