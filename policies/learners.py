@@ -33,5 +33,9 @@ LEARNERS: Mapping[str, Learner] = MappingProxyType(
             "The policy of `dse partition --method rl`, which assigns operators to chips.",
             "policies.partition.options:PartitionPretraining",
         ),
+        "pipeline": Learner(
+            "The policy of `dse parallel --strategy pipeline --method inference`, which cuts pipelines.",
+            "policies.parallel.pipeline.options:PipelinePretraining",
+        ),
     }
 )

@@ -28,6 +28,14 @@ def _partition_document(options: Any) -> str | None:
     return weights_digest(options.checkpoint)
 
 
+def _parallel_document(options: Any) -> str | None:
+    if options.method != "inference":
+        return None
+    from policies.parallel.pipeline.methods import weights_digest
+
+    return weights_digest(options.checkpoint)
+
+
 def _fabric_document(options: Any) -> str | None:
     from dse.fabric.methods import LEARNED
 
@@ -70,10 +78,21 @@ def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Meth
     return drivers(None if directory is None else directory / TUNE_FOLDER)
 
 
+def _parallel(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
+    """The learned methods of the strategy."""
+    if options.strategy == "sharding":
+        from policies.parallel.linkage.methods import learned_methods as of_sharding
+
+        return of_sharding(options.decide, options.q_state)
+    from policies.parallel.pipeline.methods import learned_methods
+
+    return learned_methods(None if options.checkpoint is None else Path(options.checkpoint))
+
+
 _UPPER: Mapping[str, Callable[[Any, Executor, Path | None], Methods]] = MappingProxyType(
-    {"partition": _partition, "codesign": _codesign, "fabric": _fabric}
+    {"partition": _partition, "codesign": _codesign, "fabric": _fabric, "parallel": _parallel}
 )
 
 _DOCUMENTS: Mapping[str, Callable[[Any], str | None]] = MappingProxyType(
-    {"partition": _partition_document, "fabric": _fabric_document}
+    {"partition": _partition_document, "fabric": _fabric_document, "parallel": _parallel_document}
 )

@@ -10,7 +10,7 @@ from hardware.inputs import fail
 from hardware.units import bytes_from_gib
 
 Strategy = Literal["sharding", "pipeline"]
-Method = Literal["auto", "exact", "linkage"]
+Method = Literal["auto", "exact", "linkage", "dqn", "inference"]
 
 _SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
 
@@ -67,10 +67,33 @@ class ParallelOptions(Options):
     method: Annotated[
         Method,
         Option(
-            "exact: proven, of sharding with resharding; linkage: without, as the paper; auto: linkage for count, "
-            "otherwise exact."
+            "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: deep Q-learning on the "
+            "step, as the paper; inference: of a pipeline, a pretrained policy; auto: linkage for count, otherwise "
+            "exact."
         ),
     ] = "auto"
+    checkpoint: Annotated[
+        str | None,
+        Option(
+            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one that comes along).",
+            metavar="DIR",
+            belongs_to=("method", "inference"),
+        ),
+    ] = None
+    decide: Annotated[
+        Literal["variables", "inputs"],
+        Option(
+            "What method dqn splits: dimensions of trained tensors (operator plans), or of inputs (data plans).",
+            belongs_to=_SHARDING,
+        ),
+    ] = "variables"
+    q_state: Annotated[
+        Literal["decisions", "graph"],
+        Option(
+            "What method dqn sees: the vector of decisions, as the paper, or the graph of linkage groups (GraphSAGE).",
+            belongs_to=_SHARDING,
+        ),
+    ] = "decisions"
     accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"
     network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
     memory_gb: Annotated[

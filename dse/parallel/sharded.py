@@ -6,14 +6,14 @@ from typing import Any
 from dse.parallel.check import account
 from dse.parallel.formats import MetricsDocument, plan_document, plan_of, stated_from_document
 from dse.parallel.inputs import device_of, document_of_step, named_step
-from dse.parallel.mesh import mesh_of
+from dse.parallel.mesh import Mesh, mesh_of
 from dse.parallel.metrics import metrics, metrics_of
 from dse.parallel.options import ParallelOptions, memory_bytes_of
 from dse.parallel.pins import pins_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
-from dse.parallel.solve import Solution, solve
+from dse.parallel.solve import Solution, solve, solve_learned
 from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
@@ -39,6 +39,10 @@ def posed(options: ParallelOptions) -> ShardingPosed:
     chosen = accelerator(options.accelerator)
     if options.objective == "count" and options.method == "exact":
         raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+    if options.method == "inference":
+        raise fail("dse parallel", "--method", "inference", "cuts pipelines; it belongs to --strategy pipeline")
+    if options.method == "dqn":
+        _require_learnable(options, mesh)
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     if options.activations and method_of(options) != "exact":
         raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
@@ -66,6 +70,18 @@ def posed(options: ParallelOptions) -> ShardingPosed:
     return Posed(options, problem, graph.name, document_of_step(graph) | _machine_document(problem), _goal(options))
 
 
+def _require_learnable(options: ParallelOptions, mesh: Mesh) -> None:
+    """Raises where the options ask for what the paper's episodes do not decide."""
+    if sum(axis.size > 1 for axis in mesh.axes) != 1:
+        rule = "must have one axis of several devices with --method dqn, which splits over all of them at once"
+        raise fail("dse parallel", "--mesh", options.mesh, rule)
+    if options.pin:
+        raise fail("dse parallel", "--pin", options.pin[0], "needs another method: dqn keeps no pins")
+    if options.decide == "inputs" and options.objective == "count":
+        rule = "needs --objective cost: count counts dimensions of trained tensors"
+        raise fail("dse parallel", "--decide", "inputs", rule)
+
+
 def _require_emittable(options: ParallelOptions, path: str) -> None:
     """Raises where the options make no problem of the contest, or the file would not be known as one."""
     if method_of(options) != "exact":
@@ -80,7 +96,11 @@ def answer(posed: ShardingPosed, problem: ParallelProblem, run: Run) -> Result:
     prices = Prices(problem)
     if posed.options.emit_iopddl is not None:
         _emit(problem, prices, posed.options.emit_iopddl)
-    solution = solve(problem, prices, method_of(posed.options), run.seed, run.stop)
+    name = method_of(posed.options)
+    if name == "dqn":
+        solution = solve_learned(name, run.methods, problem, prices, run.seed, run.stop)
+    else:
+        solution = solve(problem, prices, name, run.seed, run.stop)
     document = None if solution.plan is None else plan_document(problem, prices, solution.plan)
     if document is not None:
         violations = account(problem, stated_from_document(problem, document, "solution")).faults
@@ -109,15 +129,15 @@ def faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -
     if result.solution or result.metrics:
         validate(MetricsDocument, result.metrics, "result: metrics")
     prices = Prices(problem)
-    again = solve(problem, prices, method_of(options), result.seed)
+    again = solve(problem, prices, _proving(options), result.seed)
     if not result.solution:
         return _faults_without_plan(result, problem, again)
     stated = stated_from_document(problem, result.solution, "result")
     of = account(problem, stated)
     if of.faults:
         return of.faults
-    if result.method == "linkage" and of.resharded:
-        return [f"{of.resharded} is resharded, which method linkage never does"]
+    if result.method in ("linkage", "dqn") and of.resharded:
+        return [f"{of.resharded} is resharded, which method {result.method} never does"]
     value = of.split_dimensions if problem.objective == "count" else of.step_ps * PICO
     claimed = result.objective.value
     faults = []
@@ -143,6 +163,12 @@ def method_of(options: ParallelOptions) -> str:
     if options.method != "auto":
         return options.method
     return "linkage" if options.objective == "count" else "exact"
+
+
+def _proving(options: ParallelOptions) -> str:
+    """The method whose bound an answer has."""
+    name = method_of(options)
+    return "linkage" if name == "dqn" else name
 
 
 def _goal(options: ParallelOptions) -> Goal:
@@ -173,7 +199,7 @@ def _why(problem: ParallelProblem, options: ParallelOptions, prices: Prices, run
 
     number = [argument.name for argument in problem.graph.arguments].index(name)
     rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
-    found = alternatives(problem, prices, number, method_of(options), run.seed, run.stop)
+    found = alternatives(problem, prices, number, _proving(options), run.seed, run.stop)
     if run.stop() is not None:
         return {"unfinished": ["why"]}
     layouts = [

@@ -1,6 +1,8 @@
 """One facade over the methods: the best plan, its value in whole units, and what is proven."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dse.parallel.plan import Plan, picoseconds_of, profile_of, state_bytes_of
 from dse.parallel.prices import Prices
@@ -25,6 +27,26 @@ class Solution:
     value: int | None
     bound: int | None
     least_state_bytes: int | None = None
+
+
+ShardingMethod = Callable[[ParallelProblem, Prices, int, StopSignal], Solution]
+"""A method from the floors above, given the seed: the best plan that it finds, without a bound."""
+
+
+def solve_learned(
+    name: str, methods: Mapping[str, Any], problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal
+) -> Solution:
+    """The plan of a learned method, with the bound of ``linkage``, whose plans it chooses among.
+
+    Raises:
+        InputError: there is no such method here.
+    """
+    if name not in methods:
+        raise fail("dse parallel", "--method", name, "must be one of auto, exact, linkage here")
+    method: ShardingMethod = methods[name]
+    found = method(problem, prices, seed, stop)
+    proof = solve(problem, prices, "linkage", seed, stop)
+    return proof if proof.plan is None and proof.bound is None else replace(found, bound=proof.bound)
 
 
 def solve(

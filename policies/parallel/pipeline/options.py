@@ -1,0 +1,122 @@
+"""The options of pretraining for pipelines, with every default. Nothing heavy is imported."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from dse.parallel.pipeline.problem import DeviceCutting
+from dse.run.options import Option
+from policies.learning.options import PretrainingOptions, check_budget, one_each
+from policies.parallel.pipeline.methods import ask_for_extra
+
+if TYPE_CHECKING:
+    from policies.learning.pretraining import PretrainingPlan
+    from policies.learning.sweep import SweepPlan
+
+CriterionName = Literal["explored", "greedy", "both"]
+
+_SAMPLES, _TRIAL_SAMPLES = 40_000, 5_000
+_CHECKPOINTS, _TRIAL_CHECKPOINTS = 20, 2
+
+_RUN_S = 240.0
+"""Of the default run on one core, about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelinePretraining(PretrainingOptions):
+    """Options of ``dse pretrain pipeline``."""
+
+    samples: Annotated[
+        int | None,
+        Option(
+            f"Episodes in total (default: {_SAMPLES}), or of each trial of a sweep ({_TRIAL_SAMPLES}).",
+            min=1,
+            max=10**9,
+        ),
+    ] = None
+    checkpoints: Annotated[
+        int | None,
+        Option(
+            f"Checkpoints to make and score (default: {_CHECKPOINTS}; in a trial {_TRIAL_CHECKPOINTS}).",
+            min=1,
+            max=10**6,
+        ),
+    ] = None
+    device_cuts: Annotated[
+        DeviceCutting, Option("Devices of the stages: equally many, near that (as the paper), or free.")
+    ] = "near"
+    validation_problems: Annotated[
+        int, Option("Generated problems of each configuration to score checkpoints on.", min=1, max=10_000)
+    ] = 6
+    choose_by: Annotated[
+        CriterionName,
+        Option("Score by which the best checkpoint is chosen: of 50 plans, of the policy's own one, or both."),
+    ] = "both"
+    updates: Annotated[
+        tuple[int, ...], Option("Updates after each 50 episodes.", min=1, max=10_000, metavar="N[,N…]")
+    ] = ()
+    learning_rate: Annotated[tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]")] = ()
+    sweep: Annotated[
+        int | None,
+        Option(
+            "Try all combinations of the two options above, each with this many seeds, and print the scores.",
+            min=1,
+            max=1000,
+            metavar="SEEDS",
+        ),
+    ] = None
+
+    description: ClassVar[str] = """Pretrain the policy of `dse parallel --strategy pipeline --method inference`.
+
+    A Q-network learns on generated pipelines, on 2, 3 and 4 servers of 8 devices; every checkpoint is scored on fresh
+    ones, against the proven optimum, and the best is kept in DIR/best. Needs the extra `learn`.
+    """
+
+    def require_extra(self) -> None:
+        """Refuse to run without the extra ``learn``.
+
+        Raises:
+            InputError: it is not installed.
+        """
+        ask_for_extra("dse pretrain", "PROBLEM", "pipeline")
+
+    def plan(self, seed: int) -> "PretrainingPlan":
+        """The run that the options describe.
+
+        Raises:
+            InputError: several values of what a run takes one of, or budgets that are too small.
+        """
+        return self._plan(_SAMPLES, _CHECKPOINTS, one_each(self._swept()), seed)
+
+    def sweep_plan(self, seed: int) -> "SweepPlan":
+        """The sweep that the options describe.
+
+        Raises:
+            InputError: budgets that are too small.
+        """
+        from policies.learning.sweep import SweepPlan
+        from policies.parallel.pipeline.task import PipelineTask
+
+        assert self.sweep is not None
+        values = self._swept()
+        plan = self._plan(_TRIAL_SAMPLES, _TRIAL_CHECKPOINTS, {}, seed)
+        return SweepPlan.over(plan, values if any(values.values()) else PipelineTask.swept, self.sweep)
+
+    def predicted_s(self, samples: int) -> float:
+        """Approximate seconds of the samples and their validation on one core."""
+        return _RUN_S * samples / _SAMPLES
+
+    def _swept(self) -> dict[str, tuple[float, ...]]:
+        return {"updates": self.updates, "learning_rate": self.learning_rate}
+
+    def _plan(self, samples: int, checkpoints: int, learning: dict[str, float], seed: int) -> "PretrainingPlan":
+        from policies.learning.pretraining import PretrainingPlan
+        from policies.parallel.pipeline.policy import PolicySettings
+        from policies.parallel.pipeline.task import PipelineTask
+
+        settings = PolicySettings(cutting=self.device_cuts, **learning)  # type: ignore[arg-type]
+        task = PipelineTask(settings, self.validation_problems)
+        total = self.samples or samples
+        iterations = max(1, total // task.samples_per_iteration)
+        plan = PretrainingPlan(task, total, self.checkpoints or min(checkpoints, iterations), seed)
+        check_budget(plan, "the policy")
+        return plan

@@ -1,0 +1,111 @@
+"""Laws of the environments: what masks leave is a plan without faults, and rewards are those of the definition."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.parallel.pipeline.exact import near, server_cuts
+from dse.parallel.pipeline.length import faults, length
+from policies.parallel.pipeline.candidates import candidates, coarse_cuts
+from policies.parallel.pipeline.generated import GeneratedSource, generated
+from policies.parallel.pipeline.inference import InferenceEpisodes, ProblemSource, coarse, refined
+from policies.parallel.pipeline.machines import CONFIGS, Machine
+from policies.parallel.pipeline.online import Best, PipelineTrainingSource
+from tests.policies.parallel.cases import played, problem_of
+
+CUTTINGS = ("equal", "near", "free")
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32), st.integers(12, 80), st.sampled_from([2, 4]), st.sampled_from(CUTTINGS), st.booleans())
+def test_every_episode_ends_in_a_plan_whose_reward_is_that_of_its_length(seed, points, stages, cutting, is_published):
+    problem = problem_of(points, seed, stages=stages)
+    make = PipelineTrainingSource if is_published else lambda *args: ProblemSource(coarse(*args))
+    source = make(problem, cutting)
+    if is_published and not source.is_open:
+        return
+    allowed = {
+        "equal": {server_cuts(problem)},
+        "near": set(near(server_cuts(problem), 3, 16)),
+        "free": set(itertools.combinations(range(1, 16), stages - 1)),
+    }[cutting]
+    steps = played(source, seed)
+    for masks, _, _, running in steps:
+        assert running.all()
+        assert masks.any(1).all(), "a legal action leads to one"
+    assert source.best.evaluations == 20
+    assert not faults(problem, source.best.plan)
+    assert source.best.plan.device_cuts in allowed
+    unit_s = sum(problem.profile.forward_s + problem.backward_s) / problem.devices
+    shortest_s = length(problem, source.best.plan).length_s
+    assert source.best.length_s == pytest.approx(shortest_s)
+    assert steps[-1][2].max() == pytest.approx((shortest_s / unit_s) ** -0.5)
+    assert not any(rewards.any() for _, _, rewards, _ in steps[:-1])
+
+
+def test_a_pivot_of_the_paper_implies_devices_by_its_share_of_the_computing():
+    problem = problem_of(200, 3, devices=32, stages=4)
+    of = candidates(problem, "near")
+    work = problem.profile.forward_s + problem.backward_s
+    for cut, devices in zip(of.cuts, of.devices, strict=True):
+        assert abs(work[:cut].sum() / work.sum() * 32 - devices) <= 0.5 + 1e-9
+    for cut, center in enumerate((8, 16, 24)):
+        assert (np.abs(of.devices[of.legal[cut]] - center) <= 3).all()
+
+
+def test_coarse_cuts_send_the_fewest_bytes_of_their_run():
+    problem = problem_of(700, 5)
+    cuts = coarse_cuts(problem, 32)
+    runs = np.array_split(np.arange(1, 700), 32)
+    for cut, run in zip(cuts, runs, strict=True):
+        assert cut in run
+        assert problem.profile.cut_bytes[cut] == problem.profile.cut_bytes[run].min()
+
+
+def test_a_plan_is_refined_to_one_that_no_move_of_one_cut_improves():
+    problem = problem_of(300, 7, stages=4)
+    seen = coarse(problem, "near")
+    source = ProblemSource(seen)
+    played(source, 1)
+    drawn_s = source.best.length_s
+    refined(seen, source.best)
+    assert not faults(problem, source.best.plan)
+    assert source.best.length_s < drawn_s
+    again = Best(source.best.plan, source.best.length_s)
+    refined(seen, again)
+    assert again.plan == source.best.plan
+
+
+def test_generated_problems_are_met_once_in_each_of_as_many_rounds_as_a_round_has_problems():
+    source = GeneratedSource((CONFIGS[0], CONFIGS[2]), "near", 7)
+    rounds = [source.episodes(number, 4)._problems for number in range(6)]
+    met = [problem for each in rounds for problem in each]
+    assert sorted(met.count(each) for each in set(met)) == [1, 1, 2, 2, 3, 3, 4, 4, 4]
+    assert {problem.pricing.problem.stages for problem in met} == {2, 4}
+    same = generated(CONFIGS[0], (7, 0)).profile.forward_s
+    assert (met[0].pricing.problem.profile.forward_s == same).all()
+
+
+def test_episodes_of_fewer_stages_end_earlier_and_the_others_go_on():
+    problems = [coarse(generated(machine, (1, 2)), "near") for machine in (CONFIGS[0], CONFIGS[2])]
+    best = [Best(), Best()]
+    episodes = InferenceEpisodes(problems, best)
+    ends = []
+    for _ in range(6):
+        seen = episodes.observations()
+        masks = seen[:, -128:] > 0
+        earned, ended = episodes.step(np.where(masks, 1.0, 0.0).argmax(1))
+        ends.append((ended.tolist(), earned > 0))
+    assert [end for end, _ in ends] == [[False, False], *[[True, False]] * 4, [True, True]]
+    assert [each.evaluations for each in best] == [1, 1]
+    assert [len(each.plan.cuts) for each in best] == [1, 3]
+
+
+def test_a_machine_is_told_by_its_network_devices_stages_and_microbatches():
+    problem = problem_of()
+    assert Machine("dapple", 16, 2, 4).runs(problem)
+    for other in (("dapple", 16, 2, 16), ("dapple", 24, 2, 4), ("dapple", 16, 4, 4), ("dgx-a100", 16, 2, 4)):
+        assert not Machine(*other).runs(problem)

@@ -1,0 +1,102 @@
+"""Learning: masks, the loss, resuming, and that it gets better than chance."""
+
+import numpy as np
+import pytest
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+
+from policies.parallel.networks import network_of, q_values
+from policies.parallel.pipeline.online import PipelineTrainingSource
+from policies.parallel.settings import Layout, QSettings
+from policies.parallel.training import QTraining
+from tests.policies.parallel.cases import problem_of
+
+SMALL = {"hidden": 8, "episodes": 10, "updates": 2, "warm_up": 20, "epsilon_steps": 200}
+
+
+@pytest.fixture
+def training():
+    """Makes trainings of one small problem that are all the same."""
+    problem = problem_of(60, 1, devices=32, stages=4)
+
+    def make(**changed):
+        source = PipelineTrainingSource(problem, "near")
+        return QTraining(QSettings(source.layout, **SMALL | changed), source, seed=3)
+
+    return make
+
+
+def test_values_of_illegal_actions_are_minus_infinity_after_the_mean_over_the_legal_ones():
+    torch.manual_seed(0)
+    settings = QSettings(Layout(2, 5, 3), hidden=4)
+    network = network_of(settings)
+    seen = torch.rand(6, settings.layout.size)
+    seen[:, -5:] = torch.tensor([1.0, 0, 1, 1, 0])
+    value, advantages = network(seen)
+    values = q_values(network, settings, seen)
+    assert torch.isneginf(values[:, [1, 4]]).all()
+    assert torch.isfinite(values[:, [0, 2, 3]]).all()
+    torch.testing.assert_close(values[:, [0, 2, 3]].mean(1, keepdim=True), value)
+    torch.testing.assert_close(values[:, 0] - values[:, 2], advantages[:, 0] - advantages[:, 2])
+
+
+@pytest.mark.parametrize("explore", [False, True])
+def test_a_masked_action_is_never_taken(training, explore):
+    under_way = training()
+    for _ in range(4):
+        under_way.iterate()
+        for episode in under_way.sample(10, explore=explore):
+            for step, action in enumerate(episode.get_actions()):
+                assert episode.get_observations(step)[-under_way.runner.source.actions :][action] == 1
+
+
+def test_targets_are_those_of_double_q_learning(training):
+    under_way = training()
+    for _ in range(4):
+        under_way.iterate()
+    module = under_way.learner.module[DEFAULT_MODULE_ID]
+    steps = under_way._replay.sample(num_items=16, n_step=(1, 2), beta=0.6, gamma=0.6)
+    assert not np.allclose(*(next(each.parameters()).detach() for each in (module.network, module._target)))
+    errors = []
+    for step in steps:
+        seen, behind = (torch.from_numpy(step.get_observations(place))[None] for place in (0, 1))
+        with torch.no_grad():
+            own = q_values(module.network, module.settings, seen)[0, step.get_actions(0)]
+            target = torch.tensor(float(step.get_rewards(0)))
+            if not step.is_terminated:
+                best = q_values(module.network, module.settings, behind).argmax(1)
+                target = target + 0.6 * q_values(module._target, module.settings, behind)[0, best[0]]
+        errors.append(float(abs(own - target)))
+    batch = under_way.learner._learner_connector(
+        rl_module=under_way.learner.module, batch={}, episodes=steps, shared_data={}, metrics=None
+    )[DEFAULT_MODULE_ID]
+    module.train()
+    output = module.forward_train(batch)
+    under_way.learner.compute_loss_for_module(
+        module_id=DEFAULT_MODULE_ID, config=under_way.learner.config, batch=batch, fwd_out=output
+    )
+    logged = under_way.learner.metrics.peek((DEFAULT_MODULE_ID, "td_error"))
+    np.testing.assert_allclose(np.concatenate([np.atleast_1d(each) for each in logged]), errors, atol=1e-5)
+
+
+def test_a_training_goes_on_from_its_state_as_if_it_had_not_stopped(training):
+    through, stopped, resumed = training(), training(), training()
+    for _ in range(6):
+        last = through.iterate()
+    for _ in range(3):
+        stopped.iterate()
+    resumed.restore(stopped.state())
+    for _ in range(3):
+        again = resumed.iterate()
+    assert again == last
+    for name, tensor in through.tensors().items():
+        np.testing.assert_array_equal(tensor, resumed.tensors()[name])
+
+
+def test_a_trained_network_cuts_better_than_chance(training):
+    under_way = training(hidden=16, updates=10, lookahead=3)
+    first = under_way.sample(100, random_actions=True)
+    for _ in range(15):
+        under_way.iterate()
+    (own,) = under_way.sample(1, explore=False)
+    assert own.get_return() > np.mean([each.get_return() for each in first]) + 0.05
