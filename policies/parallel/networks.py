@@ -1,4 +1,4 @@
-"""Q-networks: a dueling head over places, or over a vector. Masks are applied by the module, after the dueling mean."""
+"""The Q-network: a dueling head over places, with masks that are applied after the dueling mean."""
 
 import itertools
 
@@ -41,35 +41,10 @@ class PlaceNetwork(nn.Module):
         return self.value(torch.cat([pooled, context], dim=1)), advantages
 
 
-class VectorNetwork(nn.Module):
-    """A perceptron of the whole observation.
-
-    Shapes:
-        observations [B, F] → values [B, 1], advantages [B, A].
-    """
-
-    def __init__(self, settings: QSettings) -> None:
-        super().__init__()
-        layout, hidden = settings.layout, settings.hidden
-        self._inputs = layout.size - layout.masks
-        self.body = _perceptron([self._inputs, *[hidden] * settings.layers], ends_active=True)
-        self.value, self.advantage = nn.Linear(hidden, 1), nn.Linear(hidden, layout.masks)
-
-    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Values and advantages."""
-        hidden = self.body(seen[:, : self._inputs])
-        return self.value(hidden), self.advantage(hidden)
-
-
-def network_of(settings: QSettings) -> nn.Module:
-    """The network of ``settings``."""
-    return PlaceNetwork(settings) if settings.network == "places" else VectorNetwork(settings)
-
-
 def q_values(network: nn.Module, settings: QSettings, seen: Tensor) -> Tensor:
     """Q-values [B, A] of observations [B, F]: V + A − mean A over the legal actions, and −∞ for the others."""
     value, advantages = network(seen)
-    legal = seen[:, seen.shape[1] - settings.layout.masks :] > 0
+    legal = seen[:, seen.shape[1] - settings.layout.places :] > 0
     if settings.dueling:
         count = legal.sum(1, keepdim=True).clamp(min=1)
         advantages = advantages - (advantages * legal).sum(1, keepdim=True) / count + value

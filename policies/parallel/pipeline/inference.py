@@ -210,7 +210,7 @@ class ProblemSource:
         reward: of a plan.
     """
 
-    features, actions, layout = LAYOUT.size, LAYOUT.masks, LAYOUT
+    features, actions, layout = LAYOUT.size, LAYOUT.places, LAYOUT
 
     def __init__(self, seen: Coarse, reward: Reward = "root") -> None:
         self.seen, self.reward, self.best = seen, reward, Best()
