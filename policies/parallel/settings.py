@@ -83,7 +83,17 @@ class QSettings:
     def __post_init__(self) -> None:
         if not (0 < self.last_epsilon <= self.first_epsilon <= 1 and 0 <= self.gamma <= 1):
             raise ValueError("`0 < last_epsilon <= first_epsilon <= 1` and `0 <= gamma <= 1` must hold")
-        counts = ("hidden", "layers", "buffer", "batch", "target_every", "epsilon_steps", "episodes", "updates", "lookahead")
+        counts = (
+            "hidden",
+            "layers",
+            "buffer",
+            "batch",
+            "target_every",
+            "epsilon_steps",
+            "episodes",
+            "updates",
+            "lookahead",
+        )
         for name in counts:
             if not 1 <= getattr(self, name) <= 10**9:
                 raise ValueError(f"`{name}` must be a whole number from 1 on, but got {getattr(self, name)}")

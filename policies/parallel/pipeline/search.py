@@ -44,7 +44,7 @@ def trained(context: PipelineContext, reward: Reward = "root", budget: Budget | 
 
 
 def trained_as_published(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:
-    """The best plan of training as in the paper (4.4): pivots imply device cuts near the centre; nothing is improved."""
+    """The best plan of training as in the paper (4.4): pivots imply device cuts near the centre."""
     if context.problem.stages == 1:
         return _only(context)
     source = PipelineTrainingSource(context.problem, context.device_cutting, reward)

@@ -95,7 +95,7 @@ def test_a_training_goes_on_from_its_state_as_if_it_had_not_stopped(training):
 
 def test_a_trained_network_knows_good_last_cuts_from_bad_ones(training):
     under_way = training(hidden=16, updates=10, lookahead=3, epsilon_steps=2000)
-    for _ in range(30):
+    for _ in range(20):
         under_way.iterate()
     module, random = under_way.learner.module[DEFAULT_MODULE_ID], under_way.sample(200, random_actions=True)
     seen = torch.from_numpy(np.stack([each.get_observations(2) for each in random]))

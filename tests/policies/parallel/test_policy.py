@@ -75,6 +75,13 @@ def test_a_policy_of_other_features_or_machines_is_refused_in_one_line(folder, d
     assert features.error_lines == [f"error: {folder / CARD_FILE}: features: must be those that this version computes"]
 
 
+def test_inference_without_a_policy_says_where_one_comes_from(dse):
+    refused = dse("parallel", str(STEP), "--strategy", "pipeline", "--mesh", "8", "--method", "inference")
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    assert line.endswith("needs --checkpoint DIR, a policy as made by `dse pretrain pipeline --out DIR`")
+
+
 def test_learned_methods_cut_pipelines_only(dse):
     refused = dse("parallel", str(STEP), "--mesh", "8", "--method", "dqn")
     assert refused.code == 2
