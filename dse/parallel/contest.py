@@ -70,7 +70,9 @@ def posed(options: "ParallelOptions", problem: PairwiseProblem) -> Posed["Parall
             rule = "belongs to training steps; a problem of the contest has choices, costs and a limit of its own"
             raise fail("dse parallel", each.flag, value, rule)
     if options.method not in ("auto", "exact"):
-        raise fail("dse parallel", "--method", options.method, "needs a training step; --method exact solves this problem")
+        raise fail(
+            "dse parallel", "--method", options.method, "needs a training step; --method exact solves this problem"
+        )
     goal = Objective(name="cost", value=None, unit="1", sense="min")
     return Posed(options, problem, problem.name or "choices", document_of(problem), goal)
 

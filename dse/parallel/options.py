@@ -75,7 +75,7 @@ class ParallelOptions(Options):
     checkpoint: Annotated[
         str | None,
         Option(
-            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one that comes along).",
+            "The policy of method inference, as made by `dse pretrain pipeline`.",
             metavar="DIR",
             belongs_to=("method", "inference"),
         ),

@@ -36,9 +36,7 @@ class QLearner(DQNTorchLearner):
         """Adam, all weights in one call."""
         weights = list(self.module[module_id].network.parameters())
         optimizer = torch.optim.Adam(weights, fused=True)
-        self.register_optimizer(
-            module_id=module_id, optimizer=optimizer, params=weights, lr_or_lr_schedule=config.lr
-        )
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=weights, lr_or_lr_schedule=config.lr)
 
 
 class _Batch(ConnectorV2):
@@ -60,4 +58,6 @@ class _Batch(ConnectorV2):
             "weights": np.array([each.get_extra_model_outputs("weights", 0) for each in episodes], dtype=np.float32),
             "n_step": np.array([each.get_extra_model_outputs("n_step", 0) for each in episodes], dtype=np.float32),
         }
-        return {DEFAULT_MODULE_ID: {name: torch.from_numpy(values).to(self._device) for name, values in columns.items()}}
+        return {
+            DEFAULT_MODULE_ID: {name: torch.from_numpy(values).to(self._device) for name, values in columns.items()}
+        }

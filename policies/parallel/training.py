@@ -79,9 +79,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         settings = self.settings
         # A fixed number would leave out the steps that have fewer behind them, the last of every episode.
         returns = (1, settings.lookahead + 1)
-        steps = self._replay.sample(
-            num_items=settings.batch, n_step=returns, beta=settings.beta, gamma=settings.gamma
-        )
+        steps = self._replay.sample(num_items=settings.batch, n_step=returns, beta=settings.beta, gamma=settings.gamma)
         self._replay.get_metrics()
         self._updates += 1
         # The target network is due by this number, which RLlib takes for steps of the environment.

@@ -73,7 +73,8 @@ def candidates(problem: PipelineProblem, cutting: DeviceCutting, granularity: in
 
 def _implied(work: Floats, cuts: Integers, devices: int) -> Integers:
     """Devices in front of each cut, shared by computing."""
-    return np.clip(np.round(work[cuts] / work[-1] * devices), 1, devices - 1).astype(np.int64)
+    devices_before: Integers = np.clip(np.round(work[cuts] / work[-1] * devices), 1, devices - 1).astype(np.int64)
+    return devices_before
 
 
 def _near(devices: Integers, center: Sequence[int]) -> Masks:

@@ -80,7 +80,7 @@ class GeneratedSource:
     seed: int
 
     features = LAYOUT.size
-    actions = LAYOUT.masks
+    actions = LAYOUT.places
 
     @property
     def steps(self) -> int:

@@ -16,7 +16,16 @@ from policies.parallel.pipeline.online import MAX_STAGES, SCALED, Best, rewards
 from policies.parallel.pipeline.pricing import Lines, Pricing, prefix
 from policies.parallel.settings import Layout, Reward
 
-CHANNELS = ("C*", "A*", "W*", "is a cut so far", "link speed", "devices in front", "is a device cut so far", "C* - share")
+CHANNELS = (
+    "C*",
+    "A*",
+    "W*",
+    "is a cut so far",
+    "link speed",
+    "devices in front",
+    "is a device cut so far",
+    "C* - share",
+)
 """Of every place; the last says how far its computing is from that of the devices' (or the cut's) share."""
 
 CONTEXT = 2 * (MAX_STAGES - 1) + 7
@@ -52,6 +61,11 @@ class Coarse:
     variables: Floats
     all_variables: float
     cutting: DeviceCutting
+
+    @property
+    def radius(self) -> int:
+        """How far device cuts may be from those of equal parts."""
+        return {"equal": 0, "near": RADIUS, "free": self.pricing.problem.devices}[self.cutting]
 
 
 def coarse(problem: PipelineProblem, cutting: DeviceCutting, lines: Lines | None = None) -> Coarse:
@@ -109,7 +123,10 @@ class InferenceEpisodes:
         self._devices = np.array([each.pricing.problem.devices for each in problems])
         self._made = 0
         cuts = int(self._stages.max()) - 1
-        self._pivots, self._device_cuts = np.zeros((len(problems), cuts), np.int64), np.zeros((len(problems), cuts), np.int64)
+        self._pivots, self._device_cuts = (
+            np.zeros((len(problems), cuts), np.int64),
+            np.zeros((len(problems), cuts), np.int64),
+        )
         self._fixed = np.zeros((len(problems), LAYOUT.channels, LAYOUT.places), dtype=np.float32)
         self._context = np.zeros((len(problems), CONTEXT), dtype=np.float32)
         for row, each in enumerate(problems):
@@ -126,6 +143,7 @@ class InferenceEpisodes:
         self._context[row, -7:-2] = own
 
     def observations(self) -> Floats32:
+        """:data:`FEATURES` of every place, and the mask."""
         count, (turn, is_device) = len(self._problems), divmod(self._made, 2)
         seen = np.zeros((count, LAYOUT.size), dtype=np.float32)
         places, context, masks = LAYOUT.parts(seen)
@@ -171,13 +189,14 @@ class InferenceEpisodes:
         stages, devices = int(self._stages[row]), int(self._devices[row])
         found = np.zeros(LAYOUT.places, dtype=bool)
         center = devices * (turn + 1) / stages
-        radius = _radius(each)
+        radius = each.radius
         least = (int(self._device_cuts[row, turn - 1]) if turn else 0) + 1
         low, high = max(least, int(np.ceil(center - radius))), min(devices - (stages - 1 - turn), int(center + radius))
         found[low : high + 1] = True
         return found
 
     def step(self, actions: Actions) -> tuple[Floats, Masks]:
+        """Choose a pivot, or the devices in front of it."""
         turn, is_device = divmod(self._made, 2)
         running = turn < self._stages - 1
         self._made += 1
@@ -210,7 +229,7 @@ class ProblemSource:
         reward: of a plan.
     """
 
-    features, actions, layout = LAYOUT.size, LAYOUT.masks, LAYOUT
+    features, actions, layout = LAYOUT.size, LAYOUT.places, LAYOUT
 
     def __init__(self, seen: Coarse, reward: Reward = "root") -> None:
         self.seen, self.reward, self.best = seen, reward, Best()
@@ -246,12 +265,8 @@ def _moved(each: Coarse, plan: PipelinePlan, cut: int) -> tuple[Integers, Intege
     points = points[(variables[points] > variables[own[cut]]) & (variables[points] < variables[own[cut + 2]])]
     center = problem.devices * (cut + 1) / problem.stages
     steps = plan.device_cuts[cut] + np.array([-1, 0, 1])
-    steps = steps[(np.abs(steps - center) <= _radius(each)) & (steps > ranks[cut]) & (steps < ranks[cut + 2])]
+    steps = steps[(np.abs(steps - center) <= each.radius) & (steps > ranks[cut]) & (steps < ranks[cut + 2])]
     cuts = np.tile(plan.cuts, (len(points) * len(steps), 1))
     device_cuts = np.tile(plan.device_cuts, (len(points) * len(steps), 1))
     cuts[:, cut], device_cuts[:, cut] = np.repeat(points, len(steps)), np.tile(steps, len(points))
     return cuts, device_cuts
-
-
-def _radius(each: Coarse) -> int:
-    return {"equal": 0, "near": RADIUS, "free": each.pricing.problem.devices}[each.cutting]

@@ -57,7 +57,9 @@ def link_speeds(joined: Network, devices: int) -> Floats:
     In a line of devices the matrix of speeds between any two (paper, 4.5.2) is made of these: between two devices the
     slowest on the way counts.
     """
-    seconds = [joined.stage_transfer_s(BYTES, range(rank - 1, rank), range(rank, rank + 1)) for rank in range(1, devices)]
+    seconds = [
+        joined.stage_transfer_s(BYTES, range(rank - 1, rank), range(rank, rank + 1)) for rank in range(1, devices)
+    ]
     speeds = 1 / np.array(seconds)
     return np.concatenate(([1.0], speeds / speeds.max()))
 

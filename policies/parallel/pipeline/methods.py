@@ -19,9 +19,6 @@ from policies.parallel.extra import ask_for_extra as ask_for_extra
 if TYPE_CHECKING:
     from policies.parallel.pipeline.online import Best
 
-SHIPPED = Path(__file__).parent / "shipped"
-"""The policy of online inference that comes along."""
-
 _COMMAND = "dse parallel"
 
 
@@ -46,7 +43,7 @@ class OnlineInference:
     """A policy that was pretrained on generated problems (paper, 3.5).
 
     Attributes:
-        folder: of a checkpoint or of a pretraining run; None: the one that comes along.
+        folder: of a checkpoint or of a pretraining run; None: there is none, and the method refuses.
     """
 
     folder: Path | None = None
@@ -62,7 +59,7 @@ class OnlineInference:
         from policies.parallel.pipeline.inference import refined
         from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy
 
-        folder = chosen_folder(self.folder or SHIPPED)
+        folder = chosen_folder(_given(self.folder))
         policy, problem = Policy(PIPELINE_POLICY.load(folder)), context.problem
         if policy.machine_of(problem) is None:
             known = "; ".join(map(str, policy.settings.machines))
@@ -80,8 +77,15 @@ def answer_of(best: "Best", context: PipelineContext) -> Answer:
     return Answer(best.plan, length(context.problem, best.plan).length_s, 0.0, best.evaluations)
 
 
+def _given(folder: Path | None) -> Path:
+    if folder is None:
+        rule = "needs --checkpoint DIR, a policy as made by `dse pretrain pipeline --out DIR`"
+        raise fail(_COMMAND, "--method", "inference", rule)
+    return folder
+
+
 def weights_digest(folder: str | None) -> str:
-    """What the card of a policy says of its weights; of the one that comes along where ``folder`` is None.
+    """What the card of a policy says of its weights.
 
     Raises:
         InputError: there is none, or the extra ``learn`` is not installed.
@@ -89,7 +93,7 @@ def weights_digest(folder: str | None) -> str:
     ask_for_extra(_COMMAND, "--method", "inference")
     from policies.learning.checkpoint import CARD_FILE, chosen_folder
 
-    card = read_document(chosen_folder(SHIPPED if folder is None else Path(folder)) / CARD_FILE)
+    card = read_document(chosen_folder(_given(None if folder is None else Path(folder))) / CARD_FILE)
     return str(card.get("sha256")) if isinstance(card, dict) else ""
 
 

@@ -9,7 +9,7 @@ import torch
 
 from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from policies.learning.checkpoint import Checkpoint, CheckpointFormat, TensorType
-from policies.parallel.networks import network_of, q_values
+from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
 from policies.parallel.pipeline.online import MAX_STAGES, Best
@@ -67,7 +67,7 @@ class PolicySettings(QSettings):
 
 def _tensor_types(settings: PolicySettings) -> dict[str, TensorType]:
     with torch.device("meta"):
-        state = network_of(settings).state_dict()
+        state = PlaceNetwork(settings).state_dict()
     return {f"network.{name}": TensorType("float32", tuple(tensor.shape)) for name, tensor in state.items()}
 
 
@@ -81,7 +81,7 @@ class Policy:
 
     def __init__(self, checkpoint: PolicyCheckpoint) -> None:
         self.settings = checkpoint.settings
-        self._network = network_of(checkpoint.settings)
+        self._network = PlaceNetwork(checkpoint.settings)
         weights = {
             name.removeprefix("network."): torch.from_numpy(np.array(tensor))
             for name, tensor in checkpoint.tensors.items()

@@ -19,12 +19,13 @@ def prices(profile, cuts, edges, reduce_rows, send_rows, reduce_rings, send_ring
 
     Args:
         profile: (work, backward, stash, weight, cut bytes: of all points in front of each cut, of a whole batch, the
-            last at each cut; shared bytes, first and next readers), as :class:`~dse.parallel.pipeline.cut_kernels.Case`.
+            last at each cut; shared bytes, first and next readers), as :class:`dse.parallel.pipeline.cut_kernels.Case`.
         cuts: of the points with both ends, [B, K + 1].
         edges: of the devices with both ends, [B, K + 1].
         reduce_rows: of each stage in ``reduce_rings``, [B, K].
         send_rows: of each cut in ``send_rings``, [B, K]; the last one is not used.
-        reduce_rings, send_rings: [rows, R, 6].
+        reduce_rings: of all-reduces, [rows, R, 6].
+        send_rings: of transfers, of which the slowest counts, [rows, R, 6].
         microbatches: M.
         memory: (bytes of a device, 0 for no limit; bytes for each byte of weights; 1 for recomputation).
     """
@@ -49,9 +50,7 @@ def prices(profile, cuts, edges, reduce_rows, send_rows, reduce_rings, send_ring
             if stage + 1 < stages:
                 for ring in range(send_rings.shape[1]):
                     row = send_rows[plan, stage]
-                    send_s = max(
-                        send_s, ring_s(send_rings[row, ring : ring + 1], cut_bytes[end] / microbatches)
-                    )
+                    send_s = max(send_s, ring_s(send_rings[row, ring : ring + 1], cut_bytes[end] / microbatches))
             reduce_s = ring_s(reduce_rings[reduce_rows[plan, stage]], size_bytes)
             first_s += work_s + 2 * send_s
             slowest_s = max(slowest_s, work_s, 2 * send_s)

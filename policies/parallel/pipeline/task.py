@@ -89,7 +89,9 @@ class PipelineTask(LearningTask[PolicySettings]):
 
     def _validation(self) -> list[tuple[str, tuple[int, int]]]:
         machines = enumerate(self.settings.machines)
-        return [(f"{machine}: {place}", (number, place)) for number, machine in machines for place in range(self.validation)]
+        return [
+            (f"{machine}: {place}", (number, place)) for number, machine in machines for place in range(self.validation)
+        ]
 
 
 @lru_cache(maxsize=1024)

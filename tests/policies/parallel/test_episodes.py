@@ -42,7 +42,8 @@ def test_every_episode_ends_in_a_plan_whose_reward_is_that_of_its_length(seed, p
     unit_s = sum(problem.profile.forward_s + problem.backward_s) / problem.devices
     shortest_s = length(problem, source.best.plan).length_s
     assert source.best.length_s == pytest.approx(shortest_s)
-    assert steps[-1][2].max() == pytest.approx((shortest_s / unit_s) ** -0.5)
+    earned = source.scale.told(np.array([(shortest_s / unit_s) ** -0.5]))
+    assert steps[-1][2].max() == pytest.approx(earned[0])
     assert not any(rewards.any() for _, _, rewards, _ in steps[:-1])
 
 
@@ -97,11 +98,20 @@ def test_episodes_of_fewer_stages_end_earlier_and_the_others_go_on():
     for _ in range(6):
         seen = episodes.observations()
         masks = seen[:, -128:] > 0
-        earned, ended = episodes.step(np.where(masks, 1.0, 0.0).argmax(1))
-        ends.append((ended.tolist(), earned > 0))
-    assert [end for end, _ in ends] == [[False, False], *[[True, False]] * 4, [True, True]]
+        _, ended = episodes.step(np.where(masks, 1.0, 0.0).argmax(1))
+        ends.append(ended.tolist())
+    assert ends == [[False, False], *[[True, False]] * 4, [True, True]]
     assert [each.evaluations for each in best] == [1, 1]
     assert [len(each.plan.cuts) for each in best] == [1, 3]
+
+
+def test_rewards_are_told_as_distances_from_random_plans():
+    source = ProblemSource(coarse(problem_of(60, 2, devices=32, stages=4), "near"))
+    earned = np.concatenate([rewards for *_, rewards, _ in played(source, count=200)])
+    last = earned[-200:]
+    assert abs(last.mean()) < 0.5
+    assert 0.5 < last.std() < 2
+    assert np.abs(last).max() <= 5
 
 
 def test_a_machine_is_told_by_its_network_devices_stages_and_microbatches():

@@ -1,0 +1,85 @@
+"""Searches that learn nothing, to compare with at equal numbers of plans; all see the same coarse problem, and the best
+plan of each is improved in the same way (:func:`~policies.parallel.pipeline.inference.refined`).
+"""
+
+import numpy as np
+
+from dse.parallel.pipeline.baselines import even_plan
+from dse.parallel.pipeline.problem import Integers
+from policies.parallel.pipeline.inference import LAYOUT, Coarse, InferenceEpisodes, refined
+from policies.parallel.pipeline.online import Best
+
+_ROUND = 50
+
+_COOLING = (0.1, 1e-4)
+"""Temperature at the beginning and at the end, over the length of the first plan."""
+
+
+def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
+    """The best of so many random plans."""
+    best, draw = Best(), np.random.default_rng(seed)
+    while best.evaluations < evaluations:
+        _play(seen, min(_ROUND, evaluations - best.evaluations), best, draw)
+    refined(seen, best)
+    return best
+
+
+def annealed(seen: Coarse, evaluations: int, seed: int) -> Best:
+    """Simulated annealing from a random plan: one cut moves along the candidates, or one device cut by one."""
+    best, draw = Best(), np.random.default_rng(seed)
+    _play(seen, 1, best, draw)
+    if best.plan is None:
+        return best
+    now, now_s = best.plan, best.length_s
+    first_s, problem = now_s, seen.pricing.problem
+    variables = problem.profile.variables
+    for turn in range(evaluations - 1):
+        cuts, ranks = np.array(now.cuts), np.array(now.device_cuts)
+        which = int(draw.integers(len(cuts)))
+        if draw.random() < 0.5 or seen.cutting == "equal":
+            place = int(np.searchsorted(seen.cuts, cuts[which])) + int(draw.integers(1, 9)) * int(draw.choice([-1, 1]))
+            cuts[which] = seen.cuts[np.clip(place, 0, len(seen.cuts) - 1)]
+        else:
+            ranks[which] += int(draw.choice([-1, 1]))
+        trial = Best()
+        if _is_legal(seen, cuts, ranks, variables):
+            trial.take(cuts[None], ranks[None], seen.pricing.prices(cuts[None], ranks[None]))
+        best.evaluations += 1
+        share = turn / max(1, evaluations - 2)
+        temperature_s = first_s * _COOLING[0] * (_COOLING[1] / _COOLING[0]) ** share
+        if trial.plan is not None and draw.random() < np.exp(min(0.0, (now_s - trial.length_s) / temperature_s)):
+            now, now_s = trial.plan, trial.length_s
+            if now_s < best.length_s:
+                best.plan, best.length_s = now, now_s
+    refined(seen, best)
+    return best
+
+
+def even(seen: Coarse) -> Best:
+    """Stages of about equal computing, cut where little is sent (:func:`dse.parallel.pipeline.baselines.even_plan`)."""
+    best, plan = Best(), even_plan(seen.pricing.problem)
+    cuts, ranks = np.array([plan.cuts]), np.array([plan.device_cuts])
+    best.take(cuts, ranks, seen.pricing.prices(cuts, ranks))
+    refined(seen, best)
+    return best
+
+
+def _play(seen: Coarse, count: int, best: Best, draw: np.random.Generator) -> None:
+    """So many random episodes."""
+    episodes = InferenceEpisodes([seen] * count, [best] * count)
+    running = np.ones(count, dtype=bool)
+    while running.any():
+        masks = LAYOUT.parts(episodes.observations())[2] > 0
+        if not masks.any():
+            return
+        _, ended = episodes.step(np.where(masks, draw.random(masks.shape), -1.0).argmax(1))
+        running = ~ended
+
+
+def _is_legal(seen: Coarse, cuts: Integers, ranks: Integers, variables: Integers) -> bool:
+    problem = seen.pricing.problem
+    edges, devices = np.array([0, *cuts, len(variables)]), np.array([0, *ranks, problem.devices])
+    if (np.diff(edges) < 1).any() or (np.diff(devices) < 1).any():
+        return False
+    center = problem.devices * np.arange(1, problem.stages) / problem.stages
+    return bool((np.abs(ranks - center) <= seen.radius).all() and np.add.reduceat(variables, edges[:-1]).all())

@@ -1,0 +1,101 @@
+"""The policy's checkpoints, and the methods as a user calls them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dse.parallel.pipeline.length import faults, length
+from dse.parallel.pipeline.methods import PipelineContext, exact
+from hardware.inputs import InputError
+from policies.learning.checkpoint import CARD_FILE, Checkpoint
+from policies.parallel.pipeline.methods import learned_methods
+from policies.parallel.pipeline.policy import PIPELINE_POLICY, PolicySettings
+from policies.parallel.pipeline.search import Budget, trained
+from policies.parallel.pipeline.task import PipelineTask
+from tests.policies.parallel.cases import problem_of
+
+STEP = Path(__file__).parents[2] / "data" / "hlo" / "vgg-tiny.hlo"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A checkpoint of a policy that has learned nothing."""
+    task = PipelineTask(PolicySettings(hidden=8), validation=1)
+    training = task.begin(0, lambda: None, lambda *_: None)
+    PIPELINE_POLICY.save(tmp_path / "policy", Checkpoint(task.settings, training.tensors(), {"samples": 0}))
+    return tmp_path / "policy"
+
+
+def test_settings_come_back_from_their_card():
+    settings = PolicySettings(hidden=8, cutting="free")
+    assert PolicySettings.from_document(json.loads(json.dumps(settings.document()))) == settings
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_answers_are_plans_without_faults_and_never_shorter_than_the_optimum(stages):
+    problem = problem_of(60, 4, devices=16, stages=stages)
+    context = PipelineContext(problem, "near")
+    best = trained(context, budget=Budget(steps=200, updates=1))
+    assert not faults(problem, best.plan)
+    assert best.length_s == pytest.approx(length(problem, best.plan).length_s)
+    assert best.length_s >= exact(context).length_s * (1 - 1e-9)
+
+
+def test_where_nothing_fits_nothing_is_found():
+    problem = problem_of(60, 4, memory_bytes=1)
+    assert trained(PipelineContext(problem, "near"), budget=Budget(steps=100, updates=1)).plan is None
+
+
+def test_a_policy_answers_for_the_machines_it_was_trained_on(folder):
+    method = learned_methods(folder)["inference"]
+    problem = problem_of(100, 2)
+    answer = method(PipelineContext(problem, "near"))
+    assert answer.length_s == length(problem, answer.plan).length_s
+    assert answer.bound_s == 0
+    assert answer.nodes >= 50
+    assert method(PipelineContext(problem, "near")) == answer
+    for changed in ({"stages": 4}, {"microbatches": 5}):
+        with pytest.raises(InputError, match="was trained for another machine than 16 devices"):
+            method(PipelineContext(replace(problem, **changed), "near"))
+
+
+def test_a_policy_of_other_features_or_machines_is_refused_in_one_line(folder, dse):
+    pipeline = ("parallel", str(STEP), "--strategy", "pipeline", "--network", "dapple", "--accelerator", "v100")
+    asked = (*pipeline, "--method", "inference", "--checkpoint", str(folder))
+    other = dse(*asked, "--mesh", "8", "--stages", "4")
+    assert other.code == 2
+    assert "was trained for another machine than 8 devices, 4 stages, 16 microbatches" in other.err
+    assert len(other.err.splitlines()) == 1
+    card = json.loads((folder / CARD_FILE).read_text())
+    (folder / CARD_FILE).write_text(json.dumps({**card, "features": card["features"][1:]}))
+    features = dse(*asked, "--mesh", "16", "--stages", "2")
+    assert features.code == 2
+    assert features.error_lines == [f"error: {folder / CARD_FILE}: features: must be those that this version computes"]
+
+
+def test_inference_without_a_policy_says_where_one_comes_from(dse):
+    refused = dse("parallel", str(STEP), "--strategy", "pipeline", "--mesh", "8", "--method", "inference")
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    assert line.endswith("needs --checkpoint DIR, a policy as made by `dse pretrain pipeline --out DIR`")
+
+
+def test_learned_methods_cut_pipelines_only(dse):
+    refused = dse("parallel", str(STEP), "--mesh", "8", "--method", "dqn")
+    assert refused.code == 2
+    assert refused.error_lines == [
+        "error: dse parallel: --method: dqn: cuts pipelines; it belongs to --strategy pipeline"
+    ]
+
+
+def test_an_answer_of_the_policy_has_its_bound_and_passes_the_check(folder, dse, tmp_path):
+    asked = ("--strategy", "pipeline", "--mesh", "16", "--network", "dapple", "--accelerator", "v100")
+    how = ("--device-cuts", "near", "--method", "inference", "--checkpoint", str(folder))
+    answered = dse("parallel", str(STEP), *asked, *how, "--out", str(tmp_path / "run"), "--json")
+    result = json.loads(answered.out)
+    assert answered.code == 0
+    assert result["method"] == "inference"
+    assert 0 < result["bound"] <= result["objective"]["value"]
+    assert dse("check", str(tmp_path / "run" / "result.json"), str(STEP)).code == 0
