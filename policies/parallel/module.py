@@ -14,7 +14,7 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetwo
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from policies.parallel.networks import PlaceNetwork, q_values
+from policies.parallel.networks import network_of, q_values
 from policies.parallel.settings import QSettings
 
 _TARGET = "_target"
@@ -32,7 +32,7 @@ class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
         self.settings = QSettings.from_document(self.model_config["settings"])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.model_config["seed"]))
-            self.network = PlaceNetwork(self.settings)
+            self.network = network_of(self.settings)
 
     def make_target_networks(self) -> None:
         """A copy of the network, which the learner brings up to date now and then."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Reward = Literal["root", "inverse"]
+NetworkName = Literal["places", "vector", "graph"]
 
 
 @dataclass(frozen=True)
@@ -16,21 +17,28 @@ class Layout:
 
     Attributes:
         channels: c, of each place.
-        places: P, which are also the actions.
+        places: P; of network ``places`` also the number of actions.
         context: what belongs to no place.
+        actions: A; None: one for each place.
     """
 
     channels: int
     places: int
     context: int
+    actions: int | None = None
+
+    @property
+    def masks(self) -> int:
+        """A."""
+        return self.places if self.actions is None else self.actions
 
     @property
     def size(self) -> int:
         """F."""
-        return self.channels * self.places + self.context + self.places
+        return self.channels * self.places + self.context + self.masks
 
     def parts(self, seen: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], ...]:
-        """Views of observations [B, F]: places [B, c, P], context [B, context], masks [B, P]."""
+        """Views of observations [B, F]: places [B, c, P], context [B, context], masks [B, A]."""
         split = self.channels * self.places
         places = seen[:, :split].reshape(len(seen), self.channels, self.places)
         return places, seen[:, split : split + self.context], seen[:, split + self.context :]
@@ -42,6 +50,8 @@ class QSettings:
 
     Attributes:
         layout: of observations.
+        network: ``places``: one network for every place, which also sees what all places have in common; ``vector``:
+            a perceptron of the whole observation; ``graph``: GraphSAGE over places that are nodes.
         hidden: units of a layer.
         layers: hidden layers of the perceptrons.
         learning_rate: of Adam.
@@ -62,6 +72,7 @@ class QSettings:
     """
 
     layout: Layout
+    network: NetworkName = "places"
     hidden: int = 64
     layers: int = 2
     learning_rate: float = 1e-3
