@@ -113,7 +113,8 @@ class FabricLaboratory:
             return plain[name]
         settings = replace(PAPER if name == "paper" else CostSettings(), epochs=self.budget.epochs)
         if denied:
-            settings = replace(settings, **{_DENIED[denied]: False})
+            changes: dict[str, Any] = {_DENIED[denied]: False}
+            settings = replace(settings, **changes)
         return EnsembleLearner(settings, seed, stop)
 
     @cached_property
