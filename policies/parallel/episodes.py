@@ -1,7 +1,7 @@
 """Environments of which many episodes are played at once."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -66,20 +66,19 @@ def scale_of(episodes: Episodes, actions: int, seed: int) -> Scale:
 
 
 class EpisodeSource(Protocol):
-    """Where a runner gets episodes from. It can be pickled.
+    """Where a runner gets episodes from. It can be pickled."""
 
-    Attributes:
-        features: F.
-        actions: A.
-        steps: of an episode at most.
-    """
+    @property
+    def features(self) -> int:
+        """F."""
 
-    features: int
-    actions: int
-    steps: int
+    @property
+    def actions(self) -> int:
+        """A."""
+
+    @property
+    def steps(self) -> int:
+        """Of an episode at most."""
 
     def episodes(self, number: int, count: int) -> Episodes:
         """``count`` episodes; they depend on ``number``, which counts the calls, alone."""
-
-    def __getstate__(self) -> Any:
-        """What another process makes the same source from."""

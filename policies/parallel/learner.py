@@ -1,5 +1,6 @@
 """The learner: RLlib's DQN loss over steps that were drawn from the replay."""
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+
+from policies.parallel.module import QModule
 
 
 class QLearner(DQNTorchLearner):
@@ -22,8 +25,10 @@ class QLearner(DQNTorchLearner):
         """Make the learner, and what makes batches of steps."""
         # DQNLearner.build puts its connector behind one of RLlib's default ones, which are not there.
         super(DQNLearner, self).build()
-        self.module.foreach_module(lambda _name, module: module.make_target_networks())
-        self.last_update_ts_by_mid = dict.fromkeys(self.module.keys(), 0)
+        for module in self.module.values():
+            assert isinstance(module, QModule)
+            module.make_target_networks()
+        self.last_update_ts_by_mid = defaultdict(int)
         assert self._learner_connector is not None
         self._learner_connector.append(_Batch(self._device))
 
@@ -34,7 +39,9 @@ class QLearner(DQNTorchLearner):
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam, all weights in one call."""
-        weights = list(self.module[module_id].network.parameters())
+        module = self.module[module_id]
+        assert isinstance(module, QModule)
+        weights = list(module.network.parameters())
         optimizer = torch.optim.Adam(weights, fused=True)
         self.register_optimizer(module_id=module_id, optimizer=optimizer, params=weights, lr_or_lr_schedule=config.lr)
 

@@ -46,7 +46,7 @@ class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
         """The copy."""
         return [_TARGET]
 
-    def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+    def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Q-values [B, A] of observations [B, F]; −∞ where an action is not legal."""
         return {QF_PREDS: q_values(self.network, self.settings, batch[Columns.OBS])}
 

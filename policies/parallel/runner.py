@@ -1,6 +1,6 @@
 """The environment runner of Q-networks: rounds of episodes, played at once."""
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -89,7 +89,7 @@ class EpisodeRunner(GroupRunner):
         return SingleAgentEpisode(
             observations=observed,
             actions=taken,
-            rewards=earned,
+            rewards=list[SupportsFloat](earned),
             terminated=True,
             observation_space=self._spaces[0],
             action_space=self._spaces[1],

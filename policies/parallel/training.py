@@ -17,6 +17,7 @@ from policies.learning.task import Iteration
 from policies.parallel.config import config_of
 from policies.parallel.episodes import EpisodeSource
 from policies.parallel.learner import QLearner
+from policies.parallel.module import QModule
 from policies.parallel.runner import EpisodeRunner
 from policies.parallel.settings import QSettings
 
@@ -42,7 +43,9 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         config = config_of(settings, source, seed)
         super().__init__(config, EpisodeRunner(config=config), QLearner, 1, settings.episodes, checkpoint)
         if checkpoint is not None:
-            self.learner.module[DEFAULT_MODULE_ID].make_target_networks()
+            module = self.learner.module[DEFAULT_MODULE_ID]
+            assert isinstance(module, QModule)
+            module.make_target_networks()
         self._replay = PrioritizedEpisodeReplayBuffer(capacity=settings.buffer, alpha=settings.alpha)
         self._replay.rng = np.random.default_rng(seed)
         self._updates = self._steps = 0
@@ -79,7 +82,9 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         settings = self.settings
         # A fixed number would leave out the steps that have fewer behind them, the last of every episode.
         returns = (1, settings.lookahead + 1)
-        steps = self._replay.sample(num_items=settings.batch, n_step=returns, beta=settings.beta, gamma=settings.gamma)
+        steps: Any = self._replay.sample(
+            num_items=settings.batch, n_step=returns, beta=settings.beta, gamma=settings.gamma
+        )
         self._replay.get_metrics()
         self._updates += 1
         # The target network is due by this number, which RLlib takes for steps of the environment.

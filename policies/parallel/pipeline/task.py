@@ -76,7 +76,8 @@ class PipelineTask(LearningTask[PolicySettings]):
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        policy, found = Policy(checkpoint), {"greedy": {}, "explored": {}}  # type: dict[str, dict[str, float]]
+        policy = Policy(checkpoint)
+        found: dict[str, dict[str, float]] = {"greedy": {}, "explored": {}}
         for name, (number, place) in self._validation():
             ask(stop)
             machine = self.settings.machines[number]
