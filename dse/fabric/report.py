@@ -147,8 +147,12 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
 
     @cache
     def files() -> Mapping[str, str | bytes]:
-        pictures = {name: content for each in drawn for name, content in _files(each).items()}
-        own = {"turns.svg": turns.svg(), "turns.png": turns.png(), "turns-trace.json": json.dumps(turns.trace())}
+        pictures: dict[str, str | bytes] = {name: content for each in drawn for name, content in _files(each).items()}
+        own: dict[str, str | bytes] = {
+            "turns.svg": turns.svg(),
+            "turns.png": turns.png(),
+            "turns-trace.json": json.dumps(turns.trace()),
+        }
         return own | pictures
 
     return View(title, verdict(result), notes, in_terminal, page, files, lambda: [_card(result, shown)])

@@ -82,11 +82,11 @@ def test_inference_without_a_policy_says_where_one_comes_from(dse):
     assert line.endswith("needs --checkpoint DIR, a policy as made by `dse pretrain pipeline --out DIR`")
 
 
-def test_learned_methods_cut_pipelines_only(dse):
-    refused = dse("parallel", str(STEP), "--mesh", "8", "--method", "dqn")
+def test_a_policy_cuts_pipelines_only(dse):
+    refused = dse("parallel", str(STEP), "--mesh", "8", "--method", "inference")
     assert refused.code == 2
     assert refused.error_lines == [
-        "error: dse parallel: --method: dqn: cuts pipelines; it belongs to --strategy pipeline"
+        "error: dse parallel: --method: inference: cuts pipelines; it belongs to --strategy pipeline"
     ]
 
 
