@@ -1,0 +1,44 @@
+"""The cost model that comes along is for today's fabric, simulator and features, and as accurate as its card says."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from hardware.fabrics import fabric
+from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in
+from policies.fabric.data.placers import RandomAnnealer
+from policies.fabric.methods import SHIPPED
+from policies.fabric.model.checkpoint import load_for
+from policies.fabric.model.ensemble import Ensemble
+from policies.fabric.student_checkpoint import load_student
+from policies.fabric.study.labelled import Labelled
+from policies.learning.checkpoint import CARD_FILE
+
+HELD_OUT = (20, 21, 40)
+"""Graphs that it has not learned from: an MLP or the like of each pass."""
+
+
+def test_the_shipped_model_predicts_graphs_that_it_has_not_seen(tmp_path):
+    here, slots = fabric("plasticine-8x16"), operator_slots()
+    checkpoint = load_for(SHIPPED, provenance_of(here, slots))
+    assert not {*HELD_OUT} & {*checkpoint.provenance["graphs"]}
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        pieces = [Piece(0, graph, 4, seed=1) for graph in HELD_OUT]
+        collect(journal, Collector(here, slots, RandomAnnealer(5000)), pieces, InProcessExecutor())
+        labelled = Labelled(samples_in(journal), here, with_encodings=True)
+    predicted = labelled.throughput_of(Ensemble.of(checkpoint.settings, checkpoint.tensors).predict(labelled.examples))
+    stated = json.loads((SHIPPED / CARD_FILE).read_text())["provenance"]["outcome"]["validation"]["model"]["error"]
+    assert np.mean(np.abs(predicted / labelled.label - 1)) < 3 * stated
+
+
+def test_the_shipped_student_is_for_the_graphs_that_the_model_is_for():
+    here = fabric("plasticine-8x16")
+    trained = load_student(SHIPPED, provenance_of(here, operator_slots()))
+    assert (trained.low < trained.high).any()
+    assert trained.student.weight > 0
