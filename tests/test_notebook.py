@@ -25,13 +25,15 @@ def executed(tmp_path_factory):
 
 
 def test_every_answer_of_the_notebook_is_proven_and_passes_its_check(executed):
-    answers = [executed["schedule"], executed["placement"], *executed["partitions"].values(), executed["answer"]]
-    assert [answer.status for answer in answers] == ["optimal"] * 6
-    assert [answer.check() for answer in answers] == [[]] * 6
+    answers = [executed["schedule"], executed["placement"], *executed["partitions"].values()]
+    answers += [executed["predicted"], executed["best"], executed["answer"]]
+    assert [answer.status for answer in answers] == ["optimal"] * 8
+    assert [answer.check() for answer in answers] == [[]] * 8
     assert executed["too_small"].status == "infeasible"
 
 
 def test_what_the_notebook_says_is_so(executed):
+    assert executed["best"].value <= executed["predicted"].value
     values = [partition.value for partition in executed["partitions"].values()]
     assert values == sorted(values)
     assert executed["partitions"][3].figure() is not None
