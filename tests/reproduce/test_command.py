@@ -51,7 +51,7 @@ def test_the_command_prints_its_sections_and_writes_all_files(dse, tmp_path):
         (("phaze", "table4", "--models", ""), "--models"),
         (("phaze", "table4", "--cost-model", "phaze"), "--cost-model"),
         (("phaze", "table4", "--resume"), "--out"),
-        (("phaze", "table4", "--moves", "5"), "--moves: is an option of gigaplacer, not of phaze"),
+        (("phaze", "table4", "--moves", "5"), "--moves: is an option of gigaplacer and rdu, not of phaze"),
         (("gigaplacer", "--cost-model", "both"), "--cost-model: is an option of phaze, not of gigaplacer"),
         (("gigaplacer", "--samples", "5"), "--samples: is an option of mcm, not of gigaplacer"),
         (("mcm", "--move", "5"), "No such option"),

@@ -1,7 +1,6 @@
 """HLO after optimisation: fusions inlined, custom calls counted, and the products of the step before it."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +8,8 @@ from dse.graph.step_work import flops_of
 from dse.importer.hlo.file import read_module
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo
-from dse.parallel.prices import Prices, work_of
+from dse.parallel.prices import work_of
+from dse.parallel.storage import Storage
 from tests.parallel.problems import DUMPS
 
 GPU = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }, \
@@ -115,12 +115,12 @@ def test_the_text_for_gpus_is_read():
 
 def test_a_kernel_reads_an_array_once_and_stores_what_leaves_it():
     graph = step_graph(parse_hlo(GPU, "gpu"), "gpu")
-    prices = Prices(SimpleNamespace(graph=graph, fabric=None))
-    stored = {each.name for each, kept in zip(graph.values, prices.stored, strict=True) if kept}
+    storage = Storage(graph)
+    stored = {each.name for each, kept in zip(graph.values, storage.stored, strict=True) if kept}
     assert {"wide", "larger", "reduced", "gradient", "joined", "new"} <= stored
     assert "spread" not in stored
     names = ["maximum", "reduce"]
-    read = {each.opcode: row for each, row in zip(graph.operations, prices.read, strict=True) if each.opcode in names}
+    read = {each.opcode: row for each, row in zip(graph.operations, storage.read, strict=True) if each.opcode in names}
     assert read == {"maximum": (True, False), "reduce": (True, True)}
 
 
@@ -138,9 +138,10 @@ def test_bytes_of_kernels_are_those_that_xla_counts(tmp_path, name, accessed):
         path.write_text(compiled.as_text())
         accessed = compiled.cost_analysis()["bytes accessed"]
     graph = graph_of(path)
-    prices = Prices(SimpleNamespace(graph=graph, fabric=None))
+    storage = Storage(graph)
     work = [
-        work_of(each, graph.values, row, prices.stored) for each, row in zip(graph.operations, prices.read, strict=True)
+        work_of(each, graph.values, row, storage.stored)
+        for each, row in zip(graph.operations, storage.read, strict=True)
     ]
     counted = sum(each.repeats * (sum(each.operands) + sum(each.results)) for each in work)
     assert 0.94 * accessed < counted < accessed
