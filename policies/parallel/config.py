@@ -12,23 +12,13 @@ from policies.parallel.runner import EpisodeRunner, spaces_of
 from policies.parallel.settings import QSettings
 
 
-def config_of(
-    settings: QSettings,
-    source: EpisodeSource,
-    seed: int = 0,
-    env_runners: int = 0,
-    learners: int = 0,
-    gpus_per_learner: float = 0,
-) -> DQNConfig:
-    """The algorithm over the episodes of ``source``.
+def config_of(settings: QSettings, source: EpisodeSource, seed: int = 0) -> DQNConfig:
+    """The algorithm over the episodes of ``source``, which this process plays and learns from.
 
     Args:
         settings: everything about network and learning.
         source: the environments.
         seed: of the first weights, the random actions and the replay.
-        env_runners: processes that play episodes; 0: this one does.
-        learners: processes that learn; 0: this one does.
-        gpus_per_learner: CUDA devices of each.
     """
     given: dict[str, Any] = {"settings": settings.document(), "source": source, "seed": seed}
     seen, actions = spaces_of(source)
@@ -45,21 +35,20 @@ def config_of(
         .environment(observation_space=seen, action_space=actions, env_config=given)
         .env_runners(
             env_runner_cls=EpisodeRunner,
-            num_env_runners=env_runners,
+            num_env_runners=0,
             rollout_fragment_length=source.steps,
             batch_mode="complete_episodes",
         )
         .learners(
             learner_class=QLearner,
             add_default_connectors_to_learner_pipeline=False,
-            num_learners=learners,
-            num_gpus_per_learner=gpus_per_learner,
+            num_learners=0,
         )
         .rl_module(rl_module_spec=spec)
         .training(
             lr=settings.learning_rate,
             gamma=settings.gamma,
-            train_batch_size_per_learner=settings.batch // max(1, learners),
+            train_batch_size_per_learner=settings.batch,
             target_network_update_freq=settings.target_every,
             replay_buffer_config={
                 "type": "PrioritizedEpisodeReplayBuffer",
