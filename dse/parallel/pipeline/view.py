@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from dse.parallel.export.torch_stages import torch_stages
 from dse.parallel.pipeline.baselines import DATA_PARALLEL
@@ -116,11 +117,16 @@ _ABOUT_STAGES = (
 def _verdict(result: Result, question: PipelineQuestion) -> str:
     problem, metrics = question.problem, result.metrics
     proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
-    speed = metrics["one_device_s"] / metrics["length_s"]
     return (
         f"{time_text(metrics['length_s'])} a batch in {problem.stages} stages on {problem.devices} × "
-        f"{question.accelerator}, {speed:.2f} × one device; {proof} ({time_text(result.seconds)})"
+        f"{question.accelerator}, {_speed(metrics)} one device; {proof} ({time_text(result.seconds)})"
     )
+
+
+def _speed(metrics: Mapping[str, Any]) -> str:
+    """How many times as fast as one device: of a step too small for a pipeline, far below 1."""
+    speed = metrics["one_device_s"] / metrics["length_s"]
+    return f"{speed:.2f} ×" if speed >= 0.1 else f"{speed:.2g} ×"
 
 
 _CUTTINGS = {"near": f"at most {RADIUS} from equal stages", "equal": "into equal stages"}
@@ -187,7 +193,7 @@ def _card(result: Result) -> Card:
     return Card(
         figures=[
             (time_text(metrics["length_s"]), "a batch"),
-            (f"{metrics['one_device_s'] / metrics['length_s']:.2f} ×", "one device"),
+            (_speed(metrics), "one device"),
         ],
         breakdowns=[
             Breakdown(
