@@ -60,17 +60,17 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         best = answer.found.best
         return {} if best is None else metrics(posed.problem, best) | self.beside(posed, answer)
 
-    def _answered(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal) -> tuple[dict[str, Any], str | None]:
-        """The metrics, and why the run was cut short."""
+    def _answered(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal) -> dict[str, Any]:
+        """The metrics of a run that may be cut short."""
         best, reason = answer.found.best, answer.found.stopped
         if best is None:
-            return {}, reason
+            return {}
         if reason is None:
             try:
-                return metrics(posed.problem, best) | self.beside(posed, answer, stop), None
+                return metrics(posed.problem, best) | self.beside(posed, answer, stop)
             except StoppedError as stopped:
                 reason = str(stopped)
-        return _stopped_metrics(posed.problem, best, reason), reason
+        return _stopped_metrics(posed.problem, best, reason)
 
     def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """Complete enumeration alone."""
@@ -85,16 +85,15 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         checked(problem, answer)
         best = answer.found.best
         value = None if best is None else best.step_s
-        found, reason = self._answered(posed, answer, stop)
         is_whole = answer.found.stopped is None
         return result_of(
             self.name,
             posed,
             value=value,
             bound=value if is_whole else least_step_s(problem),
-            status="interrupted" if reason == "interrupted" else None,
+            status="interrupted" if answer.found.stopped == "interrupted" else None,
             solution=None if best is None else {"plan": best.plan.document()},
-            metrics=found,
+            metrics=self._answered(posed, answer, stop),
             infeasibility=infeasibility(problem, answer) if best is None and is_whole else None,
             evaluations=answer.evaluations,
             seconds=time.perf_counter() - started,
