@@ -14,6 +14,7 @@ from dse.plan.training_plan import KEYS
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, digest
+from dse.run.progress import StopSignal, ask, never_stop
 from hardware.inputs import fail
 from hardware.network import Network
 
@@ -51,8 +52,8 @@ class PlanAnswer:
 class _ByDigest:
     """A problem that is looked up by what it holds."""
 
-    def __init__(self, problem: PlanProblem) -> None:
-        self.problem, self._digest = problem, digest(problem.document())
+    def __init__(self, problem: PlanProblem, stop: StopSignal) -> None:
+        self.problem, self.stop, self._digest = problem, stop, digest(problem.document())
 
     def __hash__(self) -> int:
         return hash(self._digest)
@@ -61,43 +62,71 @@ class _ByDigest:
         return isinstance(other, _ByDigest) and other._digest == self._digest
 
 
+class _CutShort(Exception):  # noqa: N818
+    """Raised with the plans so far, so that they are not remembered as all plans."""
+
+    def __init__(self, found: Enumerated) -> None:
+        super().__init__(found.stopped)
+        self.found = found
+
+
 @lru_cache(maxsize=64)
 def _enumerated(keyed: _ByDigest) -> Enumerated:
-    return enumerate_plans(keyed.problem)
+    found = enumerate_plans(keyed.problem, keyed.stop)
+    if found.stopped is not None:
+        raise _CutShort(found)
+    return found
 
 
-def enumerated(problem: PlanProblem) -> Enumerated:
+def enumerated(problem: PlanProblem, stop: StopSignal = never_stop) -> Enumerated:
     """All plans of a problem; the last ones are remembered, as a check asks for them again."""
-    return _enumerated(_ByDigest(problem))
+    try:
+        return _enumerated(_ByDigest(problem, stop))
+    except _CutShort as cut:
+        return cut.found
 
 
-def solve(problem: PlanProblem) -> PlanAnswer:
-    """The best plan, proven by pricing every one.
+def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
+    """The best plan, proven by pricing every one; the best so far where ``stop`` gives a reason.
 
     Raises:
         InputError: no plan keeps the rules.
     """
-    found = enumerated(problem)
+    found = enumerated(problem, stop)
     if found.least is None:
         raise _nothing_legal(problem)
     free = opened(problem)
-    return PlanAnswer(found, found if free.fixed == problem.fixed else enumerated(free))
+    alone = found.stopped is not None or free.fixed == problem.fixed
+    return PlanAnswer(found, found if alone else enumerated(free))
 
 
-def without_parts(problem: PlanProblem, best: Priced) -> dict[str, float | None]:
-    """The best step without each part of the vocabulary that ``best`` uses; None where nothing fits then."""
+def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_stop) -> dict[str, float | None]:
+    """The best step without each part of the vocabulary that ``best`` uses; None where nothing fits then.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
     fixed = dict(problem.fixed)
     steps: dict[str, float | None] = {}
     for key, value in PLAIN.items():
         if key not in fixed and getattr(best.plan, key) != value:
+            ask(stop)
             found = enumerated(opened(problem, **{**fixed, key: value})).best
             steps[key] = None if found is None else found.step_s
     return steps
 
 
-def after_changes(problem: PlanProblem) -> dict[str, Priced | None]:
-    """The best plan after each change of the machine or the batch; None where nothing fits then."""
-    return {label: enumerated(change(problem)).best for label, change in CHANGES.items()}
+def after_changes(problem: PlanProblem, stop: StopSignal = never_stop) -> dict[str, Priced | None]:
+    """The best plan after each change of the machine or the batch; None where nothing fits then.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    after = {}
+    for label, change in CHANGES.items():
+        ask(stop)
+        after[label] = enumerated(change(problem)).best
+    return after
 
 
 def _with_chip(problem: PlanProblem, **rates: Any) -> PlanProblem:

@@ -5,16 +5,19 @@ import time
 from typing import Any, ClassVar
 
 from dse.plan.answer import PlanAnswer, after_changes, checked, infeasibility, metrics, solve, without_parts
+from dse.plan.bound import least_step_s
 from dse.plan.check import violations
 from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
 from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
 from dse.plan.problem import PlanProblem
 from dse.plan.report import view
+from dse.plan.search.enumeration import Priced
 from dse.plan.training_plan import whole_plan
 from dse.problem import Posed, ProblemType
 from dse.report.view import View
 from dse.results.differences import differences
 from dse.results.result import Result, result_of
+from dse.run.progress import StoppedError, StopSignal, never_stop
 from dse.run.run import Run
 from dse.run.tables import Tables
 
@@ -35,28 +38,39 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     Solution = SolutionDocument
     Metrics: ClassVar[Any] = PlanMetricsDocument
     parallel = False
-    stoppable = False
 
     def pose(self, options: TrainingOptions) -> PlanPosed:
         """The model, the machine and the fixed part of the plan that the options name."""
         return posed_problem(options)
 
-    def beside(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+    def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """What the metrics hold beside those of the best plan."""
         problem, best = posed.problem, answer.found.best
         assert best is not None, "only called where a plan fits"
         found: dict[str, Any] = {
             "pareto": [priced_document(priced) for priced in answer.found.front],
-            "without": without_parts(problem, best),
+            "without": without_parts(problem, best, stop),
         }
         if getattr(posed.options, "sensitivity", False):
-            after = after_changes(problem)
+            after = after_changes(problem, stop)
             found["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}
         return found
 
     def _metrics(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
         best = answer.found.best
         return {} if best is None else metrics(posed.problem, best) | self.beside(posed, answer)
+
+    def _answered(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal) -> dict[str, Any]:
+        """The metrics of a run that may be cut short."""
+        best, reason = answer.found.best, answer.found.stopped
+        if best is None:
+            return {}
+        if reason is None:
+            try:
+                return metrics(posed.problem, best) | self.beside(posed, answer, stop)
+            except StoppedError as stopped:
+                reason = str(stopped)
+        return _stopped_metrics(posed.problem, best, reason)
 
     def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """Complete enumeration alone."""
@@ -66,18 +80,21 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         """The fastest plan that fits, or why there is none."""
         started = time.perf_counter()
         problem = posed.problem
-        answer = solve(problem)
+        stop = run.stop if self.stoppable else never_stop
+        answer = solve(problem, stop)
         checked(problem, answer)
         best = answer.found.best
         value = None if best is None else best.step_s
+        is_whole = answer.found.stopped is None
         return result_of(
             self.name,
             posed,
             value=value,
-            bound=value,
+            bound=value if is_whole else least_step_s(problem),
+            status="interrupted" if answer.found.stopped == "interrupted" else None,
             solution=None if best is None else {"plan": best.plan.document()},
-            metrics=self._metrics(posed, answer),
-            infeasibility=infeasibility(problem, answer) if best is None else None,
+            metrics=self._answered(posed, answer, stop),
+            infeasibility=infeasibility(problem, answer) if best is None and is_whole else None,
             evaluations=answer.evaluations,
             seconds=time.perf_counter() - started,
             seed=run.seed,
@@ -88,7 +105,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         """The plan's own rules and costs; what is said to be best or infeasible is solved again."""
         problem = posed.problem
         if not result.solution and result.status != "infeasible":
-            return [f"status must not be {result.status} without a plan: the search always runs to its end"]
+            return self._unanswered_faults(result, problem)
         again = solve(problem)
         if not result.solution:
             return self._infeasible_faults(result, problem, again)
@@ -99,10 +116,21 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         best = again.found.best
         if best is None:
             return ["status must be infeasible: no plan fits"]
+        reason = result.metrics.get("stopped")
+        if reason is not None and self.stoppable:
+            return _stopped_faults(result, problem, Priced(plan, value or math.nan, math.nan), best)
         return [
             *differences("solution.plan", result.solution["plan"], best.plan.document()),
             *differences("bound", result.bound, best.step_s),
             *differences("metrics", result.metrics, self._metrics(posed, again)),
+        ]
+
+    def _unanswered_faults(self, result: Result, problem: PlanProblem) -> list[str]:
+        if not self.stoppable:
+            return [f"status must not be {result.status} without a plan: the search always runs to its end"]
+        return [
+            *differences("bound", result.bound, least_step_s(problem)),
+            *(f"metrics.{key} must not be given without a plan" for key in result.metrics),
         ]
 
     def _infeasible_faults(self, result: Result, problem: PlanProblem, again: PlanAnswer) -> list[str]:
@@ -117,6 +145,23 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     def view(self, result: Result, posed: PlanPosed, tables: Tables) -> View:
         """Step time, where it goes, memory."""
         return view(posed.problem, result, f"Training plan of {posed.name}")
+
+
+def _stopped_metrics(problem: PlanProblem, best: Priced, reason: str) -> dict[str, Any]:
+    """The metrics of a run that was cut short: what follows from its plan alone."""
+    own = metrics(problem, best)
+    priced = Priced(best.plan, own["step_s"], sum(own["memory_bytes"].values()))
+    return own | {"pareto": [priced_document(priced)], "without": {}, "stopped": reason}
+
+
+def _stopped_faults(result: Result, problem: PlanProblem, claimed: Priced, best: Priced) -> list[str]:
+    """Of a run that was cut short: its bound is that of all plans, or the best step, where it had priced every plan."""
+    value, bound = result.objective.value, result.bound
+    is_best = value is not None and value <= best.step_s * (1 + 1e-9)
+    bounds = [least_step_s(problem), *([best.step_s] if is_best else [])]
+    faults = [] if any(not differences("bound", bound, each) for each in bounds) else [f"bound must be {bounds[0]!r}"]
+    expected = _stopped_metrics(problem, claimed, str(result.metrics["stopped"]))
+    return [*faults, *differences("metrics", result.metrics, expected)]
 
 
 PROBLEM = PlanType()

@@ -203,10 +203,10 @@ class Transformer(StrictModel):
         What MFU is measured by (Chowdhery et al., PaLM, appendix B; Narayanan et al., SC 2021, appendix). Of experts,
         those that a token takes. A window counts as it is.
         """
-        return 3.0 * 2.0 * sequence * (self._active_weights + self.layers * self._attention_width(sequence))
+        return 3.0 * 2.0 * sequence * (self.active_weights + self.layers * self._attention_width(sequence))
 
     @property
-    def _active_weights(self) -> int:
+    def active_weights(self) -> int:
         """Elements of all matrices that a token is multiplied by."""
         matrices = 3 if self.gated else 2
         dense = self.dense_layers * matrices * self.hidden * self.feed_forward

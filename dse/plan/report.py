@@ -11,7 +11,7 @@ from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Plan, Share, StageBox, Table, View
-from dse.results.result import Result
+from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.units import TERA
 
 _TIME_NAMES = {
@@ -46,9 +46,10 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
     """The answer, or why there is none."""
     if not result.solution:
         proof = result.infeasibility
-        words = proof.explanation if proof is not None else "stopped before any answer"
-        notes = [f"would help: {lever}" for lever in proof.levers] if proof is not None else []
-        return View(title, f"does not fit: {words}", notes=[*notes, *_notes(problem)])
+        if proof is None:
+            return View(title, "No plan that fits was found before the run was stopped.", notes=_notes(problem))
+        notes = [f"would help: {lever}" for lever in proof.levers]
+        return View(title, f"does not fit: {proof.explanation}", notes=[*notes, *_notes(problem)])
     tables = _tables(result)
     return View(
         title,
@@ -76,6 +77,8 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
         if result.status == "optimal" and len(problem.fixed) < len(result.solution["plan"])
         else "predicted"
     )
+    if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
+        proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
     return (
         f"{time_text(metrics['step_s'])} a step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
         f"MFU {share_text(metrics['mfu'])}; the fullest rank has {memory_text(used)} "

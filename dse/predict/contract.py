@@ -6,6 +6,7 @@ from dse.plan.answer import PlanAnswer
 from dse.plan.contract import PlanPosed, PlanType
 from dse.plan.formats import MetricsDocument, priced_document
 from dse.plan.options import PredictOptions
+from dse.run.progress import StopSignal, never_stop
 
 
 class PredictType(PlanType):
@@ -18,9 +19,11 @@ class PredictType(PlanType):
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument
+    stoppable = False
 
-    def beside(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
+    def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """The best plan of the same machine."""
+        del stop
         assert answer.every.best is not None, "a plan that fits is one of these"
         return {"best": priced_document(answer.every.best)}
 

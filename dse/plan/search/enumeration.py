@@ -22,6 +22,7 @@ from dse.plan.plan_arrays import RECOMPUTES, SCHEDULES, PlanArrays
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.rules import context_widths, expert_widths, pipeline_depths, tensor_widths
 from dse.plan.training_plan import TrainingPlan
+from dse.run.progress import StopSignal, never_stop
 
 _CHUNK = 16_384
 """Plans that are evaluated together: their arrays stay in the cache."""
@@ -45,22 +46,27 @@ class Enumerated:
         best: the fastest that fits; of equals the first. None where none fits.
         least: the one that needs the least memory; None where no plan keeps the rules.
         front: the fastest that fits in each amount of memory, ascending in memory; of all plans that fit.
+        stopped: why not all plans were priced; None where they were. The rest is then that of the plans so far.
     """
 
     count: int
     best: Priced | None
     least: Priced | None
     front: tuple[Priced, ...]
+    stopped: str | None = None
 
 
-def enumerate_plans(problem: PlanProblem) -> Enumerated:
-    """All plans of the vocabulary that have what is fixed."""
+def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop) -> Enumerated:
+    """All plans of the vocabulary that have what is fixed; ``stop`` is asked between two chunks of them."""
     limit, precision = problem.system.chip.hbm_bytes, dict(problem.fixed)["precision"]
     best: Priced | None = None
     least: Priced | None = None
     front: list[Priced] = []
-    count = 0
+    count, stopped = 0, None
     for rows in _chunks(problem):
+        stopped = stop() if count else None
+        if stopped is not None:
+            break
         plans = PlanArrays.of_rows(rows, precision)
         costs = evaluate(problem, plans)
         count += plans.count
@@ -78,7 +84,7 @@ def enumerate_plans(problem: PlanProblem) -> Enumerated:
         leading = order[np.r_[True, lower[1:] < lower[:-1]]]
         front += [_priced(plans, costs.step_s, costs.memory_bytes, int(each)) for each in leading]
         front = _front(front)
-    return Enumerated(count, best, least, tuple(reversed(front)))
+    return Enumerated(count, best, least, tuple(reversed(front)), stopped)
 
 
 def _priced(plans: PlanArrays, step_s: Any, memory_bytes: Any, position: int) -> Priced:

@@ -1,0 +1,18 @@
+"""A lower bound on the step time of every plan, without looking at any."""
+
+from dse.plan.problem import PlanProblem
+
+
+def least_step_s(problem: PlanProblem) -> float:
+    """Seconds of the linear layers alone, spread evenly over all devices at the fastest sustained rate.
+
+    No plan is faster. Each multiplication of a linear layer's three passes is done at least once, whatever is cut,
+    copied or made again, at no more than the peak of the plan's precision or of the 16-bit products beside it, times
+    the sustained share. Microbatches pass the busiest stage one after the other, which takes as long as the average
+    stage at least; attention, vector work, collectives, bubble and optimizer only add to it.
+    """
+    precision = dict(problem.fixed)["precision"]
+    half = "fp16" if precision == "fp16" else "bf16"
+    peak = max(problem.system.chip.peak_flops[each] for each in {precision, half})
+    flops = 6.0 * problem.model.active_weights * problem.sequence * problem.global_batch
+    return flops / (problem.devices * peak * problem.stack.matrix.value)

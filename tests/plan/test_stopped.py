@@ -1,0 +1,84 @@
+"""A run of ``dse plan`` that is stopped: what it leaves, and what its check refuses."""
+
+import pytest
+
+from dse.plan import answer as plan_answer
+from dse.plan.bound import least_step_s
+from dse.plan.contract import PROBLEM
+from dse.plan.evaluate import evaluate
+from dse.plan.options import PlanOptions
+from dse.plan.plan_arrays import PlanArrays
+from dse.plan.search import enumeration
+from dse.plan.stack import list_stacks, stack
+from dse.results.check import faults_of
+from dse.run.run import Run
+from tests.plan.problems import problem
+
+
+def stopped_at(question, reason="time limit"):
+    asked = 0
+
+    def stop():
+        nonlocal asked
+        asked += 1
+        return reason if asked >= question else None
+
+    return stop
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    """A complete search that is remembered is not stopped."""
+    plan_answer._enumerated.cache_clear()
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """As many questions as a large problem asks."""
+    monkeypatch.setattr(enumeration, "_CHUNK", 64)
+
+
+def answered(question, reason="time limit", model="llama3-8b"):
+    posed = PROBLEM.pose(PlanOptions(model=model, accelerators=16, global_batch=64, sequence=1024))
+    return posed, PROBLEM.answer(posed, Run(stop=stopped_at(question, reason)))
+
+
+@pytest.mark.parametrize("reason", ["time limit", "interrupted"])
+@pytest.mark.parametrize("question", [1, 2, 7])
+def test_a_stopped_run_has_a_legal_plan_and_a_bound(small_chunks, question, reason):
+    posed, result = answered(question, reason)
+    assert result.metrics["stopped"] == reason
+    assert result.status == ("interrupted" if reason == "interrupted" else "feasible")
+    assert result.bound < PROBLEM.answer(posed, Run()).objective.value <= result.objective.value
+    assert faults_of(result, posed) == []
+    assert "before the run was stopped" in PROBLEM.view(result, posed, Run().tables).verdict
+
+
+def test_a_stop_after_the_last_plan_costs_only_what_stands_beside_it(monkeypatch):
+    monkeypatch.setattr(enumeration, "_CHUNK", 1 << 30)
+    posed, result = answered(1)
+    assert result.status == "optimal"
+    assert result.metrics["without"] == {}
+    assert faults_of(result, posed) == []
+
+
+def test_a_run_that_is_stopped_before_a_plan_fits_says_so(small_chunks):
+    posed, result = answered(1, model="llama3-405b")
+    assert (result.status, result.solution, result.infeasibility) == ("unknown", {}, None)
+    assert faults_of(result, posed) == []
+
+
+def test_a_stopped_run_cannot_claim_a_better_bound_or_a_front(small_chunks):
+    posed, result = answered(2)
+    value = result.objective.value
+    assert faults_of(result.model_copy(update={"bound": 0.99 * value, "gap": 1 / 99}), posed)
+    assert faults_of(result.model_copy(update={"metrics": result.metrics | {"pareto": []}}), posed)
+
+
+@pytest.mark.parametrize("name", list_stacks())
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v2", "gpt-oss-120b", "megatron-1.7b"])
+def test_no_plan_whatever_is_faster_than_the_bound(model, precision, name):
+    posed = problem(model, devices=16, batch=32, sequence=1024, precision=precision, software=stack(name))
+    for rows in enumeration._chunks(posed):
+        assert evaluate(posed, PlanArrays.of_rows(rows, precision)).step_s.min() >= least_step_s(posed)
