@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.calibration import (
+from dse.calibration.fit import (
     FITTED_CONSTANTS,
     MeasuredAllReduce,
     MeasuredKernel,

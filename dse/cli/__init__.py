@@ -20,6 +20,7 @@ _OTHERS = {
     "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
     "models": "List the built-in models.",
     "specs": "List the hardware specs: accelerators, networks, cost models, chips, packages, fabrics.",
+    "calibrate": "Fit the constants of an accelerator to measured kernels.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Write the report of a finished run again.",
     "compare": "Show the options and the outcomes in which runs differ.",

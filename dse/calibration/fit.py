@@ -243,7 +243,12 @@ def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dic
             reader = csv.DictReader(file)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
-                raise fail(path, missing[0], "", f"the column is missing; needed: {', '.join(columns)}")
+                raise fail(
+                    path,
+                    missing[0],
+                    "",
+                    f"the column is missing (units are part of the name); needed: {', '.join(columns)}",
+                )
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.calibration import (
+from dse.calibration.fit import (
     FITTED_CONSTANTS,
     MeasuredAllReduce,
     MeasuredKernel,

@@ -1,0 +1,1 @@
+"""Constants of accelerators fitted to measured kernels."""

@@ -1,0 +1,43 @@
+"""``dse calibrate``: the constants of an accelerator fitted to measured kernels."""
+
+from pathlib import Path
+
+import click
+import yaml
+
+from dse.cli.terminal import console, print_table
+
+
+@click.command("calibrate")
+@click.argument("spec", metavar="SPEC")
+@click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.csv")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the calibrated spec to this YAML file.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def command(spec: str, measurements: Path, out: Path | None) -> None:
+    """Fit the constants of the accelerator SPEC to measured kernels, and print the errors before and after.
+
+    SPEC is a name of `dse specs` or your own YAML file of a real chip. MEASUREMENTS.csv has the columns op, m, n, k and
+    measured_s. Half of the rows of each kind of work are fitted to, the others are held out (docs/hardware.md).
+    """
+    from dse.calibration.spec import calibrate
+    from dse.run.directory import write_text
+
+    found = calibrate(spec, measurements)
+    print_table(
+        ("kind of work", "rows", "fitted half: before %", "after %", "held-out half: before %", "after %"),
+        [
+            (
+                each.kind,
+                str(each.rows),
+                *(
+                    f"{100 * error:.1f}"
+                    for error in (each.fitted_before, each.fitted_after, each.held_out_before, each.held_out_after)
+                ),
+            )
+            for each in found.errors
+        ],
+        "Mean absolute error",
+    )
+    if out is not None:
+        write_text(out, yaml.safe_dump(dict(found.document), sort_keys=False, allow_unicode=True, width=120))
+        console().print(f"calibrated spec: {out}", soft_wrap=True)

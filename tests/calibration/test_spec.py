@@ -1,0 +1,102 @@
+import csv
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dse.calibration.fit import fitting_rows, mean_absolute_error, predict_s, read_kernels, reporting_rows
+from dse.calibration.spec import calibrate
+from dse.cli.calibrate import command
+from hardware.inputs import InputError
+from hardware.specs import accelerator
+from tests.shared_data import shared_data
+
+HEADER = "op,m,n,k,measured_s\n"
+
+
+def table(tmp_path, text):
+    path = tmp_path / "measured.csv"
+    path.write_text(text)
+    return path
+
+
+def published_gemms(tmp_path):
+    with (shared_data("measured") / "a100_fp16_kernels.csv").open() as file:
+        lines = [line for line in file if line.startswith("gemm")]
+    return table(tmp_path, HEADER + "".join(lines))
+
+
+@pytest.fixture
+def uncalibrated(tmp_path):
+    """The A100 by its data sheet alone, as a user's own file."""
+    path = tmp_path / "own.yaml"
+    CliRunner().invoke(command, ["a100-80gb", str(published_gemms(tmp_path)), "--out", str(path)])
+    document = yaml.safe_load(path.read_text())
+    del document["kernels"]
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_fit_lowers_the_error_of_rows_that_it_has_not_seen(tmp_path, uncalibrated):
+    found = calibrate(str(uncalibrated), published_gemms(tmp_path))
+    (gemm,) = found.errors
+    assert gemm.held_out_before > 0.15
+    assert gemm.held_out_after < 0.05
+
+
+def test_written_spec_gives_the_errors_that_were_printed(tmp_path, uncalibrated):
+    measured, out = published_gemms(tmp_path), tmp_path / "calibrated.yaml"
+    outcome = CliRunner().invoke(command, [str(uncalibrated), str(measured), "--out", str(out)])
+    assert outcome.exit_code == 0, outcome.output
+    rows = read_kernels(measured)
+    machines = accelerator(str(out)).machines
+    (gemm,) = calibrate(str(uncalibrated), measured).errors
+    for part, printed in ((fitting_rows(rows), gemm.fitted_after), (reporting_rows(rows), gemm.held_out_after)):
+        error = mean_absolute_error(predict_s(machines, part), [row.measured_s for row in part])
+        assert error == pytest.approx(printed, abs=1e-3)
+    assert "measured.csv" in yaml.safe_load(out.read_text())["kernels"]["gemm"]["source"]
+
+
+def test_held_out_rows_change_no_constant(tmp_path, uncalibrated):
+    measured = published_gemms(tmp_path)
+    constants = calibrate(str(uncalibrated), measured).document["kernels"]
+    with measured.open() as file:
+        rows = list(csv.reader(file))
+    for row in rows[2::2]:
+        row[-1] = str(3 * float(row[-1]))
+    measured.write_text("".join(",".join(row) + "\n" for row in rows))
+    assert calibrate(str(uncalibrated), measured).document["kernels"] == constants
+
+
+def test_other_kinds_keep_their_constants(tmp_path):
+    before = calibrate("a100-80gb", published_gemms(tmp_path)).document["kernels"]
+    assert before["softmax"]["efficiency"] == 0.278
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("op,m,n,k,measured\ngemm,1,1,1,1\n", "measured_s"),
+        (HEADER + "gemm,8,8,8,fast\n", "line 2.measured_s"),
+        (HEADER + "gemm,8,8,8,1 ms\n", "line 2.measured_s"),
+        (HEADER + "gemm,8,8,8,1e-5\ngemm,8,8,8,-1\n", "line 3.measured_s"),
+        (HEADER + "gemm,8,8,8,nan\n", "line 2.measured_s"),
+        (HEADER + "gemm,8,8.5,8,1\n", "line 2.n"),
+        (HEADER + "gem,8,8,8,1\n", "gemm"),
+        (HEADER + "gemm,8,8\n", "line 2"),
+        (HEADER, "at least one row"),
+        (HEADER + "gemm,8,8,8,1e-5\n", "at least 4 rows"),
+    ],
+)
+def test_bad_tables_are_refused_with_file_and_row(tmp_path, text, stated):
+    path = table(tmp_path, text)
+    with pytest.raises(InputError) as error:
+        calibrate("a100-80gb", path)
+    (fault,) = error.value.faults
+    assert str(path) in str(fault)
+    assert stated in str(fault)
+
+
+def test_template_is_refused(tmp_path):
+    with pytest.raises(InputError, match="only a real chip"):
+        calibrate("tpuv4-phaze", published_gemms(tmp_path))
