@@ -2,6 +2,9 @@
 plan of each is improved in the same way (:func:`~policies.parallel.pipeline.inference.refined`).
 """
 
+import itertools
+import math
+
 import numpy as np
 
 from dse.parallel.pipeline.baselines import even_plan
@@ -52,6 +55,31 @@ def annealed(seen: Coarse, evaluations: int, seed: int) -> Best:
             if now_s < best.length_s:
                 best.plan, best.length_s = now, now_s
     refined(seen, best)
+    return best
+
+
+def every_plan(seen: Coarse, most: int = 10**6) -> Best | None:
+    """The best of all legal plans of the coarse problem, before refinement: what no search of it can beat.
+
+    Returns:
+        None where they may be more than ``most``.
+    """
+    problem = seen.pricing.problem
+    stages, variables = problem.stages, problem.profile.variables
+    center = problem.devices * np.arange(1, stages) / stages
+    devices = np.arange(1, problem.devices)
+    near = [devices[np.abs(devices - each) <= seen.radius].tolist() for each in center]
+    if math.comb(len(seen.cuts), stages - 1) * math.prod(map(len, near)) > most:
+        return None
+    best = Best()
+    chosen = np.array(list(itertools.combinations(seen.cuts.tolist(), stages - 1)), dtype=np.int64)
+    before = np.concatenate([[0], np.cumsum(variables)])
+    edges = before[np.pad(chosen, ((0, 0), (1, 1)), constant_values=((0, 0), (0, len(variables))))]
+    cuts = chosen[(np.diff(edges, axis=1) > 0).all(1)]
+    for ranks in itertools.product(*near):
+        if len(cuts) and all(one < other for one, other in itertools.pairwise(ranks)):
+            device_cuts = np.tile(ranks, (len(cuts), 1))
+            best.take(cuts, device_cuts, seen.pricing.prices(cuts, device_cuts))
     return best
 
 
