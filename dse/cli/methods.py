@@ -65,7 +65,10 @@ def _fabric(options: Any, _executor: Executor, _directory: Path | None) -> Metho
     from policies.fabric.methods import learned_costs
 
     return learned_costs(
-        None if options.checkpoint is None else Path(options.checkpoint), options.fabric, options.slots
+        None if options.checkpoint is None else Path(options.checkpoint),
+        options.fabric,
+        options.slots,
+        options.caution,
     )
 
 

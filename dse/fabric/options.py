@@ -42,6 +42,16 @@ class FabricOptions(Options):
             belongs_to=("cost", LEARNED),
         ),
     ] = None
+    caution: Annotated[
+        float,
+        Option(
+            "Spreads of the ensemble that are added to the logarithm of what it expects, before placements are ranked.",
+            metavar="X",
+            min=0.0,
+            max=100.0,
+            belongs_to=("cost", LEARNED),
+        ),
+    ] = 0.0
     fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
     cut: Annotated[
         CutMode,

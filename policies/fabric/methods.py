@@ -94,9 +94,9 @@ def _left_to_rules(context: SearchContext, note: str) -> list[Candidate]:
     return [replace(each, note=f"{note} {each.note}".strip()) for each in by_tuned(context)]
 
 
-def learned_costs(checkpoint: Path | None, fabric: str, slots: str) -> Mapping[str, Search]:
+def learned_costs(checkpoint: Path | None, fabric: str, slots: str, caution: float = 0.0) -> Mapping[str, Search]:
     """The learned costs by name, for a fabric and a table of operator slots, with the weights in ``checkpoint``."""
-    return MappingProxyType({LEARNED: ByLearnedCost(checkpoint, fabric, slots)})
+    return MappingProxyType({LEARNED: ByLearnedCost(checkpoint, fabric, slots, caution)})
 
 
 def weights_digest(checkpoint: Path | None) -> str:
