@@ -72,11 +72,9 @@ def _files(problem: PlanProblem, result: Result) -> Mapping[str, str | bytes]:
 def _verdict(problem: PlanProblem, result: Result) -> str:
     metrics = result.metrics
     used = sum(metrics["memory_bytes"].values())
-    proof = (
-        "proven best"
-        if result.status == "optimal" and len(problem.fixed) < len(result.solution["plan"])
-        else "predicted"
-    )
+    proof = "predicted"
+    if result.status == "optimal" and len(problem.fixed) < len(result.solution["plan"]):
+        proof = "proven best" if metrics.get("best") is None else "proven best with what is fixed"
     if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
         proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
     return (
@@ -100,13 +98,19 @@ def _best_note(result: Result) -> list[str]:
 
 
 def _notes(problem: PlanProblem) -> list[str]:
-    stack = problem.stack
-    if stack.is_fitted:
-        runs = sorted(
-            {run for rate in (stack.matrix, stack.attention_rate, stack.memory, stack.link) for run in rate.fitted}
+    stack, chip = problem.stack, problem.system.chip
+    if not stack.is_fitted:
+        return [f"stack {stack.name}: sustained rates are assumed, not fitted to any run"]
+    runs = sorted(
+        {run for rate in (stack.matrix, stack.attention_rate, stack.memory, stack.link) for run in rate.fitted}
+    )
+    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs)}"]
+    if chip.name not in stack.fitted_on:
+        notes.append(
+            f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and the shares of them that "
+            f"are sustained were measured on {', '.join(stack.fitted_on)}"
         )
-        return [f"stack {stack.name}: rates fitted to {', '.join(runs)}"]
-    return [f"stack {stack.name}: sustained rates are assumed, not fitted to any run"]
+    return notes
 
 
 def _tables(result: Result) -> list[Table]:

@@ -6,9 +6,9 @@ measured runs, which the spec names.
 """
 
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
@@ -51,6 +51,7 @@ class Stack(StrictModel):
         gradient_transfer_bytes: sent for each parameter in a reduction of gradients.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
+        fitted_on: the accelerators of the runs that rates were fitted to; none where no rate was fitted.
     """
 
     name: str
@@ -67,6 +68,13 @@ class Stack(StrictModel):
     attention_rate: SharedRate
     memory: SharedRate
     link: SharedRate
+    fitted_on: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_what_it_was_fitted_on(self) -> Self:
+        if bool(self.fitted_on) != self.is_fitted:
+            raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
+        return self
 
     @property
     def is_fitted(self) -> bool:

@@ -26,6 +26,15 @@ def test_no_stack_has_more_constants_or_rows_than_it_may():
         assert len(expected) <= 2
         assert set(fitted) == {0: set(), 1: {"matrix"}, 2: {"matrix", "memory"}}[len(expected)]
         assert all(names == expected for names in fitted.values())
+        assert set(own.fitted_on) == {run.problem.system.chip.name for run in rows.get(name, ())}
+
+
+@pytest.mark.parametrize(("chip", "calibrated"), [("b200", True), ("mi300x", False)])
+def test_an_accelerator_without_calibration_says_so(dse, chip, calibrated):
+    asked = ("llama3-8b", "--on", chip, "--accelerators", 8, "--global-batch", 8, "--stack", "mlperf-5")
+    answered = dse("predict", *asked, "--plan", "tensor=8,recompute=full,microbatch=1")
+    assert answered.code == 0, answered.err
+    assert (f"not calibrated for {chip}" in answered.out) is not calibrated
 
 
 def test_a_refit_finds_what_the_spec_holds():
