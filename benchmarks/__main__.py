@@ -1,5 +1,6 @@
 """Run every benchmark, one after the other, each in a process of its own."""
 
+import argparse
 import subprocess
 import sys
 
@@ -33,8 +34,10 @@ SCRIPTS = (
 )
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, []], default=SCRIPTS, metavar="SCRIPT")
     codes = []
-    for script in SCRIPTS:
+    for script in parser.parse_args().scripts:
         print(f"\n== {script} ==", flush=True)
         codes.append(subprocess.run([sys.executable, "-m", f"benchmarks.{script}"]).returncode)
     sys.exit(max(codes))
