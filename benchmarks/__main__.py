@@ -35,9 +35,9 @@ SCRIPTS = (
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("scripts", nargs="*", choices=[*SCRIPTS, []], default=SCRIPTS, metavar="SCRIPT")
-    codes = []
-    for script in parser.parse_args().scripts:
+    parser.add_argument("scripts", nargs="*", choices=["all", *SCRIPTS], default="all", metavar="SCRIPT")
+    codes, scripts = [], parser.parse_args().scripts
+    for script in SCRIPTS if "all" in scripts else scripts:
         print(f"\n== {script} ==", flush=True)
         codes.append(subprocess.run([sys.executable, "-m", f"benchmarks.{script}"]).returncode)
     sys.exit(max(codes))
