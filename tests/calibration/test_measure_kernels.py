@@ -1,12 +1,13 @@
 """The script that measures kernels writes tables that ``dse calibrate`` takes."""
 
 import sys
+from collections import Counter
 
 import pytest
 
 from benchmarks import measure_kernels
-from dse.calibration.fit import fitting_rows, read_kernels, reporting_rows
-from dse.calibration.spec import MIN_ROWS, calibrate
+from dse.calibration.fit import FITTED_CONSTANTS, fitting_rows, read_kernels, reporting_rows
+from dse.calibration.spec import MIN_ROWS
 
 
 @pytest.fixture
@@ -19,14 +20,15 @@ def measure(monkeypatch, tmp_path):
     return run
 
 
-def test_a_spec_is_calibrated_on_what_was_measured_here(measure, monkeypatch):
+def test_what_was_measured_here_is_a_table_for_dse_calibrate(measure, monkeypatch):
     monkeypatch.setattr(measure_kernels, "BATCH_S", 1e-4)
     path = measure("--device", "cpu", "--dtype", "float32", "--largest", 256)
     rows = read_kernels(path)
     assert len(rows) == len(list(measure_kernels.shapes(256)))
-    assert {row.kind for row in rows} == {"gemm", "softmax", "layer_norm", "gelu"}
-    errors = calibrate("a100-80gb", path).errors
-    assert all(each.rows >= MIN_ROWS and each.fitted_after <= each.fitted_before for each in errors)
+    assert all(row.measured_s > 0 for row in rows)
+    kinds = Counter(row.kind for row in rows)
+    assert set(kinds) == set(FITTED_CONSTANTS)
+    assert min(kinds.values()) >= MIN_ROWS
 
 
 def test_both_halves_cover_the_same_range():
