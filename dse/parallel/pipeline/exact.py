@@ -222,7 +222,7 @@ class _Search:
             exposed_cap_s = min(exposed_s[1], self.limit_s - first_s - later * low_s)
             if capped_s < low_s or exposed_cap_s < least_s:
                 return
-            if capped_s > _GAIN * high_s and exposed_cap_s > _GAIN * highest_s:
+            if capped_s >= _GAIN * high_s and exposed_cap_s >= _GAIN * highest_s:  # equal where nothing is exposed
                 break
             high_s, highest_s = capped_s, exposed_cap_s
             capped, window = _confined(case, high_s, highest_s)

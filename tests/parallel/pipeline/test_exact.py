@@ -88,6 +88,21 @@ def test_more_ways_more_memory_or_a_faster_network_never_lengthen_the_shortest_p
     assert solve(replace(problem, network=faster), splits).length_s <= length_s * (1 + 1e-8)
 
 
+def test_the_search_ends_where_no_gradients_are_exposed():
+    """One device a stage reduces nothing, and here what the bound proposes does not fit: neither end can shrink."""
+    problem = PipelineProblem(
+        profile_of(7, 1403711300, 192156777.76269835),
+        replace(network("v100-ethernet"), inner_accelerators=3),
+        devices=2,
+        stages=2,
+        microbatches=3,
+        memory_bytes=869729800,
+        state_factor=4.0,
+        recompute=True,
+    )
+    assert solve(problem, [(1,)]).length_s == pytest.approx(shortest_length_s(problem, [(1,)]), rel=1e-8)
+
+
 def test_equal_points_are_cut_in_equal_stages():
     profile = replace(
         profile_of(12, 0, 0),
