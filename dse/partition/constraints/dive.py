@@ -5,8 +5,7 @@ gaps of :mod:`dse.partition.constraints.structure` keep tight along every edge a
 What (4) forbids is seen from the chip graph of the edges whose ends both have chips: an arc a → b must not join chips
 that a path joins, nor close one parallel to an arc. No rule removes a chip that a valid completion has, so every valid
 partition can come out. A value that turns out to be impossible is removed and another one drawn; where none is left,
-the dive has failed and the next one begins. Every second dive visits producers before consumers: on branchy and
-recurrent graphs it fails far less often. The first dive is in the given or random order, so nothing is out of reach.
+the dive has failed and the next one begins.
 
 The last dive never fails. It stays inside the *linear* partitions, 0 ≤ f(v) − f(u) ≤ 1 on every edge: a system of
 difference constraints, whose domains are exact once its bounds are propagated, so that any chip between the bounds can
@@ -325,7 +324,7 @@ def _shuffle(order, seed):
 
 
 @compiled(bits, draws, chip_graph)
-def partitions(graph, chips, bounds, sources, orders, topological, weights, wanted, seeds, dives):
+def partitions(graph, chips, bounds, sources, orders, weights, wanted, seeds, dives):
     """Valid partitions, one for each seed.
 
     Args:
@@ -334,7 +333,6 @@ def partitions(graph, chips, bounds, sources, orders, topological, weights, want
         bounds: the highest chip of every operator, [N].
         sources: operators without producers.
         orders: the order of each partition, [B or 1, N]; without rows a random one each.
-        topological: producers before consumers, the order of every second dive, [N].
         weights: of every operator and chip, [N, C], or [N, 0] where all are the same.
         wanted: chips to keep where possible, [B or 1, N] (FIX), or [1, 0] (SAMPLE).
         seeds: of the draws, [B].
@@ -370,9 +368,7 @@ def partitions(graph, chips, bounds, sources, orders, topological, weights, want
         shuffled[:] = np.arange(count)
         keep = wanted[min(number, len(wanted) - 1)]
         for dive in range(1, dives + 2):
-            if dive % 2 == 0 and dive <= dives:
-                order = topological
-            elif len(orders):
+            if len(orders):
                 order = orders[min(number, len(orders) - 1)]
             else:
                 _shuffle(shuffled, seed)

@@ -17,11 +17,8 @@ from dse.partition.problem import Chips, PartitionGraph, Words
 SolverMode = Literal["sample", "fix"]
 """The two forms of the constraint solver."""
 
-SAMPLE_DIVES = 200
-"""Dives of SAMPLE before the linear one. A dive that fails does so early, at a small part of the cost of a full one."""
-
-FIX_DIVES = 1
-"""Dives of FIX before the linear one, which stays nearer to the candidate than a dive that must draw again."""
+DIVES = 1
+"""Dives before the linear one. Where one fails, as on an unrolled LSTM nearly always, a second one mostly does too."""
 
 
 class Sampler:
@@ -30,21 +27,18 @@ class Sampler:
     Args:
         graph: the operators.
         chips: C.
-        dives: attempts at a general partition before a linear one is made; None: ``SAMPLE_DIVES`` or ``FIX_DIVES``.
+        dives: attempts at a general partition before a linear one is made.
 
     Attributes:
         operators: N.
-        dives: of the last call, the dive that each partition came from, [B].
-        linear: of the last call, whether each partition came from the linear fall-back, [B].
+        dives: of the last call, the dive that each partition came from; the linear one is ``dives + 1``, [B].
     """
 
-    def __init__(self, graph: PartitionGraph, chips: int, dives: int | None = None) -> None:
+    def __init__(self, graph: PartitionGraph, chips: int, dives: int = DIVES) -> None:
         self.structure = structure_of(graph)
         self.chips = chips
         self.dives: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        self.linear: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._max_dives = dives
-        self._topological = graph.topological_order.astype(np.int64)
         self._bounds = np.minimum(self.structure.max_chip, chips - 1).astype(np.int32)
         self.operators = len(graph)
 
@@ -58,7 +52,7 @@ class Sampler:
             weights: of every chip for every operator, ≥ 0, [N, C]; None: all chips are alike.
             orders: the operators in the order of their visits, [B, N] or [1, N]; None: a random one each.
         """
-        return self._partitions(seeds, weights, orders, np.zeros((1, 0), dtype=np.int64), SAMPLE_DIVES)
+        return self._partitions(seeds, weights, orders, np.zeros((1, 0), dtype=np.int64))
 
     def fix(
         self,
@@ -68,7 +62,7 @@ class Sampler:
         orders: npt.NDArray[np.int64] | None = None,
     ) -> Chips:
         """One partition near a candidate for each of ``seeds`` (FIX). ``candidates``: [B, N] or [1, N]."""
-        return self._partitions(seeds, weights, orders, np.ascontiguousarray(candidates, dtype=np.int64), FIX_DIVES)
+        return self._partitions(seeds, weights, orders, np.ascontiguousarray(candidates, dtype=np.int64))
 
     def _partitions(
         self,
@@ -76,23 +70,19 @@ class Sampler:
         weights: npt.NDArray[np.float64] | None,
         orders: npt.NDArray[np.int64] | None,
         wanted: npt.NDArray[np.int64],
-        default_dives: int,
     ) -> Chips:
         chips: Chips
-        dives = default_dives if self._max_dives is None else self._max_dives
         chips, self.dives = partitions(
             self.structure,
             self.chips,
             self._bounds,
             self.structure.sources,
             np.zeros((0, self.operators), dtype=np.int64) if orders is None else np.ascontiguousarray(orders, np.int64),
-            self._topological,
             np.zeros((self.operators, 0)) if weights is None else np.ascontiguousarray(weights, np.float64),
             wanted,
             np.ascontiguousarray(seeds, dtype=np.uint64),
-            dives,
+            self._max_dives,
         )
-        self.linear = self.dives > dives
         return chips
 
 
