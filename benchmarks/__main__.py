@@ -1,4 +1,4 @@
-"""Run every benchmark, one after the other, each in a process of its own."""
+"""Run every benchmark, or those that are named, one after the other, each in a process of its own."""
 
 import argparse
 import subprocess

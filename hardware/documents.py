@@ -159,7 +159,10 @@ def _parse_yaml(text: str, path: str | Path) -> Any:
 
 
 _FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml reads ten times as fast as Python, where it was built in; its limit of nesting is 1,000 levels."""
+"""libyaml reads ten times as fast as Python, where it was built in; its limit of nesting is 1,000 levels.
+
+A type checker cannot follow a base class that is chosen when the program starts.
+"""
 
 
 class _PlainLoader(_FastLoader):  # type: ignore[misc]

@@ -62,7 +62,7 @@ class _ByDigest:
         return isinstance(other, _ByDigest) and other._digest == self._digest
 
 
-class _CutShort(Exception):  # noqa: N818
+class _CutShortError(Exception):
     """Raised with the plans so far, so that they are not remembered as all plans."""
 
     def __init__(self, found: Enumerated) -> None:
@@ -74,7 +74,7 @@ class _CutShort(Exception):  # noqa: N818
 def _enumerated(keyed: _ByDigest) -> Enumerated:
     found = enumerate_plans(keyed.problem, keyed.stop)
     if found.stopped is not None:
-        raise _CutShort(found)
+        raise _CutShortError(found)
     return found
 
 
@@ -82,7 +82,7 @@ def enumerated(problem: PlanProblem, stop: StopSignal = never_stop) -> Enumerate
     """All plans of a problem; the last ones are remembered, as a check asks for them again."""
     try:
         return _enumerated(_ByDigest(problem, stop))
-    except _CutShort as cut:
+    except _CutShortError as cut:
         return cut.found
 
 

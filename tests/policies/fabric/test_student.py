@@ -41,7 +41,7 @@ from policies.learning.checkpoint import CARD_FILE, Checkpoint
 
 FABRIC = fabric("plasticine-8x16")
 QUICK = StudentSettings(members=2, width=4, second=2, steps=40)
-TINY = CostSettings(layers=1, width=4, epochs=1, members=1, graphs_in_batch=4)
+TINY = CostSettings(layers=1, width=4, epochs=1, members=2, graphs_in_batch=4)
 
 
 @pytest.fixture(scope="module")
