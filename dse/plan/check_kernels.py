@@ -115,6 +115,8 @@ class Rates:
 def _seen(problem: PlanProblem) -> float:
     """Keys that a token attends to on average."""
     model, sequence = problem.model, problem.sequence
+    if model.head == "masked_lm":
+        return float(sequence)
     seen = (sequence + 1) / 2
     if model.window is not None and model.window.tokens < sequence:
         w, share = model.window.tokens, model.window.share
