@@ -30,6 +30,7 @@ SCRIPTS = (
     "fabric_nextpnr",
     "truth",
     "plans",
+    "modern_codesign",
     "newcomer",
 )
 
