@@ -1,12 +1,15 @@
 """From a problem to the best plan, what would change it, or why nothing fits."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from dse.plan.bound import least_step_s
 from dse.plan.check import metrics_of, violations
 from dse.plan.check_costs import plan_costs
+from dse.plan.constraints import CONSTRAINTS, relaxed
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
@@ -29,6 +32,9 @@ PLAIN: Mapping[str, Any] = {
     "recompute": "none",
 }
 """Each part of the vocabulary as it is without it."""
+
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,35 @@ def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_s
             found = enumerated(opened(problem, **{**fixed, key: value})).best
             steps[key] = None if found is None else found.step_s
     return steps
+
+
+def without_constraints(problem: PlanProblem, best: Priced, stop: StopSignal = never_stop) -> dict[str, Priced]:
+    """The best plan without each practical constraint; ``best`` itself where none is faster.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+        FailedCheckError: a fault of this program.
+    """
+    after = {}
+    for name in CONSTRAINTS:
+        ask(stop)
+        free = relaxed(problem, name)
+        found = _enumerated_among(_ByDigest(free, never_stop), _min_devices(problem, best.step_s)).best
+        after[name] = best if found is None or found.step_s >= best.step_s else found
+        faults = violations(free, after[name].plan, after[name].step_s)
+        if faults:
+            raise FailedCheckError("; ".join(faults))
+    return after
+
+
+def _min_devices(problem: PlanProblem, step_s: float) -> int:
+    """The fewest devices whose linear layers alone take less than ``step_s``."""
+    return max(1, math.ceil(problem.devices * least_step_s(problem) / step_s * (1 - _ROUNDING)))
+
+
+@lru_cache(maxsize=16)
+def _enumerated_among(keyed: _ByDigest, min_devices: int) -> Enumerated:
+    return enumerate_plans(keyed.problem, min_devices=min_devices)
 
 
 def after_changes(problem: PlanProblem, stop: StopSignal = never_stop) -> dict[str, Priced | None]:

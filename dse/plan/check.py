@@ -3,6 +3,7 @@
 import math
 
 from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from dse.results.result import PROOF_TOLERANCE
@@ -11,22 +12,33 @@ from dse.results.result import PROOF_TOLERANCE
 def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """The rules that a plan breaks, one sentence each."""
     model, batch = problem.model, problem.global_batch
+    idle, padded = problem.relaxed == ALL_DEVICES, problem.relaxed == DIVIDING_WIDTHS
     t, c, d, p, v = plan.tensor, plan.context, plan.data, plan.pipeline, plan.interleave
     experts = model.experts
     routed = experts.routed if experts is not None else 1
     kv = model.kv_heads or model.heads
-    rounds, left = divmod(batch, d * plan.microbatch)
+    left = 0 if problem.relaxed == DIVIDING_BATCH else batch % (d * plan.microbatch)
+    rounds = math.ceil(batch / (d * plan.microbatch))
     rules = [
-        (t * c * d * p == problem.devices, f"tensor, context, data and pipeline must multiply to {problem.devices}"),
-        (model.heads % t == 0, f"tensor must divide {model.heads} heads"),
-        (kv % t == 0 or t % kv == 0, f"tensor must be a divisor or a multiple of {kv} key heads"),
-        (model.dense_layers == 0 or model.feed_forward % t == 0, "tensor must divide the feed-forward width"),
-        (experts is None or experts.shared * experts.width % t == 0, "tensor must divide the shared experts' width"),
+        (
+            t * c * d * p <= problem.devices if idle else t * c * d * p == problem.devices,
+            f"tensor, context, data and pipeline must multiply to {problem.devices}",
+        ),
+        (t <= model.heads if padded else model.heads % t == 0, f"tensor must divide {model.heads} heads"),
+        (
+            kv % t == 0 or t % kv == 0 or (padded and kv == model.heads),
+            f"tensor must be a divisor or a multiple of {kv} key heads",
+        ),
+        (padded or model.dense_layers == 0 or model.feed_forward % t == 0, "tensor must divide the feed-forward width"),
+        (
+            padded or experts is None or experts.shared * experts.width % t == 0,
+            "tensor must divide the shared experts' width",
+        ),
         (problem.sequence % c == 0, "context must divide the sequence"),
         (not plan.sequence_parallel or t > 1, "sequence_parallel needs tensor > 1"),
         (not plan.sequence_parallel or problem.sequence % (t * c) == 0, "tensor · context must divide the sequence"),
         (experts is None or t == 1 or plan.sequence_parallel, "experts need sequence_parallel where tensor > 1"),
-        (routed % plan.expert == 0, f"expert must divide {routed} experts"),
+        (plan.expert <= routed if padded else routed % plan.expert == 0, f"expert must divide {routed} experts"),
         (t * c * d % plan.expert == 0, "expert must divide the ranks of a stage"),
         (p * v <= model.layers, "pipeline · interleave must be at most the layers"),
         (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleaving needs stages and 1f1b"),

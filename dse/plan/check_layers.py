@@ -1,5 +1,6 @@
 """The cost of one layer from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_costs`."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -52,9 +53,13 @@ class RankCosts:
         self.between = self.tokens / plan.tensor if plan.sequence_parallel else self.tokens
         self.replicas = plan.context * plan.data
         self.expert_replicas = plan.tensor * self.replicas // plan.expert
-        self.heads = self.model.heads / plan.tensor
-        self.key_heads = max(1.0, (self.model.kv_heads or self.model.heads) / plan.tensor)
-        self.microbatches = problem.global_batch // plan.data // plan.microbatch
+        self.heads = -(-self.model.heads // plan.tensor)
+        self.key_heads = max(1, -(-(self.model.kv_heads or self.model.heads) // plan.tensor))
+        self.columns = -(-self.model.feed_forward // plan.tensor)
+        experts = self.model.experts
+        self.padding = 1.0 if experts is None else -(-experts.routed // plan.expert) * plan.expert / experts.routed
+        self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
+        self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
     def collective(self, kind: CollectiveKind, size: float, count: int, stride: int) -> float:
         """Seconds at the sustained share of the links."""
@@ -78,20 +83,19 @@ class RankCosts:
         yield "attention", tokens, h, v, 1.0, True
         into = 2.0 if model.gated else 1.0
         if not sparse:
-            yield "feed_forward", tokens, into * model.feed_forward / self.t, h, 1.0, True
-            yield "feed_forward", tokens, h, model.feed_forward / self.t, 1.0, True
+            yield "feed_forward", tokens, into * self.columns, h, 1.0, True
+            yield "feed_forward", tokens, h, float(self.columns), 1.0, True
             return
         experts = model.experts
         assert experts is not None
         yield "router", cut, float(experts.routed), h, 1.0, False
-        mine = experts.routed / self.plan.expert
-        each = cut * experts.active / mine
+        mine = float(-(-experts.routed // self.plan.expert))
+        each = cut * experts.active * self.plan.expert / experts.routed
         yield "expert", each, into * experts.width, h, mine, True
         yield "expert", each, h, float(experts.width), mine, True
         if experts.shared:
-            inner = experts.shared * experts.width / self.t
-            yield "shared", tokens, into * inner, h, 1.0, True
-            yield "shared", tokens, h, inner, 1.0, True
+            yield "shared", tokens, into * self.shared_columns, h, 1.0, True
+            yield "shared", tokens, h, float(self.shared_columns), 1.0, True
 
     def product_s(self, m: float, n: float, k: float, low: bool) -> tuple[float, float, float]:
         """Forward and backward seconds, and the larger of element sizes."""
@@ -114,13 +118,13 @@ class RankCosts:
             yield self._norm(tokens * both * model.key_width)._replace(row=model.key_width)
         inner = []
         if not sparse:
-            inner.append(tokens * model.feed_forward / self.t)
+            inner.append(tokens * self.columns)
         elif model.experts is not None:
             routed = cut * model.experts.active
             yield VectorPass(routed * h, 1, 8, 8, ("copy",), ("copy",))
-            inner.append(routed * model.experts.width)
+            inner.append(routed * model.experts.width * self.padding)
             if model.experts.shared:
-                inner.append(tokens * model.experts.shared * model.experts.width / self.t)
+                inner.append(tokens * self.shared_columns)
         for elements in inner:
             if model.gated:
                 yield VectorPass(elements, 1, 6, 10, ("silu", "multiply"), ("silu_backward", "multiply"))
@@ -162,11 +166,11 @@ class RankCosts:
             kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
         each = (2 * 2 if model.gated else 2) + inputs
         if not sparse:
-            return kept + inputs * cut * h + each * tokens * model.feed_forward / self.t
+            return kept + inputs * cut * h + each * tokens * self.columns
         experts = model.experts
         assert experts is not None
-        kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width)
-        return kept + each * tokens * experts.shared * experts.width / self.t
+        kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
+        return kept + each * tokens * self.shared_columns
 
     def layer(self, sparse: bool) -> Layer:
         """A layer with or without experts."""

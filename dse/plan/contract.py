@@ -4,7 +4,16 @@ import math
 import time
 from typing import Any, ClassVar
 
-from dse.plan.answer import PlanAnswer, after_changes, checked, infeasibility, metrics, solve, without_parts
+from dse.plan.answer import (
+    PlanAnswer,
+    after_changes,
+    checked,
+    infeasibility,
+    metrics,
+    solve,
+    without_constraints,
+    without_parts,
+)
 from dse.plan.bound import least_step_s
 from dse.plan.check import violations
 from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
@@ -51,6 +60,9 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
             "pareto": [priced_document(priced) for priced in answer.found.front],
             "without": without_parts(problem, best, stop),
         }
+        if getattr(posed.options, "constraints", False):
+            free = without_constraints(problem, best, stop)
+            found["constraints"] = {key: priced_document(each) for key, each in free.items()}
         if getattr(posed.options, "sensitivity", False):
             after = after_changes(problem, stop)
             found["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}

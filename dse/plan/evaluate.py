@@ -86,7 +86,7 @@ class _Step:
         self.problem, self.plans = problem, plans
         self.work = RankWork(problem, plans, kernels)
         self.stages = _Stages(problem, plans)
-        self.microbatches: Integers = problem.global_batch // (plans.data * plans.microbatch)
+        self.microbatches: Integers = -(-problem.global_batch // (plans.data * plans.microbatch))
 
     def over_stages(self, dense: Floats, sparse: Floats | None) -> Floats:
         """What each layer has, [P], summed over the layers of each stage."""

@@ -63,8 +63,9 @@ class PlanMetricsDocument(_Document):
     """``metrics`` of a result of ``dse plan``.
 
     ``pareto`` has the fastest plan for each amount of memory; ``without`` the best step where a part of the vocabulary
-    is left out, null where nothing fits then; ``sensitivity``, where it was asked for, the best plan after each change;
-    ``stopped``, where the run was cut short, why: ``pareto`` then has the plan alone, ``without`` nothing.
+    is left out, null where nothing fits then. Where they were asked for, ``constraints`` has the best plan without each
+    practical constraint (:data:`dse.plan.constraints.CONSTRAINTS`), ``sensitivity`` the best plan after each change.
+    ``stopped``, where the run was cut short, says why: ``pareto`` then has the plan alone, ``without`` nothing.
     """
 
     step_s: Amount
@@ -77,6 +78,7 @@ class PlanMetricsDocument(_Document):
     pareto: list[PricedDocument]
     without: dict[str, Amount | None]
     sensitivity: dict[str, PricedDocument | None] | None = None
+    constraints: dict[str, PricedDocument] | None = None
     stopped: str | None = None
 
 

@@ -104,8 +104,9 @@ class RankWork:
         self.stage_ranks: Integers = tensor * context * plans.data
         self.replicas: Integers = context * plans.data
         self.expert_replicas: Integers = self.stage_ranks // plans.expert
-        self.heads = self.model.heads / self.tensor
-        self.keys = np.maximum(self.model.key_heads / self.tensor, 1.0)
+        # Where a width does not divide them, the widest rank counts.
+        self.heads = np.ceil(self.model.heads / self.tensor)
+        self.keys = np.maximum(np.ceil(self.model.key_heads / self.tensor), 1.0)
 
     # Networks ---------------------------------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class RankWork:
         self, work: _Sum, width: float, tokens: Floats, parts: Floats, count: Floats | float = 1.0
     ) -> Floats:
         """A feed-forward network of ``width / parts``, ``count`` times; parameters of one."""
-        h, inner = float(self.model.hidden), width / parts
+        h, inner = float(self.model.hidden), np.ceil(width / parts)
         gate = 2.0 if self.model.gated else 1.0
         self.product(work, tokens, gate * inner, h, low=True, count=count)
         self.product(work, tokens, h, inner, low=True, count=count)
@@ -308,8 +309,9 @@ class RankWork:
             self.product(work, cut, float(experts.routed), h, low=False)
             work.kept.append(HALF_BYTES * cut * h)
             routed = cut * experts.active
-            local = experts.routed / self.plans.expert
-            one = self._feed_forward(work, width, routed / local, np.ones_like(cut), count=local)
+            local = np.ceil(experts.routed / self.plans.expert)
+            each = routed * self.plans.expert / experts.routed
+            one = self._feed_forward(work, width, each, np.ones_like(cut), count=local)
             self.passes(work, ("copy",), h * routed, (8.0, 8.0))
             work.kept.append(self.kept_input * routed * h)
             shared = np.zeros_like(cut)

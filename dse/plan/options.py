@@ -54,6 +54,9 @@ class PlanOptions(TrainingOptions):
     sensitivity: Annotated[
         bool, Option("Also say what faster links, memory and products, more memory and a larger batch would bring.")
     ] = False
+    constraints: Annotated[
+        bool, Option("Also say what each practical constraint costs: all devices used, widths and batches that divide.")
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class PlanProblem:
         stack: the software.
         fixed: (key, value) of what is given of the plan.
         machine: an accelerator of the template, whose cores then price kernels instead of the data sheet of the chip.
+        relaxed: the constraint that plans need not keep (:data:`dse.plan.constraints.CONSTRAINTS`); none by default.
     """
 
     model: Transformer
@@ -32,6 +33,7 @@ class PlanProblem:
     stack: Stack
     fixed: tuple[tuple[str, Any], ...]
     machine: Machines | None = None
+    relaxed: str = ""
 
     @property
     def name(self) -> str:
@@ -52,7 +54,9 @@ class PlanProblem:
             "stack": self.stack.model_dump(mode="json"),
             "fixed": dict(self.fixed),
         }
-        return document if self.machine is None else document | {"machine": machine_document(self.machine)}
+        if self.machine is not None:
+            document["machine"] = machine_document(self.machine)
+        return document | {"relaxed": self.relaxed} if self.relaxed else document
 
 
 def machine_document(machine: Machines) -> dict[str, Any]:

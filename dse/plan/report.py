@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
@@ -123,7 +124,7 @@ def _tables(result: Result) -> list[Table]:
         time_table(metrics["time_s"], metrics["step_s"]),
         memory_table(metrics["memory_bytes"]),
     ]
-    more = _without(metrics), _sensitivity(metrics), _pareto(metrics)
+    more = _without(metrics), _constraints(metrics), _sensitivity(metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
 
 
@@ -158,6 +159,22 @@ def _without(metrics: Mapping[str, Any]) -> Table | None:
         return None
     rows = [(key, *_price(step, metrics["step_s"])) for key, step in metrics["without"].items()]
     return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
+
+
+def _constraints(metrics: Mapping[str, Any]) -> Table | None:
+    stated: Mapping[str, Any] = metrics.get("constraints") or {}
+    if not stated:
+        return None
+    rows = []
+    for name, each in stated.items():
+        price = metrics["step_s"] / each["step_s"] - 1
+        cells = (
+            ("nothing", "")
+            if price <= PROOF_TOLERANCE
+            else (f"+{share_text(price)}", whole_plan(each["plan"], "result").text())
+        )
+        rows.append((CONSTRAINTS[name], *cells))
+    return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs", narrow=(0, 1))
 
 
 def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:

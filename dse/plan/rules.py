@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem, divisors
 from hardware.inputs import Fault, nearest, shown
 
@@ -11,9 +12,26 @@ AXES = ("tensor", "context", "data", "pipeline")
 """Of the mesh: they multiply to the devices."""
 
 
+def device_divisors(problem: PlanProblem) -> Sequence[int]:
+    """What a width of the mesh may be: the divisors of the devices, or anything up to them where some may be idle."""
+    if problem.relaxed == ALL_DEVICES:
+        return range(1, problem.devices + 1)
+    return divisors(problem.devices)
+
+
 def tensor_widths(problem: PlanProblem) -> list[int]:
-    """Widths that divide devices, heads and feed-forward networks; keys are copied where they are fewer."""
-    model = problem.model
+    """Widths that divide devices, heads and feed-forward networks; keys are copied where they are fewer.
+
+    Without the constraint that they divide, heads and columns are padded, and there is a head for each rank.
+    """
+    model, every = problem.model, device_divisors(problem)
+    if problem.relaxed == DIVIDING_WIDTHS:
+        widths = [width for width in every if width <= model.heads]
+        return [
+            width
+            for width in widths
+            if model.key_heads == model.heads or model.key_heads % width == 0 or width % model.key_heads == 0
+        ]
     cut = [model.heads]
     if model.dense_layers:
         cut.append(model.feed_forward)
@@ -21,30 +39,37 @@ def tensor_widths(problem: PlanProblem) -> list[int]:
         cut.append(model.experts.shared * model.experts.width)
     return [
         width
-        for width in divisors(math.gcd(problem.devices, *cut))
+        for width in divisors(math.gcd(*cut))
+        if width in every
         if model.key_heads % width == 0 or width % model.key_heads == 0
     ]
 
 
 def context_widths(problem: PlanProblem) -> list[int]:
     """Widths that divide devices and tokens."""
-    return divisors(math.gcd(problem.devices, problem.sequence))
+    every = device_divisors(problem)
+    return [width for width in divisors(problem.sequence) if width in every]
 
 
 def pipeline_depths(problem: PlanProblem) -> list[int]:
     """Numbers of stages that divide the devices and leave each a layer."""
-    return [depth for depth in divisors(problem.devices) if depth <= problem.model.layers]
+    return [depth for depth in device_divisors(problem) if depth <= problem.model.layers]
 
 
 def data_widths(problem: PlanProblem) -> list[int]:
     """Numbers of replicas that divide devices and batch."""
-    return divisors(math.gcd(problem.devices, problem.global_batch))
+    every = device_divisors(problem)
+    return [width for width in divisors(problem.global_batch) if width in every]
 
 
 def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
     """Widths that divide the experts and the ranks of a stage; 1 for a model without experts."""
     experts = problem.model.experts
-    return [1] if experts is None else divisors(math.gcd(experts.routed, stage_ranks))
+    if experts is None:
+        return [1]
+    if problem.relaxed == DIVIDING_WIDTHS:
+        return [width for width in divisors(stage_ranks) if width <= experts.routed]
+    return divisors(math.gcd(experts.routed, stage_ranks))
 
 
 def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:

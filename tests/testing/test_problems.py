@@ -133,7 +133,7 @@ CASES = {
     **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
     "codesign": ("codesign", "model.yaml", FEW),
     "codesign modern": ("codesign", "model.yaml", MODERN),
-    "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True}),
+    "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True, "constraints": True}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),

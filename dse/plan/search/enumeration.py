@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH
 from dse.plan.evaluate import evaluate
 from dse.plan.plan_arrays import RECOMPUTES, SCHEDULES, PlanArrays
 from dse.plan.problem import PlanProblem, divisors
@@ -56,14 +57,17 @@ class Enumerated:
     stopped: str | None = None
 
 
-def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop) -> Enumerated:
-    """All plans of the vocabulary that have what is fixed; ``stop`` is asked between two chunks of them."""
+def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop, min_devices: int = 1) -> Enumerated:
+    """All plans of the vocabulary that have what is fixed; ``stop`` is asked between two chunks of them.
+
+    Where devices may be idle, those that use ``min_devices`` or more.
+    """
     limit, precision = problem.system.chip.hbm_bytes, dict(problem.fixed)["precision"]
     best: Priced | None = None
     least: Priced | None = None
     front: list[Priced] = []
     count, stopped = 0, None
-    for rows in _chunks(problem):
+    for rows in _chunks(problem, min_devices):
         stopped = stop() if count else None
         if stopped is not None:
             break
@@ -107,10 +111,10 @@ def _front(plans: list[Priced]) -> list[Priced]:
     return leading
 
 
-def _chunks(problem: PlanProblem) -> Iterator[NDArray[np.int64]]:
+def _chunks(problem: PlanProblem, min_devices: int = 1) -> Iterator[NDArray[np.int64]]:
     waiting: list[NDArray[np.int64]] = []
     size = 0
-    for rows in _rows(problem):
+    for rows in _rows(problem, min_devices):
         waiting.append(rows)
         size += len(rows)
         if size >= _CHUNK:
@@ -120,7 +124,7 @@ def _chunks(problem: PlanProblem) -> Iterator[NDArray[np.int64]]:
         yield np.concatenate(waiting)
 
 
-def _rows(problem: PlanProblem) -> Iterator[NDArray[np.int64]]:
+def _rows(problem: PlanProblem, min_devices: int = 1) -> Iterator[NDArray[np.int64]]:
     """Rows in the order of a plan's keys; each array differs in microbatch, ZeRO stage and recomputation alone."""
     fixed = dict(problem.fixed)
     for tensor, context, depth in product(
@@ -128,15 +132,19 @@ def _rows(problem: PlanProblem) -> Iterator[NDArray[np.int64]]:
         _open(fixed, "context", context_widths(problem)),
         _open(fixed, "pipeline", pipeline_depths(problem)),
     ):
-        if problem.devices % (tensor * context * depth):
-            continue
-        data = problem.devices // (tensor * context * depth)
-        if fixed.get("data", data) != data or problem.global_batch % data:
-            continue
-        for cut in _sequence_cuts(problem, fixed, tensor, context):
-            for expert in _open(fixed, "expert", expert_widths(problem, tensor * context * data)):
-                mesh = (tensor, int(cut), context, expert, data, depth)
-                yield from _of_mesh(problem, fixed, mesh)
+        for data in _open(fixed, "data", _replicas(problem, tensor * context * depth, min_devices)):
+            for cut in _sequence_cuts(problem, fixed, tensor, context):
+                for expert in _open(fixed, "expert", expert_widths(problem, tensor * context * data)):
+                    mesh = (tensor, int(cut), context, expert, data, depth)
+                    yield from _of_mesh(problem, fixed, mesh)
+
+
+def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
+    """Numbers of replicas of so many ranks: one that uses all devices, or any that use ``min_devices`` or more."""
+    widths = divisors(problem.devices if problem.relaxed == DIVIDING_BATCH else problem.global_batch)
+    if problem.relaxed == ALL_DEVICES:
+        return [data for data in widths if min_devices <= ranks * data <= problem.devices]
+    return [data for data in widths if ranks * data == problem.devices]
 
 
 def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: tuple[int, ...]) -> Iterator[NDArray[np.int64]]:
@@ -145,7 +153,8 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: tuple[int, ...])
     zeros = _open(fixed, "zero", [0] if alone else [0, 1, 2, 3])
     modes = [RECOMPUTES.index(mode) for mode in _open(fixed, "recompute", list(RECOMPUTES))]
     schedules = [SCHEDULES.index(each) for each in _open(fixed, "schedule", ["1f1b"])]
-    sizes = _open(fixed, "microbatch", divisors(problem.global_batch // data))
+    sizes = _open(fixed, "microbatch", _microbatches(problem, data))
+    padded = problem.relaxed == DIVIDING_BATCH
     for chunks, schedule in product(_open(fixed, "interleave", _interleavings(problem, depth)), schedules):
         if chunks * depth > problem.model.layers or (depth == 1 and (chunks > 1 or schedule)):
             continue
@@ -154,8 +163,8 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: tuple[int, ...])
         fitting = [
             size
             for size in sizes
-            if problem.global_batch % (data * size) == 0
-            and (chunks == 1 or (problem.global_batch // (data * size)) % depth == 0)
+            if (padded or problem.global_batch % (data * size) == 0)
+            and (chunks == 1 or -(-problem.global_batch // (data * size)) % depth == 0)
         ]
         rows = [(*mesh, chunks, schedule, zero, size, mode) for size in fitting for zero in zeros for mode in modes]
         if rows:
@@ -167,6 +176,17 @@ def _interleavings(problem: PlanProblem, depth: int) -> list[int]:
         return [1]
     largest = math.ceil(problem.model.layers / depth)
     return [chunks for chunks in divisors(largest) if chunks * depth <= problem.model.layers]
+
+
+def _microbatches(problem: PlanProblem, data: int) -> list[int]:
+    """Sizes of microbatches: those that divide a replica's samples, or, where they need not, all that may be the best.
+
+    Of the sizes with one number of microbatches the smallest takes no longer than the others.
+    """
+    samples = -(-problem.global_batch // data)
+    if problem.relaxed != DIVIDING_BATCH:
+        return divisors(samples)
+    return sorted({-(-samples // rounds) for rounds in range(1, samples + 1)})
 
 
 def _sequence_cuts(problem: PlanProblem, fixed: dict[str, Any], tensor: int, context: int) -> list[bool]:

@@ -1,0 +1,24 @@
+"""Practical constraints of plans that can be switched off, one at a time, to see what they cost."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from dse.plan.problem import PlanProblem
+
+ALL_DEVICES, DIVIDING_WIDTHS, DIVIDING_BATCH = "all_devices", "dividing_widths", "dividing_batch"
+
+CONSTRAINTS: Mapping[str, str] = MappingProxyType(
+    {
+        ALL_DEVICES: "every device is used",
+        DIVIDING_WIDTHS: "tensor divides heads and feed-forward widths, expert the experts",
+        DIVIDING_BATCH: "data · microbatch divides the batch",
+    }
+)
+"""Names, and what they say. Without the second, the widest rank counts: heads, columns and experts are padded. Without
+the third, the last microbatch does: samples are padded."""
+
+
+def relaxed(problem: PlanProblem, name: str) -> PlanProblem:
+    """The same without one of :data:`CONSTRAINTS`."""
+    return replace(problem, relaxed=name)

@@ -1,0 +1,75 @@
+"""Practical constraints switched off: against brute force, and what they cost where that is known."""
+
+from itertools import product
+
+import pytest
+
+from dse.plan.answer import without_constraints
+from dse.plan.check import illegal, violations
+from dse.plan.check_costs import plan_costs
+from dse.plan.constraints import ALL_DEVICES, CONSTRAINTS, DIVIDING_BATCH, DIVIDING_WIDTHS, relaxed
+from dse.plan.model import Transformer
+from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.training_plan import TrainingPlan
+from tests.plan.problems import problem
+
+SMALL = {"name": "small", "layers": 4, "hidden": 480, "heads": 5, "vocabulary": 32000, "sequence": 512}
+MODELS = {
+    "dense": Transformer(**SMALL, head_width=96, feed_forward=2048, tied_embeddings=True),
+    "experts": Transformer(**SMALL, head_width=96, experts={"routed": 5, "active": 2, "width": 512, "shared": 1}),
+}
+
+
+def every_plan(posed):
+    """All plans whatever of a few devices, of which the checker says which are legal."""
+    widths, sizes = range(1, 5), range(1, posed.global_batch + 1)
+    meshes = [mesh for mesh in product(widths, repeat=4) if mesh[0] * mesh[1] * mesh[2] * mesh[3] <= posed.devices]
+    for (tensor, context, data, depth), cut, expert in product(meshes, (False, True), widths):
+        for chunks, zero, size, mode in product((1, 2, 4), range(4), sizes, ("none", "selective", "full", "full/2")):
+            plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", zero, size, mode, "bf16")
+            if not illegal(posed, plan):
+                yield plan
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_no_plan_whatever_beats_the_best_without_a_constraint(model, name):
+    posed = problem(model, devices=4, batch=6, sequence=512)
+    free = relaxed(posed, name)
+    found = enumerate_plans(free)
+    steps = [plan_costs(free, plan).step_s for plan in every_plan(free)]
+    assert found.best.step_s == pytest.approx(min(steps), rel=1e-12)
+    assert violations(free, found.best.plan, found.best.step_s) == []
+    assert len(steps) > enumerate_plans(posed).count
+
+
+def test_switched_off_a_constraint_is_never_dearer_and_the_checker_knows_which_is_off():
+    posed = problem(MODELS["dense"], devices=3, batch=4, sequence=512)
+    best = enumerate_plans(posed).best
+    after = without_constraints(posed, best)
+    assert list(after) == list(CONSTRAINTS)
+    assert all(each.step_s <= best.step_s for each in after.values())
+    for name, each in after.items():
+        assert illegal(relaxed(posed, name), each.plan) == []
+    faster = after[DIVIDING_BATCH]
+    assert faster.step_s < best.step_s
+    assert any("must divide the batch" in rule for rule in illegal(posed, faster.plan))
+
+
+def test_idle_devices_pay_where_the_batch_does_not_divide():
+    posed = problem("llama3-8b", devices=100, batch=96, sequence=8192)
+    best = enumerate_plans(posed).best
+    after = without_constraints(posed, best)
+    assert after[ALL_DEVICES].plan.devices == 96
+    assert after[DIVIDING_BATCH].plan.data == 100
+    assert best.step_s > 2 * after[ALL_DEVICES].step_s
+    assert after[DIVIDING_BATCH].step_s == pytest.approx(after[ALL_DEVICES].step_s, rel=0.01)
+
+
+def test_padded_heads_are_paid():
+    posed = relaxed(problem(MODELS["dense"], devices=2, batch=2, sequence=512, tensor=2), DIVIDING_WIDTHS)
+    padded = TrainingPlan(2, False, 1, 1, 1, 1, 1, "1f1b", 0, 1, "none", "bf16")
+    six = posed.model.model_copy(update={"heads": 6})
+    assert plan_costs(posed, padded).step_s == pytest.approx(
+        plan_costs(relaxed(problem(six, devices=2, batch=2, sequence=512), ""), padded).step_s
+    )
