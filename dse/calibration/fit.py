@@ -53,6 +53,10 @@ FITTED_CONSTANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What is fitted for each kind of work: the rates that bound it in the measured range, and its fixed times."""
 
 
+MAX_SIZE = 10**18
+"""Of a buffer and of the product of a kernel's dimensions: 64 bits hold what is computed from it."""
+
+
 @dataclass(frozen=True)
 class MeasuredKernel:
     """One measured kernel on all cores of an accelerator, its launch included."""
@@ -263,8 +267,11 @@ def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
     name = choose(str(path), f"line {line}.op", row["op"] or "", ("gemm", *KERNEL_NAMES), "measured kernel")
     measured_s = _number(path, line, row, "measured_s")
     m, n = _count(path, line, row, "m"), _count(path, line, row, "n")
+    k = _count(path, line, row, "k") if name == "gemm" else 1
+    if m * n * k > MAX_SIZE:
+        raise fail(path, f"line {line}", f"{m} × {n} × {k}", f"must have m · n · k of at most {MAX_SIZE:.0e}")
     if name == "gemm":
-        return MeasuredKernel("gemm", Gemm(m, n, _count(path, line, row, "k")), measured_s)
+        return MeasuredKernel("gemm", Gemm(m, n, k), measured_s)
     kind = KERNEL_NAMES[name]
     length = 1 if kind == "gelu" else n
     return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s)
@@ -283,6 +290,6 @@ def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> fl
 
 def _count(path: str | Path, line: int, row: dict[str, str], column: str) -> int:
     value = _number(path, line, row, column)
-    if value != round(value):
-        raise fail(path, f"line {line}.{column}", row[column], "must be a whole number")
+    if value != round(value) or value > MAX_SIZE:
+        raise fail(path, f"line {line}.{column}", row[column], f"must be a whole number of at most {MAX_SIZE:,}")
     return round(value)

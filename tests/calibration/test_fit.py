@@ -197,6 +197,8 @@ BROKEN_KERNELS = [
     (KERNEL_HEADER + "gemm,8,8,8,1e-5\ngemm,0,8,8,1e-5\n", "line 3.m", "positive number"),
     (KERNEL_HEADER + "gemm,8,-8,8,1e-5\n", "line 2.n", "positive number"),
     (KERNEL_HEADER + "gemm,8.5,8,8,1e-5\n", "line 2.m", "whole number"),
+    (KERNEL_HEADER + f"gemm,{10**20},8,8,1e-5\n", "line 2.m", "whole number of at most"),
+    (KERNEL_HEADER + f"softmax,{10**10},{10**10},0,1e-5\n", "line 2", "must have m · n · k of at most 1e+18"),
     (KERNEL_HEADER + "softmax,eight,8,,1e-5\n", "line 2.m", "positive number"),
     (KERNEL_HEADER + "softmax,8,8,,nan\n", "line 2.measured_s", "positive number"),
     (KERNEL_HEADER + "softmax,8,8,,inf\n", "line 2.measured_s", "positive number"),
