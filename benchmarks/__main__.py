@@ -12,6 +12,7 @@ SCRIPTS = (
     "energy",
     "importer",
     "codesign",
+    "space",
     "hysteresis",
     "pareto",
     "common",
