@@ -7,6 +7,7 @@ import sys
 SCRIPTS = (
     "placement",
     "estimator",
+    "sunstone",
     "schedule",
     "measured",
     "energy",
