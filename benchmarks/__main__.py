@@ -7,11 +7,13 @@ import sys
 SCRIPTS = (
     "placement",
     "estimator",
+    "sunstone",
     "schedule",
     "measured",
     "energy",
     "importer",
     "codesign",
+    "space",
     "hysteresis",
     "pareto",
     "common",

@@ -111,7 +111,7 @@ def files(tmp_path_factory):
 TRAINING = {
     "accelerators": 8, "global_batch": 32, "microbatch": "1", "tensor_parallel": "1", "hbm_gb": "0.02,1",
 }  # fmt: skip
-FEW = TRAINING | {"area_budget": "3.38"}
+FEW = TRAINING | {"area_budget": "1.6759"}
 
 SEARCHES = {
     "codesign fixed": ("codesign", "model.yaml", TRAINING | {"fixed": "tpuv4"}),

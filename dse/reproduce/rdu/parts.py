@@ -24,6 +24,9 @@ _NETWORKS = {"table1": 2, "fig2": 2, "table3": 6, "annotations": 4, "effort": 2,
 """Networks that a part needs, in five folds."""
 
 
+QUICK = {"graphs": 20, "placements": 4, "epochs": 4, "placed": 2, "moves": 5_000}
+
+
 @dataclass(frozen=True)
 class RduOptions(Options):
     """The options of ``dse reproduce rdu``; the paper has 5,878 samples: ``--graphs 1176``."""
@@ -49,7 +52,13 @@ def paper(learned: Learned | None = None) -> Paper[RduOptions, Study]:
             parts["table2"] = Part("Table II: BERT-large and GPT2-XL", _not_made, NO_MODELS)
         parts[name] = Part(title, makers[name], missing)
     return Paper(
-        NAME, SUMMARY, read_published().citation, RduOptions, parts, lambda options, _: _posed(options, learned)
+        NAME,
+        SUMMARY,
+        read_published().citation,
+        RduOptions,
+        parts,
+        lambda options, _: _posed(options, learned),
+        quick=QUICK,
     )
 
 
