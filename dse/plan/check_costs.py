@@ -83,7 +83,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         data.append(once)
         sharded = plan.zero >= 1
         own = weights / (costs.replicas if sharded else 1) + experts / (costs.expert_replicas if sharded else 1)
-        updates.append(30 * own / costs.memory_rate)
+        updates.append(costs.rates.pass_s(30 * own, own, 1, ("adam",)))
         memories.append(_memory(costs, used, weights, experts, number))
     busiest = loads.index(max(loads))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
@@ -97,10 +97,15 @@ def _parameters(costs: RankCosts, layers: list[Layer], stage: int, stages: int) 
     model = costs.model
     weights = sum(layer.weights for layer in layers)
     table = model.vocabulary * model.hidden / costs.t
+    norm = model.hidden if model.normalisation == "rms_norm" else 2 * model.hidden
     if stage == 0:
-        weights += table + model.position_rows * model.hidden
+        weights += table + (model.position_rows + model.token_types) * model.hidden
+        weights += norm if model.embedding_norm else 0
     if stage == stages - 1:
-        weights += model.hidden + (0 if model.tied_embeddings and stages == 1 else table)
+        square = model.hidden * model.hidden + model.hidden
+        weights += norm + (square + model.vocabulary if model.head == "masked_lm" else 0)
+        weights += square + 2 * model.hidden + 2 if model.pooler else 0
+        weights += 0 if model.tied_embeddings and stages == 1 else table
     return weights, sum(layer.experts for layer in layers)
 
 
@@ -147,7 +152,8 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
     working += 4 * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
     if stage == p - 1:
-        working += 4 * costs.tokens * model.vocabulary / costs.t + 4 * costs.between * model.hidden
+        inputs = 4 if model.head == "masked_lm" else 2
+        working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     return {
         "weights": stack.weight_bytes.value * share(3),
         "gradients": stack.gradient_bytes.value * share(2),

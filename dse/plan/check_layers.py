@@ -1,11 +1,12 @@
 """The cost of one layer from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_costs`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from dse.plan.check_kernels import Rates, VectorPass
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
-from hardware.operations import CollectiveKind
+from hardware.operations import CollectiveKind, VectorKind
 
 
 @dataclass
@@ -44,9 +45,8 @@ class RankCosts:
     def __init__(self, problem: PlanProblem, plan: TrainingPlan) -> None:
         self.problem, self.plan, self.model, self.stack = problem, plan, problem.model, problem.stack
         self.network = problem.system.network.spanning(problem.devices)
-        self.half = "fp16" if plan.precision == "fp16" else "bf16"
+        self.rates = Rates(problem, plan.precision)
         self.size = {"fp16": 2.0, "bf16": 2.0, "fp4": 0.5}.get(plan.precision, 1.0)
-        self.memory_rate = problem.system.chip.hbm_bytes_per_s * self.stack.memory.value
         self.t = plan.tensor
         self.tokens = plan.microbatch * problem.sequence / plan.context
         self.between = self.tokens / plan.tensor if plan.sequence_parallel else self.tokens
@@ -95,63 +95,60 @@ class RankCosts:
 
     def product_s(self, m: float, n: float, k: float, low: bool) -> tuple[float, float, float]:
         """Forward and backward seconds, and the larger of element sizes."""
-        size = self.size if low else 2.0
-        size = size if size < 2.0 else 2.0
-        rate = self.problem.system.chip.peak_flops[self.plan.precision if size < 2.0 else self.half]
-        busy = 2.0 * m * n * k / (rate * self.stack.matrix.value)
-        state = 2.0 * self.stack.gradient_bytes.value
-        traffic = (
-            size * (m * k + k * n) + 2.0 * m * n,
-            size * (m * n + k * n) + 2.0 * m * k,
-            size * (m * k + m * n) + state * k * n,
-        )
-        first, second, third = (max(busy, each / self.memory_rate) for each in traffic)
-        return first, second + third, size
+        size = min(self.size, 2.0) if low else 2.0
+        return *self.rates.product_s(m, n, k, size), size
 
-    def vector_bytes(self, sparse: bool) -> tuple[float, float]:
-        """Memory traffic of everything between the products, by pass."""
+    def vector_passes(self, sparse: bool) -> Iterator[VectorPass]:
+        """Everything between the products, as passes over memory."""
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
-        masks = 2 * cut * h if model.dropout else 0.0
-        forward = 2 * 4 * cut * h + 2 * 6 * cut * h + masks
-        backward = 2 * 6 * cut * h + 2 * 6 * cut * h + masks
         both = self.heads + self.key_heads
+        yield self._norm(2 * cut * h)
+        if model.dropout:
+            yield VectorPass(2 * cut * h, 1, 7, 7, ("add", "dropout"), ("add", "dropout_backward"))
+        else:
+            yield VectorPass(2 * cut * h, 1, 6, 6, ("add",), ("add",))
         if model.positions == "rotary":
             width = model.key_width if model.latent is None else model.latent.rotary_width
-            forward += 4 * tokens * both * width
-            backward += 4 * tokens * both * width
+            yield VectorPass(tokens * both * width, 1, 4, 4, ("rotary",), ("rotary_backward",))
         if model.query_key_norm:
-            forward += 4 * tokens * both * model.key_width
-            backward += 6 * tokens * both * model.key_width
-        reads = (6, 10) if model.gated else (4, 6)
-        inner = 0.0
+            yield self._norm(tokens * both * model.key_width)._replace(row=model.key_width)
+        inner = []
         if not sparse:
-            inner = tokens * model.feed_forward / self.t
+            inner.append(tokens * model.feed_forward / self.t)
         elif model.experts is not None:
             routed = cut * model.experts.active
-            inner = routed * model.experts.width + tokens * model.experts.shared * model.experts.width / self.t
-            forward += 8 * routed * h
-            backward += 8 * routed * h
-        return forward + reads[0] * inner, backward + reads[1] * inner
+            yield VectorPass(routed * h, 1, 8, 8, ("copy",), ("copy",))
+            inner.append(routed * model.experts.width)
+            if model.experts.shared:
+                inner.append(tokens * model.experts.shared * model.experts.width / self.t)
+        for elements in inner:
+            if model.gated:
+                yield VectorPass(elements, 1, 6, 10, ("silu", "multiply"), ("silu_backward", "multiply"))
+            else:
+                yield VectorPass(elements, 1, 4, 6, ("gelu",), ("gelu_backward",))
+
+    def _norm(self, elements: float) -> VectorPass:
+        """A normalisation of the residual stream."""
+        name = self.model.normalisation
+        gradient: VectorKind = "rms_norm_backward" if name == "rms_norm" else "layer_norm_backward"
+        return VectorPass(elements, self.model.hidden, 4, 6, (name,), (gradient,))
+
+    def passes_s(self, passes: Iterable[VectorPass]) -> tuple[float, float]:
+        """Seconds of vector work, forward and backward."""
+        forward, backward = 0.0, 0.0
+        for each in passes:
+            forward += self.rates.pass_s(each.forward_bytes * each.elements, each.elements, each.row, each.forward)
+            backward += self.rates.pass_s(each.backward_bytes * each.elements, each.elements, each.row, each.backward)
+        return forward, backward
 
     def core(self) -> tuple[float, float, float]:
         """Seconds of attention's core by pass, and bytes of what it keeps beside queries, keys and values."""
         model, sequence = self.model, self.problem.sequence
-        k, v = model.key_width, model.context_width
-        peak = self.problem.system.chip.peak_flops[self.half]
+        samples, queries = self.plan.microbatch, sequence / self.plan.context
+        forward, backward = self.rates.attention_s(samples, queries, self.heads, self.key_heads)
         if self.stack.attention.value == "fused":
-            seen = (sequence + 1) / 2
-            if model.window is not None and model.window.tokens < sequence:
-                w, share = model.window.tokens, model.window.share
-                seen = (1 - share) * seen + share * sum((w, -w * (w - 1) / (2 * sequence)))
-            pairs = self.tokens * seen * self.heads
-            rate = peak * self.stack.attention_rate.value
-            return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate, 4 * self.tokens * self.heads
-        pairs = self.tokens * sequence * self.heads
-        rate, bytes_s = peak * self.stack.matrix.value, self.memory_rate
-        softmax = (9, 11) if model.dropout else (4, 6)
-        forward = max(2 * (k + v) * pairs / rate, 4 * pairs / bytes_s) + softmax[0] * pairs / bytes_s
-        backward = max(4 * (k + v) * pairs / rate, 8 * pairs / bytes_s) + softmax[1] * pairs / bytes_s
-        return forward, backward, (5 if model.dropout else 2) * pairs
+            return forward, backward, 4 * self.tokens * self.heads
+        return forward, backward, (5 if model.dropout else 2) * self.tokens * sequence * self.heads
 
     def kept_bytes(self, sparse: bool) -> float:
         """Bytes that a layer keeps for its backward pass, but for attention's core."""
@@ -175,7 +172,7 @@ class RankCosts:
         """A layer with or without experts."""
         plan, result = self.plan, Layer()
         beside = [0.0, 0.0]
-        casts = [0.0, 0.0]
+        casts: list[VectorPass] = []
         for group, m, n, k, count, low in self.products(sparse):
             forward, backward, size = self.product_s(m, n, k, low)
             result.forward.linear += count * forward
@@ -183,7 +180,7 @@ class RankCosts:
             if group == "attention" or not sparse:
                 beside = [beside[0] + forward, beside[1] + backward]
             if size < 2.0:
-                casts = [casts[0] + count * 4 * m * k, casts[1] + count * 4 * m * n]
+                casts += [VectorPass(count * m * k, 1, 4, 0, (), ()), VectorPass(count * m * n, 1, 0, 4, (), ())]
             if group == "expert":
                 result.experts += count * n * k
             else:
@@ -191,9 +188,7 @@ class RankCosts:
         result.weights += 2 * self.model.hidden
         forward, backward, scores = self.core()
         result.forward.attention, result.backward.attention = forward, backward
-        bytes_ = self.vector_bytes(sparse)
-        result.forward.vector = (bytes_[0] + casts[0]) / self.memory_rate
-        result.backward.vector = (bytes_[1] + casts[1]) / self.memory_rate
+        result.forward.vector, result.backward.vector = self.passes_s([*self.vector_passes(sparse), *casts])
         blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
         stream = 2 * self.tokens * self.model.hidden
         if plan.sequence_parallel:
@@ -230,21 +225,30 @@ class RankCosts:
 
     def embedding_s(self) -> tuple[float, float]:
         """By pass."""
-        stream = self.between * self.model.hidden / self.memory_rate
+        stream = self.between * self.model.hidden
+        looked_up = VectorPass(stream, 1, 4, 6, ("embedding",), ("embedding_backward",))
+        passes = [looked_up]
+        if self.model.embedding_norm:
+            passes.append(self._norm(stream))
+        forward, backward = self.passes_s(passes)
         full = 2 * self.tokens * self.model.hidden
         if self.plan.sequence_parallel:
             gather, scatter = (self.collective(kind, full, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
-            return 4 * stream + scatter, 6 * stream + gather
-        return 4 * stream + self.collective("all_reduce", full, self.t, 1), 6 * stream
+            return forward + scatter, backward + gather
+        return forward + self.collective("all_reduce", full, self.t, 1), backward
 
     def head_s(self) -> tuple[float, float]:
         """By pass."""
-        words = self.model.vocabulary / self.t
-        forward, backward, _ = self.product_s(self.tokens, words, float(self.model.hidden), False)
-        stream, logits = self.between * self.model.hidden, self.tokens * words
-        full = 2 * self.tokens * self.model.hidden
-        forward += (10 * logits + 4 * stream) / self.memory_rate
-        backward += (6 * logits + 6 * stream) / self.memory_rate
+        words, h = self.model.vocabulary / self.t, self.model.hidden
+        products = [self.product_s(self.tokens, words, float(h), False)]
+        loss = VectorPass(self.tokens * words, words, 10, 6, ("cross_entropy",), ("cross_entropy_backward",))
+        passes = [loss, self._norm(self.between * h)]
+        if self.model.head == "masked_lm":
+            products.append(self.product_s(self.between, float(h), float(h), False))
+            passes.append(VectorPass(self.between * h, 1, 4, 6, ("gelu",), ("gelu_backward",)))
+        vector = self.passes_s(passes)
+        forward, backward = (sum(each[side] for each in products) + vector[side] for side in (0, 1))
+        full = 2 * self.tokens * h
         if self.plan.sequence_parallel:
             gather, scatter = (self.collective(kind, full, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
             return forward + gather, backward + scatter

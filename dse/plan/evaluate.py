@@ -12,10 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.layer_work import HALF_BYTES, LayerWork, RankWork
+from dse.plan.kernels import HALF_BYTES, ChipKernels, Kernels, Lanes
+from dse.plan.layer_work import LayerWork, RankWork
 from dse.plan.plan_arrays import RECOMPUTED_SHARES, SCHEDULES, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
+from dse.plan.template_kernels import TemplateKernels
 from hardware.network_arrays import transfer_seconds
 from hardware.operations import CollectiveKind
 
@@ -80,9 +82,9 @@ class _Stages:
 class _Step:
     """One evaluation, in the order of its terms; two-dimensional arrays are [P, K]."""
 
-    def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
+    def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:
         self.problem, self.plans = problem, plans
-        self.work = RankWork(problem, plans)
+        self.work = RankWork(problem, plans, kernels)
         self.stages = _Stages(problem, plans)
         self.microbatches: Integers = problem.global_batch // (plans.data * plans.microbatch)
 
@@ -121,8 +123,8 @@ class _Step:
         copies = stages.embedding + stages.head
         if model.tied_embeddings:
             copies = np.minimum(copies, 1)
-        rows = model.position_rows * model.hidden * stages.embedding
-        total: Floats = self.of_layers("parameters") + copies * words + rows + stages.head * model.hidden
+        ends = stages.embedding * model.embedding_parameters + stages.head * model.head_parameters
+        total: Floats = self.of_layers("parameters") + copies * words + ends
         return total
 
     @cached_property
@@ -213,8 +215,8 @@ class _Step:
         longest = loads[rows, busiest]
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
-        updated = np.where(stages.number > 0, self.shared_out(1), 0.0)
-        update_s = OPTIMIZER_STEP_BYTES * updated / self.work.memory_bytes_per_s
+        updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)
+        update_s = self.work.kernels.vector_s(OPTIMIZER_STEP_BYTES * updated, Lanes("adam", updated))
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
             parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
@@ -227,7 +229,7 @@ class _Step:
         parts = {name: self.microbatches * seconds for name, seconds in parts.items()}
         parts["bubble"] = bubble
         parts["data"] = np.where(stages.number > 0, once, 0.0).max(axis=1)
-        parts["optimizer"] = update_s.max(axis=1)
+        parts["optimizer"] = update_s
         step = self.microbatches * longest + bubble + parts["data"] + parts["optimizer"]
         return step, {name: parts[name] for name in TIME_PARTS}
 
@@ -270,9 +272,22 @@ class _Step:
         return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
 
 
+def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
+    """What prices the kernels of the problem's one machine."""
+    if problem.machine is None:
+        return ChipKernels(problem, precision)
+    return TemplateKernels(problem, problem.machine)
+
+
 def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
     """Step time and memory of plans that keep the rules of :mod:`dse.plan.rules`."""
-    step = _Step(problem, plans)
+    step = _Step(problem, plans, kernels_of(problem, plans.precision))
     step_s, time_s = step.times()
     memory_bytes, memory = step.memory()
     return Evaluation(step_s, memory_bytes, time_s, memory)
+
+
+def step_seconds(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> Floats:
+    """Step times of P plans on the A machines that ``kernels`` price, [P, A]."""
+    seconds, _ = _Step(problem, plans.repeated(kernels.machines), kernels).times()
+    return seconds.reshape(plans.count, kernels.machines)

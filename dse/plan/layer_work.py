@@ -6,26 +6,20 @@ The terms and their sources are those of docs/plan.md. All arrays have shape [P]
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import get_args
 
 import numpy as np
 
+from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
 from dse.plan.plan_arrays import RECOMPUTED_SHARES, RECOMPUTES, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds
-from hardware.operations import CollectiveKind
-
-HALF_BYTES = 2.0
-"""Of an element of activations and of weights in compute."""
+from hardware.operations import CollectiveKind, VectorKind
 
 _DROPOUT_BYTES = 1.0
 
 Size = Floats | float
-
-
-def halved(precision: str) -> str:
-    """The 16-bit precision of what is not a linear layer."""
-    return "fp16" if precision == "fp16" else "bf16"
 
 
 @dataclass
@@ -66,13 +60,21 @@ class LayerWork:
 
 @dataclass
 class _Sum:
-    """Work that adds up: seconds of products, bytes of vector work, by pass; kept bytes; parameters."""
+    """Work that adds up: seconds of products and of vector work, by pass; kept bytes."""
 
     linear: list[Floats] = field(default_factory=list)
     linear_back: list[Floats] = field(default_factory=list)
     vector: list[Floats] = field(default_factory=list)
     vector_back: list[Floats] = field(default_factory=list)
     kept: list[Floats] = field(default_factory=list)
+
+
+_WITH_GRADIENTS = frozenset(each.removesuffix("_backward") for each in get_args(VectorKind) if "_backward" in each)
+
+
+def backward_kind(kind: VectorKind) -> VectorKind:
+    """What lanes do in the backward pass of a kind of work: its own gradient, where it has one."""
+    return get_args(VectorKind)[get_args(VectorKind).index(f"{kind}_backward")] if kind in _WITH_GRADIENTS else kind
 
 
 def _total(terms: list[Floats]) -> Floats:
@@ -84,20 +86,17 @@ def _total(terms: list[Floats]) -> Floats:
 
 
 class RankWork:
-    """The work of plans on one rank; layers of each kind are priced on demand."""
+    """The work of plans on one rank; layers of each kind are priced on demand.
 
-    def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
-        self.problem, self.plans, self.model = problem, plans, problem.model
-        chip, stack = problem.system.chip, problem.stack
+    ``kernels`` that price several machines take each plan as many times, one after the other.
+    """
+
+    def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:
+        self.problem, self.plans, self.model, self.kernels = problem, plans, problem.model, kernels
         self.network = problem.system.network.spanning(problem.devices)
         self.element_bytes = ELEMENT_BYTES[plans.precision]
         self.is_low = self.element_bytes < HALF_BYTES
-        self.low_flops = chip.peak_flops[plans.precision] * stack.matrix.value
-        half_flops = chip.peak_flops[halved(plans.precision)]
-        self.half_flops = half_flops * stack.matrix.value
-        self.attention_flops = half_flops * stack.attention_rate.value
-        self.memory_bytes_per_s = chip.hbm_bytes_per_s * stack.memory.value
-        self.link = stack.link.value
+        self.link = problem.stack.link.value
         tensor, context = plans.tensor, plans.context
         self.tensor = tensor.astype(float)
         self.tokens: Floats = plans.microbatch * problem.sequence / context
@@ -111,16 +110,17 @@ class RankWork:
     # Networks ---------------------------------------------------------------------------------------------------------
 
     def collective(self, kind: CollectiveKind, size_bytes: Floats, participants: Integers, stride: Integers) -> Floats:
-        """Seconds over groups that differ by plan."""
-        seconds = np.zeros(self.plans.count)
-        sizes = np.broadcast_to(size_bytes / self.link, seconds.shape)
-        codes = participants * (1 << 32) + stride
+        """Seconds over groups that differ by plan, and not by machine."""
+        machines = self.kernels.machines
+        sizes = np.broadcast_to(size_bytes / self.link, self.plans.count)[::machines]
+        seconds = np.zeros(len(sizes))
+        codes = (participants * (1 << 32) + stride)[::machines]
         for code in np.unique(codes):
             chosen = codes == code
             members, apart = divmod(int(code), 1 << 32)
             if members > 1:
                 seconds[chosen] = collective_seconds(self.network, kind, sizes[chosen], members, apart)
-        return seconds
+        return seconds if machines == 1 else np.repeat(seconds, machines)
 
     @cached_property
     def residual_bytes(self) -> Floats:
@@ -158,17 +158,32 @@ class RankWork:
     ) -> None:
         """A linear layer [m, k] · [k, n], ``count`` times; its input is kept."""
         low = low and self.is_low
-        flops, element = (self.low_flops, self.element_bytes) if low else (self.half_flops, HALF_BYTES)
-        busy = 2.0 * m * n * k / flops
-        rate, gradient = self.memory_bytes_per_s, self.problem.stack.gradient_bytes.value
-        forward = np.maximum(busy, (element * (m * k + k * n) + HALF_BYTES * m * n) / rate)
-        data = np.maximum(busy, (element * (m * n + k * n) + HALF_BYTES * m * k) / rate)
-        weight = np.maximum(busy, (element * (m * k + m * n) + 2.0 * gradient * k * n) / rate)
+        forward, data, weight = self.kernels.product_s(m, n, k, low)
         work.linear.append(count * forward)
         work.linear_back.append(count * (data + weight))
         if low:
-            work.vector.append(count * 4.0 * m * k)
-            work.vector_back.append(count * 4.0 * m * n)
+            self.passes(work, ("copy",), count * m * k, (4.0, 0.0))
+            self.passes(work, ("copy",), count * m * n, (0.0, 4.0))
+
+    def passes(
+        self,
+        work: _Sum,
+        kinds: tuple[VectorKind, ...],
+        elements: Floats,
+        element_bytes: tuple[float, float],
+        row: Size = 1.0,
+    ) -> None:
+        """One pass over memory that does ``kinds`` of vector work, with so many bytes an element, forward and backward.
+
+        There is none where it has no bytes.
+        """
+        forward, backward = element_bytes
+        if forward:
+            lanes = [Lanes(kind, elements, row) for kind in kinds]
+            work.vector.append(self.kernels.vector_s(forward * elements, *lanes))
+        if backward:
+            lanes = [Lanes(backward_kind(kind), elements, row) for kind in kinds]
+            work.vector_back.append(self.kernels.vector_s(backward * elements, *lanes))
 
     @property
     def kept_input(self) -> float:
@@ -214,8 +229,10 @@ class RankWork:
         self.product(work, tokens, gate * inner, h, low=True, count=count)
         self.product(work, tokens, h, inner, low=True, count=count)
         every = tokens * count
-        work.vector.append((6.0 if self.model.gated else 4.0) * inner * every)
-        work.vector_back.append((10.0 if self.model.gated else 6.0) * inner * every)
+        if self.model.gated:
+            self.passes(work, ("silu", "multiply"), inner * every, (6.0, 10.0))
+        else:
+            self.passes(work, ("gelu",), inner * every, (4.0, 6.0))
         work.kept.append((gate * HALF_BYTES + self.kept_input) * inner * every)
         weights: Floats = (gate + 1.0) * h * inner
         return weights
@@ -223,43 +240,26 @@ class RankWork:
     def _around(self, work: _Sum) -> None:
         """Norms, residual additions, dropout, and what turns and normalises queries and keys."""
         model, cut = self.model, self.cut_tokens
-        mask = _DROPOUT_BYTES if model.dropout else 0.0
-        work.vector.append((20.0 + 2.0 * mask) * cut * model.hidden)
-        work.vector_back.append((24.0 + 2.0 * mask) * cut * model.hidden)
+        mask, twice = _DROPOUT_BYTES if model.dropout else 0.0, 2.0 * cut * model.hidden
+        self.passes(work, (model.normalisation,), twice, (4.0, 6.0), row=model.hidden)
+        added: tuple[VectorKind, ...] = ("add", "dropout") if model.dropout else ("add",)
+        self.passes(work, added, twice, (6.0 + mask, 6.0 + mask))
         work.kept.append((2.0 * HALF_BYTES + 2.0 * mask) * cut * model.hidden)
         if model.positions == "rotary":
             width = model.latent.rotary_width if model.latent is not None else model.key_width
-            turned = 4.0 * self.tokens * (self.heads + self.keys) * width
-            work.vector.append(turned)
-            work.vector_back.append(turned)
+            self.passes(work, ("rotary",), self.tokens * (self.heads + self.keys) * width, (4.0, 4.0))
         if model.query_key_norm:
             normed = self.tokens * (self.heads + self.keys) * model.key_width
-            work.vector.append(4.0 * normed)
-            work.vector_back.append(6.0 * normed)
+            self.passes(work, (model.normalisation,), normed, (4.0, 6.0), row=model.key_width)
 
     # Attention --------------------------------------------------------------------------------------------------------
 
     @cached_property
     def attention_core(self) -> tuple[Floats, Floats]:
         """Seconds of scores, softmax and contexts, by pass."""
-        model, sequence = self.model, self.problem.sequence
-        wide, deep = float(model.key_width), float(model.context_width)
-        if self.problem.stack.attention.value == "fused":
-            pairs = self.tokens * model.attended(sequence) * self.heads
-            forward, backward = 2.0 * (wide + deep) * pairs, 2.0 * (3.0 * wide + 2.0 * deep) * pairs
-            return forward / self.attention_flops, backward / self.attention_flops
-        pairs = self.tokens * sequence * self.heads
-        rate, flops = self.memory_bytes_per_s, 2.0 * (wide + deep) * pairs
-        return (
-            np.maximum(flops / self.half_flops, 4.0 * pairs / rate) + self._softmax_bytes[0] / rate,
-            np.maximum(2.0 * flops / self.half_flops, 8.0 * pairs / rate) + self._softmax_bytes[1] / rate,
-        )
-
-    @property
-    def _softmax_bytes(self) -> tuple[Floats, Floats]:
-        pairs = self.tokens * self.problem.sequence * self.heads
-        dropout = 5.0 if self.model.dropout else 0.0
-        return (4.0 + dropout) * pairs, (6.0 + dropout) * pairs
+        samples = self.plans.microbatch.astype(float)
+        queries = self.problem.sequence / self.plans.context
+        return self.kernels.attention_s(AttentionShape(samples, queries, self.heads, self.keys))
 
     @cached_property
     def kept_by_attention(self) -> tuple[Floats, Floats]:
@@ -310,8 +310,7 @@ class RankWork:
             routed = cut * experts.active
             local = experts.routed / self.plans.expert
             one = self._feed_forward(work, width, routed / local, np.ones_like(cut), count=local)
-            work.vector.append(8.0 * h * routed)
-            work.vector_back.append(8.0 * h * routed)
+            self.passes(work, ("copy",), h * routed, (8.0, 8.0))
             work.kept.append(self.kept_input * routed * h)
             shared = np.zeros_like(cut)
             if experts.shared:
@@ -332,8 +331,7 @@ class RankWork:
         beside = attention_linear if has_experts else linear
         raw = self._block_collectives
         tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
-        rate = self.memory_bytes_per_s
-        vector = _total(work.vector) / rate, _total(work.vector_back) / rate
+        vector = _total(work.vector), _total(work.vector_back)
         context = self._context()
         exchange = 2.0 * self._exchange() if has_experts else np.zeros(self.plans.count)
         core, (own, scores) = self.attention_core, self.kept_by_attention
@@ -369,29 +367,45 @@ class RankWork:
     @cached_property
     def embedding(self) -> tuple[Floats, Floats]:
         """Seconds of the embedding, by pass, with its collectives."""
-        rate, bytes_ = self.memory_bytes_per_s, self.cut_tokens * self.model.hidden
+        work = _Sum()
+        stream = self.cut_tokens * self.model.hidden
+        self.passes(work, ("embedding",), stream, (4.0, 6.0))
+        if self.model.embedding_norm:
+            self.passes(work, (self.model.normalisation,), stream, (4.0, 6.0), row=self.model.hidden)
         gather, scatter, reduce = self.tensor_halves
         cut = self.plans.sequence_parallel == 1
-        return 4.0 * bytes_ / rate + np.where(cut, scatter, reduce), 6.0 * bytes_ / rate + np.where(cut, gather, 0.0)
+        forward, backward = _total(work.vector), _total(work.vector_back)
+        return forward + np.where(cut, scatter, reduce), backward + np.where(cut, gather, 0.0)
 
     @cached_property
     def head(self) -> tuple[Floats, Floats]:
-        """Seconds of the last norm, the output matrix and the loss, by pass, with their collectives."""
+        """Seconds of the last norm, the output matrix and the loss, by pass, with their collectives.
+
+        A masked-LM head begins with a dense layer and its activation, whole on every rank.
+        """
         work, model = _Sum(), self.model
+        if model.head == "masked_lm":
+            h = float(model.hidden)
+            self.product(work, self.cut_tokens, h, h, low=False)
+            self.passes(work, ("gelu",), self.cut_tokens * h, (4.0, 6.0))
         words = model.vocabulary / self.tensor
         self.product(work, self.tokens, words, float(model.hidden), low=False)
-        rate, stream = self.memory_bytes_per_s, self.cut_tokens * model.hidden
+        self.passes(work, ("cross_entropy",), self.tokens * words, (10.0, 6.0), row=words)
+        self.passes(work, (model.normalisation,), self.cut_tokens * model.hidden, (4.0, 6.0), row=model.hidden)
         gather, scatter, reduce = self.tensor_halves
         cut = self.plans.sequence_parallel == 1
-        loss = self.tokens * words
         return (
-            work.linear[0] + (10.0 * loss + 4.0 * stream) / rate + np.where(cut, gather, 0.0),
-            work.linear_back[0] + (6.0 * loss + 6.0 * stream) / rate + np.where(cut, scatter, reduce),
+            _total(work.linear) + _total(work.vector) + np.where(cut, gather, 0.0),
+            _total(work.linear_back) + _total(work.vector_back) + np.where(cut, scatter, reduce),
         )
 
     @cached_property
     def head_bytes(self) -> Floats:
-        """Bytes that the head keeps: the inputs of norm and output matrix, and 32-bit logits."""
+        """Bytes that the head keeps: the inputs of norm and output matrix, and 32-bit logits.
+
+        Of a masked-LM head also the inputs of its dense layer and activation.
+        """
         logits = 4.0 * self.tokens * self.model.vocabulary / self.tensor
-        size: Floats = logits + 2.0 * HALF_BYTES * self.cut_tokens * self.model.hidden
+        inputs = 4.0 if self.model.head == "masked_lm" else 2.0
+        size: Floats = logits + inputs * HALF_BYTES * self.cut_tokens * self.model.hidden
         return size

@@ -55,7 +55,7 @@ class Window(StrictModel):
 
 
 class Transformer(StrictModel):
-    """A decoder of equal layers, or of dense and expert layers, under a language-model head.
+    """Equal layers, or dense and expert layers, under a language-model head.
 
     Attributes:
         name: what it is called.
@@ -72,6 +72,11 @@ class Transformer(StrictModel):
         attention_biases, feed_forward_biases: of the linear layers.
         attention_sinks: whether each head has a learned logit beside its scores (GPT-OSS).
         tied_embeddings: whether the output matrix is the token embedding.
+        head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm stands
+            before the output matrix, which has a bias (BERT; Devlin et al. 2019).
+        pooler: whether a next-sentence classifier stands beside it: parameters, and next to no work.
+        token_types: rows of the token-type table.
+        embedding_norm: whether the embedding is normalised.
         dropout: whether attention and residual branches have it.
         sequence: usual tokens of a sample.
         latent, experts, window: what is not so in every layer or model.
@@ -98,6 +103,10 @@ class Transformer(StrictModel):
     feed_forward_biases: Flag = False
     attention_sinks: Flag = False
     tied_embeddings: Flag = False
+    head: Literal["causal_lm", "masked_lm"] = "causal_lm"
+    pooler: Flag = False
+    token_types: Number = 0
+    embedding_norm: Flag = False
     dropout: Flag = False
     latent: LatentAttention | None = None
     experts: Experts | None = None
@@ -114,6 +123,8 @@ class Transformer(StrictModel):
             raise ValueError("feed_forward must be given: the model has layers without experts")
         if self.experts is not None and self.experts.active > self.experts.routed:
             raise ValueError(f"experts.active must be at most experts.routed, {self.experts.routed}")
+        if self.head == "masked_lm" and self.window is not None:
+            raise ValueError("window must be left out with masked_lm: windows look back, and tokens see all others")
         if self.latent is not None and not self.head_width:
             raise ValueError("head_width must be given with latent attention")
         if self.latent is not None and self.latent.rotary_width >= self.head_width:
@@ -141,7 +152,9 @@ class Transformer(StrictModel):
         return self.layers if self.experts is None else min(self.layers, self.experts.dense_layers)
 
     def attended(self, sequence: int) -> float:
-        """Keys that a token sees on average, under a causal mask and in the windows of some layers."""
+        """Keys that a token sees on average: under a causal mask, if there is one, in the windows of some layers."""
+        if self.head == "masked_lm":
+            return float(sequence)
         causal = (sequence + 1) / 2
         if self.window is None or self.window.tokens >= sequence:
             return causal
@@ -169,10 +182,30 @@ class Transformer(StrictModel):
     def parameters(self) -> int:
         """Of the whole model; a tied output matrix counts once."""
         dense, sparse = self.dense_layers, self.layers - self.dense_layers
-        norm = self.hidden * (2 if self.normalisation == "layer_norm" else 1)
+        norm = self.norm_parameters
         ends = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
+        ends += self.embedding_parameters + self.head_parameters
         layers = self.layers * (self.attention_weights + self._small_of_attention + 2 * norm)
-        return layers + dense * self._dense + sparse * self._sparse + ends + self.position_rows * self.hidden + norm
+        return layers + dense * self._dense + sparse * self._sparse + ends
+
+    @property
+    def norm_parameters(self) -> int:
+        """Of one normalisation of the residual stream."""
+        return self.hidden * (2 if self.normalisation == "layer_norm" else 1)
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Of the embedding beside the tokens' table."""
+        norm = self.norm_parameters if self.embedding_norm else 0
+        return (self.position_rows + self.token_types) * self.hidden + norm
+
+    @property
+    def head_parameters(self) -> int:
+        """Of the head beside the output matrix."""
+        dense = self.hidden * (self.hidden + 1)
+        masked = dense + self.vocabulary if self.head == "masked_lm" else 0
+        pooler = dense + 2 * (self.hidden + 1) if self.pooler else 0
+        return self.norm_parameters + masked + pooler
 
     @property
     def _small_of_attention(self) -> int:
@@ -215,7 +248,8 @@ class Transformer(StrictModel):
             taken = self.experts.active + self.experts.shared
             one = matrices * self.hidden * self.experts.width
             sparse = (self.layers - self.dense_layers) * (taken * one + self.experts.routed * self.hidden)
-        return self.layers * self.attention_weights + dense + sparse + self.vocabulary * self.hidden
+        head = self.vocabulary + (self.hidden if self.head == "masked_lm" else 0)
+        return self.layers * self.attention_weights + dense + sparse + head * self.hidden
 
     def _attention_width(self, sequence: int) -> float:
         """Products of one layer's scores and contexts, for each token."""

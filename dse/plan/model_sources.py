@@ -56,8 +56,9 @@ def _read(document: Mapping[str, Any], where: str) -> Transformer:
 
 
 def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
-    if model.head != "causal_lm" or model.embedding_width != model.hidden:
-        raise fail(where, "head", model.head, "must be a causal_lm, with an embedding as wide as its layers")
+    if model.head == "pooler" or model.embedding_width != model.hidden:
+        rule = "must be a language model's (causal_lm, masked_lm), with an embedding as wide as its layers"
+        raise fail(where, "head", model.head, rule)
     return Transformer(
         name=model.name,
         source=model.source,
@@ -75,6 +76,10 @@ def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
         attention_biases=model.biases,
         feed_forward_biases=model.biases,
         tied_embeddings=model.tied_embeddings,
+        head="causal_lm" if model.head == "causal_lm" else "masked_lm",
+        pooler=model.head == "masked_lm_next_sentence",
+        token_types=model.token_types,
+        embedding_norm=model.embedding_norm,
         dropout=model.dropout > 0,
     )
 

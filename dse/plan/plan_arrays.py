@@ -59,6 +59,10 @@ class PlanArrays:
         """The plans at ``chosen`` positions."""
         return replace(self, **{each.name: getattr(self, each.name)[chosen] for each in fields(self)[:-1]})
 
+    def repeated(self, times: int) -> "PlanArrays":
+        """Each plan so many times, one after the other."""
+        return self if times == 1 else self.part(np.repeat(np.arange(self.count), times))
+
     def plan(self, position: int) -> TrainingPlan:
         """One of them."""
         values: dict[str, Any] = {key: int(getattr(self, key)[position]) for key in KEYS[:-1]}

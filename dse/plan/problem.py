@@ -6,6 +6,7 @@ from typing import Any
 from dse.plan.model import Transformer
 from dse.plan.stack import Stack
 from hardware.chips import System
+from hardware.machines import ARRAY_FIELDS, Machines
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class PlanProblem:
         sequence: tokens of a sample.
         stack: the software.
         fixed: (key, value) of what is given of the plan.
+        machine: an accelerator of the template, whose cores then price kernels instead of the data sheet of the chip.
     """
 
     model: Transformer
@@ -29,6 +31,7 @@ class PlanProblem:
     sequence: int
     stack: Stack
     fixed: tuple[tuple[str, Any], ...]
+    machine: Machines | None = None
 
     @property
     def name(self) -> str:
@@ -39,7 +42,7 @@ class PlanProblem:
         """The problem in JSON types."""
         from dse.results.result import document_of
 
-        return {
+        document = {
             "model": self.model.model_dump(mode="json"),
             "chip": document_of(self.system.chip),
             "network": document_of(self.system.network),
@@ -49,6 +52,17 @@ class PlanProblem:
             "stack": self.stack.model_dump(mode="json"),
             "fixed": dict(self.fixed),
         }
+        return document if self.machine is None else document | {"machine": machine_document(self.machine)}
+
+
+def machine_document(machine: Machines) -> dict[str, Any]:
+    """Everything that decides the times of kernels on an accelerator of the template, in JSON types."""
+    rates = {
+        name: getattr(machine, name)
+        for name in ("clock_hz", "hbm_bytes_per_s", "global_buffer_words_per_cycle", "element_bytes")
+    }
+    sizes = {name: getattr(machine, name)[0].item() for name in ARRAY_FIELDS}
+    return {**sizes, **rates, "rules": machine.rules.model_dump(mode="json")}
 
 
 def divisors(number: int) -> list[int]:

@@ -16,6 +16,11 @@ _EXPORTS = {
 
 
 def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
-    """By file name, the settings of each framework that can express the plan."""
-    made = {name: export(problem, plan) for name, export in _EXPORTS.items()}
+    """By file name, the settings of each framework that can express the plan.
+
+    Only those of DeepSpeed say nothing of the model; the others are of decoders.
+    """
+    decodes = problem.model.head == "causal_lm"
+    names = _EXPORTS if decodes else ["deepspeed.json"]
+    made = {name: _EXPORTS[name](problem, plan) for name in names}
     return {name: text for name, text in made.items() if text is not None}

@@ -21,7 +21,7 @@ from dse.plan.evaluate import evaluate
 from dse.plan.plan_arrays import RECOMPUTES, SCHEDULES, PlanArrays
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.rules import context_widths, expert_widths, pipeline_depths, tensor_widths
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import KEYS, TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 
 _CHUNK = 16_384
@@ -85,6 +85,13 @@ def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop) -> Enum
         front += [_priced(plans, costs.step_s, costs.memory_bytes, int(each)) for each in leading]
         front = _front(front)
     return Enumerated(count, best, least, tuple(reversed(front)), stopped)
+
+
+def all_plans(problem: PlanProblem) -> PlanArrays:
+    """All plans of the vocabulary that have what is fixed, in the order in which they are enumerated."""
+    rows = [*_rows(problem)]
+    every = np.concatenate(rows) if rows else np.empty((0, len(KEYS) - 1), dtype=np.int64)
+    return PlanArrays.of_rows(every, dict(problem.fixed)["precision"])
 
 
 def _priced(plans: PlanArrays, step_s: Any, memory_bytes: Any, position: int) -> Priced:

@@ -1,0 +1,130 @@
+"""Seconds of single kernels from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`.
+
+Chips are priced by their data sheets. On an accelerator of the template, a product takes what the hardware's mapping
+says, which is part of the problem's definition; how kernels make up a layer is counted here again.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dse.plan.problem import PlanProblem
+from hardware.estimator import estimate
+from hardware.gemm import TensorWork, tensor_times
+from hardware.machines import Machines
+from hardware.operations import Gemm, Vector, VectorKind
+
+
+class VectorPass(NamedTuple):
+    """Vector work over ``elements`` in rows: bytes of memory for each, and what lanes do with it, in both passes."""
+
+    elements: float
+    row: float
+    forward_bytes: float
+    backward_bytes: float
+    forward: tuple[VectorKind, ...]
+    backward: tuple[VectorKind, ...]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the kernels of a problem run at."""
+
+    problem: PlanProblem
+    precision: str
+
+    @property
+    def half(self) -> str:
+        """The precision of what is not a linear layer."""
+        return "fp16" if self.precision == "fp16" else "bf16"
+
+    @property
+    def memory_rate(self) -> float:
+        """Bytes a second."""
+        return self.problem.system.chip.hbm_bytes_per_s * self.problem.stack.memory.value
+
+    def product_s(self, m: float, n: float, k: float, size: float) -> tuple[float, float]:
+        """Forward and backward seconds of a linear layer whose operands have ``size`` bytes an element."""
+        stack, machine = self.problem.stack, self.problem.machine
+        if machine is not None:
+            wide = stack.gradient_bytes.value / machine.element_bytes * math.ceil(k) * math.ceil(n)
+            own = math.ceil(k) * math.ceil(n)
+            weight = _mapped_s(machine, Gemm(math.ceil(k), math.ceil(n), math.ceil(m)), wide, wide - own)
+            gemms = Gemm(math.ceil(m), math.ceil(n), math.ceil(k)), Gemm(math.ceil(m), math.ceil(k), math.ceil(n))
+            return _mapped_s(machine, gemms[0]), _mapped_s(machine, gemms[1]) + weight
+        rate = self.problem.system.chip.peak_flops[self.precision if size < 2.0 else self.half]
+        busy = 2.0 * m * n * k / (rate * stack.matrix.value)
+        state = 2.0 * stack.gradient_bytes.value
+        traffic = (
+            size * (m * k + k * n) + 2.0 * m * n,
+            size * (m * n + k * n) + 2.0 * m * k,
+            size * (m * k + m * n) + state * k * n,
+        )
+        first, second, third = (max(busy, each / self.memory_rate) for each in traffic)
+        return first, second + third
+
+    def pass_s(self, size_bytes: float, elements: float, row: float, kinds: tuple[VectorKind, ...]) -> float:
+        """Seconds of a pass over memory."""
+        moving_s, machine = size_bytes / self.memory_rate, self.problem.machine
+        if machine is None:
+            return moving_s
+        work: list[Vector] = [Vector(kind, math.ceil(elements), 0, 0, math.ceil(row)) for kind in kinds]
+        return max(moving_s, float(estimate(work, machine, None).all_cores_s.sum()))
+
+    def attention_s(self, samples: float, queries: float, heads: float, keys: float) -> tuple[float, float]:
+        """Seconds of attention's core by pass, of so many heads of queries and of keys."""
+        model, stack, sequence = self.problem.model, self.problem.stack, self.problem.sequence
+        k, v, tokens = model.key_width, model.context_width, samples * queries
+        peak = self.problem.system.chip.peak_flops[self.half]
+        if stack.attention.value == "fused":
+            pairs = tokens * _seen(self.problem) * heads
+            rate = peak * stack.attention_rate.value
+            return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate
+        if self.problem.machine is not None:
+            return self._mapped_attention_s(math.ceil(heads / keys * queries), int(samples * keys))
+        pairs = tokens * sequence * heads
+        rate, bytes_s = peak * stack.matrix.value, self.memory_rate
+        softmax = (9, 11) if model.dropout else (4, 6)
+        forward = max(2 * (k + v) * pairs / rate, 4 * pairs / bytes_s) + softmax[0] * pairs / bytes_s
+        backward = max(4 * (k + v) * pairs / rate, 8 * pairs / bytes_s) + softmax[1] * pairs / bytes_s
+        return forward, backward
+
+    def _mapped_attention_s(self, rows: int, batch: int) -> tuple[float, float]:
+        """Query heads that share keys are rows of one product; ``batch`` of them."""
+        model, sequence, machine = self.problem.model, self.problem.sequence, self.problem.machine
+        assert machine is not None, "only called with one"
+        k, v, pairs = model.key_width, model.context_width, float(rows * batch * sequence)
+        there: tuple[VectorKind, ...] = ("scale", "add", "softmax", *(("dropout",) if model.dropout else ()))
+        back: tuple[VectorKind, ...] = ("softmax_backward", "scale", *(("dropout_backward",) if model.dropout else ()))
+        sizes = (9, 11) if model.dropout else (4, 6)
+        forward = [Gemm(rows, sequence, k, batch), Gemm(rows, v, sequence, batch)]
+        backward = [
+            Gemm(sequence, v, rows, batch),
+            Gemm(rows, sequence, v, batch),
+            Gemm(rows, k, sequence, batch),
+            Gemm(sequence, k, rows, batch),
+        ]
+        return (
+            sum(_mapped_s(machine, gemm) for gemm in forward) + self.pass_s(sizes[0] * pairs, pairs, sequence, there),
+            sum(_mapped_s(machine, gemm) for gemm in backward) + self.pass_s(sizes[1] * pairs, pairs, sequence, back),
+        )
+
+
+def _seen(problem: PlanProblem) -> float:
+    """Keys that a token attends to on average."""
+    model, sequence = problem.model, problem.sequence
+    if model.head == "masked_lm":
+        return float(sequence)
+    seen = (sequence + 1) / 2
+    if model.window is not None and model.window.tokens < sequence:
+        w, share = model.window.tokens, model.window.share
+        seen = (1 - share) * seen + share * sum((w, -w * (w - 1) / (2 * sequence)))
+    return seen
+
+
+def _mapped_s(machine: Machines, gemm: Gemm, more_read: float = 0.0, more_written: float = 0.0) -> float:
+    """Seconds of a product on all cores of a machine of the template."""
+    times = tensor_times([TensorWork(gemm, more_read, more_written)], machine, machine.tensor_cores, np.ones(1))
+    return float(max(times.on_chip_s[0, 0], times.hbm_s[0, 0]))

@@ -1,0 +1,116 @@
+"""What prices the kernels of a plan: a chip by its data sheet. :mod:`dse.plan.template_kernels` has the template's.
+
+All arrays have shape [P], one entry for each plan; of kernels that price A machines, [P · A], machines running fastest.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dse.plan.plan_arrays import Floats
+from dse.plan.problem import PlanProblem
+from hardware.chips import ELEMENT_BYTES
+from hardware.operations import VectorKind
+
+HALF_BYTES = 2.0
+"""Of an element of activations and of weights in compute."""
+
+
+class Lanes(NamedTuple):
+    """What vector lanes do in a pass over memory: so many elements of a kind, reduced along rows of ``row`` elements.
+
+    Chips by data sheets have lanes enough for memory; accelerators of the template may not.
+    """
+
+    kind: VectorKind
+    elements: Floats
+    row: Floats | float = 1.0
+
+
+class AttentionShape(NamedTuple):
+    """Attention of one layer on one rank: ``queries`` tokens of each of ``samples``, heads of queries and of keys."""
+
+    samples: Floats
+    queries: Floats
+    heads: Floats
+    keys: Floats
+
+
+class Kernels(Protocol):
+    """Seconds of kernels; ``machines`` is how many machines are priced for each plan."""
+
+    machines: int
+
+    def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
+        """A linear layer [m, k] · [k, n]: forward, gradient of the input, gradient of the weights.
+
+        ``low``: in the plan's precision, where that has fewer than 16 bits.
+        """
+        ...
+
+    def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
+        """Scores, softmax and contexts, by pass."""
+        ...
+
+    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        """A pass over so many bytes of memory."""
+        ...
+
+
+def halved(precision: str) -> str:
+    """The 16-bit precision of what is not a linear layer."""
+    return "fp16" if precision == "fp16" else "bf16"
+
+
+class ChipKernels:
+    """The longer of FLOPs at the sustained peak and traffic at the sustained rate of memory (docs/plan.md)."""
+
+    machines = 1
+
+    def __init__(self, problem: PlanProblem, precision: str) -> None:
+        chip, stack = problem.system.chip, problem.stack
+        self._model, self._sequence, self._stack = problem.model, problem.sequence, stack
+        self._element_bytes = ELEMENT_BYTES[precision]
+        self._low_flops = chip.peak_flops[precision] * stack.matrix.value
+        half_flops = chip.peak_flops[halved(precision)]
+        self._half_flops = half_flops * stack.matrix.value
+        self._attention_flops = half_flops * stack.attention_rate.value
+        self._bytes_per_s = chip.hbm_bytes_per_s * stack.memory.value
+
+    def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
+        """See :class:`Kernels`; gradients of weights are accumulated in memory."""
+        flops, element = (self._low_flops, self._element_bytes) if low else (self._half_flops, HALF_BYTES)
+        busy = 2.0 * m * n * k / flops
+        rate, gradient = self._bytes_per_s, self._stack.gradient_bytes.value
+        return (
+            np.maximum(busy, (element * (m * k + k * n) + HALF_BYTES * m * n) / rate),
+            np.maximum(busy, (element * (m * n + k * n) + HALF_BYTES * m * k) / rate),
+            np.maximum(busy, (element * (m * k + m * n) + 2.0 * gradient * k * n) / rate),
+        )
+
+    def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
+        """See :class:`Kernels`; fused attention passes no scores through memory and skips what a causal mask hides."""
+        model, sequence = self._model, self._sequence
+        wide, deep = float(model.key_width), float(model.context_width)
+        tokens = shape.samples * shape.queries
+        if self._stack.attention.value == "fused":
+            pairs = tokens * model.attended(sequence) * shape.heads
+            forward, backward = 2.0 * (wide + deep) * pairs, 2.0 * (3.0 * wide + 2.0 * deep) * pairs
+            return forward / self._attention_flops, backward / self._attention_flops
+        pairs = tokens * sequence * shape.heads
+        rate, flops = self._bytes_per_s, 2.0 * (wide + deep) * pairs
+        softmax = softmax_bytes(model.dropout)
+        return (
+            np.maximum(flops / self._half_flops, 4.0 * pairs / rate) + softmax[0] * pairs / rate,
+            np.maximum(2.0 * flops / self._half_flops, 8.0 * pairs / rate) + softmax[1] * pairs / rate,
+        )
+
+    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        """See :class:`Kernels`."""
+        del lanes
+        return size_bytes / self._bytes_per_s
+
+
+def softmax_bytes(dropout: bool) -> tuple[float, float]:
+    """Traffic of unfused softmax and dropout for each score, by pass."""
+    return (9.0, 11.0) if dropout else (4.0, 6.0)

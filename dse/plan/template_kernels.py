@@ -1,0 +1,201 @@
+"""Kernels of plans on accelerators of the template: products mapped to their cores, vector work on their lanes.
+
+All operators run on all cores, one after the other. A product takes what its best mapping does
+(:mod:`hardware.gemm`), a pass of vector work the longer of its lanes' work and its memory traffic. Attention is
+unfused: scores pass through memory, as batched products and one pass of vector work each way.
+
+Two sets of kernels share these shapes: :class:`TemplateKernels` with exact times, and :class:`RooflineKernels` with
+lower bounds on them that need two figures of a machine alone.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.plan.kernels import AttentionShape, Lanes, softmax_bytes
+from dse.plan.plan_arrays import Floats, Integers
+from dse.plan.problem import PlanProblem
+from hardware.cost_model import vector_cycles
+from hardware.gemm import TensorWork, tensor_times
+from hardware.machines import Machines
+from hardware.operations import Gemm, VectorKind
+from hardware.vector import ROW_WISE
+
+_ROUNDING = 1e-9
+"""Relative weakening of lower bounds, far above the rounding of sums."""
+
+
+class Products(NamedTuple):
+    """Matrix products [m, k] · [k, n], ``batch`` of them, and words that they accumulate into; each of shape [P]."""
+
+    m: Floats
+    n: Floats
+    k: Floats
+    batch: Floats
+    accumulated_words: Floats
+
+
+class _MachineKernels(ABC):
+    """What exact times and bounds share: the shapes of products and of vector work."""
+
+    def __init__(self, problem: PlanProblem, machines: int, element_bytes: int) -> None:
+        self.machines = machines
+        self._model, self._sequence = problem.model, problem.sequence
+        self._gradient_words = problem.stack.gradient_bytes.value / element_bytes
+
+    @abstractmethod
+    def _products_s(self, products: Products) -> Floats:
+        """Seconds of each on each machine."""
+
+    @abstractmethod
+    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        """See :class:`~dse.plan.kernels.Kernels`."""
+
+    def _product(
+        self, m: Floats, n: Floats | float, k: Floats | float, batch: Floats | float = 1.0, gradient: bool = False
+    ) -> Floats:
+        """Seconds of a product; a ``gradient`` is added to one in memory, whose elements may be wider."""
+        rows, columns, inner, count = (np.ceil(np.broadcast_to(side, np.shape(m))) for side in (m, n, k, batch))
+        words = self._gradient_words * rows * columns if gradient else np.zeros(np.shape(m))
+        return self._products_s(Products(rows, columns, inner, count, words))
+
+    def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
+        """See :class:`~dse.plan.kernels.Kernels`."""
+        assert not low, "the template has words of one size"
+        rows = np.broadcast_to(k, np.shape(m))
+        return self._product(m, n, k), self._product(m, k, n), self._product(rows, n, m, gradient=True)
+
+    def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
+        """See :class:`~dse.plan.kernels.Kernels`; query heads that share keys are rows of one product."""
+        model, keys = self._model, np.broadcast_to(float(self._sequence), np.shape(shape.samples))
+        batch = shape.samples * shape.keys
+        rows = np.ceil(shape.heads / shape.keys * shape.queries)
+        wide, deep = float(model.key_width), float(model.context_width)
+        pairs = rows * keys * batch
+        forward = self._product(rows, keys, wide, batch) + self._product(rows, deep, keys, batch)
+        backward = (
+            self._product(keys, deep, rows, batch)
+            + self._product(rows, keys, deep, batch)
+            + self._product(rows, wide, keys, batch)
+            + self._product(keys, wide, rows, batch)
+        )
+        there, back = softmax_kinds(model.dropout)
+        sizes = softmax_bytes(model.dropout)
+        return (
+            forward + self.vector_s(sizes[0] * pairs, *(Lanes(kind, pairs, keys) for kind in there)),
+            backward + self.vector_s(sizes[1] * pairs, *(Lanes(kind, pairs, keys) for kind in back)),
+        )
+
+
+def softmax_kinds(dropout: bool) -> tuple[tuple[VectorKind, ...], tuple[VectorKind, ...]]:
+    """What lanes do between scores and contexts, by pass: scaling, mask, softmax, dropout."""
+    if dropout:
+        return ("scale", "add", "softmax", "dropout"), ("dropout_backward", "softmax_backward", "scale")
+    return ("scale", "add", "softmax"), ("softmax_backward", "scale")
+
+
+class TemplateKernels(_MachineKernels):
+    """Exact times on A machines of the template."""
+
+    def __init__(self, problem: PlanProblem, machines: Machines) -> None:
+        super().__init__(problem, len(machines), machines.element_bytes)
+        self._machines = machines
+        self._cycles = vector_cycles(machines.rules.vector_cycles).cycles
+        self._known: dict[tuple[float, ...], int] = {}
+        self._seconds: NDArray[np.float64] = np.empty((0, len(machines)))
+
+    def _products_s(self, products: Products) -> Floats:
+        columns = [each[:: self.machines] for each in products]
+        distinct, inverse = distinct_rows(columns)
+        keys = [tuple(row) for row in distinct.tolist()]
+        self._price([key for key in keys if key not in self._known])
+        rows = np.array([self._known[key] for key in keys])
+        return np.ascontiguousarray(self._seconds[rows[inverse]]).ravel()
+
+    def _price(self, new: list[tuple[float, ...]]) -> None:
+        """Seconds of products that were not asked for before."""
+        if not new:
+            return
+        work = [product_work(*key) for key in new]
+        times = tensor_times(work, self._machines, self._machines.tensor_cores, np.ones(self.machines))
+        self._known |= {key: len(self._known) + row for row, key in enumerate(new)}
+        self._seconds = np.concatenate([self._seconds, np.maximum(times.on_chip_s, times.hbm_s)])
+
+    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        """See :class:`~dse.plan.kernels.Kernels`."""
+        machines = self._machines
+        moving_s = (size_bytes[:: self.machines] / machines.hbm_bytes_per_s)[:, None]
+        working_s = np.zeros((len(moving_s), self.machines))
+        for kind, elements, row in lanes:
+            each = np.broadcast_to(elements, size_bytes.shape)[:: self.machines]
+            rows = np.broadcast_to(row, size_bytes.shape)[:: self.machines]
+            passes = self._lane_passes(kind, np.ceil(each)[:, None], np.ceil(rows)[:, None])
+            working_s += passes * (self._cycles[kind].value / machines.clock_hz)
+        seconds: Floats = np.maximum(moving_s, working_s).ravel()
+        return seconds
+
+    def _lane_passes(self, kind: VectorKind, elements: Floats, row: Floats) -> Floats:
+        """Of all lanes, one after the other, as :mod:`hardware.vector` counts them; [P, A]."""
+        lanes, cores = self._machines.vector_lanes[None, :], self._machines.vector_cores[None, :]
+        passes: Floats = np.ceil(elements / (lanes * cores))
+        if kind in ROW_WISE:
+            side_by_side = np.maximum(1, lanes // row)
+            rows = np.ceil(elements / row)
+            passes = np.maximum(passes, np.ceil(rows / (cores * side_by_side)) * np.ceil(row / lanes))
+        return passes
+
+
+class RooflineKernels(_MachineKernels):
+    """Lower bounds on :class:`TemplateKernels` for machines of which two figures are known; each of shape [A].
+
+    A product does each of its multiply-accumulates on one of ``elements`` processing elements, one a cycle, and moves
+    every operand and the result over HBM once. Vector work does each element on one of ``lanes`` and moves its bytes.
+    So no mapping and no order of passes is faster. The bounds are weakened by more than rounding.
+    """
+
+    def __init__(self, problem: PlanProblem, machines: Machines, elements: Integers, lanes: Integers) -> None:
+        super().__init__(problem, len(elements), machines.element_bytes)
+        self._cycles = vector_cycles(machines.rules.vector_cycles).cycles
+        self._bytes_per_s = machines.hbm_bytes_per_s * (1 + _ROUNDING)
+        self._element_bytes = machines.element_bytes
+        self._products_per_s = elements * machines.clock_hz * (1 + _ROUNDING)
+        self._lanes_per_s = lanes * machines.clock_hz * (1 + _ROUNDING)
+
+    def _products_s(self, products: Products) -> Floats:
+        m, n, k, batch, accumulated = (each[:: self.machines] for each in products)
+        extra = np.where(accumulated > 0, 2.0 * accumulated - batch * m * n, 0.0)
+        words = batch * (m * k + k * n + m * n) + extra
+        moving_s = words * self._element_bytes / self._bytes_per_s
+        busy_s = (batch * m * n * k)[:, None] / self._products_per_s
+        seconds: Floats = np.maximum(busy_s, moving_s[:, None]).ravel()
+        return seconds
+
+    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        """See :class:`~dse.plan.kernels.Kernels`."""
+        step = slice(None, None, self.machines)
+        moving_s = size_bytes[step] / self._bytes_per_s
+        cycles = sum(
+            np.broadcast_to(each, size_bytes.shape)[step] * self._cycles[kind].value for kind, each, _ in lanes
+        )
+        seconds: Floats = np.maximum(moving_s[:, None], np.reshape(cycles, (-1, 1)) / self._lanes_per_s).ravel()
+        return seconds
+
+
+def product_work(m: float, n: float, k: float, batch: float, accumulated_words: float) -> TensorWork:
+    """A product as hardware prices it; what it accumulates into is read and written instead of only written."""
+    gemm = Gemm(int(m), int(n), int(k), int(batch))
+    if not accumulated_words:
+        return TensorWork(gemm)
+    return TensorWork(gemm, accumulated_words, accumulated_words - gemm.output_elements)
+
+
+def distinct_rows(columns: list[Floats]) -> tuple[Floats, Integers]:
+    """The distinct rows of columns [P], and the position of each row among them."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, position = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * len(values) + position, return_inverse=True)
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns], axis=1), inverse

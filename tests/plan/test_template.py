@@ -1,0 +1,88 @@
+"""Plans on accelerators of the template: arrays against the checker, and lower bounds against exact times."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.plan.check import illegal
+from dse.plan.check_costs import plan_costs
+from dse.plan.evaluate import evaluate, step_seconds
+from dse.plan.model import Transformer
+from dse.plan.plan_arrays import PlanArrays
+from dse.plan.search.enumeration import all_plans
+from dse.plan.stack import stack
+from dse.plan.template_kernels import RooflineKernels, TemplateKernels, distinct_rows
+from hardware.chips import Chip, System
+from hardware.space import architecture_space
+from tests.plan.problems import problem
+
+SPACE = architecture_space()
+SMALL = {"name": "small", "layers": 3, "hidden": 96, "heads": 6, "vocabulary": 1003, "sequence": 48}
+MODELS = {
+    "masked": Transformer(
+        **SMALL, feed_forward=384, gated=False, head="masked_lm", normalisation="layer_norm", positions="learned",
+        position_rows=48, token_types=2, embedding_norm=True, pooler=True, tied_embeddings=True, dropout=True,
+    ),
+    "gated, grouped": Transformer(**SMALL, feed_forward=258, kv_heads=2, query_key_norm=True),
+    "experts": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 96, "shared": 2}),
+}  # fmt: skip
+
+
+def on_template(model, index, devices=12, batch=24):
+    machine = SPACE.one(index)
+    chip = Chip("template", "", {"bf16": float(machine.peak_flops[0])}, 2**33, machine.hbm_bytes_per_s, "tpuv4")
+    posed = problem(model, devices=devices, batch=batch, sequence=model.sequence, software=stack("template"))
+    return replace(posed, system=System(chip, posed.system.network), machine=machine)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_arrays_cost_what_the_checker_finds_for_each_plan(model):
+    chosen = random.Random(5)
+    for index in chosen.sample(range(len(SPACE)), 3):
+        posed = on_template(model, index)
+        every = all_plans(posed)
+        plans = every.part(chosen.sample(range(every.count), 12))
+        costs = evaluate(posed, plans)
+        for position in range(plans.count):
+            each = plans.plan(position)
+            assert illegal(posed, each) == []
+            expected = plan_costs(posed, each)
+            assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
+            assert {name: part[position] for name, part in costs.time_s.items()} == pytest.approx(
+                expected.time_s, rel=1e-9
+            )
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(model):
+    chosen = np.array(sorted(random.Random(3).sample(range(len(SPACE)), 60)))
+    machines = SPACE.take(chosen)
+    posed = on_template(model, 0)
+    every = all_plans(posed)
+    plans = every.part(np.arange(0, every.count, 37))
+    exact = step_seconds(posed, plans, TemplateKernels(posed, machines))
+    for column in (0, 30, 59):
+        alone = evaluate(on_template(model, int(chosen[column])), plans).step_s
+        assert exact[:, column] == pytest.approx(alone, rel=1e-13)
+    elements = machines.tensor_cores * machines.core_width * machines.core_depth
+    lanes = machines.vector_cores * machines.vector_lanes
+    bound = step_seconds(posed, plans, RooflineKernels(posed, machines, elements, lanes))
+    assert np.all(bound <= exact)
+    assert np.any(bound >= 0.999 * exact)
+    assert np.any(bound < 0.9 * exact)
+    largest = RooflineKernels(posed, machines, elements.max(keepdims=True), lanes.max(keepdims=True))
+    assert np.all(step_seconds(posed, plans, largest) <= bound * (1 + 1e-12))
+
+
+def test_distinct_rows_are_those_of_the_table():
+    numbers = np.random.default_rng(1).integers(0, 3, size=(200, 4)).astype(float)
+    rows, position = distinct_rows(list(numbers.T))
+    assert np.array_equal(rows[position], numbers)
+    assert len(rows) == len(np.unique(numbers, axis=0))
+
+
+def test_a_plan_of_arrays_is_repeated_for_each_machine():
+    plans = PlanArrays.of([all_plans(on_template(MODELS["experts"], 0)).plan(place) for place in (0, 5)])
+    assert [plans.repeated(3).plan(row) for row in range(6)] == [plans.plan(row) for row in (0, 0, 0, 1, 1, 1)]
