@@ -145,6 +145,7 @@ CASES = {
         "step.hlo",
         {"strategy": "pipeline", "mesh": "4", "stages": 2, "microbatches": 3, "recompute": True},
     ),
+    "parallel all": ("parallel", "step.hlo", {"strategy": "all", "mesh": "4", "stages": 2, "microbatches": 3}),
     "parallel contest": ("parallel", "choices.json", {}),
     "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
     **{
@@ -175,6 +176,7 @@ INFEASIBLE = {
         "step.hlo",
         {"strategy": "pipeline", "mesh": "4", "stages": 2, "memory_gb": 0.001},
     ),
+    "parallel all": ("parallel", "step.hlo", {"strategy": "all", "mesh": "4", "stages": 2, "memory_gb": 0.001}),
     "parallel contest": ("parallel", "no-choices.json", {}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
     "fabric": ("fabric", "dataflow.json", {"fabric": "small-fabric.json", "cut": "never"}),
