@@ -20,6 +20,7 @@ SCRIPTS = (
     "sensitivity",
     "scale",
     "scale_sweep",
+    "scale_rollouts",
     "chaos",
     "partition",
     "partition_graphs",
