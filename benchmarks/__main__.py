@@ -33,6 +33,7 @@ SCRIPTS = (
     "fabric_nextpnr",
     "truth",
     "plans",
+    "modern_codesign",
     "newcomer",
 )
 

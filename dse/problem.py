@@ -164,6 +164,11 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         del results
         return None
 
+    def documents(self, options: OptionsT) -> "tuple[type[BaseModel] | None, type[BaseModel] | None]":
+        """:attr:`Solution` and :attr:`Metrics`, where they depend on the options."""
+        del options
+        return self.Solution, self.Metrics
+
     def predicted_s(self, posed: Posed[OptionsT, ProblemT]) -> float:
         """Seconds that :meth:`answer` takes on one core, about: for the choice between one process and many."""
         del posed

@@ -15,6 +15,7 @@ import numpy as np
 from dse.codesign.check_energy import checked_energy
 from dse.codesign.formats import architecture_solution
 from dse.codesign.layer_problem import schedule_problem
+from dse.codesign.modern.problem import ModernProblem
 from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.graph.operator_graph import Layer, ModelGraph
 from dse.placement import check as placement_check
@@ -44,7 +45,7 @@ def violations(problem: CodesignProblem, solution: dict[str, Any], path: str | P
         InputError: the solution names layers or operators that the models do not have.
     """
     if problem.fixed is not None:
-        faults = _fixed_faults(problem.fixed.machines, solution["architecture"])
+        faults = fixed_faults(problem.fixed.machines, solution["architecture"])
     else:
         faults = architecture_faults(problem, solution["architecture"])
     names = {job.name for job in problem.jobs}
@@ -91,7 +92,7 @@ def _plan_faults(job: TrainingJob, machine: Machines, plan: dict[str, Any], path
     return faults
 
 
-def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
+def fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
     """Sizes that are not those of the given accelerator."""
     return [
         f"architecture.{key} must be {value}, but got {stated[key]}"
@@ -103,7 +104,7 @@ def _fixed_faults(machines: Machines, stated: dict[str, Any]) -> list[str]:
 _SIZES = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_bytes")
 
 
-def architecture_faults(problem: CodesignProblem, stated: dict[str, Any]) -> list[str]:
+def architecture_faults(problem: CodesignProblem | ModernProblem, stated: dict[str, Any]) -> list[str]:
     """Sizes outside the space, an area that is not the formula's, or one outside the budget (paper Table 1)."""
     rules, space = area_model(), problem.space
     offered = {

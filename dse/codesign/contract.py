@@ -2,6 +2,9 @@
 
 import math
 from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
 
 from dse.codesign.answer import CodesignPosed, SearchFunction, Space, solve
 from dse.codesign.check import answer_metrics, violations
@@ -9,6 +12,8 @@ from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
 from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
+from dse.codesign.modern.contract import MODERN
+from dse.codesign.modern.documents import ModernMetrics, ModernSolution
 from dse.codesign.options import CodesignOptions, predicted_seconds
 from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
@@ -21,8 +26,11 @@ from dse.results.result import PROOF_TOLERANCE, Objective, Result, Status, relat
 from dse.run.run import Run
 from dse.run.tables import Tables
 
+AnyPosed = Posed[CodesignOptions, Any]
+"""Of either kind of plans: :class:`~dse.codesign.answer.Space`, or that of :mod:`dse.codesign.modern`."""
 
-class CodesignType(ProblemType[CodesignOptions, Space]):
+
+class CodesignType(ProblemType[CodesignOptions, Any]):
     """The best accelerator for training jobs, and the best placement of each job on a cluster of them."""
 
     name = "codesign"
@@ -37,15 +45,26 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
     Metrics = Metrics
     unchecked = ("failed", "unfinished")
 
-    def pose(self, options: CodesignOptions) -> CodesignPosed:
+    def pose(self, options: CodesignOptions) -> AnyPosed:
         """The jobs and the space of architectures."""
+        if options.plans == "modern":
+            return MODERN.pose(options)
         problem = options.problem()
         objective = Objective(name=problem.objective.per, value=None, unit=problem.objective.unit, sense="max")
         space = Space(problem, problem.machines())
         return Posed(options, space, problem.name, problem_document(problem), objective)
 
-    def predicted_s(self, posed: CodesignPosed) -> float:
-        """By the size of the space, or the architectures that the search evaluates."""
+    def documents(self, options: CodesignOptions) -> tuple[type[BaseModel], type[BaseModel]]:
+        """Those of the plans that are searched."""
+        return (ModernSolution, ModernMetrics) if options.plans == "modern" else (Solution, Metrics)
+
+    def predicted_s(self, posed: AnyPosed) -> float:
+        """By the size of the space, or the architectures that the search evaluates.
+
+        With modern plans it takes seconds, and always runs in this process.
+        """
+        if posed.options.plans == "modern":
+            return 0.0
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if options.search == "exhaustive":
             return predicted_seconds(problem, machines)
@@ -61,16 +80,20 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
         gap = relative_gap(result.objective.value, result.bound)
         return ("optimal", "feasible") if gap is not None and gap <= PROOF_TOLERANCE else None
 
-    def answer(self, posed: CodesignPosed, run: Run) -> Result:
+    def answer(self, posed: AnyPosed, run: Run) -> Result:
         """The best architecture and plans by the asked search; evaluations are in the journal."""
+        if posed.options.plans == "modern":
+            return MODERN.answer(posed, run)
         problem, machines = posed.problem.problem, posed.problem.machines
         store = None if run.journal is None else JournalledEvaluations(run.journal, problem, machines)
         result, outcome = solve(posed, run, _search(posed, run), store, ProvenOptima())
         run.tables.put(ARCHITECTURES_TABLE, architectures_table(machines, outcome))
         return result
 
-    def faults(self, result: Result, posed: CodesignPosed) -> list[str]:
+    def faults(self, result: Result, posed: AnyPosed) -> list[str]:
         """Architecture, schedules, placement, throughput, energy and all figures, each recomputed."""
+        if posed.options.plans == "modern":
+            return MODERN.faults(result, posed)
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if not result.solution:
             return unanswered_faults(options, problem, machines, result)
@@ -85,8 +108,10 @@ class CodesignType(ProblemType[CodesignOptions, Space]):
             faults += differences(f"metrics.{key}", result.metrics.get(key), figure)
         return faults or metric_faults(options, problem, result)
 
-    def view(self, result: Result, posed: CodesignPosed, tables: Tables) -> View:
+    def view(self, result: Result, posed: AnyPosed, tables: Tables) -> View:
         """The accelerator, the plans, the baselines, the space and the schedules."""
+        if posed.options.plans == "modern":
+            return MODERN.view(result, posed, tables)
         return view(posed.problem.problem, posed.problem.machines, result, tables)
 
 

@@ -19,7 +19,7 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
         plans: ``solution.models`` of the answer; empty where there is none.
         figures: ``metrics.models`` of the answer, of which the power is read; anything else has none.
     """
-    sentences = [*_network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
+    sentences = [*network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
     if problem.fixed is not None:
         sentences += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
         sentences += _power_notes(problem.fixed, figures)
@@ -48,7 +48,7 @@ def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
     return [f"{name} on {note}." for name, note in remarks if note is not None]
 
 
-def _network_notes(network: Network, accelerators: int) -> list[str]:
+def network_notes(network: Network, accelerators: int) -> list[str]:
     """That one level of links stands for more accelerators than it joins, or for the levels inside it."""
     level, joined, sentences = network, accelerators, []
     if network.inner is not None and network.inner.inner is not None:

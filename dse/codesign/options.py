@@ -4,12 +4,18 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from dse.codesign.modern.problem import PRECISION, ModernProblem
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.models.workload import Workload
 from dse.placement.problem import PipelineSchedule
-from dse.run.options import Option, Options
+from dse.plan.kernels import HALF_BYTES
+from dse.plan.model_sources import transformer
+from dse.plan.rules import faults as plan_faults
+from dse.plan.stack import stack
+from dse.plan.training_plan import read_plan
+from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import workload
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
@@ -33,11 +39,15 @@ Rule = Literal["decreasing", "no-new-best"]
 _HBM_GB = "32,64,80"
 _AREA_BUDGET = "tpuv4-phaze"
 
+_MODERN_STACK = "template"
+
 _WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
 
 
 CostModelName = Literal["consistent", "phaze-2024"]
+Plans = Literal["phaze", "phaze-2024", "modern"]
+"""Which plans there are: see docs/codesign.md."""
 
 _LIST = "N,…"
 
@@ -113,6 +123,16 @@ class CodesignOptions(Options):
     sequence: Annotated[
         int | None, Option("Tokens per sample, for a config.json of transformers.", min=1, max=10**7)
     ] = None
+    plans: Annotated[
+        Plans,
+        Option(
+            "phaze: pipeline × data × tensor; phaze-2024: the same, recomputed stage by stage; modern: all that dse "
+            "plan tries."
+        ),
+    ] = "phaze"
+    plan: Annotated[
+        str, Option("What is fixed of the plan.", metavar="FILE|KEY=VALUE,…", belongs_to=("plans", "modern"))
+    ] = ""
     pareto: Annotated[bool, Option("Add the proven Pareto front of throughput, area and power.")] = False
     sensitivity: Annotated[bool, Option("Add what would change the answer: limits, takeovers, regret.")] = False
 
@@ -123,7 +143,7 @@ class CodesignOptions(Options):
             InputError: an unknown name, a size that is not positive, a microbatch that does not divide the batch, or
                 widths of which the model has none.
         """
-        rules = cost_model(self.cost_model)
+        rules = self._cost_model()
         self._refuse_contradictions()
         space = space_spec(self.space or rules.hardware.space.name)
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
@@ -137,8 +157,79 @@ class CodesignOptions(Options):
             own_space=None if self.space is None else space,
         )
 
+    def _cost_model(self) -> CostModel:
+        """That of the name, with the plans' own recomputation."""
+        rules = cost_model(self.cost_model)
+        if self.plans != "phaze-2024":
+            return rules
+        granularity = cost_model(_WITHOUT_TIME_UNIT).training.recompute_granularity
+        training = rules.training.model_copy(update={"recompute_granularity": granularity})
+        return rules.model_copy(update={"training": training})
+
+    def modern_problem(self) -> ModernProblem:
+        """The problem that the options pose with ``--plans modern``.
+
+        Raises:
+            InputError: as :meth:`problem`; an option that belongs to other plans; a fixed part of a plan that breaks a
+                rule.
+        """
+        self._refuse_what_is_not_modern()
+        self._refuse_contradictions()
+        rules, (source,) = cost_model(self.cost_model), self.models
+        fixed = None if self.fixed is None else accelerator(self.fixed, rules)
+        if fixed is not None:
+            _refuse_measured(fixed)
+        model = transformer(source)
+        given = read_plan(self.plan)
+        if given.setdefault("precision", PRECISION) != PRECISION:
+            raise fail("--plan", "precision", given["precision"], f"must be {PRECISION}: the template has 16-bit words")
+        space = space_spec(self.space or rules.hardware.space.name)
+        joined = network(self.network or (rules.training.network.name if fixed is None else fixed.network))
+        problem = ModernProblem(
+            model=model,
+            cost_model=rules,
+            network=joined.spanning(self.accelerators),
+            accelerators=self.accelerators,
+            global_batch=self.global_batch,
+            sequence=self.sequence or model.sequence,
+            hbm_bytes=self._hbm_bytes(fixed),
+            stack=stack(_MODERN_STACK),
+            fixed_plan=tuple(sorted(given.items())),
+            space=space,
+            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
+            fixed=fixed,
+        )
+        faults = plan_faults(problem.plan_problem(problem.machines().one(0), max(problem.hbm_bytes)))
+        if faults:
+            raise InputError(faults)
+        return problem
+
+    def _refuse_what_is_not_modern(self) -> None:
+        """InputError at options that ``--plans modern`` has no use for."""
+        if len(self.models) != 1:
+            raise fail("dse codesign", "MODEL", len(self.models), "must be one model with --plans modern")
+        rules = {
+            "cost_model": f"must be consistent: {_WITHOUT_TIME_UNIT} mixes its units",
+            "search": "must be exhaustive",
+            "objective": "must be throughput",
+            "mean": "is of several models",
+            "weights": "are of several models",
+            "pareto": "the front is of the plans of --plans phaze",
+            "sensitivity": "the analysis is of the plans of --plans phaze",
+            "microbatch": "every size is tried; --plan microbatch=N fixes one",
+            "tensor_parallel": "every width is tried; --plan tensor=N fixes one",
+            "pipeline_schedule": "--plan schedule=gpipe fixes it",
+        }
+        for each in option_fields(type(self)):
+            value = getattr(self, each.name)
+            if each.name in rules and value != each.default:
+                shown = "" if value is True else value
+                raise fail("dse codesign", each.flag, shown, f"{rules[each.name]} (with --plans modern)")
+
     def _refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
+        if self.plan and self.plans != "modern":
+            raise fail("dse codesign", "--plan", self.plan, f"belongs to --plans modern, but --plans is {self.plans}")
         if self.fixed is not None and self.area_budget is not None:
             rule = "a fixed accelerator has its own area; leave out one of --fixed and --area-budget"
             raise fail("dse codesign", "--area-budget", self.area_budget, rule)
@@ -237,6 +328,14 @@ class CodesignOptions(Options):
             rule = f"its {area_mm2:g} mm² are of a die in {process_nm:g} nm; state mm² of {TEMPLATE_PROCESS_NM:g} nm"
             raise fail("dse codesign", "--area-budget", name_or_path, rule)
         return area_mm2
+
+
+def _refuse_measured(fixed: Accelerator) -> None:
+    """InputError at an accelerator whose kernels are not those of the template."""
+    machines = fixed.machines
+    if machines.kernels or machines.block_tiles or machines.element_bytes != HALF_BYTES:
+        rule = "has kernels of its own; --plans modern maps products to the template (dse plan --on takes real chips)"
+        raise fail("dse codesign", "--fixed", fixed.name, rule)
 
 
 def _with_graphs(

@@ -94,7 +94,7 @@ def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
     """
     found = enumerated(problem, stop)
     if found.least is None:
-        raise _nothing_legal(problem)
+        raise nothing_legal(problem)
     free = opened(problem)
     alone = found.stopped is not None or free.fixed == problem.fixed
     return PlanAnswer(found, found if alone else enumerated(free))
@@ -173,7 +173,8 @@ CHANGES: Mapping[str, Callable[[PlanProblem], PlanProblem]] = {
 """What ``--sensitivity`` changes, one at a time."""
 
 
-def _nothing_legal(problem: PlanProblem) -> Exception:
+def nothing_legal(problem: PlanProblem) -> Exception:
+    """What is wrong with a problem where no plan keeps the rules."""
     text = ",".join(f"{key}={value}" for key, value in problem.fixed if key != "precision")
     if text:
         rule = "no plan that keeps the rules has these values on so many devices, at this batch and sequence"

@@ -287,6 +287,11 @@ def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
     return Evaluation(step_s, memory_bytes, time_s, memory)
 
 
+def memory_bytes(problem: PlanProblem, plans: PlanArrays) -> Floats:
+    """Bytes of the fullest rank of each plan, [P]; no machine makes a difference."""
+    return _Step(problem, plans, kernels_of(problem, plans.precision)).memory()[0]
+
+
 def step_seconds(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> Floats:
     """Step times of P plans on the A machines that ``kernels`` price, [P, A]."""
     seconds, _ = _Step(problem, plans.repeated(kernels.machines), kernels).times()

@@ -10,7 +10,7 @@ from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
-from dse.report.view import Breakdown, Card, Plan, Share, StageBox, Table, View
+from dse.report.view import Breakdown, Card, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.units import TERA
 
@@ -58,7 +58,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         tables=tables,
         page=lambda: tables,
         files=lambda: _files(problem, result),
-        cards=lambda: [_card(problem, result)],
+        cards=lambda: [plan_card(problem, result.solution["plan"], result.metrics)],
     )
 
 
@@ -115,28 +115,42 @@ def _notes(problem: PlanProblem) -> list[str]:
 
 def _tables(result: Result) -> list[Table]:
     metrics, plan = result.metrics, result.solution["plan"]
-    total = metrics["step_s"]
-    times = [
-        (_TIME_NAMES[name][0], time_text(seconds), share_text(seconds / total))
-        for name, seconds in metrics["time_s"].items()
-        if seconds > 0
-    ]
-    used = sum(metrics["memory_bytes"].values())
-    memory = [
-        (_MEMORY_NAMES[name][0], memory_text(size), share_text(size / used))
-        for name, size in metrics["memory_bytes"].items()
-        if size > 0
-    ]
-    words = [(key, "yes" if value is True else "no" if value is False else f"{value}") for key, value in plan.items()]
+    words = plan_rows(plan)
     words.append(("model Tflop/s an accelerator", f"{metrics['model_flops_per_accelerator'] / TERA:,.1f}"))
     words.append(("tokens/s an accelerator", f"{metrics['tokens_per_s_per_accelerator']:,.1f}"))
     tables = [
         Table(("", ""), words, "plan"),
-        Table(("where the time goes", "a step", "share"), times),
-        Table(("memory of the fullest rank", "size", "share"), memory),
+        time_table(metrics["time_s"], metrics["step_s"]),
+        memory_table(metrics["memory_bytes"]),
     ]
     more = _without(metrics), _sensitivity(metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
+
+
+def plan_rows(plan: Mapping[str, Any]) -> list[Row]:
+    """Keys and values of a plan."""
+    return [(key, "yes" if value is True else "no" if value is False else f"{value}") for key, value in plan.items()]
+
+
+def time_table(time_s: Mapping[str, float], step_s: float) -> Table:
+    """Where the time of a step goes."""
+    rows = [
+        (_TIME_NAMES[name][0], time_text(seconds), share_text(seconds / step_s))
+        for name, seconds in time_s.items()
+        if seconds > 0
+    ]
+    return Table(("where the time goes", "a step", "share"), rows)
+
+
+def memory_table(memory_bytes: Mapping[str, float]) -> Table:
+    """What fills the fullest rank."""
+    used = sum(memory_bytes.values())
+    rows = [
+        (_MEMORY_NAMES[name][0], memory_text(size), share_text(size / used))
+        for name, size in memory_bytes.items()
+        if size > 0
+    ]
+    return Table(("memory of the fullest rank", "size", "share"), rows)
 
 
 def _without(metrics: Mapping[str, Any]) -> Table | None:
@@ -183,8 +197,8 @@ def _pareto(metrics: Mapping[str, Any]) -> Table | None:
     return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory", narrow=(0, 1))
 
 
-def _card(problem: PlanProblem, result: Result) -> Card:
-    metrics, plan = result.metrics, result.solution["plan"]
+def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[str, Any]) -> Card:
+    """A plan with its figures, drawn."""
     layers = stage_layers(problem.model.layers, plan["pipeline"])[:_MAX_STAGES]
     boxes = [StageBox(count, f"{count} layers", plan["tensor"] * plan["context"]) for count in layers]
     drawn = Plan(boxes, plan["data"], plan["tensor"]) if plan["pipeline"] <= _MAX_STAGES else None

@@ -83,7 +83,7 @@ def faults_of(result: Result, posed: Posed[Any, Any], where: str = "result") -> 
     """
     problem = problem_type(result.command)
     shared = _problem_faults(result, posed, problem) + claim_faults(result, problem.statuses(result))
-    for key, model in (("solution", problem.Solution), ("metrics", problem.Metrics)):
+    for key, model in zip(("solution", "metrics"), problem.documents(posed.options), strict=True):
         part = getattr(result, key)
         if model is not None and (part or (key == "metrics" and result.solution)):
             _validated(model, part, f"{where}: {key}")

@@ -112,6 +112,7 @@ TRAINING = {
     "accelerators": 8, "global_batch": 32, "microbatch": "1", "tensor_parallel": "1", "hbm_gb": "0.02,1",
 }  # fmt: skip
 FEW = TRAINING | {"area_budget": "1.6759"}
+MODERN = {"accelerators": 4, "global_batch": 8, "hbm_gb": "0.02,1", "area_budget": "1.6759", "plans": "modern"}
 
 SEARCHES = {
     "codesign fixed": ("codesign", "model.yaml", TRAINING | {"fixed": "tpuv4"}),
@@ -131,6 +132,7 @@ CASES = {
     "partition for latency": ("partition", "graph.json", {"objective": "latency", "chips": 3, "samples": 20}),
     **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
     "codesign": ("codesign", "model.yaml", FEW),
+    "codesign modern": ("codesign", "model.yaml", MODERN),
     "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
@@ -169,6 +171,7 @@ INFEASIBLE = {
     "plan": ("plan", "transformer.yaml", TRAINED | {"on": "chip.yaml"}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"on": "chip.yaml", "plan": WHOLE}),
     "codesign": ("codesign", "model.yaml", FEW | {"hbm_gb": "0.0001"}),
+    "codesign modern": ("codesign", "model.yaml", MODERN | {"hbm_gb": "0.0001"}),
     "place": ("place", "too-small.json", {}),
     "parallel": ("parallel", "step.hlo", {"mesh": "4", "method": "linkage", "memory_gb": 0.005}),
     "parallel pipeline": (

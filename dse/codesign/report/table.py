@@ -40,7 +40,7 @@ def verdict(result: Result) -> str:
     if result.gap <= PROOF_TOLERANCE:
         size = next(iter(result.solution["models"].values()))["hbm_gb"]
         rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is the best is not proven"
-        return f"{score}, proven optimal at {_hbm_text(size)} of HBM; {rest} ({result.seconds:.1f} s)."
+        return f"{score}, proven optimal at {hbm_text(size)} of HBM; {rest} ({result.seconds:.1f} s)."
     if fixed is not None:
         return (
             f"{score} on {fixed}, not proven: no placement does better than {number(result.bound)} {_unit(result)} "
@@ -108,7 +108,7 @@ def answer_rows(result: Result) -> list[Row]:
     models = result.solution["models"]
     if len(models) > 1:
         size = next(iter(models.values()))["hbm_gb"]
-        return [*rows, ("HBM", _hbm_text(size))]
+        return [*rows, ("HBM", hbm_text(size))]
     ((name, plan),) = models.items()
     return plan_rows(plan, metrics["models"][name])[:1] + rows + plan_rows(plan, metrics["models"][name])[1:]
 
@@ -123,7 +123,8 @@ def _area_text(result: Result) -> str:
     return area + (interfaces if metrics["interface_mm2"] else "")
 
 
-def _hbm_text(size_gb: float, digits: int = 4) -> str:
+def hbm_text(size_gb: float, digits: int = 4) -> str:
+    """A size of HBM."""
     return memory_text(bytes_from_gib(size_gb), digits)
 
 
@@ -138,7 +139,7 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
         ),
         ("in time", f"{time_text(metrics['simulated_batch_s'])} a batch, every pass and synchronisation simulated"),
         ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
-        ("HBM", f"{_hbm_text(plan['hbm_gb'])}, {_hbm_text(metrics['peak_memory_gb'], 3)} used by the fullest stage"),
+        ("HBM", f"{hbm_text(plan['hbm_gb'])}, {hbm_text(metrics['peak_memory_gb'], 3)} used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
     ]
 
@@ -191,7 +192,7 @@ def _comparison_row(entry: Mapping[str, Any], reference_per_s: float) -> Row:
         ratio,
         f"{100 * entry['model_flops_utilisation']:.1f} %",
         _area_cell(entry),
-        _hbm_text(plan["hbm_gb"]),
+        hbm_text(plan["hbm_gb"]),
         f"{{{plan['pipeline']}, {plan['data']}, {plan['tensor']}}}",
         f"{plan['microbatch']}",
         _activations(plan),

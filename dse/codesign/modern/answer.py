@@ -1,0 +1,331 @@
+"""The answer of a co-search with ``--plans modern``: the best architecture with its plan, checked, or why none fits."""
+
+import time
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.formats import architecture_solution
+from dse.codesign.modern.problem import ModernOptimum, ModernProblem, ModernSpace
+from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, SizeSearch
+from dse.codesign.notes import network_notes
+from dse.codesign.options import CodesignOptions
+from dse.codesign.search.choice import chosen_size
+from dse.plan.answer import nothing_legal
+from dse.plan.check import violations
+from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.plan_arrays import RECOMPUTES
+from dse.problem import Posed
+from dse.report.units import memory_text, needed_memory_text
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import FailedCheckError, Result, result_of
+from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.run import Run
+from hardware.machines import Machines
+from hardware.specs import accelerator
+from hardware.units import gib_from_bytes
+
+ModernPosed = Posed[CodesignOptions, ModernSpace]
+
+METHOD = "exhaustive"
+
+_NOTE = (
+    "Steps are those of dse plan, all operators one after the other on all cores; --plans phaze schedules operators on "
+    "single cores and fuses them, so that its throughputs are not to be compared with these."
+)
+
+
+@dataclass(frozen=True)
+class ModernAnswer:
+    """What a search says; ``answer`` is the optimum at the chosen HBM size, ``at_size`` all that is known there."""
+
+    candidates: Candidates
+    outcome: ModernOutcome
+    at_size: SizeSearch | None
+
+    @property
+    def best(self) -> ModernOptimum | None:
+        """The answer; None where nothing fits, or nothing was found before a stop."""
+        return None if self.at_size is None else self.at_size.best
+
+
+class _ByDigest:
+    """A posed problem that is looked up by what it holds."""
+
+    def __init__(self, posed: ModernPosed, run: Run) -> None:
+        self.posed, self.run = posed, run
+
+    def __hash__(self) -> int:
+        return hash(self.posed.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByDigest) and other.posed.digest == self.posed.digest
+
+
+class _CutShortError(Exception):
+    """Raised with what is known by a stop, so that it is not remembered as the whole search."""
+
+    def __init__(self, found: ModernAnswer | str) -> None:
+        super().__init__("stopped")
+        self.found = found
+
+
+def search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
+    """The optimum at every HBM size and the chosen one; why it was stopped before any plan was priced.
+
+    The last searches are remembered, as a check asks for them again.
+
+    Raises:
+        InputError: no plan keeps the rules.
+    """
+    try:
+        return _searched(_ByDigest(posed, run))
+    except _CutShortError as cut:
+        return cut.found
+
+
+@lru_cache(maxsize=4)
+def _searched(keyed: _ByDigest) -> ModernAnswer:
+    found = _search(keyed.posed, keyed.run)
+    if isinstance(found, str) or found.outcome.stopped is not None:
+        raise _CutShortError(found)
+    return found
+
+
+def _search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
+    problem, machines = posed.problem.problem, posed.problem.machines
+    searching = ModernSearch(problem, machines, run.stop, run.progress)
+    try:
+        candidates = searching.candidates()
+    except StoppedError as reason:
+        return str(reason)
+    if not candidates.plans.count:
+        raise nothing_legal(problem.plan_problem(machines.one(0), max(problem.hbm_bytes)))
+    outcome = searching.outcome(candidates)
+    return ModernAnswer(candidates, outcome, _chosen(problem, outcome))
+
+
+def _chosen(problem: ModernProblem, outcome: ModernOutcome) -> SizeSearch | None:
+    """At the smallest HBM size within one per cent of the best; None where no size has a plan."""
+    known = [outcome.sizes.get(size) for size in problem.hbm_bytes]
+    optima = [0.0 if each is None or each.best is None else 1.0 / each.best.step_s for each in known]
+    return known[chosen_size(optima)] if any(optima) else None
+
+
+def solve(posed: ModernPosed, run: Run) -> Result:
+    """The checked result of a search."""
+    started = time.perf_counter()
+    found = search(posed, run)
+    if isinstance(found, str):
+        return _unanswered(posed, run, found, started)
+    problem, outcome = posed.problem.problem, found.outcome
+    proof = infeasibility(posed, found)
+    if found.at_size is None or found.best is None:
+        if proof is None:
+            assert outcome.stopped is not None
+            return _unanswered(posed, run, outcome.stopped, started)
+        return result_of(
+            "codesign",
+            posed,
+            infeasibility=proof,
+            seconds=time.perf_counter() - started,
+            seed=run.seed,
+            method=METHOD,
+        )
+    solution = solution_of(posed, found.best, found.at_size.hbm_bytes)
+    costs = _checked_costs(posed, found.best, found.at_size.hbm_bytes)
+    reason, baselines = outcome.stopped, []
+    if reason is None:
+        try:
+            baselines = baseline_answers(posed, run.stop)
+        except StoppedError as stopped:
+            reason = str(stopped)
+    value = problem.global_batch / costs.step_s
+    metrics = answer_metrics(posed, solution, costs, found.candidates.plans.count, reason)
+    if reason is None:
+        metrics |= search_metrics(posed, outcome) | {"baselines": baselines}
+    return result_of(
+        "codesign",
+        posed,
+        value=value,
+        bound=value if outcome.stopped is None else problem.global_batch / found.at_size.bound_s,
+        status=_status(reason),
+        solution=solution,
+        metrics=metrics,
+        evaluations=sum(len(size.evaluated) for size in outcome.sizes.values()),
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method=METHOD,
+    )
+
+
+def _status(reason: str | None) -> Any:
+    """What follows from value and bound, unless a stop left something open."""
+    if reason is None:
+        return None
+    return "interrupted" if reason == "interrupted" else "feasible"
+
+
+def _unanswered(posed: ModernPosed, run: Run, reason: str, started: float) -> Result:
+    return result_of(
+        "codesign",
+        posed,
+        status="interrupted" if reason == "interrupted" else "unknown",
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method=METHOD,
+    )
+
+
+def solution_of(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> dict[str, Any]:
+    """``solution`` of the result."""
+    trained = {"hbm_gb": gib_from_bytes(hbm_bytes), "plan": best.plan.document()}
+    return {
+        "architecture": architecture_solution(posed.problem.machines, best.architecture),
+        "models": {posed.problem.problem.name: trained},
+    }
+
+
+def _checked_costs(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> PlanCosts:
+    """The checker's own costs of a plan.
+
+    Raises:
+        FailedCheckError: they are others than the search found (a fault of this program).
+    """
+    machine = posed.problem.machines.one(best.architecture)
+    asked = posed.problem.problem.plan_problem(machine, hbm_bytes)
+    faults = violations(asked, best.plan, best.step_s)
+    if faults:
+        raise FailedCheckError("; ".join(faults))
+    return plan_costs(asked, best.plan)
+
+
+def answer_metrics(
+    posed: ModernPosed, solution: dict[str, Any], costs: PlanCosts, plans: int, stopped: str | None
+) -> dict[str, Any]:
+    """What follows from the solution alone, by the checker's ``costs`` of its plan."""
+    problem, machines = posed.problem.problem, posed.problem.machines
+    area_mm2 = solution["architecture"]["area_mm2"]
+    budget_mm2 = problem.area_budget_mm2 or float(machines.area_mm2.max())
+    return {
+        "architectures_in_space": len(machines),
+        "plans_in_vocabulary": plans,
+        "area_budget_used": area_mm2 / budget_mm2,
+        "interface_mm2": problem.interface_mm2(machines),
+        "models": {problem.name: _figures(problem, solution["architecture"], machines.clock_hz, costs)},
+        "notes": [*network_notes(problem.network, problem.accelerators), _NOTE],
+        "stopped": stopped,
+    }
+
+
+def _figures(problem: ModernProblem, sizes: dict[str, Any], clock_hz: float, costs: PlanCosts) -> dict[str, Any]:
+    peak = 2.0 * clock_hz * sizes["tensor_cores"] * sizes["core_width"] * sizes["core_depth"]
+    throughput = problem.global_batch / costs.step_s
+    return {
+        "throughput_per_s": throughput,
+        "step_s": costs.step_s,
+        "tokens_per_s": throughput * problem.sequence,
+        "model_flops_utilisation": throughput
+        * problem.model.flops_per_sample(problem.sequence)
+        / (problem.accelerators * peak),
+        "time_s": costs.time_s,
+        "memory_bytes": costs.memory,
+    }
+
+
+def search_metrics(posed: ModernPosed, outcome: ModernOutcome) -> dict[str, Any]:
+    """What a search that was not stopped has seen."""
+    problem, machines = posed.problem.problem, posed.problem.machines
+    evaluated = {index for size in outcome.sizes.values() for index in size.evaluated}
+    return {
+        "architectures_evaluated": len(evaluated),
+        "architectures_pruned": len(machines) - len(evaluated),
+        "optimum_by_hbm": {
+            f"{gib_from_bytes(size):g}": {
+                "throughput_per_s": problem.global_batch / best.step_s,
+                "architecture": architecture_solution(machines, best.architecture),
+                "plan": best.plan.document(),
+            }
+            for size in problem.hbm_bytes
+            if (best := outcome.sizes[size].best) is not None
+        },
+    }
+
+
+def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[dict[str, Any]]:
+    """The same search over the paper's plans, and the best plan of the reference accelerator.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    return _baselines(_ByDigest(posed, Run(stop=stop)))
+
+
+@lru_cache(maxsize=4)
+def _baselines(keyed: _ByDigest) -> list[dict[str, Any]]:
+    found = search(keyed.posed, keyed.run)
+    if isinstance(found, str):
+        raise StoppedError(found)
+    problem, machines = keyed.posed.problem.problem, keyed.posed.problem.machines
+    candidates, stop = found.candidates, keyed.run.stop
+    papers = candidates.part(_papers_plans(candidates))
+    rows = [_row("plans of the PHAZE paper's vocabulary", problem, machines, _whole(problem, machines, papers, stop))]
+    if problem.fixed is None:
+        reference = accelerator(problem.cost_model.reference.name, problem.cost_model)
+        posed_there = replace(problem, fixed=reference)
+        searching = ModernSearch(posed_there, reference.machines, stop)
+        outcome = _whole(posed_there, reference.machines, searching.candidates(), stop)
+        rows.append(_row(f"{reference.title}, its best plan", posed_there, reference.machines, outcome))
+    return rows
+
+
+def _papers_plans(candidates: Candidates) -> Any:
+    """Pipeline × data × tensor, activations kept or made again."""
+    plans = candidates.plans
+    modes = [RECOMPUTES.index("none"), RECOMPUTES.index("full")]
+    whole = np.isin(plans.recompute, modes) & (plans.sequence_parallel == 0) & (plans.zero == 0)
+    return np.flatnonzero(whole & (plans.context == 1) & (plans.expert == 1) & (plans.interleave == 1))
+
+
+def _whole(problem: ModernProblem, machines: Machines, candidates: Candidates, stop: StopSignal) -> ModernOutcome:
+    outcome = ModernSearch(problem, machines, stop).outcome(candidates)
+    if outcome.stopped is not None:
+        raise StoppedError(outcome.stopped)
+    return outcome
+
+
+def _row(name: str, problem: ModernProblem, machines: Machines, outcome: ModernOutcome) -> dict[str, Any]:
+    at_size = _chosen(problem, outcome)
+    best = None if at_size is None else at_size.best
+    if at_size is None or best is None:
+        return {"name": name, "throughput_per_s": None, "hbm_gb": None, "architecture": None, "plan": None}
+    return {
+        "name": name,
+        "throughput_per_s": problem.global_batch / best.step_s,
+        "hbm_gb": gib_from_bytes(at_size.hbm_bytes),
+        "architecture": architecture_solution(machines, best.architecture),
+        "plan": best.plan.document(),
+    }
+
+
+def infeasibility(posed: ModernPosed, found: ModernAnswer) -> Infeasibility | None:
+    """The proof that no plan fits: the one that needs the least memory needs too much; None where one fits."""
+    problem, candidates, limit = posed.problem.problem, found.candidates, max(posed.problem.problem.hbm_bytes)
+    row = int(np.argmin(candidates.memory_bytes))
+    if candidates.memory_bytes[row] <= limit:
+        return None
+    plan = candidates.plans.plan(row)
+    costs = plan_costs(problem.plan_problem(posed.problem.machines.one(0), limit), plan)
+    need = needed_memory_text(costs.memory_bytes)
+    return Infeasibility(
+        resource="hbm_bytes",
+        demand=costs.memory_bytes,
+        limit=float(limit),
+        unit="bytes",
+        levers=[f"--hbm-gb with {need} or more", "more accelerators, which share the state of weights"],
+        explanation=f"no plan of this vocabulary fits: the least, {plan.text()}, needs {need}, more than the "
+        f"{memory_text(limit)} of HBM",
+        where={"model": problem.name, "plan": plan.document(), "memory_bytes": costs.memory},
+    )

@@ -1,0 +1,132 @@
+"""The independent check of a co-search with ``--plans modern``.
+
+Area and sizes of the architecture come from the formula, rules, memory and step of the plan from the checker of
+:mod:`dse.plan`, which shares no code with the search. That no plan is faster on the architecture is proven again by the
+exhaustive search of ``dse plan``, which knows no bounds; that no architecture is better, by searching again.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.check import architecture_faults, fixed_faults
+from dse.codesign.formats import architecture_solution
+from dse.codesign.modern.answer import (
+    ModernAnswer,
+    ModernPosed,
+    answer_metrics,
+    baseline_answers,
+    infeasibility,
+    search,
+    search_metrics,
+)
+from dse.codesign.modern.problem import ModernProblem
+from dse.plan.answer import enumerated
+from dse.plan.check import violations
+from dse.plan.check_costs import plan_costs
+from dse.plan.training_plan import whole_plan
+from dse.results.differences import differences
+from dse.results.result import PROOF_TOLERANCE, Result
+from dse.run.run import Run
+from hardware.machines import Machines
+from hardware.space import template_machines
+from hardware.units import MIB, bytes_from_gib, gib_from_bytes
+
+
+def faults(result: Result, posed: ModernPosed) -> list[str]:
+    """What is wrong with a result, one sentence each; empty where it holds."""
+    problem = posed.problem.problem
+    if not result.solution:
+        return _unanswered_faults(result, posed)
+    broken = _solution_faults(problem, result)
+    if broken:
+        return broken
+    trained = result.solution["models"][problem.name]
+    machine, hbm_bytes = machine_of(problem, result.solution["architecture"]), bytes_from_gib(trained["hbm_gb"])
+    asked, plan = problem.plan_problem(machine, hbm_bytes), whole_plan(trained["plan"], "result")
+    value = result.objective.value or math.nan
+    broken = violations(asked, plan, problem.global_batch / value)
+    if broken:
+        return broken
+    again = search(posed, Run())
+    assert isinstance(again, ModernAnswer), "nothing stops it"
+    stopped = result.metrics["stopped"]
+    costs, count = plan_costs(asked, plan), again.candidates.plans.count
+    expected = answer_metrics(posed, result.solution, costs, count, stopped)
+    if stopped is not None:
+        return [*_stopped_faults(result, again, problem, hbm_bytes), *differences("metrics", result.metrics, expected)]
+    expected |= search_metrics(posed, again.outcome) | {"baselines": baseline_answers(posed)}
+    if result.status != "optimal":
+        return [f"status must be optimal, but got {result.status}: the search was not stopped"]
+    fastest = enumerated(asked).best
+    found = [] if fastest is None else differences("solution: step", costs.step_s, fastest.step_s)
+    best = again.outcome.sizes[hbm_bytes].best
+    assert best is not None, "a plan fits at this size"
+    expected_architecture = architecture_solution(posed.problem.machines, best.architecture)
+    sizes = [] if again.at_size is None else differences("hbm_gb", hbm_bytes, again.at_size.hbm_bytes)
+    return [
+        *found,
+        *sizes,
+        *differences("objective.value", value, problem.global_batch / best.step_s),
+        *differences("bound", result.bound, problem.global_batch / best.step_s),
+        *differences("solution.architecture", result.solution["architecture"], expected_architecture),
+        *differences("solution.plan", plan.document(), best.plan.document()),
+        *differences("metrics", result.metrics, expected),
+    ]
+
+
+def _solution_faults(problem: ModernProblem, result: Result) -> list[str]:
+    """What is wrong with the architecture, the model and the HBM size."""
+    stated = result.solution["architecture"]
+    if problem.fixed is not None:
+        broken = fixed_faults(problem.fixed.machines, stated)
+    else:
+        broken = architecture_faults(problem, stated)
+    models = result.solution["models"]
+    if list(models) != [problem.name]:
+        return [*broken, f"models must be [{problem.name}], but got {list(models)}"]
+    offered = [gib_from_bytes(size) for size in problem.hbm_bytes]
+    if models[problem.name]["hbm_gb"] not in offered:
+        broken.append(f"hbm_gb must be one of {offered}, but got {models[problem.name]['hbm_gb']}")
+    return broken
+
+
+def machine_of(problem: ModernProblem, stated: dict[str, Any]) -> Machines:
+    """The architecture of these sizes."""
+    if problem.fixed is not None:
+        return problem.fixed.machines
+    keys = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_bytes")
+    tensor_cores, vector_cores, width, depth, buffer_bytes = (np.array([stated[key]]) for key in keys)
+    return template_machines(tensor_cores, vector_cores, width, depth, buffer_bytes // MIB, model=problem.cost_model)
+
+
+def _stopped_faults(result: Result, again: ModernAnswer, problem: ModernProblem, hbm_bytes: int) -> list[str]:
+    """Of a run that was cut short: its bound is that on all architectures, or the optimum where that was proven."""
+    at_size = again.outcome.sizes[hbm_bytes]
+    assert at_size.best is not None, "a plan fits at this size"
+    optimum = problem.global_batch / at_size.best.step_s
+    fitting = again.candidates.ideal_s[again.candidates.memory_bytes <= hbm_bytes]
+    bounds = [problem.global_batch / float(fitting.min())]
+    value = result.objective.value
+    if value is not None and value >= optimum * (1 - PROOF_TOLERANCE):
+        bounds.append(optimum)
+    if any(not differences("bound", result.bound, bound) for bound in bounds):
+        return []
+    return [f"bound must be {bounds[0]!r}, but got {result.bound!r}"]
+
+
+def _unanswered_faults(result: Result, posed: ModernPosed) -> list[str]:
+    """Of a result without a plan: that nothing fits is proven again; one that was stopped says nothing else."""
+    broken = [f"metrics.{key} must not be given without a plan" for key in result.metrics]
+    if result.bound is not None:
+        broken.append("bound must not be given without a plan")
+    if result.status != "infeasible":
+        return broken
+    again = search(posed, Run())
+    assert isinstance(again, ModernAnswer), "nothing stops it"
+    proof = infeasibility(posed, again)
+    if proof is None:
+        return ["status infeasible: but a plan fits"]
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return [*broken, *differences("infeasibility", stated, proof.model_dump())]

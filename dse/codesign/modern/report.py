@@ -1,0 +1,124 @@
+"""A co-search with ``--plans modern`` for people."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dse.codesign.modern.check import machine_of
+from dse.codesign.modern.problem import ModernSpace
+from dse.codesign.report.table import architecture_text, hbm_text, number
+from dse.plan.problem import PlanProblem
+from dse.plan.report import PIPELINE_TRACE_FILE, PLAN_FILE, memory_table, plan_card, plan_rows, time_table
+from dse.plan.timeline import pipeline_trace
+from dse.plan.training_plan import whole_plan, yaml_text
+from dse.report.view import Row, Table, View
+from dse.results.result import PROOF_TOLERANCE, Result, percent
+from hardware.units import bytes_from_gib
+
+
+def view(space: ModernSpace, result: Result) -> View:
+    """The answer, or why there is none."""
+    title = f"{result.problem.name}: accelerator and training plan"
+    if not result.solution:
+        proof = result.infeasibility
+        if proof is None:
+            return View(title, "Stopped before any feasible answer.")
+        return View(title, f"Infeasible: {proof.explanation}", [f"would help: {lever}" for lever in proof.levers])
+    figures = result.metrics["models"][space.problem.name]
+    tables = [
+        Table(("", ""), _answer_rows(space, result), "answer"),
+        *_beside(result),
+        time_table(figures["time_s"], figures["step_s"]),
+        memory_table(figures["memory_bytes"]),
+    ]
+    return View(
+        title=title,
+        verdict=_verdict(space, result),
+        notes=[f"Note: {note}" for note in result.metrics["notes"]],
+        tables=tables,
+        page=lambda: tables,
+        files=lambda: _files(space, result),
+        cards=lambda: [plan_card(_posed(space, result), *_as_plan(space, result))],
+    )
+
+
+def _verdict(space: ModernSpace, result: Result) -> str:
+    metrics, value = result.metrics, result.objective.value
+    assert value is not None, "there is an answer"
+    score, total = f"{number(value)} samples/s", metrics["architectures_in_space"]
+    plans = f"{metrics['plans_in_vocabulary']:,} plans"
+    fixed = space.problem.fixed
+    if fixed is not None and result.status == "optimal":
+        return f"{score} on {fixed.name}, proven optimal over {plans} ({result.seconds:.1f} s)."
+    if result.status == "optimal":
+        evaluated = metrics["architectures_evaluated"]
+        return (
+            f"{score}, proven optimal: none of the {total:,} architectures does better with any of {plans} "
+            f"({evaluated:,} evaluated exactly, {total - evaluated:,} ruled out by bounds, {result.seconds:.1f} s)."
+        )
+    if result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
+        return (
+            f"{score}, not proven: no architecture does better than {number(result.bound)} samples/s "
+            f"(gap {percent(result.gap or 0.0)}, stopped after {result.seconds:.1f} s)."
+        )
+    return f"{score}, proven optimal at its HBM size; stopped after {result.seconds:.1f} s."
+
+
+def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
+    sizes, trained = result.solution["architecture"], result.solution["models"][space.problem.name]
+    used = result.metrics["area_budget_used"]
+    figures = result.metrics["models"][space.problem.name]
+    return [
+        ("accelerator", architecture_text(sizes)),
+        ("area", f"{sizes['area_mm2']:.1f} mm² ({100 * used:.0f} % of the budget)"),
+        ("HBM", hbm_text(trained["hbm_gb"])),
+        *plan_rows(trained["plan"]),
+        ("MFU", percent(figures["model_flops_utilisation"])),
+        ("tokens/s", f"{figures['tokens_per_s']:,.0f}"),
+    ]
+
+
+def _beside(result: Result) -> list[Table]:
+    """The baselines, and the optimum at each HBM size."""
+    metrics, value = result.metrics, result.objective.value or 0.0
+    if "baselines" not in metrics:
+        return []
+    rows: list[Row] = [
+        (each["name"], *_optimum_cells(each, value), "" if each["hbm_gb"] is None else hbm_text(each["hbm_gb"]))
+        for each in metrics["baselines"]
+    ]
+    rows += [
+        ("this answer's vocabulary", *_optimum_cells(each, value), hbm_text(float(size)))
+        for size, each in metrics["optimum_by_hbm"].items()
+    ]
+    head = ("", "samples/s", "of this answer", "accelerator and plan", "HBM")
+    return [Table(head, rows, "beside it", narrow=(0, 1, 2, 4))]
+
+
+def _optimum_cells(each: Mapping[str, Any], value: float) -> tuple[str, str, str]:
+    throughput = each["throughput_per_s"]
+    if throughput is None:
+        return "nothing fits", "", ""
+    plan = whole_plan(each["plan"], "result")
+    return number(throughput), percent(throughput / value), f"{architecture_text(each['architecture'])}; {plan.text()}"
+
+
+def _posed(space: ModernSpace, result: Result) -> PlanProblem:
+    problem = space.problem
+    trained = result.solution["models"][problem.name]
+    machine = machine_of(problem, result.solution["architecture"])
+    return problem.plan_problem(machine, bytes_from_gib(trained["hbm_gb"]))
+
+
+def _as_plan(space: ModernSpace, result: Result) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The plan and its figures, as ``dse plan`` names them."""
+    name = space.problem.name
+    figures = result.metrics["models"][name]
+    return result.solution["models"][name]["plan"], figures | {"mfu": figures["model_flops_utilisation"]}
+
+
+def _files(space: ModernSpace, result: Result) -> Mapping[str, str | bytes]:
+    posed, plan = _posed(space, result), whole_plan(result.solution["models"][space.problem.name]["plan"], "result")
+    drawn = pipeline_trace(posed, plan)
+    traces = {} if drawn is None else {PIPELINE_TRACE_FILE: json.dumps(drawn)}
+    return {PLAN_FILE: yaml_text(plan), **traces}

@@ -1,0 +1,124 @@
+"""``--plans modern``: the co-search against brute force, the plans of the other vocabularies, and bad input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.codesign.contract import PROBLEM
+from dse.codesign.modern.search import ModernSearch
+from dse.plan.search.enumeration import enumerate_plans
+from dse.problem import pose
+from dse.results.check import faults_of
+from dse.run.run import Run
+from hardware.inputs import InputError
+from tests.codesign.tiny import tiny_options
+
+MODERN = {"plans": "modern", "microbatch": "1,2,4,8", "tensor_parallel": "1,2,4,8", "accelerators": 8}
+
+
+def modern_options(folder, **changes):
+    return tiny_options(folder, models=(("tiny", 3, 64),), **{**MODERN, **changes})
+
+
+def brute_force(problem, machines, hbm_bytes):
+    """The best step on each architecture, by the exhaustive search of ``dse plan``; infinite where nothing fits."""
+    best = [
+        enumerate_plans(problem.plan_problem(machines.one(index), hbm_bytes)).best for index in range(len(machines))
+    ]
+    return np.array([np.inf if each is None else each.step_s for each in best])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"accelerators": 4, "global_batch": 8},
+        {"accelerators": 4, "global_batch": 8, "plan": "pipeline=2,tensor=2"},
+        {"accelerators": 2, "global_batch": 16, "network": "nvlink2", "hbm_gb": "1"},
+    ],
+    ids=["open", "fixed", "another network"],
+)
+def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
+    problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
+    chosen = np.random.default_rng(4).choice(len(problem.machines()), 80, replace=False)
+    machines = problem.machines().take(np.sort(chosen))
+    search = ModernSearch(problem, machines)
+    candidates = search.candidates()
+    outcome = search.outcome(candidates)
+    for hbm_bytes, at_size in outcome.sizes.items():
+        steps = brute_force(problem, machines, hbm_bytes)
+        fits = np.isfinite(steps).any()
+        assert (at_size.best is not None) == fits
+        if at_size.best is None:
+            continue
+        assert at_size.best.step_s == pytest.approx(steps.min(), rel=1e-12)
+        assert steps[at_size.best.architecture] == pytest.approx(steps.min(), rel=1e-12)
+        ties = np.flatnonzero(steps <= steps.min() * (1 + 1e-12))
+        assert machines.area_mm2[at_size.best.architecture] == machines.area_mm2[ties].min()
+        assert np.all(at_size.lower_s <= steps)
+        assert candidates.ideal_s[candidates.memory_bytes <= hbm_bytes].min() <= steps.min()
+        assert len(at_size.evaluated) < len(machines)
+        for index, step_s in at_size.evaluated.items():
+            assert step_s >= steps[index] * (1 - 1e-12)
+
+
+def test_larger_memory_and_more_of_the_vocabulary_are_never_slower(tmp_path):
+    options = modern_options(tmp_path, area_budget="3.42", global_batch=16)
+    result = PROBLEM.answer(pose(PROBLEM, options), Run())
+    optima = [each["throughput_per_s"] for each in result.metrics["optimum_by_hbm"].values()]
+    assert optima == sorted(optima)
+    assert result.metrics["baselines"][0]["throughput_per_s"] <= optima[-1]
+    part = PROBLEM.answer(pose(PROBLEM, replace(options, plan="zero=0,context=1")), Run())
+    assert part.objective.value <= optima[-1]
+
+
+def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):
+    options = modern_options(tmp_path, fixed="tpuv4-phaze", area_budget=None, hbm_gb=None, global_batch=16)
+    posed = pose(PROBLEM, options)
+    result = PROBLEM.answer(posed, Run())
+    assert result.status == "optimal"
+    assert faults_of(result, posed) == []
+    problem, machines = posed.problem.problem, posed.problem.machines
+    (best,) = brute_force(problem, machines, problem.hbm_bytes[0])
+    assert result.objective.value == pytest.approx(16 / best, rel=1e-12)
+
+
+def test_the_check_finds_a_slower_plan_and_a_slower_architecture(tmp_path):
+    options = modern_options(tmp_path, area_budget="3.386", global_batch=16)
+    posed = pose(PROBLEM, options)
+    result = PROBLEM.answer(posed, Run())
+    assert faults_of(result, posed) == []
+    slower = PROBLEM.answer(pose(PROBLEM, replace(options, plan="recompute=full")), Run())
+    assert slower.objective.value < result.objective.value
+    forged = slower.model_copy(update={"settings": result.settings, "problem": result.problem})
+    assert any("step" in fault or "objective" in fault for fault in faults_of(forged, posed))
+
+
+def test_recomputation_stage_by_stage_is_a_choice_of_its_own(tmp_path):
+    layered, staged = (tiny_options(tmp_path, plans=plans).problem() for plans in ("phaze", "phaze-2024"))
+    assert layered.cost_model.training.recompute_granularity.name == "layer"
+    assert staged.cost_model.training.recompute_granularity.name == "stage"
+    published = tiny_options(tmp_path, plans="phaze-2024", cost_model="phaze-2024").problem()
+    assert published == tiny_options(tmp_path, cost_model="phaze-2024").problem()
+
+
+BAD = {
+    "objective": ({"objective": "per-watt"}, "--objective: per-watt: must be throughput"),
+    "search": ({"search": "hysteresis"}, "--search: hysteresis: must be exhaustive"),
+    "cost model": ({"cost_model": "phaze-2024"}, "--cost-model: phaze-2024: must be consistent"),
+    "pareto": ({"pareto": True}, "--pareto: the front is of the plans of --plans phaze"),
+    "microbatch": ({"microbatch": "2"}, "--microbatch: 2: every size is tried; --plan microbatch=N fixes one"),
+    "tensor": ({"plan": "tensor=3"}, "--plan: tensor: 3: must divide the devices"),
+    "precision": ({"plan": "precision=fp8"}, "--plan: precision: fp8: must be bf16"),
+    "key": ({"plan": "tensr=2"}, "--plan: tensr: no key of a plan"),
+    "measured chip": ({"fixed": "a100-80gb", "area_budget": None}, "--fixed: a100-80gb: has kernels of its own"),
+    "paper's plans": ({"plans": "phaze", "plan": "tensor=2", "microbatch": "1"}, "belongs to --plans modern"),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), BAD.values(), ids=BAD)
+def test_what_does_not_go_with_the_plans_is_refused_in_one_line(tmp_path, changes, words):
+    with pytest.raises(InputError) as refused:
+        pose(PROBLEM, modern_options(tmp_path, **changes))
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value).strip()
