@@ -62,6 +62,6 @@ PARTS = {
     "slicing-tree": Part("Section 1: annealing of slicing trees", slicing_trees),
 }
 
-QUICK = {"moves": MOVES // 20}
+QUICK = {"models": "A,D,E", "moves": MOVES // 20}
 
 PAPER = Paper(NAME, SUMMARY, read_published().citation, GigaplacerOptions, PARTS, _posed, quick=QUICK)
