@@ -37,7 +37,9 @@ class _Pipeline:
     def __init__(self, run: PretrainingRun, executor: RayExecutor, progress: ProgressCallback) -> None:
         self._run, self._progress = run, progress
         self._notice_wait = executor.notice_wait
-        durable = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)
+        # Of one worker, trainer and validator have half each.
+        cpus = 1 if executor.workers > 1 else 0.5
+        durable = ray.remote(num_cpus=cpus, max_restarts=-1, max_task_retries=-1)
         self._trainer: Any = durable(Trainer).remote(run.plan)
         self._idle: list[Any] = [durable(Validator).remote(run.plan) for _ in range(max(1, executor.workers - 1))]
         self._actors: list[Any] = [self._trainer, *self._idle]

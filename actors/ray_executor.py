@@ -58,9 +58,13 @@ class WorkerKind:
     cpus: float = 1.0
     gpus: float = 0.0
 
+    @property
+    def needs(self) -> str:
+        """What one of them needs, for people."""
+        return " and ".join(f"{amount:g} {name}" for amount, name in ((self.cpus, "CPU"), (self.gpus, "GPU")) if amount)
+
     def __str__(self) -> str:
-        needs = [f"{amount:g} {name}" for amount, name in ((self.cpus, "CPU"), (self.gpus, "GPU")) if amount]
-        return f"{self.count} need {' and '.join(needs)} each"
+        return f"{self.count} need {self.needs} each"
 
 
 def _unheard(_text: str) -> None:
@@ -79,6 +83,7 @@ class RayExecutor(Executor):
         notice: receives messages for people about waits for room and workers that died; items are named by the
             function's own ``describe(item)``, where it has one.
         watched: figures of the run that belong to its metrics.
+        extra: what actors need in all that the work itself starts, beside the workers.
 
     Raises:
         InputError: nothing answers at ``address``, or wants another token, or its workers cannot run this program.
@@ -91,6 +96,7 @@ class RayExecutor(Executor):
         limits: Limits | None = None,
         notice: Callable[[str], None] = _unheard,
         watched: Watched | None = None,
+        extra: WorkerKind | None = None,
     ) -> None:
         self._kinds = workers if isinstance(workers, tuple) else (WorkerKind(workers or 1),)
         self._all = workers is None
@@ -98,6 +104,7 @@ class RayExecutor(Executor):
         self.limits = limits or Limits()
         self.notice = notice
         self._watched = watched or {}
+        self._extra = extra
         self._session: OwnedFolder | None = None
         self._function: Callable[[Any], Any] | None = None
         self._actors: list[Any] = []
@@ -111,10 +118,11 @@ class RayExecutor(Executor):
             return self
         # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
         self._session = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
+        kinds = self._kinds if self._extra is None else (*self._kinds, self._extra)
         ray.init(
             address="local",
-            num_cpus=int(sum(kind.count * kind.cpus for kind in self._kinds)),
-            num_gpus=int(sum(kind.count * kind.gpus for kind in self._kinds)),
+            num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
+            num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
             object_store_memory=_OBJECT_STORE_BYTES,
             include_dashboard=False,
             log_to_driver=False,
@@ -171,7 +179,8 @@ class RayExecutor(Executor):
         """What the workers need and what the cluster has, for people."""
         there, free = _resources()
         has = ", ".join(f"{there.get(name, 0):g} {name} ({free.get(name, 0):g} free)" for name in ("CPU", "GPU"))
-        return f"{'; '.join(map(str, self._kinds))}; the cluster has {has}"
+        extra = "" if self._extra is None else f"; their own actors {self._extra.needs} in all"
+        return f"{'; '.join(map(str, self._kinds))}{extra}; the cluster has {has}"
 
     def metrics(self) -> MapMetrics:
         """What reports to Ray's metrics for this executor."""

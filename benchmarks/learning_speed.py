@@ -110,9 +110,9 @@ def show(settings, form: str, measured: Rates, own: Rates) -> None:
 
 def our_form(store, settings):
     """(rollouts of one iteration, learning from them) as pretraining does it."""
-    from policies.partition.local_training import LocalTraining
+    from policies.partition.training import PartitionTraining
 
-    training = LocalTraining(store, settings, seed=0)
+    training = PartitionTraining(store, settings, seed=0)
 
     def roll_out():
         groups = (training.candidates(settings.rollouts) for _ in range(settings.graphs))

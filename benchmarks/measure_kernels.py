@@ -1,4 +1,4 @@
-"""Measures GEMMs and vector kernels with PyTorch on this machine, for ``dse calibrate SPEC FILE``.
+"""Measures GEMMs, vector kernels and all-reduces with PyTorch on this machine, for ``dse calibrate SPEC FILE``.
 
 Each row is the median over batches of calls, launches included, as a training step pays them; the clock is read when
 the GPU has done all of a batch. On a CPU it serves as a trial. Needs the extra ``learn``.
@@ -6,11 +6,16 @@ the GPU has done all of a batch. On a CPU it serves as a trial. Needs the extra 
 The shapes are a grid: every kind of kernel from the smallest, where the launch is all, to the largest, where peak rates
 are. Rows of a kind are in the order of their sizes, so that the fitted half and the held-out half of ``dse calibrate``,
 which takes every other row, cover the same range.
+
+With ``--all-reduce``, started on all accelerators of a node or a cluster, it measures all-reduces between them instead:
+
+    python -m torch.distributed.run --nproc-per-node 8 -m benchmarks.measure_kernels links.csv --all-reduce
 """
 
 import argparse
 import csv
 import itertools
+import os
 import statistics
 import sys
 import time
@@ -23,6 +28,9 @@ BATCHES = 7
 
 BATCH_S = 0.02
 """What a batch takes, about."""
+
+ALL_REDUCE_BYTES = tuple(2**power for power in range(10, 31))
+"""From what the latency decides to what the links decide."""
 
 HEADER = ("op", "m", "n", "k", "measured_s")
 
@@ -73,13 +81,66 @@ def measured_s(torch: object, call: Callable[[], object], device: str) -> float:
     return statistics.median(seconds(calls) / calls for _ in range(BATCHES))
 
 
+def all_reduce_s(torch: object, size_bytes: int, device: str) -> float:
+    """Seconds of an all-reduce of 16-bit elements, as every rank of the process group runs it at the same time.
+
+    The number of calls follows from the size alone: every rank must make the same ones.
+    """
+    from torch import distributed
+
+    tensor = torch.zeros(size_bytes // 2, dtype=torch.bfloat16, device=device)
+    calls = max(3, min(100, 2**26 // size_bytes))
+
+    def seconds(count: int) -> float:
+        distributed.barrier()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(count):
+            distributed.all_reduce(tensor)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - begun
+
+    seconds(3)
+    return statistics.median(seconds(calls) / calls for _ in range(BATCHES))
+
+
+def write_all_reduces(out: Path, device: str, largest_bytes: int) -> None:
+    """Measures all-reduces between the processes that ``torch.distributed.run`` started; the first of them writes."""
+    import torch
+    from torch import distributed
+
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    ranks, is_first = distributed.get_world_size(), distributed.get_rank() == 0
+    rows = []
+    for size in (each for each in ALL_REDUCE_BYTES if each <= largest_bytes):
+        rows.append(("all_reduce", size, ranks, "", f"{all_reduce_s(torch, size, device):.9g}"))
+        if is_first:
+            print(f"\r{len(rows)} sizes", end="", file=sys.stderr)
+    if is_first:
+        with out.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows((HEADER, *rows))
+        print(file=sys.stderr)
+    distributed.destroy_process_group()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="FILE.csv")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     parser.add_argument("--largest", type=int, default=8192, help="longest side of a GEMM, a power of two from 256")
+    parser.add_argument("--all-reduce", action="store_true", help="all-reduces between the processes of this job")
+    parser.add_argument("--largest-bytes", type=int, default=2**30, help="of an all-reduce")
     given = parser.parse_args()
+    if given.all_reduce:
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+            parser.error("--all-reduce: start it with python -m torch.distributed.run on two accelerators or more")
+        write_all_reduces(given.out, given.device, given.largest_bytes)
+        return
     if given.largest < 256 or given.largest & (given.largest - 1):
         parser.error(f"--largest must be a power of two from 256, but got {given.largest}")
     import torch

@@ -15,17 +15,14 @@ from pathlib import Path
 
 from dse.calibration.fit import (
     FITTED_CONSTANTS,
-    MeasuredAllReduce,
-    MeasuredKernel,
     fit_kernels,
     fit_network,
     fitting_rows,
     mean_absolute_error,
     predict_s,
-    read_all_reduces,
-    read_kernels,
     reporting_rows,
 )
+from dse.calibration.rows import MeasuredAllReduce, MeasuredKernel, read_all_reduces, read_kernels
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.network_specs import network
@@ -114,10 +111,10 @@ def constants_table(machines: Machines, refit: Machines) -> None:
 def all_reduce_table(link: Network, rows: Sequence[MeasuredAllReduce]) -> float:
     """Prints the all-reduce errors; returns that of the spec on the odd rows above 64 KB."""
     even, odd = fitting_rows(rows), reporting_rows(rows)
-    refit = fit_network(link, even, GPUS)
+    refit = fit_network(link, even)
     large_even = [row for row in even if row.size_bytes > SMALLEST_BYTES]
     large_odd = [row for row in odd if row.size_bytes > SMALLEST_BYTES]
-    line = fit_network(replace(link, channels=1), large_even, GPUS)
+    line = fit_network(replace(link, channels=1), large_even)
     bandwidth = Network("bandwidth", link.bytes_per_s)
     print(f"\nall-reduce, 4 A100 over NVLink3: mean absolute error in % above {SMALLEST_BYTES} bytes")
     print(f"{'model':34}{'odd':>8}{'even':>8}")
@@ -152,7 +149,7 @@ def main() -> int:
     folder = parser.parse_args().data
     machines = accelerator("a100-80gb").machines
     kernels = kernel_table(machines, read_kernels(folder / "a100_fp16_kernels.csv"))
-    reduced = all_reduce_table(network("nvlink3"), read_all_reduces(folder / "a100x4_nvlink3_allreduce.csv"))
+    reduced = all_reduce_table(network("nvlink3"), read_all_reduces(folder / "a100x4_nvlink3_allreduce.csv", GPUS))
     claims = (("GEMM", kernels["gemm"], 0.05), ("all kernels", kernels["all"], 0.10), ("all-reduce", reduced, 0.08))
     print()
     for name, value, target in claims:

@@ -6,12 +6,16 @@
 with w, d the sides of a tensor core; a vector core has w lanes. Source: PHAZE, appendix C.1, with the component values
 (Accelergy, CACTI) of its published tool.
 
+L2 and global buffer are SRAM of one process. Between two sizes of its tables the logarithm of an area is linear in the
+logarithm of the size, so that a larger memory always has a larger area.
+
 That area is what a budget limits. A die also holds the interfaces to its HBM and to the network (PHYs and controllers),
 in proportion to their bandwidths::
 
     interfaces = HBM bytes/s · (PHY + controller) per byte/s + network bytes/s · (PHY + controller) per byte/s
 """
 
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 
 from hardware.input_files import read_once
 from hardware.spec_fields import Count, Positive, PositiveInteger, Quantity, Source, StrictModel, read_spec
+from hardware.units import MIB
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,13 +34,6 @@ class AreaTable(StrictModel):
 
     source: Source
     values: dict[PositiveInteger, Positive]
-
-
-class Sizes(StrictModel):
-    """The values a template parameter takes."""
-
-    source: Source
-    values: list[PositiveInteger]
 
 
 class Reference(StrictModel):
@@ -63,7 +61,7 @@ class Interface(StrictModel):
 
 
 class AreaModel(StrictModel):
-    """Component areas and the bounds of the searched template."""
+    """Component areas of the template."""
 
     name: str
     element_bytes: Count
@@ -73,10 +71,6 @@ class AreaModel(StrictModel):
     l2_minimum_bytes: Count
     l2_um2: AreaTable
     global_buffer_um2: AreaTable
-    tensor_cores: Sizes
-    vector_cores: Sizes
-    core_sides: Sizes
-    minimum_fraction: Quantity
     hbm_interface: Interface
     network_interface: Interface
     transistors_per_mm2: Quantity
@@ -94,16 +88,69 @@ class AreaModel(StrictModel):
         vector_cores: Integers,
         global_buffer_mib: Integers,
     ) -> Floats:
-        """Area in µm² of each machine; all arguments of one shape.
+        """Area in µm² of each machine, with the L2 of :meth:`l2_bytes`; all arguments of one shape.
 
         Raises:
-            KeyError: a size that stands in no table.
+            ValueError: a memory outside the tables.
         """
         elements = core_width * core_depth
-        tensor_um2 = elements * self.tensor_element_um2.value + _look_up(self.l2_um2, self.l2_bytes(elements))
-        vector_um2 = core_width * self.vector_lane_um2.value + _look_up(self.l2_um2, self.l2_bytes(core_width))
-        buffer_um2 = _look_up(self.global_buffer_um2, global_buffer_mib)
+        return self.area_with_l2_um2(
+            tensor_cores,
+            core_width,
+            core_depth,
+            vector_cores,
+            global_buffer_mib,
+            self.l2_bytes(elements),
+            self.l2_bytes(core_width),
+        )
+
+    def area_with_l2_um2(
+        self,
+        tensor_cores: Integers,
+        core_width: Integers,
+        core_depth: Integers,
+        vector_cores: Integers,
+        global_buffer_mib: Integers,
+        tensor_l2_bytes: Integers,
+        vector_l2_bytes: Integers,
+    ) -> Floats:
+        """As :meth:`area_um2`, for cores with an L2 of their own choice.
+
+        Raises:
+            ValueError: a memory outside the tables.
+        """
+        elements = core_width * core_depth
+        tensor_um2 = elements * self.tensor_element_um2.value + self.sram_um2(tensor_l2_bytes)
+        vector_um2 = core_width * self.vector_lane_um2.value + self.sram_um2(vector_l2_bytes)
+        buffer_um2 = self.sram_um2(global_buffer_mib * MIB)
         return np.asarray(tensor_cores * tensor_um2 + vector_cores * vector_um2 + buffer_um2, dtype=np.float64)
+
+    def sram_um2(self, size_bytes: Integers) -> Floats:
+        """Area in µm² of memories of these sizes, from both tables.
+
+        Raises:
+            ValueError: a size outside the tables.
+        """
+        known, areas = self._sram
+        if len(size_bytes) and not known[0] <= size_bytes.min() <= size_bytes.max() <= known[-1]:
+            raise ValueError(f"a memory must have {known[0]} to {known[-1]} bytes")
+        places = np.minimum(np.searchsorted(known, size_bytes), len(known) - 1)
+        # Sizes of the tables have the areas of the tables, to the last digit.
+        between = np.exp(np.interp(np.log(size_bytes), np.log(known), np.log(areas)))
+        return np.where(known[places] == size_bytes, areas[places], between)
+
+    @property
+    def sram_limits_bytes(self) -> tuple[int, int]:
+        """The smallest and the largest memory of the tables."""
+        known, _ = self._sram
+        return int(known[0]), int(known[-1])
+
+    @cached_property
+    def _sram(self) -> tuple[Integers, Floats]:
+        """Sizes in bytes, ascending, and their areas in µm²."""
+        table = self.l2_um2.values | {size * MIB: area for size, area in self.global_buffer_um2.values.items()}
+        known = sorted(table)
+        return np.array(known, dtype=np.int64), np.array([table[size] for size in known])
 
     def interface_mm2(self, hbm_bytes_per_s: float, network_bytes_per_s: float) -> float:
         """Area in mm² of the interfaces to HBM and network; ``network_bytes_per_s`` is in one direction."""
@@ -133,12 +180,3 @@ def area_model(name_or_path: str | Path = "22nm") -> AreaModel:
         InputError: unknown name or a fault in the file.
     """
     return read_spec("area", name_or_path, AreaModel, "area")
-
-
-def _look_up(table: AreaTable, sizes: Integers) -> Floats:
-    """``table`` at every entry of ``sizes``; KeyError at a size it does not hold."""
-    known = np.array(sorted(table.values))
-    places = np.minimum(np.searchsorted(known, sizes), len(known) - 1)
-    if (known[places] != sizes).any():
-        raise KeyError(f"a size must be one of {known.tolist()}")
-    return np.array([table.values[size] for size in known.tolist()])[places]

@@ -83,9 +83,8 @@ class HardwareRules(StrictModel):
 
     ``interfaces_take_area``: the die of a template holds the interfaces to HBM and network beside what the area budget
     counts. ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth
-    and network; otherwise it takes those of the cost model, as the searched space does. ``space_has_area_floor``: of
-    the template, machines that use little of the area budget are left out
-    (:func:`hardware.space.architecture_space`).
+    and network; otherwise it takes those of the cost model, as the searched space does. ``space``: the architectures
+    that are searched where nothing else is said (:func:`hardware.space.space_spec`).
     """
 
     clock_hz: Quantity
@@ -102,7 +101,7 @@ class HardwareRules(StrictModel):
     single_core_share_of_bandwidth: BandwidthShare
     network_time_factor: Fraction
     templates_keep_own_rates: Choice
-    space_has_area_floor: Choice
+    space: NamedChoice
     vector_cycles: str
 
 

@@ -370,6 +370,9 @@ def fabric(name_or_path: str | Path) -> Fabric:
         InputError: no fabric of this name (with the nearest one), or a file that breaks a rule.
     """
     described = fabric_spec(name_or_path).fabric()
+    if described.flit_bytes > described.memory_bytes:
+        rule = f"a memory unit must hold a flit, a tile of {described.flit_bytes:,} bytes"
+        raise fail(name_or_path, "memory.bytes", described.memory_bytes, rule)
     if described.channel_latency_slots > _MAX_SLOTS or described.channel_slots > _MAX_SLOTS:
         seconds = _MAX_SLOTS * described.slot_s
         rule = f"latency and time of a flit must not exceed {_MAX_SLOTS} slots, {seconds:g} s"

@@ -5,13 +5,14 @@ their own, beside the fabric (:mod:`hardware.fabrics`), so that a cost model can
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, get_args
 
 from pydantic import Field
 
-from hardware.inputs import choose
+from hardware.inputs import Fault, InputError, choose
 from hardware.operations import VectorKind
 from hardware.spec_fields import Quantity, StrictModel, read_spec
 
@@ -39,11 +40,21 @@ class OperatorSlots:
         """Slots of work of ``tiles`` tiles (tile products of a ``gemm``) of an operator on one compute unit.
 
         Raises:
-            InputError: the table has no entry for ``kind``; the nearest one is offered.
+            InputError: the table has no entry for ``kind``.
         """
-        if kind not in self.slots:
-            choose(self.origin or self.name, "slots", kind, self.slots, "operator in this table")
+        self.require((kind,))
         return math.ceil(self.slots[kind] * tiles)
+
+    def require(self, kinds: Iterable[str]) -> None:
+        """Refuse a table that lacks entries for operators of these kinds.
+
+        Raises:
+            InputError: with a fault for each entry that is missing.
+        """
+        missing = [kind for kind in dict.fromkeys(kinds) if kind not in self.slots]
+        if missing:
+            rule = f"the key is missing, but there are operators of this kind; the table has {', '.join(self.slots)}"
+            raise InputError(Fault(self.origin or self.name, f"slots.{kind}", "", rule) for kind in missing)
 
 
 class OperatorSlotsSpec(StrictModel):

@@ -1,17 +1,99 @@
-"""The architecture space of the paper (Table 1): every machine of the template that fits an area budget."""
+"""Spaces of architectures: every machine of the template, of the sizes that a spec lists, that fits an area budget.
+
+``specs/spaces/table-1.yaml`` is the default, ``specs/spaces/phaze-2024.yaml`` the list of the published tool; a user's
+own file has the same form (docs/codesign.md). The bandwidth of the global buffer is no dimension: it takes no area, so
+that the largest is always best, and every machine of a space has that of the cost model.
+"""
+
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from hardware.area import AreaModel, area_model
-from hardware.cost_model import CostModel, cost_model
+from hardware.cost_model import CostModel, Fraction, cost_model
+from hardware.input_files import read_once
 from hardware.inputs import fail
 from hardware.machines import Machines
+from hardware.spec_fields import PositiveInteger, Source, StrictModel, read_spec
 from hardware.units import MIB, UM2_PER_MM2
 
 Integers = NDArray[np.int64]
 
 _ROUNDING = 1e-12
+
+MAX_POINTS = 5_000_000
+"""More points would not fit the memory of a workstation while they are bounded."""
+
+
+class Sizes(StrictModel):
+    """The values that a size of the template takes."""
+
+    source: Source
+    values: Annotated[list[PositiveInteger], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "Sizes":
+        if len(set(self.values)) < len(self.values):
+            raise ValueError("values must be different from each other")
+        return self
+
+
+class SpaceSpec(StrictModel):
+    """The sizes of a space; every combination of them is a point, whose vector lanes are as many as the core is wide.
+
+    ``min_share_of_budget``: machines that take less of the area budget are left out, unless they have a single tensor
+    core or a single vector core. With it a larger budget leaves out machines of smaller ones, so that an optimum per
+    mm² or per watt may fall as the budget grows.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    tensor_cores: Sizes
+    vector_cores: Sizes
+    core_widths: Sizes
+    core_depths: Sizes
+    global_buffer_mib: Sizes
+    min_share_of_budget: Fraction | None = None
+
+    @model_validator(mode="after")
+    def _sizes_are_priced(self) -> "SpaceSpec":
+        """Refuses memories outside the area tables, and spaces of too many points."""
+        area = area_model()
+        _, largest = area.sram_limits_bytes
+        buffer_mib = max(self.global_buffer_mib.values)
+        if buffer_mib * MIB > largest:
+            raise ValueError(f"global_buffer_mib must be at most {largest // MIB}, but has {buffer_mib}")
+        width, depth = max(self.core_widths.values), max(self.core_depths.values)
+        if int(area.l2_bytes(np.array(width * depth))) > largest:
+            raise ValueError(f"a core of {width} x {depth} needs an L2 of more than {largest // MIB} MiB")
+        # Words of two bytes, and half of a buffer filled while the other half is used.
+        if 4 * (width * depth + width + depth) > min(self.global_buffer_mib.values) * MIB:
+            raise ValueError(f"global_buffer_mib must hold the operands of a core of {width} x {depth}")
+        if self.points > MAX_POINTS:
+            raise ValueError(f"a space must have at most {MAX_POINTS:,} points, but has {self.points:,}")
+        return self
+
+    @property
+    def sizes(self) -> tuple[Sizes, Sizes, Sizes, Sizes, Sizes]:
+        """Tensor cores, vector cores, width, depth and global buffer: from the slowest to the fastest running one."""
+        return self.tensor_cores, self.vector_cores, self.core_widths, self.core_depths, self.global_buffer_mib
+
+    @property
+    def points(self) -> int:
+        """Combinations of sizes, whatever their area."""
+        return int(np.prod([len(each.values) for each in self.sizes]))
+
+
+@read_once
+def space_spec(name_or_path: str | Path = "table-1") -> SpaceSpec:
+    """The space of this name (``specs/spaces``) or file.
+
+    Raises:
+        InputError: unknown name or a fault in the file.
+    """
+    return read_spec("spaces", name_or_path, SpaceSpec, "space")
 
 
 def architecture_space(
@@ -19,14 +101,13 @@ def architecture_space(
     model: CostModel | None = None,
     area: AreaModel | None = None,
     floor_budget_mm2: float | None = None,
+    space: SpaceSpec | None = None,
 ) -> Machines:
-    """The template machines within the area budget; the default budget, that of the TPUv4-like machine, has 51,943.
+    """The machines of ``space`` within the area budget.
 
-    Under a cost model whose ``space_has_area_floor`` (the paper's), also f · budget ≤ area must hold, or f ·
-    ``floor_budget_mm2`` ≤ area where that is given. f is 0.3, or 0 where there is a single tensor core or a single
-    vector core (paper appendix C.1 and its published tool); that keeps 29,360 of 75,712 points. With such a floor
-    larger budgets leave out machines of smaller ones, so that an optimum per mm² or per watt may fall as the budget
-    grows.
+    The space is the cost model's when None, the budget the area of the TPUv4-like machine: that makes 59,748
+    architectures of 86,528 points, or 29,360 of the 75,712 of the published tool, which has a smallest area too. That
+    one is a share of the budget, or of ``floor_budget_mm2`` where that is given.
 
     Order: tensor cores, then vector cores, core width, core depth and global buffer, each ascending, the last one
     running fastest; a budget only removes rows.
@@ -35,19 +116,21 @@ def architecture_space(
         InputError: the budget is no positive number, or below the smallest machine (its area is given).
     """
     area = area or area_model()
+    model = model or cost_model()
+    space = space or space_spec(model.hardware.space.name)
     budget_um2 = area.reference_um2 if area_budget_mm2 is None else area_budget_mm2 * UM2_PER_MM2
     if not (np.isfinite(budget_um2) and budget_um2 > 0):
         raise fail("", "area_budget_mm2", area_budget_mm2, "the area budget must be a positive number of mm²")
-    tensor_cores, vector_cores, width, depth, buffer_mib = template_points(area)
+    tensor_cores, vector_cores, width, depth, buffer_mib = template_points(space)
     area_um2 = area.area_um2(tensor_cores, width, depth, vector_cores, buffer_mib)
     if budget_um2 < area_um2.min() * (1 - _ROUNDING):
         smallest_mm2 = area_um2.min() / UM2_PER_MM2
         rule = f"the area budget must hold the smallest architecture, which has {smallest_mm2:.6g} mm²"
         raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
     included = area_um2 <= budget_um2 * (1 + _ROUNDING)
-    if (model or cost_model()).hardware.space_has_area_floor.value:
-        fraction = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, area.minimum_fraction.value)
-        included &= area_um2 >= fraction * (budget_um2 if floor_budget_mm2 is None else floor_budget_mm2 * UM2_PER_MM2)
+    if space.min_share_of_budget is not None:
+        share = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, space.min_share_of_budget.value)
+        included &= area_um2 >= share * (budget_um2 if floor_budget_mm2 is None else floor_budget_mm2 * UM2_PER_MM2)
     return template_machines(
         tensor_cores[included],
         vector_cores[included],
@@ -59,20 +142,19 @@ def architecture_space(
     )
 
 
-def smallest_area_mm2(area: AreaModel | None = None) -> float:
-    """Area of the smallest machine of the template."""
+def smallest_area_mm2(space: SpaceSpec, area: AreaModel | None = None) -> float:
+    """Area of the smallest machine of ``space``."""
     area = area or area_model()
-    tensor_cores, vector_cores, width, depth, buffer_mib = template_points(area)
-    return float(area.area_um2(tensor_cores, width, depth, vector_cores, buffer_mib).min()) / UM2_PER_MM2
+    tensor_cores, vector_cores, width, depth, buffer_mib = (
+        np.array([min(each.values)], dtype=np.int64) for each in space.sizes
+    )
+    return float(area.area_um2(tensor_cores, width, depth, vector_cores, buffer_mib)[0]) / UM2_PER_MM2
 
 
-def template_points(area: AreaModel | None = None) -> tuple[Integers, Integers, Integers, Integers, Integers]:
-    """Tensor cores, vector cores, width, depth and global buffer (MiB) of all points of Table 1, in space order."""
-    area = area or area_model()
-    sides = sorted(area.core_sides.values)
-    buffers = sorted(area.global_buffer_um2.values)
-    ranges = (sorted(area.tensor_cores.values), sorted(area.vector_cores.values), sides, sides, buffers)
-    grid = np.meshgrid(*(np.array(values, dtype=np.int64) for values in ranges), indexing="ij")
+def template_points(space: SpaceSpec | None = None) -> tuple[Integers, Integers, Integers, Integers, Integers]:
+    """Tensor cores, vector cores, width, depth and global buffer (MiB) of all points of ``space``, in its order."""
+    ranges = (np.array(sorted(each.values), dtype=np.int64) for each in (space or space_spec()).sizes)
+    grid = np.meshgrid(*ranges, indexing="ij")
     tensor_cores, vector_cores, width, depth, buffer_mib = (axis.ravel() for axis in grid)
     return tensor_cores, vector_cores, width, depth, buffer_mib
 
@@ -86,23 +168,31 @@ def template_machines(
     *,
     model: CostModel | None = None,
     area: AreaModel | None = None,
+    tensor_l2_bytes: Integers | None = None,
+    vector_l2_bytes: Integers | None = None,
 ) -> Machines:
     """Machines of the template with these sizes (arrays of one shape [A]), at the clock and bandwidths of ``model``.
 
+    The L2 memories follow from the sizes of the cores where they are None.
+
     Raises:
-        KeyError: a size that stands in no table of the area model.
+        ValueError: a memory outside the tables of the area model.
     """
     area = area or area_model()
     rules = (model or cost_model()).hardware
-    area_um2 = area.area_um2(tensor_cores, core_width, core_depth, vector_cores, global_buffer_mib)
+    tensor_l2_bytes = area.l2_bytes(core_width * core_depth) if tensor_l2_bytes is None else tensor_l2_bytes
+    vector_l2_bytes = area.l2_bytes(core_width) if vector_l2_bytes is None else vector_l2_bytes
+    area_um2 = area.area_with_l2_um2(
+        tensor_cores, core_width, core_depth, vector_cores, global_buffer_mib, tensor_l2_bytes, vector_l2_bytes
+    )
     return Machines(
         tensor_cores=tensor_cores,
         core_width=core_width,
         core_depth=core_depth,
         vector_cores=vector_cores,
         vector_lanes=core_width.copy(),
-        tensor_l2_bytes=area.l2_bytes(core_width * core_depth),
-        vector_l2_bytes=area.l2_bytes(core_width),
+        tensor_l2_bytes=tensor_l2_bytes,
+        vector_l2_bytes=vector_l2_bytes,
         global_buffer_bytes=global_buffer_mib * MIB,
         area_mm2=area_um2 / UM2_PER_MM2,
         clock_hz=rules.clock_hz.value,

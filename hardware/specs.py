@@ -29,14 +29,14 @@ from hardware.spec_fields import (
     read_spec,
     spec_names,
 )
-from hardware.units import bytes_from_gib
+from hardware.units import MIB, bytes_from_gib
 
 KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
 """Keys of ``kernels`` in an accelerator file."""
 
 
 class Template(StrictModel):
-    """A point of the searched template; its area and L2 sizes follow."""
+    """A machine of the template; its area follows, and so do L2 sizes that are left out."""
 
     source: Source
     tensor_cores: PositiveInteger
@@ -44,6 +44,8 @@ class Template(StrictModel):
     core_depth: PositiveInteger
     vector_cores: PositiveInteger
     global_buffer_mib: PositiveInteger
+    tensor_l2_bytes: PositiveInteger | None = None
+    vector_l2_bytes: PositiveInteger | None = None
 
 
 class BlockTiles(StrictModel):
@@ -216,27 +218,50 @@ def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
 
 
 def _from_template(template: Template, model: CostModel, file: str) -> Machines:
-    """The template's machine; InputError at a size the area tables do not hold."""
+    """The template's machine; InputError at memories that the area tables do not cover, or that are too small."""
     area = area_model()
-    allowed = {
-        "tensor_cores": area.tensor_cores.values,
-        "core_width": area.core_sides.values,
-        "core_depth": area.core_sides.values,
-        "vector_cores": area.vector_cores.values,
-        "global_buffer_mib": list(area.global_buffer_um2.values),
-    }
-    for key, values in allowed.items():
-        if getattr(template, key) not in values:
-            known = ", ".join(map(str, sorted(values)))
-            raise fail(file, f"template.{key}", getattr(template, key), f"must be a size of the template: {known}")
-    sizes = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_buffer_mib")
-    return template_machines(*(np.array([getattr(template, key)]) for key in sizes), model=model, area=area)
+    width, depth = np.array([template.core_width]), np.array([template.core_depth])
+    l2_bytes = {"tensor_l2_bytes": area.l2_bytes(width * depth), "vector_l2_bytes": area.l2_bytes(width)}
+    for key in l2_bytes:
+        stated = getattr(template, key)
+        l2_bytes[key] = l2_bytes[key] if stated is None else np.array([stated])
+    buffer_bytes = template.global_buffer_mib * MIB
+    smallest, largest = area.sram_limits_bytes
+    for key, size in (*((key, int(size[0])) for key, size in l2_bytes.items()), ("global_buffer_mib", buffer_bytes)):
+        if not smallest <= size <= largest:
+            rule = f"the area tables cover memories of {smallest:,} to {largest:,} bytes, but this has {size:,}"
+            raise fail(file, f"template.{key}", getattr(template, key), rule)
+    _require_buffers(
+        "template",
+        (template.core_width, template.core_depth),
+        {"tensor_l2_bytes": int(l2_bytes["tensor_l2_bytes"][0]), "global_buffer_mib": buffer_bytes},
+        area.element_bytes.value,
+        model,
+        file,
+    )
+    return template_machines(
+        np.array([template.tensor_cores]),
+        np.array([template.vector_cores]),
+        width,
+        depth,
+        np.array([template.global_buffer_mib]),
+        model=model,
+        area=area,
+        **l2_bytes,
+    )
 
 
 def _from_machine(spec: AcceleratorSpec, model: CostModel, file: str) -> Machines:
     sizes = spec.machine
     assert sizes is not None
-    _require_buffers(sizes, model, file)
+    _require_buffers(
+        "machine",
+        (sizes.core_width.value, sizes.core_depth.value),
+        {key: getattr(sizes, key).value for key in ("tensor_l2_bytes", "global_buffer_bytes")},
+        sizes.element_bytes.value,
+        model,
+        file,
+    )
     rules = model.hardware
     if sizes.core_bandwidth is not None:
         rules = rules.model_copy(update={"core_bandwidth": sizes.core_bandwidth})
@@ -260,15 +285,19 @@ def _from_machine(spec: AcceleratorSpec, model: CostModel, file: str) -> Machine
     )
 
 
-def _require_buffers(sizes: MachineSizes, model: CostModel, file: str) -> None:
-    """InputError where a core's L2 cannot feed the edges of its array, or the global buffer not hold one block."""
-    width, depth = sizes.core_width.value, sizes.core_depth.value
-    word_bytes = sizes.element_bytes.value / model.hardware.usable_buffer_fraction.value
-    rules = {
-        "tensor_l2_bytes": ((width + depth) * word_bytes, "feed the edges of a tensor core"),
-        "global_buffer_bytes": ((width * depth + width + depth) * word_bytes, "hold the operands of a tensor core"),
-    }
-    for key, (min_bytes, purpose) in rules.items():
-        value = getattr(sizes, key).value
+def _require_buffers(
+    form: str, sides: tuple[int, int], size_bytes: dict[str, int], element_bytes: int, model: CostModel, file: str
+) -> None:
+    """InputError where a core's L2 cannot feed the edges of its array, or the global buffer not hold one block.
+
+    ``sides`` are those of the array; ``size_bytes`` has the L2 of a tensor core, then the global buffer, by their keys.
+    """
+    width, depth = sides
+    word_bytes = element_bytes / model.hardware.usable_buffer_fraction.value
+    rules = (
+        ((width + depth) * word_bytes, "feed the edges of a tensor core"),
+        ((width * depth + width + depth) * word_bytes, "hold the operands of a tensor core"),
+    )
+    for (key, value), (min_bytes, purpose) in zip(size_bytes.items(), rules, strict=True):
         if value < min_bytes:
-            raise fail(file, f"machine.{key}", value, f"must be at least {min_bytes:g} bytes, to {purpose}")
+            raise fail(file, f"{form}.{key}", value, f"must be at least {min_bytes:g} bytes, to {purpose}")

@@ -1,1 +1,1 @@
-"""Constants of accelerators fitted to measured kernels."""
+"""Constants of accelerators, networks and software stacks fitted to what was measured."""

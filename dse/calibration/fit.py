@@ -1,27 +1,24 @@
 """Fitting the constants of a spec to measured silicon.
 
-The measurements are tables of one row per run. Rows of even index (0-based) are for fitting, those of odd index only
+Rows of even index (0-based) are for fitting, those of odd index only
 for reporting, so that the reported error is of rows the fit has not seen. Constants are per kind of operation, none
 per shape; the objective is the mean squared *relative* error, so that microseconds count as much as milliseconds.
 """
 
-import csv
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.calibration.rows import MeasuredAllReduce, MeasuredKernel
 from hardware.estimator import estimate
-from hardware.inputs import choose, fail
 from hardware.machines import KernelConstants, Machines
 from hardware.network import Network, used_channels
-from hardware.operations import Gemm, Vector, VectorKind
 
 Row = TypeVar("Row")
 Floats = NDArray[np.float64]
@@ -37,11 +34,6 @@ _GRID_EFFICIENCIES = (0.95, 0.8, 0.65, 0.5, 0.35, 0.2)
 _STARTS = 12
 """The coarse grid of rates, and how many of its best points the search starts from."""
 
-KERNEL_NAMES: Mapping[str, VectorKind] = MappingProxyType(
-    {"softmax": "softmax", "layernorm": "layer_norm", "gelu": "gelu"}
-)
-"""Vector kernels as the measured tables name them."""
-
 FITTED_CONSTANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "gemm": ("launch_s", "efficiency", "memory_efficiency", "buffer_efficiency"),
@@ -51,23 +43,6 @@ FITTED_CONSTANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """What is fitted for each kind of work: the rates that bound it in the measured range, and its fixed times."""
-
-
-@dataclass(frozen=True)
-class MeasuredKernel:
-    """One measured kernel on all cores of an accelerator, its launch included."""
-
-    kind: str
-    operation: Gemm | Vector
-    measured_s: float
-
-
-@dataclass(frozen=True)
-class MeasuredAllReduce:
-    """One measured all-reduce of ``size_bytes`` on every accelerator."""
-
-    size_bytes: int
-    measured_s: float
 
 
 def fitting_rows(rows: Sequence[Row]) -> Sequence[Row]:
@@ -89,32 +64,6 @@ def mean_absolute_error(predicted_s: Sequence[float], measured_s: Sequence[float
     if not measured_s or len(predicted_s) != len(measured_s):
         raise ValueError(f"rows must match and exist, but got {len(predicted_s)} predicted, {len(measured_s)} measured")
     return math.fsum(abs(p / m - 1) for p, m in zip(predicted_s, measured_s, strict=True)) / len(measured_s)
-
-
-def read_all_reduces(path: str | Path) -> list[MeasuredAllReduce]:
-    """The rows of a CSV file with columns ``bytes, measured_s``.
-
-    Raises:
-        InputError: the file or one of its numbers cannot be read.
-    """
-    return [
-        MeasuredAllReduce(
-            size_bytes=_count(path, line, row, "bytes"),
-            measured_s=_number(path, line, row, "measured_s"),
-        )
-        for line, row in _csv_rows(path, ("bytes", "measured_s"))
-    ]
-
-
-def read_kernels(path: str | Path) -> list[MeasuredKernel]:
-    """The rows of a CSV file with columns ``op, m, n, k, measured_s``.
-
-    ``gemm`` is m × n × k; ``softmax`` and ``layernorm`` have m rows of n elements; ``gelu`` has m · n elements.
-
-    Raises:
-        InputError: the file or one of its numbers cannot be read, or an unknown op.
-    """
-    return [_kernel(path, line, row) for line, row in _csv_rows(path, ("op", "m", "n", "k", "measured_s"))]
 
 
 def predict_s(machines: Machines, rows: Sequence[MeasuredKernel]) -> list[float]:
@@ -198,19 +147,19 @@ def coordinate_search(
     return values
 
 
-def fit_network(network: Network, rows: Sequence[MeasuredAllReduce], participants: int) -> Network:
+def fit_network(network: Network, rows: Sequence[MeasuredAllReduce]) -> Network:
     """``network`` with launch, latency and bandwidth fitted to measured all-reduces; its channels stay.
 
     For a given use of channels the time is linear in the three constants, so the fit alternates between weighted
     least squares and the channels that the constants imply.
 
     Raises:
-        ValueError: fewer than three rows, or fewer than two participants.
+        ValueError: fewer than three rows.
     """
-    if len(rows) < 3 or participants < 2:
-        raise ValueError(f"3 rows and 2 participants are needed, but got {len(rows)} and {participants}")
-    steps = 2 * (participants - 1)
-    step_bytes = np.array([row.size_bytes / participants for row in rows])
+    if len(rows) < 3:
+        raise ValueError(f"3 rows are needed, but got {len(rows)}")
+    steps = np.array([2.0 * (row.participants - 1) for row in rows])
+    step_bytes = np.array([row.size_bytes / row.participants for row in rows])
     measured_s = np.array([row.measured_s for row in rows])
     fitted = network
     for _ in range(_NETWORK_ROUNDS):
@@ -234,55 +183,3 @@ def _positive_least_squares(terms: Floats, measured_s: Floats) -> tuple[float, .
     scale = np.abs(weighted).max(axis=0)
     coefficients = np.linalg.lstsq(weighted / scale, np.ones_like(measured_s), rcond=None)[0]
     return tuple(float(c) for c in np.maximum(coefficients, 1e-12) / scale)
-
-
-def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
-    """Line numbers and rows of a CSV file with at least these columns; InputError where it is not one."""
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise fail(
-                    path,
-                    missing[0],
-                    "",
-                    f"the column is missing (units are part of the name); needed: {', '.join(columns)}",
-                )
-            rows = [(reader.line_num, row) for row in reader]
-    except OSError as error:
-        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise fail(path, "", "", f"is no CSV text: {error}") from error
-    if not rows:
-        raise fail(path, "", "", "must hold at least one row")
-    return rows
-
-
-def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
-    name = choose(str(path), f"line {line}.op", row["op"] or "", ("gemm", *KERNEL_NAMES), "measured kernel")
-    measured_s = _number(path, line, row, "measured_s")
-    m, n = _count(path, line, row, "m"), _count(path, line, row, "n")
-    if name == "gemm":
-        return MeasuredKernel("gemm", Gemm(m, n, _count(path, line, row, "k")), measured_s)
-    kind = KERNEL_NAMES[name]
-    length = 1 if kind == "gelu" else n
-    return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s)
-
-
-def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:
-    text = row[column] or ""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise fail(path, f"line {line}.{column}", text, "must be a positive number")
-    return value
-
-
-def _count(path: str | Path, line: int, row: dict[str, str], column: str) -> int:
-    value = _number(path, line, row, column)
-    if value != round(value):
-        raise fail(path, f"line {line}.{column}", row[column], "must be a whole number")
-    return round(value)

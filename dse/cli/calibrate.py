@@ -11,18 +11,21 @@ from dse.cli.terminal import console, print_table
 @click.command("calibrate")
 @click.argument("spec", metavar="SPEC")
 @click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.csv")
+@click.option("--stack", help="Fit the sustained shares of this software stack to what was measured on the chip SPEC.")
+@click.option("--precision", default="bf16", show_default=True, help="Of the measured GEMMs, with --stack.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the calibrated spec to this YAML file.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(spec: str, measurements: Path, out: Path | None) -> None:
-    """Fit the constants of the accelerator SPEC to measured kernels, and print the errors before and after.
+def command(spec: str, measurements: Path, stack: str | None, precision: str, out: Path | None) -> None:
+    """Fit constants to what you measured, and print the errors before and after.
 
-    SPEC is a name of `dse specs` or your own YAML file of a real chip. MEASUREMENTS.csv has the columns op, m, n, k and
-    measured_s. Half of the rows of each kind of work are fitted to, the others are held out (docs/hardware.md).
+    SPEC is an accelerator, by a name of `dse specs` or your own YAML file; a network, where all rows are all-reduces;
+    or, with --stack, a chip of `dse plan`. MEASUREMENTS.csv has the columns op, m, n, k and measured_s. Half of the
+    rows of each kind of work are fitted to, the others are held out (docs/hardware.md).
     """
-    from dse.calibration.spec import calibrate
+    from dse.calibration.calibrate import calibrate
     from dse.run.directory import write_text
 
-    found = calibrate(spec, measurements)
+    calibration = calibrate(spec, measurements, stack, precision)
     print_table(
         ("kind of work", "rows", "fitted half: before %", "after %", "held-out half: before %", "after %"),
         [
@@ -34,10 +37,10 @@ def command(spec: str, measurements: Path, out: Path | None) -> None:
                     for error in (each.fitted_before, each.fitted_after, each.held_out_before, each.held_out_after)
                 ),
             )
-            for each in found.errors
+            for each in calibration.errors
         ],
-        "Mean absolute error",
+        calibration.measure,
     )
     if out is not None:
-        write_text(out, yaml.safe_dump(dict(found.document), sort_keys=False, allow_unicode=True, width=120))
+        write_text(out, yaml.safe_dump(dict(calibration.document), sort_keys=False, allow_unicode=True, width=120))
         console().print(f"calibrated spec: {out}", soft_wrap=True)

@@ -17,6 +17,8 @@ def executor_of(
     journal: Journal | None = None,
     item_timeout_s: float | None = None,
     notice: Notice = silent_notice,
+    extra_cpus: int = 0,
+    extra_gpus: int = 0,
 ) -> Executor:
     """In-process without workers and, where their number is left open, for work predicted under 30 s; else on Ray.
 
@@ -27,16 +29,20 @@ def executor_of(
         journal: watched by Ray's metrics.
         item_timeout_s: how long a worker may take for one item; None for no limit.
         notice: shows a message to the user while the work goes on.
+        extra_cpus: of actors that the workers start; with any, short work is on Ray, too.
+        extra_gpus: of the same.
     """
+    needs_ray = bool(extra_cpus or extra_gpus)
     if workers is None:
-        if address is None and predicted_s < SHORT_S:
+        if address is None and predicted_s < SHORT_S and not needs_ray:
             return InProcessExecutor()
         # On a cluster: all that it has, which only the cluster knows.
         workers = None if address else os.cpu_count() or 1
     if workers == 0:
         return InProcessExecutor()
     from actors.limits import Limits
-    from actors.ray_executor import RayExecutor
+    from actors.ray_executor import RayExecutor, WorkerKind
 
     watched = {} if journal is None else {"dse_journal_hits": lambda: float(journal.hits)}
-    return RayExecutor(workers, address, Limits(timeout_s=item_timeout_s), notice, watched)
+    extra = WorkerKind(1, extra_cpus, extra_gpus) if needs_ray else None
+    return RayExecutor(workers, address, Limits(timeout_s=item_timeout_s), notice, watched, extra)

@@ -42,6 +42,7 @@ def _train(**given: Any) -> None:
     ask_for_extra(options)
     if settings.out is None:
         raise fail(options.command(), "--out", "", "needs the directory of the run: --out DIR")
+    options.require_inputs()
     from policies.fabric.train import train
 
     arguments = {name: value for name, value in options.document().items() if name not in _NOT_ARGUMENTS}

@@ -87,6 +87,8 @@ def _parallel(options: Any, _executor: Executor, _directory: Path | None) -> Met
         from policies.parallel.linkage.methods import learned_methods as of_sharding
 
         return of_sharding(options.decide, options.q_state)
+    if options.strategy == "all":
+        return {}
     from policies.parallel.pipeline.methods import learned_methods
 
     return learned_methods(None if options.checkpoint is None else Path(options.checkpoint))

@@ -31,7 +31,8 @@ from dse.run.options import Option
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import choose, fail
 from policies.learners import LEARNERS
-from policies.learning.options import COMMAND, PretrainingOptions
+from policies.learning.actors import NO_ACTORS, TrainingActors
+from policies.learning.options import COMMAND, PretrainingOptions, check_gpus
 
 if TYPE_CHECKING:
     from actors.ray_executor import RayExecutor
@@ -96,6 +97,8 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
         given |= {"multiple": True} if item is str else {"callback": _numbers(item, option.max)}
+    elif kind is bool:
+        given = {"help": option.help, "is_flag": True}
     elif get_origin(kind) is Literal:
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     else:
@@ -130,14 +133,28 @@ def _pretrain(settings: RunSettings, name: str, options: PretrainingOptions) -> 
     from policies.learning.pretraining_run import PretrainingRun, pretrain
 
     plan = options.plan(settings.seed)
+    _check(settings, plan.actors)
     directory = _directory(settings, {"problem": name, **plan.document()}, plan.identity)
     with mirrored(settings), PretrainingRun(directory.path, plan) as run:
         on_ray = partial(pretraining.pretrain, run)
-        stopped = _worked(settings, options.predicted_s(plan.samples), partial(pretrain, run), on_ray)
+        work_s, here = options.predicted_s(plan.samples), partial(pretrain, run)
+        stopped = _worked(settings, work_s, here, on_ray, plan.actors)
         scores = run.scores()
         if scores:
             _show(settings, run, options.choose_by, run.choose(options.choose_by), stopped)
     _end(settings, stopped, answered=bool(scores))
+
+
+def _check(settings: RunSettings, actors: TrainingActors) -> None:
+    """Refuse actors that this run cannot have.
+
+    Raises:
+        InputError: it uses no Ray, or its own machine has too few GPUs.
+    """
+    if actors != NO_ACTORS and settings.workers == 0:
+        raise fail(COMMAND, "--workers", "0", "uses no Ray, but runners and learners are Ray actors; leave it out")
+    if actors.gpus and settings.address is None:
+        check_gpus(actors.learners)
 
 
 def _sweep(settings: RunSettings, name: str, options: PretrainingOptions) -> None:
@@ -176,12 +193,13 @@ def _worked(
     work_s: float,
     here: Callable[[ProgressCallback, StopSignal], None],
     on_ray: Callable[["RayExecutor", ProgressCallback, StopSignal], None],
+    actors: TrainingActors = NO_ACTORS,
 ) -> str | None:
     """Work of about so many seconds, in this process or on Ray; why it was stopped, None if it was not."""
     with (
         progress(settings.quiet) as report,
         stop_signal(settings.time_limit) as stop,
-        executor_for(settings, work_s) as executor,
+        executor_for(settings, work_s, None, actors.cpus, actors.learners if actors.gpus else 0) as executor,
     ):
         try:
             if isinstance(executor, InProcessExecutor):

@@ -96,11 +96,11 @@ def _refuse_idle(problem: ProblemType[Any, Any]) -> None:
         needs = field.option.belongs_to
         if needs is None or context.get_parameter_source(field.name) is not ParameterSource.COMMANDLINE:
             continue
-        name, value = needs
+        name, *values = needs
         chosen = context.params[name]
-        if chosen != value:
+        if chosen not in values:
             flag = name.replace("_", "-")
-            rule = f"belongs to --{flag} {value}, but --{flag} is {chosen}"
+            rule = f"belongs to --{flag} {' or '.join(values)}, but --{flag} is {chosen}"
             raise fail(f"dse {problem.name}", field.flag, "", rule)
 
 

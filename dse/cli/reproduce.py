@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.problem_command import parameter_of
@@ -107,11 +108,19 @@ def _command_of(paper: Paper[Any, Any]) -> click.Command:
     """The subcommand of a paper."""
 
     @unmirrored_options
-    def made(parts: tuple[str, ...], **options: Any) -> None:
+    def made(parts: tuple[str, ...], quick: bool, **options: Any) -> None:
         settings = settings_from(options)
+        source = click.get_current_context().get_parameter_source
+        if quick:
+            stated = {name for name in paper.quick if source(name) is not ParameterSource.DEFAULT}
+            options |= {name: value for name, value in paper.quick.items() if name not in stated}
         job = job_of(paper, parts, paper.options(**options))
         _finish(_run(job, settings), settings)
 
+    shorter = " ".join(
+        f"{field.flag} {paper.quick[field.name]}" for field in option_fields(paper.options) if field.name in paper.quick
+    )
+    made = click.option("--quick", is_flag=True, help=f"A short run with a table of every part: {shorter}.")(made)
     for field in reversed(option_fields(paper.options)):
         made = parameter_of(field)(made)
     made = click.argument("parts", nargs=-1, metavar="[PART]…")(made)
@@ -161,6 +170,7 @@ def _show(done: Reproduction, out: Path | None) -> None:
         for table in section.tables:
             print_table(table.headers, table.rows)
         for note in section.notes:
-            screen.print(f"· {note}", soft_wrap=True, markup=False)
+            label = "·" if section.skipped is None else "skipped:"
+            screen.print(f"{label} {note}", soft_wrap=True, markup=False)
     if out is not None:
         screen.print(f"\nreport: {out / REPORT_FILE}", soft_wrap=True)

@@ -198,12 +198,17 @@ def session_of(
     )
 
 
-def executor_for(settings: RunSettings, predicted_s: float, journal: Journal | None = None) -> Executor:
+def executor_for(
+    settings: RunSettings,
+    predicted_s: float,
+    journal: Journal | None = None,
+    extra_cpus: int = 0,
+    extra_gpus: int = 0,
+) -> Executor:
     """Where the work of a command runs: :func:`dse.cli.executors.executor_of`."""
     predicted_s = min(predicted_s, settings.time_limit or math.inf)
-    return executor_of(
-        settings.workers, settings.address, predicted_s, journal, settings.item_timeout, _notice(settings)
-    )
+    where, notice = (settings.workers, settings.address), _notice(settings)
+    return executor_of(*where, predicted_s, journal, settings.item_timeout, notice, extra_cpus, extra_gpus)
 
 
 def _notice(settings: RunSettings) -> Notice:

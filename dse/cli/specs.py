@@ -11,6 +11,7 @@ from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.fabrics import fabric, list_fabrics
 from hardware.network_specs import list_networks, network
 from hardware.packages import list_packages, package
+from hardware.space import architecture_space, space_spec
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
 from hardware.units import GIGA, MEGA, MIB, TERA, gib_from_bytes
@@ -21,11 +22,16 @@ Row = tuple[str, ...]
 @click.command("specs")
 @click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
 def command(as_json: bool) -> None:
-    """List accelerators, networks, cost models, chips by their data sheets, packages and fabrics.
+    """List accelerators, networks, cost models, spaces, chips by their data sheets, packages and fabrics.
 
-    Wherever an option takes the name of an accelerator, network or package, it also takes your own YAML file.
+    Wherever an option takes the name of an accelerator, network, space or package, it also takes your own YAML file.
     """
-    tables = {"accelerators": _accelerators(), "networks": _networks(), "cost models": _cost_models()}
+    tables = {
+        "accelerators": _accelerators(),
+        "networks": _networks(),
+        "cost models": _cost_models(),
+        "spaces": _spaces(),
+    }
     tables |= {"chips": _chips(), "packages": _packages(), "fabrics": _fabrics()}
     if as_json:
         content = {
@@ -135,4 +141,15 @@ def _cost_models() -> tuple[Row, list[Row]]:
                 training.network.name,
             )
         )
+    return headers, rows
+
+
+def _spaces() -> tuple[Row, list[Row]]:
+    headers: Row = ("space", "points", "within the default area", "smallest share of it")
+    rows: list[Row] = []
+    for name in spec_names("spaces"):
+        space = space_spec(name)
+        share = space.min_share_of_budget
+        within = len(architecture_space(space=space))
+        rows.append((name, f"{space.points:,}", f"{within:,}", "" if share is None else f"{share.value:g}"))
     return headers, rows

@@ -105,14 +105,14 @@ _SIZES = ("tensor_cores", "vector_cores", "core_width", "core_depth", "global_bu
 
 
 def architecture_faults(problem: CodesignProblem | ModernProblem, stated: dict[str, Any]) -> list[str]:
-    """Sizes outside the template, an area that is not the formula's, or one outside the budget (paper Table 1)."""
-    rules = area_model()
+    """Sizes outside the space, an area that is not the formula's, or one outside the budget (paper Table 1)."""
+    rules, space = area_model(), problem.space
     offered = {
-        "tensor_cores": rules.tensor_cores.values,
-        "vector_cores": rules.vector_cores.values,
-        "core_width": rules.core_sides.values,
-        "core_depth": rules.core_sides.values,
-        "global_buffer_bytes": [size * MIB for size in rules.global_buffer_um2.values],
+        "tensor_cores": space.tensor_cores.values,
+        "vector_cores": space.vector_cores.values,
+        "core_width": space.core_widths.values,
+        "core_depth": space.core_depths.values,
+        "global_buffer_bytes": [size * MIB for size in space.global_buffer_mib.values],
     }
     faults = [
         f"architecture.{key} must be one of {list(values)}, but got {stated[key]}"
@@ -126,8 +126,8 @@ def architecture_faults(problem: CodesignProblem | ModernProblem, stated: dict[s
     area_mm2 = _area_mm2(rules, stated)
     budget_mm2 = problem.area_budget_mm2 or rules.reference_um2 / UM2_PER_MM2
     single = min(stated["tensor_cores"], stated["vector_cores"]) == 1
-    has_floor = problem.cost_model.hardware.space_has_area_floor.value and not single
-    min_mm2 = rules.minimum_fraction.value * budget_mm2 if has_floor else 0.0
+    share = None if single else space.min_share_of_budget
+    min_mm2 = 0.0 if share is None else share.value * budget_mm2
     least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
     width, depth = stated["core_width"], stated["core_depth"]
     for key, elements in (("tensor_l2_bytes", width * depth), ("vector_l2_bytes", width)):
@@ -144,12 +144,23 @@ def _area_mm2(rules: AreaModel, stated: dict[str, Any]) -> float:
     """The area formula (facts of the template, paper appendix C.1), term by term."""
     width, depth = stated["core_width"], stated["core_depth"]
     least, each = rules.l2_minimum_bytes.value, rules.l2_bytes_per_element.value
-    l2_um2 = rules.l2_um2.values
-    tensor_um2 = width * depth * rules.tensor_element_um2.value + l2_um2[max(least, each * width * depth)]
-    vector_um2 = width * rules.vector_lane_um2.value + l2_um2[max(least, each * width)]
-    buffer_um2 = rules.global_buffer_um2.values[stated["global_buffer_bytes"] // MIB]
+    tensor_l2_um2 = _sram_um2(rules, max(least, each * width * depth))
+    vector_l2_um2 = _sram_um2(rules, max(least, each * width))
+    tensor_um2 = width * depth * rules.tensor_element_um2.value + tensor_l2_um2
+    vector_um2 = width * rules.vector_lane_um2.value + vector_l2_um2
+    buffer_um2 = _sram_um2(rules, stated["global_buffer_bytes"])
     total_um2 = stated["tensor_cores"] * tensor_um2 + stated["vector_cores"] * vector_um2 + buffer_um2
     return float(total_um2 / UM2_PER_MM2)
+
+
+def _sram_um2(rules: AreaModel, size_bytes: int) -> float:
+    """Area of one memory: that of the tables, or on the line between its neighbours on log-log paper."""
+    known = rules.l2_um2.values | {size * MIB: area for size, area in rules.global_buffer_um2.values.items()}
+    if size_bytes in known:
+        return known[size_bytes]
+    below, above = max(s for s in known if s < size_bytes), min(s for s in known if s > size_bytes)
+    slope = math.log(known[above] / known[below]) / math.log(above / below)
+    return float(known[below] * (size_bytes / below) ** slope)
 
 
 def _interface_mm2(problem: CodesignProblem, machine: Machines) -> float:

@@ -31,6 +31,7 @@ def problem_document(problem: CodesignProblem) -> dict[str, Any]:
         "jobs": [job_document(job) for job in problem.jobs],
         "area_model": area_model().model_dump(mode="json"),
         "area_budget_mm2": problem.area_budget_mm2,
+        "space": problem.space.model_dump(mode="json"),
         "fixed": None if problem.fixed is None else machine_document(problem.fixed.machines, 0),
         "objective": {**asdict(objective), "weights": None if objective.weights is None else list(objective.weights)},
     }

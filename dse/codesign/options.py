@@ -22,9 +22,11 @@ from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.network_specs import network
-from hardware.space import smallest_area_mm2
+from hardware.space import SpaceSpec, smallest_area_mm2, space_spec
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
+
+_ROUNDING = 1e-12
 
 _LARGEST = 10**6
 """No microbatch, memory in GB or width is larger; more is a slip of units."""
@@ -72,6 +74,9 @@ class CodesignOptions(Options):
     ] = "1,2,4,8"
     area_budget: Annotated[
         str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
+    ] = None
+    space: Annotated[
+        str | None, Option("Sizes to combine to architectures (default: the cost model's, Table 1).", metavar="SPEC")
     ] = None
     fixed: Annotated[str | None, Option("Plan for this accelerator; no architecture search.", metavar="SPEC")] = None
     search: Annotated[
@@ -140,14 +145,16 @@ class CodesignOptions(Options):
         """
         rules = self._cost_model()
         self._refuse_contradictions()
+        space = space_spec(self.space or rules.hardware.space.name)
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
         if fixed is not None:
             rules = rules.of_element_bytes(fixed.machines.element_bytes)
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
             objective=Objective(self.objective, self.mean, self._weights()),
-            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(),
+            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
             fixed=fixed,
+            own_space=None if self.space is None else space,
         )
 
     def _cost_model(self) -> CostModel:
@@ -176,6 +183,7 @@ class CodesignOptions(Options):
         given = read_plan(self.plan)
         if given.setdefault("precision", PRECISION) != PRECISION:
             raise fail("--plan", "precision", given["precision"], f"must be {PRECISION}: the template has 16-bit words")
+        space = space_spec(self.space or rules.hardware.space.name)
         joined = network(self.network or (rules.training.network.name if fixed is None else fixed.network))
         problem = ModernProblem(
             model=model,
@@ -187,7 +195,8 @@ class CodesignOptions(Options):
             hbm_bytes=self._hbm_bytes(fixed),
             stack=stack(_MODERN_STACK),
             fixed_plan=tuple(sorted(given.items())),
-            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(),
+            space=space,
+            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
             fixed=fixed,
         )
         faults = plan_faults(problem.plan_problem(problem.machines().one(0), max(problem.hbm_bytes)))
@@ -224,6 +233,9 @@ class CodesignOptions(Options):
         if self.fixed is not None and self.area_budget is not None:
             rule = "a fixed accelerator has its own area; leave out one of --fixed and --area-budget"
             raise fail("dse codesign", "--area-budget", self.area_budget, rule)
+        if self.fixed is not None and self.space is not None:
+            rule = "a fixed accelerator is no space; leave out one of --fixed and --space"
+            raise fail("dse codesign", "--space", self.space, rule)
         if self.fixed is not None and self.pareto:
             raise fail("dse codesign", "--pareto", "", "a front needs architectures to choose from; leave out --fixed")
         if self.cost_model == _WITHOUT_TIME_UNIT and (self.objective == "per-watt" or self.pareto):
@@ -293,17 +305,17 @@ class CodesignOptions(Options):
             raise fail("dse codesign", "--weights", self.weights, rule)
         return weights
 
-    def _area_budget_mm2(self) -> float:
+    def _area_budget_mm2(self, space: SpaceSpec) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
         stated = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
             budget = float(stated)
         except ValueError:
-            return self._area_of_mm2(stated)
+            budget = self._area_of_mm2(stated)
         if not (math.isfinite(budget) and budget > 0):
             raise fail("dse codesign", "--area-budget", stated, "must be a positive number of mm² or a spec")
-        min_mm2 = smallest_area_mm2()
-        if budget < min_mm2:
+        min_mm2 = smallest_area_mm2(space)
+        if budget < min_mm2 * (1 - _ROUNDING):
             rule = f"must hold the smallest architecture, which has {min_mm2:.6g} mm²"
             raise fail("dse codesign", "--area-budget", stated, rule)
         return budget

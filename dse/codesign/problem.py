@@ -28,7 +28,7 @@ from hardware.area import area_model
 from hardware.cost_model import CostModel
 from hardware.machines import Machines
 from hardware.network import Network
-from hardware.space import architecture_space
+from hardware.space import SpaceSpec, architecture_space, space_spec
 from hardware.specs import Accelerator
 
 HBM_TOLERANCE = 0.01
@@ -80,14 +80,20 @@ class CodesignProblem:
     """What is searched: the jobs that one architecture has to serve, what is maximised, and the area it may take.
 
     All jobs have the same HBM sizes, cost model, network and number of accelerators, and different names.
-    ``area_budget_mm2`` is None for the space's own budget (the area of the TPUv4-like machine). With ``fixed`` there is
-    nothing to choose but the plans: the space is that accelerator alone.
+    ``area_budget_mm2`` is None for the default budget (the area of the TPUv4-like machine), ``own_space`` for the space
+    of the cost model. With ``fixed`` there is nothing to choose but the plans: the space is that accelerator alone.
     """
 
     jobs: tuple[TrainingJob, ...]
     objective: Objective = THROUGHPUT
     area_budget_mm2: float | None = None
     fixed: Accelerator | None = None
+    own_space: SpaceSpec | None = None
+
+    @property
+    def space(self) -> SpaceSpec:
+        """The sizes of the architectures to choose from."""
+        return self.own_space or space_spec(self.cost_model.hardware.space.name)
 
     @property
     def name(self) -> str:
@@ -118,7 +124,7 @@ class CodesignProblem:
         """The architectures to choose from."""
         if self.fixed is not None:
             return self.fixed.machines
-        return architecture_space(self.area_budget_mm2, self.cost_model)
+        return architecture_space(self.area_budget_mm2, self.cost_model, space=self.space)
 
     def interface_mm2(self, machines: Machines) -> float:
         """Area of the interfaces to HBM and network that the dies of ``machines`` have beside their ``area_mm2``.

@@ -15,6 +15,7 @@ from dse.fabric.methods import COSTS, Candidate, Search, SearchContext
 from dse.fabric.misfit import infeasibility
 from dse.fabric.options import FabricOptions
 from dse.fabric.problem import FabricProblem
+from dse.fabric.relief import reliefs
 from dse.fabric.rules import rule_terms
 from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.search.expansion import Expansion
@@ -161,10 +162,10 @@ def metrics_of(
     most = _dominating(problem, pieces)
     documents = []
     for number, each in enumerate(pieces):
-        relief = [] if stop is None or number != most else each.relief(stop, progress)
-        if relief is None:
+        relieved = [] if stop is None or number != most else reliefs(each, stop, progress)
+        if relieved is None:
             return None
-        documents.append(_piece_metrics(problem, each) | {"relief": [asdict(change) for change in relief]})
+        documents.append(_piece_metrics(problem, each) | {"relief": [asdict(change) for change in relieved]})
     return {"pieces": documents, "cut": cut}
 
 

@@ -15,6 +15,7 @@ from dse.fabric.search.sites import SitesMissingError
 from dse.graph.dataflow.graph import GraphPass
 from dse.models.dataflow_blocks import Block, BlockKind, BlockSizes, block_graph, random_block
 from hardware.fabrics import Fabric
+from hardware.inputs import fail
 from hardware.operator_slots import OperatorSlots
 
 MIN_FILL, MAX_FILL = 0.45, 0.9
@@ -56,8 +57,7 @@ def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
     gets fewer copies, and then less depth. What does not fit even so, or breaks a limit of this module, is drawn again.
 
     Raises:
-        ValueError: nothing fits on the fabric.
-        InputError: as :func:`dse.fabric.search.expansion.expand`.
+        InputError: nothing fits on the fabric, or as :func:`dse.fabric.search.expansion.expand`.
     """
     kinds, passes = get_args(BlockKind), get_args(GraphPass)
     kind, graph_pass = kinds[seed % len(kinds)], passes[seed // len(kinds) % len(passes)]
@@ -68,7 +68,19 @@ def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
         case = _fitted(seed, drawn, graph_pass, fill, fabric, slots)
         if case is not None and _is_within_limits(case, fabric):
             return case
-    raise ValueError(f"no {kind} of {_MAX_DRAWS:,} drawn ones fits on {fabric.name} and fills {MIN_USED:.0%} of it")
+    rule = f"no {kind} of {_MAX_DRAWS:,} drawn ones fits on the fabric and fills {MIN_USED:.0%} of it"
+    raise fail(fabric.name, "", "", rule)
+
+
+def require_block_cases(fabric: Fabric, slots: OperatorSlots) -> None:
+    """Refuse a fabric or a table with which blocks of some kind, or their training, cannot be drawn; under a second
+    where they can.
+
+    Raises:
+        InputError: as :func:`block_case`.
+    """
+    for seed in range(len(get_args(BlockKind)) * len(get_args(GraphPass))):
+        block_case(seed, fabric, slots)
 
 
 def case_sizes(fabric: Fabric) -> BlockSizes:

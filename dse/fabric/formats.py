@@ -80,7 +80,7 @@ class BoundDocument(_Document):
 
 
 class ReliefDocument(_Document):
-    """A change (:data:`dse.fabric.figures.CHANGES`) and the slots between samples with it; null in a deadlock."""
+    """A change (:data:`dse.fabric.relief.CHANGES`) and the slots between samples with it; null in a deadlock."""
 
     change: str
     interval_slots: Amount | None
@@ -103,8 +103,8 @@ class PieceMetrics(_Document):
         bound: what no placement can beat.
         rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
-        relief: one resource relieved at a time; empty where a stop came first, and of a cut graph for all pieces but
-            the one that takes most of the time.
+        relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or a stop came
+            first, and of a cut graph for all pieces but the one that takes most of the time.
     """
 
     units: dict[str, Count]

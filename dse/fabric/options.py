@@ -94,9 +94,7 @@ def problem_of(options: FabricOptions) -> FabricProblem:
     _require_tuned(options, chosen)
     table = operator_slots(options.slots)
     graph = dataflow_of(resolve_dataflow(options.graph), options.pass_, options.microbatch, options.sequence)
-    if chosen.flit_bytes > chosen.memory_bytes:
-        rule = f"must hold a flit, a tile of {chosen.flit_bytes:,} bytes"
-        raise fail(options.fabric, "memory.bytes", chosen.memory_bytes, rule)
+    table.require(operator.kind for operator in graph.operators if operator.kind not in ("input", "output"))
     try:
         return FabricProblem.of(graph, chosen, table, options.fill, options.batch, options.cut)
     except InputError:

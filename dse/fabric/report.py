@@ -10,9 +10,10 @@ import plotly.graph_objects as go
 
 from dse.fabric.answer import CANDIDATES
 from dse.fabric.bound import Resource
-from dse.fabric.figures import CHANGES, PlacedPiece
+from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
 from dse.fabric.problem import FabricProblem
+from dse.fabric.relief import CHANGES, MIN_GAIN
 from dse.fabric.search.expansion import Expansion
 from dse.fabric.timeline import pipeline_trace
 from dse.report.charts import chart
@@ -32,9 +33,6 @@ _RESOURCES: Mapping[Resource, str] = {
 }
 _MAX_DRAWN = 6
 """Pieces of a cut graph that are drawn: those that take most of the time."""
-
-_MIN_GAIN = 0.01
-"""Of a change that relieves what binds: less is within the error of the simulated window."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ def _notes(shown: _Shown) -> Iterator[str]:
     what = " ".join(filter(None, (_RESOURCES[bound["resource"]], bound["unit"])))
     yield f"{start}The bound is {bound['slots']:,.1f} slots a sample: {what}."
     best = next(iter(shown.gains), None)
-    if best is not None and best[1] is not None and best[1] > _MIN_GAIN:
+    if best is not None and best[1] is not None and best[1] > MIN_GAIN:
         yield f"{start}What would help most: {CHANGES[best[0]][0]} ({100 * best[1]:+.1f} %)."
 
 

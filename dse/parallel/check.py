@@ -16,7 +16,8 @@ import numpy as np
 from dse.graph.step import StepGraph, StepOperation
 from dse.parallel.formats import Stated
 from dse.parallel.mesh import Layout
-from dse.parallel.problem import FUSED, ParallelProblem
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.storage import FUSED
 from dse.sharding.factors import Dims, Factor
 from hardware.operations import CollectiveKind
 
@@ -245,7 +246,7 @@ class _Checking:
             self._refuse(operation, "several results cannot be scattered")
             return
         for place, value in enumerate(operation.results):
-            dims, size = self._graph.values[value].dims, self._graph.values[value].size_bytes
+            dims, size = self._graph.values[value].dims, self._problem.sent_bytes(value)
             layout = list(before[place])
             for axis in scattered:
                 dim = cuts[axis][1]
@@ -298,7 +299,7 @@ class _Checking:
         """The time to bring a value from its layout into others."""
         if layouts != {self._layout_of[value]}:
             self.account.resharded = self._graph.values[value].name
-        dims, size = self._graph.values[value].dims, self._graph.values[value].size_bytes
+        dims, size = self._graph.values[value].dims, self._problem.sent_bytes(value)
         if (dims, size) not in self._distances:
             self._distances[dims, size] = self._all_distances(dims, size)
         sent_ps = 0

@@ -35,9 +35,9 @@ class ChoiceGraph:
     def __init__(self, problem: ParallelProblem, prices: Prices) -> None:
         self._problem = problem
         self._prices = prices
-        self._layouts = [problem.layouts_of_argument(number) for number in range(len(problem.graph.arguments))]
+        self.layouts = [problem.layouts_of_argument(number) for number in range(len(problem.graph.arguments))]
         made = [number for number, priced in enumerate(prices.priced) if priced]
-        self._node = {operation: len(self._layouts) + place for place, operation in enumerate(made)}
+        self._node = {operation: len(self.layouts) + place for place, operation in enumerate(made)}
 
     def pairwise(self, stop: StopSignal = never_stop) -> PairwiseProblem:
         """The problem of these nodes.
@@ -45,15 +45,11 @@ class ChoiceGraph:
         Raises:
             StoppedError: ``stop``, asked before each edge, gave a reason.
         """
-        graph, mesh = self._problem.graph, self._problem.mesh
-        sizes = [graph.values[argument.value].size_bytes for argument in graph.arguments]
-        costs: list[Costs] = [np.zeros(len(layouts), np.int64) for layouts in self._layouts]
-        usages = [
-            np.array([size // mesh.shards(layout) for layout in layouts], np.int64)
-            for size, layouts in zip(sizes, self._layouts, strict=True)
-        ]
+        arguments = range(len(self.layouts))
+        costs = [self._cost_of_argument(number) for number in arguments]
+        usages = [self._memory_of_argument(number) for number in arguments]
         for operation in self._node:
-            costs.append(np.array([each.picoseconds for each in self._prices.priced[operation]], np.int64))
+            costs.append(self._cost(operation))
             usages.append(self._memory(operation))
         edges, edge_costs = [], []
         for transfer in transfers(self._problem):
@@ -67,12 +63,12 @@ class ChoiceGraph:
             usages,
             self._intervals(),
             self._problem.state_bytes,
-            graph.name,
+            self._problem.graph.name,
         )
 
     def plan(self, choices: Sequence[int]) -> Plan:
         """The plan that one choice for each node is."""
-        arguments = tuple(layouts[choice] for layouts, choice in zip(self._layouts, choices, strict=False))
+        arguments = tuple(layouts[choice] for layouts, choice in zip(self.layouts, choices, strict=False))
         operations = [0] * len(self._problem.graph.operations)
         for operation, node in self._node.items():
             operations[operation] = int(choices[node])
@@ -81,6 +77,20 @@ class ChoiceGraph:
     @cached_property
     def _held(self) -> tuple[tuple[int, ...], ...]:
         return held(self._problem, self._prices.stored)
+
+    def _cost_of_argument(self, number: int) -> Costs:
+        """What each layout of an argument costs by itself: nothing."""
+        return np.zeros(len(self.layouts[number]), np.int64)
+
+    def _memory_of_argument(self, number: int) -> Costs:
+        """The bytes of an argument on one device, [its layouts]."""
+        graph, mesh = self._problem.graph, self._problem.mesh
+        size = graph.values[graph.arguments[number].value].size_bytes
+        return np.array([size // mesh.shards(layout) for layout in self.layouts[number]], np.int64)
+
+    def _cost(self, operation: int) -> Costs:
+        """The time of an operation without resharding, [its choices]."""
+        return np.array([each.picoseconds for each in self._prices.priced[operation]], np.int64)
 
     def _memory(self, operation: int) -> Costs:
         """The bytes of an operation's results on one device, [its choices]."""
@@ -98,13 +108,13 @@ class ChoiceGraph:
         """When each node's memory counts."""
         problem = self._problem
         if problem.state_bytes is None:
-            return [(0, 0)] * (len(self._layouts) + len(self._node))
+            return [(0, 0)] * (len(self.layouts) + len(self._node))
         if not problem.activations:
-            return [(0, 1)] * len(self._layouts) + [(0, 0)] * len(self._node)
+            return [(0, 1)] * len(self.layouts) + [(0, 0)] * len(self._node)
         of = lifetimes(problem.graph, self._prices.stored)
         whole = (0, max(1, len(of)))
         made = [of[operation] if self._held[operation] else (0, 0) for operation in self._node]
-        return [whole] * len(self._layouts) + made
+        return [whole] * len(self.layouts) + made
 
     def _node_of(self, end: int) -> int:
         return -1 - end if end < 0 else self._node[end]
@@ -119,19 +129,19 @@ class ChoiceGraph:
     def _resharding(self, transfer: Transfer) -> Costs:
         value = self._problem.graph.values[transfer.value]
         before = (
-            self._layouts[-1 - transfer.source]
+            self.layouts[-1 - transfer.source]
             if transfer.source < 0
             else tuple(each.layouts.results[transfer.result] for each in self._prices.priced[transfer.source])
         )
         after = (
-            tuple((layout,) for layout in self._layouts[-1 - transfer.target])
+            tuple((layout,) for layout in self.layouts[-1 - transfer.target])
             if transfer.target < 0
             else tuple(
                 tuple(dict.fromkeys(each.layouts.operands[place] for place in transfer.operands))
                 for each in self._prices.priced[transfer.target]
             )
         )
-        return _costs(self._problem.fabric, value.dims, value.size_bytes, before, after)
+        return _costs(self._problem.fabric, value.dims, self._problem.sent_bytes(transfer.value), before, after)
 
 
 @lru_cache(maxsize=50_000)

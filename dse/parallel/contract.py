@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from dse.algorithms.pairwise.problem import PairwiseProblem
-from dse.parallel import contest, sharded
+from dse.parallel import all_strategies, contest, sharded
+from dse.parallel.all_strategies import AllQuestion
 from dse.parallel.comparison import Rows, compared
 from dse.parallel.options import ParallelOptions, require_own
 from dse.parallel.pipeline import strategy as pipeline
@@ -18,14 +19,15 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
-ParallelPosed = Posed[ParallelOptions, ParallelProblem | PipelineQuestion | PairwiseProblem]
+AnyQuestion = ParallelProblem | PipelineQuestion | AllQuestion | PairwiseProblem
+ParallelPosed = Posed[ParallelOptions, AnyQuestion]
 
 
-class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuestion | PairwiseProblem]):
+class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     """A training step on several devices."""
 
     name = "parallel"
-    help = """Split the tensors of the training step STEP over a mesh of devices, or cut it into a pipeline.
+    help = """Split the tensors of the training step STEP over a mesh of devices, or cut it into a pipeline, or try all.
 
     STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
     shapes of its arguments, or a PyTorch module and its inputs (docs/parallel.md). It can also be a problem of the
@@ -41,6 +43,8 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
         if given is not None:
             return contest.posed(options, given)
         require_own(options)
+        if options.strategy == "all":
+            return all_strategies.posed(options)
         if options.strategy == "pipeline":
             return pipeline.posed(options)
         if profiled_graph(options.step) is not None:
@@ -50,6 +54,8 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
 
     def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
         """The method that ``auto`` stands for."""
+        if options.strategy == "all":
+            return ("exact",)
         return (pipeline.method_of(options) if options.strategy == "pipeline" else sharded.method_of(options),)
 
     def answer(self, posed: ParallelPosed, run: Run) -> Result:
@@ -59,6 +65,8 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
             result = contest.answer(posed, problem, run)
         elif isinstance(problem, PipelineQuestion):
             result = pipeline.answer(posed, problem, run)
+        elif isinstance(problem, AllQuestion):
+            result = all_strategies.answer(posed, problem, run)
         else:
             result = sharded.answer(posed, problem, run)
         is_proven = result.status in ("optimal", "infeasible")
@@ -73,6 +81,8 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
             return contest.faults(result, problem)
         if isinstance(problem, PipelineQuestion):
             return pipeline.faults(result, problem)
+        if isinstance(problem, AllQuestion):
+            return all_strategies.faults(result, problem)
         return sharded.faults(result, posed.options, problem)
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
@@ -82,10 +92,14 @@ class ParallelType(ProblemType[ParallelOptions, ParallelProblem | PipelineQuesti
             return contest.view(result, problem)
         if isinstance(problem, PipelineQuestion):
             return pipeline.view(result, problem)
+        if isinstance(problem, AllQuestion):
+            return all_strategies.view(result, problem)
         return view(problem, result)
 
     def compared(self, results: Sequence[Result]) -> Rows | None:
         """Of sharding, times, memory, bytes by collective, and what is split otherwise; of all else the usual rows."""
+        if all("best" in each.solution for each in results if each.solution):
+            return all_strategies.compared(results)
         is_sharding = all("operations" in each.solution for each in results if each.solution)
         return compared(results) if is_sharding else None
 

@@ -9,10 +9,11 @@ from dse.run.options import Option, Options, option_fields
 from hardware.inputs import fail
 from hardware.units import bytes_from_gib
 
-Strategy = Literal["sharding", "pipeline"]
+Strategy = Literal["sharding", "pipeline", "all"]
 Method = Literal["auto", "exact", "linkage", "dqn", "inference"]
 
 _SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
+_STAGES = (*_PIPELINE, "all")
 
 MAX_MEMORY_GB = 2**30
 """Sums of bytes stay below the largest integer of 64 bits."""
@@ -26,7 +27,11 @@ class ParallelOptions(Options):
 
     step: Annotated[Any, Option("A training step.", metavar="STEP", positional=True, is_source=True)]
     strategy: Annotated[
-        Strategy, Option("sharding: tensors split over a mesh; pipeline: the forward part cut into stages.")
+        Strategy,
+        Option(
+            "sharding: tensors split over a mesh; pipeline: the forward part cut into stages; all: each of "
+            "them, and the plan whose training step is shortest."
+        ),
     ] = "sharding"
     mesh: Annotated[
         str,
@@ -34,28 +39,26 @@ class ParallelOptions(Options):
     ] = "8"
     stages: Annotated[
         int | None,
-        Option("Stages of the pipeline (default: one for each server).", min=1, belongs_to=_PIPELINE),
+        Option("Stages of the pipeline (default: one for each server).", min=1, belongs_to=_STAGES),
     ] = None
-    microbatches: Annotated[int, Option("In which a batch goes through the pipeline.", min=1, belongs_to=_PIPELINE)] = (
-        16
-    )
+    microbatches: Annotated[int, Option("In which a batch goes through the pipeline.", min=1, belongs_to=_STAGES)] = 16
     device_cuts: Annotated[
         Literal["auto", "free", "near", "equal"],
         Option(
             "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
             "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways.",
-            belongs_to=_PIPELINE,
+            belongs_to=_STAGES,
         ),
     ] = "auto"
     state: Annotated[
         StateName,
         Option(
             "What a device keeps of trained tensors: the weights; also gradients; also the optimizer's state.",
-            belongs_to=_PIPELINE,
+            belongs_to=_STAGES,
         ),
     ] = "optimizer"
     recompute: Annotated[
-        bool, Option("Keep only the input of a stage, and compute the rest again.", belongs_to=_PIPELINE)
+        bool, Option("Keep only the input of a stage, and compute the rest again.", belongs_to=_STAGES)
     ] = False
     objective: Annotated[
         Objective,
@@ -167,8 +170,8 @@ def require_own(options: ParallelOptions) -> None:
     for each in option_fields(type(options)):
         needs = each.option.belongs_to
         value = getattr(options, each.name)
-        if needs is not None and value != each.default and getattr(options, needs[0]) != needs[1]:
-            rule = f"belongs to --{needs[0]} {needs[1]}, but --{needs[0]} is {getattr(options, needs[0])}"
+        if needs is not None and value != each.default and getattr(options, needs[0]) not in needs[1:]:
+            rule = f"belongs to --{needs[0]} {' or '.join(needs[1:])}, but --{needs[0]} is {getattr(options, needs[0])}"
             raise fail("dse parallel", each.flag, value, rule)
 
 

@@ -18,15 +18,18 @@ PRODUCTS = ("dot", "convolution")
 
 def joined_late(graph: StepGraph) -> tuple[bool, ...]:
     """Of each operation: whether no product or convolution follows from its results."""
+    precedes = before_products(graph)
+    return tuple(not any(precedes[value] for value in each.results) for each in graph.operations)
+
+
+def before_products(graph: StepGraph) -> tuple[bool, ...]:
+    """Of each value: whether a product or a convolution follows from it."""
     precedes = [False] * len(graph.values)
-    late = []
     for operation in reversed(graph.operations):
-        follows = any(precedes[value] for value in operation.results)
-        late.append(not follows)
-        if follows or operation.opcode in PRODUCTS:
+        if operation.opcode in PRODUCTS or any(precedes[value] for value in operation.results):
             for value in operation.operands:
                 precedes[value] = True
-    return tuple(reversed(late))
+    return tuple(precedes)
 
 
 def fetched_ahead(graph: StepGraph) -> tuple[int | None, ...]:

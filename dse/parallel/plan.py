@@ -90,9 +90,9 @@ def transfers(problem: ParallelProblem) -> Iterator[Transfer]:
 
 def resharded(problem: ParallelProblem, transfer: Transfer, before: Layout, after: Sequence[Layout]) -> Iterator[Sent]:
     """What is sent so that a value in layout ``before`` can be taken in all layouts of ``after``, each made once."""
-    value = problem.graph.values[transfer.value]
+    dims, size_bytes = problem.graph.values[transfer.value].dims, problem.sent_bytes(transfer.value)
     for layout in dict.fromkeys(after):
-        path = resharding(problem.fabric, value.dims, value.size_bytes, before, layout)
+        path = resharding(problem.fabric, dims, size_bytes, before, layout)
         for collective in path.collectives:
             yield Sent(
                 collective,

@@ -73,10 +73,10 @@ class Prices:
         self._problem = problem
         self._fabric = problem.fabric
 
-    @cached_property
+    @property
     def storage(self) -> Storage:
         """What of the step is in memory."""
-        return Storage(self._problem.graph)
+        return self._problem.storage
 
     @property
     def stored(self) -> tuple[bool, ...]:
@@ -95,7 +95,7 @@ class Prices:
     def _priced(self, number: int, operation: StepOperation) -> tuple[Priced, ...]:
         values = self._problem.graph.values
         work = work_of(operation, values, self.storage.read[number], self.stored)
-        results = tuple((values[each].dims, values[each].size_bytes) for each in operation.results)
+        results = tuple((values[each].dims, self._problem.sent_bytes(each)) for each in operation.results)
         return _priced_choices(
             work, self._problem.rules[number] or (), results, self._fabric, self._problem.device, self._is_late[number]
         )

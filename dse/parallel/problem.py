@@ -9,18 +9,13 @@ from dse.graph.step import StepGraph, StepValue
 from dse.parallel.mesh import Layout, Mesh
 from dse.parallel.overlap import fetched_ahead
 from dse.parallel.resharding import Fabric
+from dse.parallel.storage import Storage
 from dse.sharding.factors import Factor
-from dse.sharding.hlo.table import ELEMENTWISE
 from dse.sharding.linkage import Linkage, linkage
 from hardware.network import Network
 
 Objective = Literal["cost", "count"]
 """Seconds of a step, or the dimensions of trained tensors that are split (the paper's reward)."""
-
-FUSED = ELEMENTWISE | {
-    "broadcast", "reshape", "bitcast", "transpose", "slice", "pad", "concatenate", "reverse", "iota",
-}  # fmt: skip
-"""Operations that compilers fuse with what takes their results, so that these need not be stored."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +66,11 @@ class ParallelProblem:
         return Fabric(self.mesh, self.network)
 
     @cached_property
+    def storage(self) -> Storage:
+        """What of the step is in memory."""
+        return Storage(self.graph)
+
+    @cached_property
     def fetched_ahead(self) -> tuple[int | None, ...]:
         """Of each operation the value that is brought to it beside work; None of all without overlap."""
         return fetched_ahead(self.graph) if self.overlap else (None,) * len(self.graph.operations)
@@ -86,6 +86,10 @@ class ParallelProblem:
         graph = self.graph
         ties = [(graph.results[result], graph.arguments[number].value) for result, number in self.carried.items()]
         return linkage(graph, self.file, ties)
+
+    def sent_bytes(self, value: int) -> int:
+        """The bytes of a value, of all devices together, when it is joined or resharded."""
+        return self.graph.values[value].size_bytes
 
     def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
         """The layouts that an argument may have: its pin, or all."""

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dse.graph.step import StepGraph
-from dse.parallel.problem import FUSED
+from dse.sharding.hlo.table import ELEMENTWISE
+
+FUSED = ELEMENTWISE | {
+    "broadcast", "reshape", "bitcast", "transpose", "slice", "pad", "concatenate", "reverse", "iota",
+}  # fmt: skip
+"""Operations that compilers fuse with what takes their results, so that these need not be stored."""
 
 _FUSES_OPERANDS = FUSED | {"reduce"}
 """Operations that compilers fuse with what makes their operands."""
@@ -13,9 +18,15 @@ _FUSES_OPERANDS = FUSED | {"reduce"}
 
 @dataclass(frozen=True)
 class Storage:
-    """The arrays of ``graph`` that are written to memory, and those that are read from it."""
+    """The arrays of ``graph`` that are written to memory, and those that are read from it.
+
+    Attributes:
+        graph: the step.
+        in_memory: of each value, whether it is in memory, where ``graph`` is a part of a step that says so.
+    """
 
     graph: StepGraph
+    in_memory: tuple[bool, ...] | None = None
 
     @cached_property
     def stored(self) -> tuple[bool, ...]:
@@ -39,6 +50,8 @@ class Storage:
     def _in_memory(self) -> tuple[bool, ...]:
         """Of each value: whether it is read from memory; constants only where it is known that they are."""
         graph = self.graph
+        if self.in_memory is not None:
+            return self.in_memory
         outside = {*(argument.value for argument in graph.arguments), *graph.results}
         if graph.is_optimised:
             return tuple(each or value in outside for value, each in enumerate(self._leave_kernels()))

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
-from dse.parallel.problem import FUSED, ParallelProblem
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.storage import FUSED
 
 _CLASSES = {
     "dot": "matrix products",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 from dse.models.hyperparameters import Hyperparameters
 from dse.plan.model import SCHEMA, Transformer
@@ -84,6 +84,10 @@ def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
     )
 
 
+Value = TypeVar("Value", int, bool, list[Any])
+_TYPES: dict[type, str] = {int: "a whole number", bool: "true or false", list: "a list"}
+
+
 def of_config(document: Any, name: str, where: str) -> Transformer:
     """The transformer of a ``config.json``, by the keys that the released models have.
 
@@ -91,7 +95,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         InputError: a family that has other keys, or a key that is missing.
     """
     family = document.get("model_type") if isinstance(document, dict) else None
-    if family not in _FAMILIES:
+    if not isinstance(family, str) or family not in _FAMILIES:
         raise fail(where, "model_type", family, f"must be one of {', '.join(_FAMILIES)}")
     sizes = _Config(document, where)
     fields: dict[str, Any] = {
@@ -112,20 +116,26 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
 
 
 class _Config:
-    """A ``config.json``, whose missing keys are faults; null is as if left out."""
+    """A ``config.json`` of sizes and switches; null is as if left out. A fault names the key that the file has."""
 
     def __init__(self, document: dict[str, Any], where: str) -> None:
         self._document, self._where = document, where
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> int:
+        if self._document.get(key) is None:
+            raise fail(self._where, key, "", "must be given")
+        return self.get(key, 0)
+
+    def get(self, key: str, usual: Value) -> Value:
+        """The value at ``key``, of the type of ``usual``, which stands for a missing one."""
         value = self._document.get(key)
         if value is None:
-            raise fail(self._where, key, "", "must be given")
+            return usual
+        if type(value) is not type(usual):
+            raise fail(self._where, key, value, f"must be {_TYPES[type(usual)]}")
+        if isinstance(value, int) and value < 0:
+            raise fail(self._where, key, value, "must be at least 0")
         return value
-
-    def get(self, key: str, usual: Any) -> Any:
-        value = self._document.get(key)
-        return usual if value is None else value
 
 
 def _llama(_: _Config) -> dict[str, Any]:
@@ -151,7 +161,7 @@ def _qwen3(sizes: _Config) -> dict[str, Any]:
 
 
 def _gpt_oss(sizes: _Config) -> dict[str, Any]:
-    kinds = sizes.get("layer_types", [])
+    kinds: list[Any] = sizes.get("layer_types", [])
     windowed = sum(kind == "sliding_attention" for kind in kinds) / len(kinds) if kinds else 0.5
     fields: dict[str, Any] = _mixtral(sizes)
     fields["experts"]["biases"] = True

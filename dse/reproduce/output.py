@@ -4,6 +4,7 @@ import base64
 import html
 import json
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 import pyarrow as pa
@@ -43,8 +44,16 @@ def write(reproduction: Reproduction, directory: Path) -> None:
 
 
 def _comparisons(reproduction: Reproduction) -> pa.Table:
-    """One row a number: where it stands, ours, the paper's and their ratio, or why they have none."""
-    rows = [
+    """One row a number: where it stands, ours, the paper's and their ratio, or why they have none.
+
+    A skipped part has one row, with the reason alone.
+    """
+    rows: list[dict[str, Any]] = [
+        {"part": section.part, "reason": f"skipped: {section.skipped}"}
+        for section in reproduction.sections
+        if section.skipped is not None
+    ]
+    rows += [
         {
             "part": section.part,
             "model": each.model,
@@ -84,7 +93,8 @@ def _section(section: Section) -> list[str]:
         f"<div style='overflow-x: auto; white-space: nowrap; font-size: .85rem'>{table(each.headers, each.rows)}</div>"
         for each in section.tables
     ]
-    parts += [f"<p class='small'>{html.escape(note)}</p>" for note in section.notes]
+    label = "" if section.skipped is None else "Skipped: "
+    parts += [f"<p class='small'>{label}{html.escape(note)}</p>" for note in section.notes]
     for picture in section.pictures:
         # As an image: its style must not reach the rest of the page.
         data, title = base64.b64encode(picture.svg.encode()).decode(), html.escape(picture.title, quote=True)

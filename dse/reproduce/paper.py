@@ -64,6 +64,7 @@ class Paper(Generic[OptionsT, Context]):
         parts: by name, in the order of printing.
         pose: reads what the options name, for the parts that are wanted. Raises ``InputError`` on bad input.
         synonyms: other names of parts: figures that show what a table counts.
+        quick: values of options with which every part has a table in a few minutes, in place of their defaults.
     """
 
     name: str
@@ -73,3 +74,4 @@ class Paper(Generic[OptionsT, Context]):
     parts: Mapping[str, Part[Context]]
     pose: Callable[[OptionsT, tuple[str, ...]], Posed[Context]]
     synonyms: Mapping[str, str] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)

@@ -10,6 +10,9 @@ SCHEMA = "dse.reproduction/1"
 
 Row = tuple[str, ...]
 
+OTHER_MACHINE = "the paper's time is of another machine"
+"""Why two times to compute have no ratio."""
+
 
 @dataclass(frozen=True)
 class Comparison:

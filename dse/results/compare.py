@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.problem import problem_type, registered
-from dse.results.result import PROOF_TOLERANCE, Result, percent, read_result
+from dse.results.result import PROOF_TOLERANCE, Result, percent, read_sealed
 from dse.run.directory import RESULT_FILE, result_file
 from hardware.inputs import fail
 from hardware.units import MIB
@@ -60,10 +60,10 @@ def read_run(path: Path) -> FinishedRun:
     """The run in a directory, or that of a ``result.json``.
 
     Raises:
-        InputError: nothing is there, the run is not finished, or it ended without an answer.
+        InputError: nothing is there, the run is not finished, it ended without an answer, or its result was edited.
     """
     file = result_file(path)
-    result = read_result(file)
+    result = read_sealed(file)
     if result.objective.value is None and result.status != "infeasible":
         raise fail(file, "status", result.status, "the run ended without an answer; there is nothing to compare")
     return FinishedRun(path, _options(result), result)

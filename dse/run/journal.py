@@ -116,6 +116,11 @@ class Journal(Mapping[str, Any]):
             raise fail(self._path, "", "", f"cannot be written: {error.strerror}; what is finished is kept") from error
         self._values |= new
 
+    @property
+    def path(self) -> Path:
+        """The file behind it."""
+        return self._path
+
     def damaged(self, key: str, reason: Exception) -> InputError:
         """The error for an entry whose value is none that this program wrote."""
         number = list(self._values).index(key) + 1

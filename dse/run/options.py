@@ -26,7 +26,7 @@ class Option:
         positional: whether it is an argument instead of an option; a tuple takes one or more.
         is_source: whether it names the input that a second argument of ``dse check`` replaces.
         is_output: whether it names an output file, which is no part of the problem.
-        belongs_to: (another option, the value of it with which alone this one has a meaning).
+        belongs_to: (another option, the values of it with which alone this one has a meaning).
     """
 
     help: str = ""
@@ -36,7 +36,7 @@ class Option:
     positional: bool = False
     is_source: bool = False
     is_output: bool = False
-    belongs_to: tuple[str, str] | None = None
+    belongs_to: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

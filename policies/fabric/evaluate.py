@@ -63,7 +63,8 @@ def _require_present(options: FabricEvaluation, samples: Samples) -> None:
     present = simulator_fingerprint(chosen)
     stated = samples.provenance.get("simulator")
     if stated != present:
-        rule = f"these are samples of another fabric or simulator; --fabric {chosen.name} has {present}"
+        of = samples.provenance.get("fabric")
+        rule = f"these are samples of another fabric or simulator ({of}); --fabric {chosen.name} has {present}"
         raise fail(options.samples, "simulator", stated, rule)
 
 

@@ -16,6 +16,7 @@ from dse.fabric.rules import MIXTURE, RuleWeights, single_rule
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import tuned_for
 from dse.reproduce.rdu.study import Budget
+from dse.reproduce.rdu.tables import KIND_LEFT_OUT
 from dse.reproduce.trials import required_journal
 from dse.run.run import Run
 from hardware.fabrics import Fabric, fabric
@@ -47,7 +48,9 @@ _FIRST_PLACED = 1_000_000
 
 @dataclass(frozen=True)
 class FabricLaboratory:
-    """Measures models by name: a rule, a baseline, ``paper`` or ``network``, with what it is denied after a comma."""
+    """Measures models by name: a rule, a baseline, ``paper`` or ``network``; after a comma stands what it is denied, or
+    that it does not learn from the kind of block that it predicts.
+    """
 
     budget: Budget
     run: Run
@@ -76,7 +79,7 @@ class FabricLaboratory:
         }
 
     def accuracy(self, model: str) -> Mapping[str, Any]:
-        """Of a model in five folds by graph; of a rule on all placements."""
+        """Of a model in five folds by graph, or in folds by kind of block; of a rule on all placements."""
         started = time.process_time()
         name, _, denied = model.partition(", ")
         labelled = Labelled(self.samples, self.fabric, name in ("paper", "network"), denied != "no slots")
@@ -85,6 +88,8 @@ class FabricLaboratory:
             target = -examples.features[:, FEATURES.index(name)]
         else:
             folds = folds_by_graph(examples.graph, 5, self.run.seed)
+            if denied == KIND_LEFT_OUT:
+                denied, folds = "", [labelled.kind == kind for kind in np.unique(labelled.kind)]
             target = held_out_predictions(self._learner(name, denied), examples, folds)
         predicted = labelled.throughput_of(target)
 

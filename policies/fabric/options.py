@@ -81,6 +81,18 @@ class FabricTraining(NetworkOptions):
         Option("Rounds in which annealers follow what was learned before, with half of the graphs.", min=0, max=100),
     ] = 3
 
+    def require_inputs(self) -> None:
+        """Read fabric and table before anything is written.
+
+        Raises:
+            InputError: one that is malformed, or with which no graphs can be drawn.
+        """
+        from dse.fabric.cases import require_block_cases
+        from hardware.fabrics import fabric
+        from hardware.operator_slots import operator_slots
+
+        require_block_cases(fabric(self.fabric), operator_slots(self.slots))
+
     def predicted_s(self) -> float:
         """Approximate seconds on one core."""
         return self.graphs * (_PIECE_S + self.placements * _EPOCH_S * self.epochs * self.members)

@@ -98,7 +98,7 @@ class CheckpointFormat(Generic[S]):
         if not isinstance(card, dict) or card.get("schema") != self.schema:
             raise fail(folder / CARD_FILE, "schema", "", f"must be {self.schema}")
         if card.get("features") != list(self.features):
-            raise fail(folder / CARD_FILE, "features", "", "must be those that this version computes")
+            raise fail(folder / CARD_FILE, "features", "", self._features_rule(card.get("features")))
         try:
             content = (folder / WEIGHTS_FILE).read_bytes()
         except OSError as error:
@@ -114,6 +114,15 @@ class CheckpointFormat(Generic[S]):
             raise fail(folder / CARD_FILE, "settings", "", str(error)) from error
         tensors = _tensors(content, self.tensor_types(settings), folder / WEIGHTS_FILE)
         return Checkpoint(settings, tensors, card["provenance"])
+
+    def _features_rule(self, stated: Any) -> str:
+        """What is wrong with the features of a card."""
+        names = [name for name in stated if isinstance(name, str)] if isinstance(stated, list) else []
+        unknown = [name for name in names if name not in self.features]
+        lacking = [name for name in self.features if name not in names]
+        parts = [f"{word} {', '.join(each)}" for word, each in (("knows", unknown), ("lacks", lacking)) if each]
+        differs = f"the card {' and '.join(parts)}" if parts else "the card has them in another order"
+        return f"must be those that this version computes, but {differs}; train it again"
 
 
 def chosen_folder(folder: Path) -> Path:

@@ -3,15 +3,37 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from dse.run.options import Option
 from hardware.inputs import fail
+from policies.learning.actors import TrainingActors
 
 if TYPE_CHECKING:
     from policies.learning.pretraining import PretrainingPlan
     from policies.learning.sweep import SweepPlan
 
 COMMAND = "dse pretrain"
+
+Runners = Annotated[
+    int,
+    Option(
+        "Ray actors that make the episodes, each on a CPU, in addition to --workers. 0: the trainer makes them.",
+        min=0,
+        max=10_000,
+    ),
+]
+Learners = Annotated[
+    int,
+    Option(
+        "Ray actors that update the weights, each from its share of the episodes, on a CPU or (--gpus) on a GPU of the "
+        "cluster. 0: the trainer does.",
+        min=0,
+        max=1_000,
+    ),
+]
+Gpus = Annotated[bool, Option("Give every learner of --learners a GPU.")]
+"""Options of learners that use RLlib."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +92,44 @@ def one_each(values: Mapping[str, tuple[float, ...]]) -> dict[str, float]:
             rule = "one value, or several with --sweep SEEDS"
             raise fail(COMMAND, f"--{name.replace('_', '-')}", ",".join(map(str, several)), rule)
     return {name: several[0] for name, several in values.items() if several}
+
+
+def training_actors(runners: int, learners: int, sweep: int | None, episodes: int, *, gpus: bool) -> TrainingActors:
+    """The actors that the options ask for.
+
+    Args:
+        runners: as given.
+        learners: as given.
+        sweep: seeds of a sweep; None: one run.
+        episodes: of an update, or steps, which the learners share.
+        gpus: as given.
+
+    Raises:
+        InputError: options that contradict each other.
+    """
+    if sweep is not None and (runners or learners):
+        name, value = ("--runners", runners) if runners else ("--learners", learners)
+        raise fail(COMMAND, name, str(value), "not with --sweep, whose trials run beside each other already")
+    if gpus and not learners:
+        raise fail(COMMAND, "--gpus", "", "needs --learners M: a GPU for each")
+    if learners and episodes % learners:
+        raise fail(COMMAND, "--learners", str(learners), f"must divide the {episodes} samples of an update")
+    return TrainingActors(runners, learners, gpus)
+
+
+def check_gpus(learners: int) -> None:
+    """Refuse GPUs that this machine does not have.
+
+    Raises:
+        InputError: it has fewer than learners.
+    """
+    import torch
+
+    devices = torch.cuda.device_count()
+    if devices < learners:
+        has = {0: "no CUDA device", 1: "1 CUDA device"}.get(devices, f"{devices} CUDA devices")
+        rule = f"--learners {learners} needs as many, but this machine has {has}; name a cluster with --address"
+        raise fail(COMMAND, "--gpus", "", rule)
 
 
 def check_budget(plan: "PretrainingPlan", learner: str) -> None:

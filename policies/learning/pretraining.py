@@ -12,8 +12,11 @@ from typing import Any
 
 import dse
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from hardware.inputs import fail, shown
+from policies.learning.actors import NO_ACTORS, LostLearnerError, TrainingActors
 from policies.learning.checkpoint import Checkpoint
 from policies.learning.curves import CurvePoint
+from policies.learning.options import COMMAND
 from policies.learning.scores import Score
 from policies.learning.task import LearningTask, Training
 
@@ -27,12 +30,14 @@ class PretrainingPlan:
         samples: of training in all.
         checkpoints: how many are made, evenly over the samples.
         seed: of first weights, training and validation.
+        actors: that the trainer has for itself.
     """
 
     task: LearningTask[Any]
     samples: int
     checkpoints: int
     seed: int = 0
+    actors: TrainingActors = NO_ACTORS
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON types."""
@@ -48,7 +53,8 @@ class PretrainingPlan:
         return self.task.identity | self._budget()
 
     def _budget(self) -> dict[str, Any]:
-        return {"samples": self.samples, "checkpoints": self.checkpoints, "seed": self.seed}
+        budget = {"samples": self.samples, "checkpoints": self.checkpoints, "seed": self.seed}
+        return budget | self.actors.document()
 
     def samples_until(self, number: int) -> int:
         """Samples after which checkpoint ``number`` (from 1 on) is made."""
@@ -74,22 +80,39 @@ class Snapshot:
     curve: tuple[CurvePoint, ...] = ()
 
 
+_MAX_LOSSES = 3
+"""Times that learners may die between two checkpoints."""
+
+
 class Trainer:
     """Trains by a plan, from one checkpoint to the next."""
 
     def __init__(self, plan: PretrainingPlan) -> None:
         self.plan = plan
-        self._training: Training | None = None
+        self.training: Training | None = None
+        """Under way, at checkpoint :attr:`_number`."""
         self._number = 0
         """Of the checkpoint that the training stands at; −1 between two of them."""
 
     def advance(self, before: Snapshot, stop: StopSignal = never_stop, progress: ProgressCallback = silent) -> Snapshot:
         """The checkpoint after ``before``, to which this trainer goes first if it is elsewhere.
 
+        Where a learner dies, it goes back to ``before`` and comes to the same.
+
         Raises:
             StoppedError: ``stop`` gave a reason; what was learned since ``before`` is lost.
-            InputError: there is nothing to train on.
+            InputError: there is nothing to train on, or learners died again and again.
         """
+        reason = ""
+        for _ in range(_MAX_LOSSES):
+            try:
+                return self._advance(before, stop, progress)
+            except LostLearnerError as error:
+                reason = str(error)
+        rule = f"died {_MAX_LOSSES} times before checkpoint {before.number + 1}: {shown(reason)}"
+        raise fail(COMMAND, "--learners", str(self.plan.actors.learners), rule)
+
+    def _advance(self, before: Snapshot, stop: StopSignal, progress: ProgressCallback) -> Snapshot:
         training = self._at(before, stop, progress)
         self._number = -1
         number, samples = before.number + 1, before.samples
@@ -106,10 +129,12 @@ class Trainer:
 
     def _at(self, before: Snapshot, stop: StopSignal, progress: ProgressCallback) -> Training:
         """The training where ``before`` left it."""
-        if self._training is not None and before.number == self._number:
-            return self._training
+        if self.training is not None and before.number == self._number:
+            return self.training
         # A new one: a training need not be able to go back from newer weights to older ones.
-        training = self._training = self.plan.task.begin(self.plan.seed, stop, progress)
+        if self.training is not None:
+            self.training.close()
+        training = self.training = self.plan.task.begin(self.plan.seed, stop, progress, self.plan.actors)
         if before.number:
             training.restore(pickle.loads(before.state))
         return training

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy.typing as npt
 
 from dse.run.progress import ProgressCallback, StopSignal
+from policies.learning.actors import TrainingActors
 from policies.learning.checkpoint import Checkpoint, CheckpointFormat, Settings
 
 S = TypeVar("S", bound=Settings)
@@ -27,13 +28,16 @@ class Iteration:
 
 
 class Training(Protocol):
-    """A training under way, in this process. It is a pure function of the task, the seed and the iterations made."""
+    """A training under way. It is a pure function of the task, the seed, the number of learners and the iterations
+    made.
+    """
 
     def iterate(self, stop: StopSignal) -> Iteration:
         """Learn a little further.
 
         Raises:
             StoppedError: ``stop`` gave a reason.
+            LostLearnerError: a learner in a process of its own has died.
         """
 
     def tensors(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -47,6 +51,9 @@ class Training(Protocol):
 
     def provenance(self) -> Mapping[str, Any]:
         """What the card of a checkpoint says of this training in addition to its plan; JSON types."""
+
+    def close(self) -> None:
+        """End the actors that it has; it is of no more use."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +109,14 @@ class LearningTask(ABC, Generic[S]):
         return iterations
 
     @abstractmethod
-    def begin(self, seed: int, stop: StopSignal, progress: ProgressCallback) -> Training:
+    def begin(self, seed: int, stop: StopSignal, progress: ProgressCallback, actors: TrainingActors) -> Training:
         """A training from its beginning.
+
+        Args:
+            seed: of first weights and training.
+            stop: is asked while environments are prepared.
+            progress: of the preparation.
+            actors: that the training has for itself.
 
         Raises:
             StoppedError: ``stop`` gave a reason while environments were prepared.

@@ -5,6 +5,7 @@ from typing import Any
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.parallel.episodes import EpisodeSource
 from policies.parallel.learner import QLearner
 from policies.parallel.module import QModule
@@ -12,13 +13,16 @@ from policies.parallel.runner import EpisodeRunner, spaces_of
 from policies.parallel.settings import QSettings
 
 
-def config_of(settings: QSettings, source: EpisodeSource, seed: int = 0) -> DQNConfig:
-    """The algorithm over the episodes of ``source``, which this process plays and learns from.
+def config_of(
+    settings: QSettings, source: EpisodeSource, seed: int = 0, actors: TrainingActors = NO_ACTORS
+) -> DQNConfig:
+    """The algorithm over the episodes of ``source``.
 
     Args:
         settings: everything about network and learning.
         source: the environments.
         seed: of the first weights, the random actions and the replay.
+        actors: that play and learn; without any, this process does.
     """
     given: dict[str, Any] = {"settings": settings.document(), "source": source, "seed": seed}
     seen, actions = spaces_of(source)
@@ -35,14 +39,15 @@ def config_of(settings: QSettings, source: EpisodeSource, seed: int = 0) -> DQNC
         .environment(observation_space=seen, action_space=actions, env_config=given)
         .env_runners(
             env_runner_cls=EpisodeRunner,
-            num_env_runners=0,
+            num_env_runners=actors.runners,
             rollout_fragment_length=source.steps,
             batch_mode="complete_episodes",
         )
         .learners(
             learner_class=QLearner,
             add_default_connectors_to_learner_pipeline=False,
-            num_learners=0,
+            num_learners=actors.learners,
+            num_gpus_per_learner=float(actors.gpus),
         )
         .rl_module(rl_module_spec=spec)
         .training(

@@ -1,7 +1,7 @@
 """Environments of which many episodes are played at once."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -82,3 +82,11 @@ class EpisodeSource(Protocol):
 
     def episodes(self, number: int, count: int) -> Episodes:
         """``count`` episodes; they depend on ``number``, which counts the calls, alone."""
+
+
+@runtime_checkable
+class DivisibleSource(EpisodeSource, Protocol):
+    """A source whose episodes several runners can make, each a part of them."""
+
+    def part(self, part: int, parts: int) -> EpisodeSource:
+        """The source of every episode that belongs to ``part``, of 0 to ``parts`` − 1."""

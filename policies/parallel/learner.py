@@ -13,6 +13,8 @@ from ray.rllib.core.columns import Columns
 
 from policies.parallel.module import QModule
 
+_COPIED = "target_copied_at"
+
 
 class QLearner(DQNTorchLearner):
     """Double DQN with importance weights.
@@ -25,7 +27,9 @@ class QLearner(DQNTorchLearner):
         """Make the learner, and what makes batches of steps."""
         # DQNLearner.build puts its connector behind one of RLlib's default ones, which are not there.
         super(DQNLearner, self).build()
-        for module in self.module.values():
+        modules: Any = self.module.values()
+        for wrapped in modules:
+            module = wrapped.unwrapped()
             assert isinstance(module, QModule)
             module.make_target_networks()
         self.last_update_ts_by_mid = defaultdict(int)
@@ -44,6 +48,15 @@ class QLearner(DQNTorchLearner):
         weights = list(module.network.parameters())
         optimizer = torch.optim.Adam(weights, fused=True)
         self.register_optimizer(module_id=module_id, optimizer=optimizer, params=weights, lr_or_lr_schedule=config.lr)
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """RLlib's state, with the updates after which target networks were last copied."""
+        return dict(super().get_state(*args, **kwargs)) | {_COPIED: dict(self.last_update_ts_by_mid)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`get_state` gave."""
+        super().set_state(state)
+        self.last_update_ts_by_mid.update(state.get(_COPIED, {}))
 
 
 class _Batch(ConnectorV2):

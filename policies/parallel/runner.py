@@ -1,5 +1,6 @@
 """The environment runner of Q-networks: rounds of episodes, played at once."""
 
+from dataclasses import replace
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -9,8 +10,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from policies.learning.rllib.runner import GroupRunner
-from policies.parallel.episodes import Actions, Episodes, EpisodeSource, Floats32, Masks
+from policies.learning.rllib.runner import GroupOrder, GroupRunner
+from policies.parallel.episodes import Actions, DivisibleSource, Episodes, EpisodeSource, Floats32, Masks
 from policies.parallel.settings import QSettings
 
 
@@ -47,14 +48,30 @@ class EpisodeRunner(GroupRunner):
         """Of observations and actions, as RLlib's modules take them."""
         return {DEFAULT_MODULE_ID: self._spaces, "__env__": self._spaces, "__env_single__": self._spaces}
 
-    def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
-        """The next round; ``number`` is not looked at."""
-        # Runners share the rounds: each takes every n-th.
-        mine = self.take_numbers(count) // count
-        runners = max(1, self.num_workers)
-        turn = mine * runners + max(0, (self.worker_index or 0) - 1)
-        epsilon = 1.0 if random else self.settings.epsilon(turn * count * self.source.steps) if explore else 0.0
-        return self.play(self.source.episodes(turn, count), epsilon, np.random.default_rng((self.own_seed, turn)))
+    def plan(self, count: int, *, explore: bool = True, random: bool = False) -> GroupOrder:
+        """The next round, or the next part of one; its context is its place among all that were planned.
+
+        Args:
+            count: of the episodes of the round.
+            explore: take random actions as well.
+            random: take no others.
+        """
+        order = super().plan(count, explore=explore, random=random)
+        # Runners of an RLlib algorithm share the parts: each takes every n-th.
+        place = order.first // count * max(1, self.num_workers) + max(0, (self.worker_index or 0) - 1)
+        return replace(order, environment=place % self.settings.parts, context=place)
+
+    def make(self, order: GroupOrder) -> tuple[list[SingleAgentEpisode], None]:
+        """The episodes of a round, or of a part of one."""
+        turn, part = divmod(order.context, self.settings.parts)
+        passed = turn * order.count * self.source.steps
+        epsilon = 1.0 if order.random else self.settings.epsilon(passed) if order.explore else 0.0
+        source = self.source
+        if self.settings.parts > 1:
+            assert isinstance(source, DivisibleSource)
+            source = source.part(part, self.settings.parts)
+        draw = np.random.default_rng((order.seed, order.context))
+        return self.play(source.episodes(turn, order.count), epsilon, draw), None
 
     def play(self, episodes: Episodes, epsilon: float, draw: np.random.Generator) -> list[SingleAgentEpisode]:
         """Episodes to their end."""

@@ -66,6 +66,7 @@ class QSettings:
         epsilon_steps: steps of the environment over which it falls in between.
         warm_up: steps before the first update.
         episodes: of a round.
+        parts: of a round, each made by itself, with random numbers of its own: their number decides the weights.
         updates: that follow a round.
         double, dueling: Double DQN (van Hasselt et al., 2015); a value and advantages (Wang et al., 2016).
         edges: of network ``graph``: pairs of places.
@@ -88,6 +89,7 @@ class QSettings:
     epsilon_steps: int = 10_000
     warm_up: int = 200
     episodes: int = 50
+    parts: int = 1
     updates: int = 10
     double: bool = True
     dueling: bool = True
@@ -111,6 +113,9 @@ class QSettings:
             if not 1 <= getattr(self, name) <= 10**9:
                 raise ValueError(f"`{name}` must be a whole number from 1 on, but got {getattr(self, name)}")
 
+        if not 1 <= self.parts <= self.episodes:
+            raise ValueError(f"`1 <= parts <= episodes` must hold, but got {self.parts} and {self.episodes}")
+
     def epsilon(self, steps: int) -> float:
         """Share of random actions after so many steps of the environment."""
         passed = min(1.0, steps / self.epsilon_steps)
@@ -118,7 +123,7 @@ class QSettings:
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON types."""
-        return asdict(self)
+        return asdict(self) | {"edges": [list(pair) for pair in self.edges]}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "QSettings":

@@ -1,4 +1,4 @@
-"""Episodes, replay and learning in one process: RLlib's runner, prioritised buffer and DQN learner, without Ray."""
+"""Episodes, replay and learning: RLlib's runners, prioritised buffer and DQN learners."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +10,13 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, TD_ERROR_KEY
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
-from dse.run.progress import StopSignal, ask, never_stop
+from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.learning.checkpoint import Checkpoint
-from policies.learning.rllib.local_training import RLlibTraining
+from policies.learning.rllib.training import RLlibTraining
 from policies.learning.task import Iteration
 from policies.parallel.config import config_of
 from policies.parallel.episodes import EpisodeSource
 from policies.parallel.learner import QLearner
-from policies.parallel.module import QModule
 from policies.parallel.runner import EpisodeRunner
 from policies.parallel.settings import QSettings
 
@@ -33,19 +32,21 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         settings: of network and learning.
         source: the environments.
         seed: of first weights, random actions and replay.
+        actors: that it has for itself; without any it needs no Ray.
         checkpoint: weights to begin with.
     """
 
     def __init__(
-        self, settings: QSettings, source: EpisodeSource, seed: int, checkpoint: Checkpoint[QSettings] | None = None
+        self,
+        settings: QSettings,
+        source: EpisodeSource,
+        seed: int,
+        actors: TrainingActors = NO_ACTORS,
+        checkpoint: Checkpoint[QSettings] | None = None,
     ) -> None:
         self.settings = settings
-        config = config_of(settings, source, seed)
-        super().__init__(config, EpisodeRunner(config=config), QLearner, 1, settings.episodes, checkpoint)
-        if checkpoint is not None:
-            module = self.learner.module[DEFAULT_MODULE_ID]
-            assert isinstance(module, QModule)
-            module.make_target_networks()
+        config = config_of(settings, source, seed, actors)
+        super().__init__(config, EpisodeRunner, QLearner, settings.parts, settings.episodes, checkpoint)
         self._replay = PrioritizedEpisodeReplayBuffer(capacity=settings.buffer, alpha=settings.alpha)
         self._replay.rng = np.random.default_rng(seed)
         self._updates = self._steps = 0
@@ -54,30 +55,28 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         """One step of each."""
         return len(episodes)
 
-    def iterate(self, stop: StopSignal = never_stop) -> Iteration:
-        """A round of episodes, and the updates that follow it.
+    def learn(self, episodes: Sequence[SingleAgentEpisode]) -> Iteration:
+        """The updates that follow a round of episodes.
 
         Raises:
-            StoppedError: ``stop`` gave a reason.
+            LostLearnerError: a learner has died.
         """
-        ask(stop)
-        episodes = self.sample(self.settings.episodes, explore=True)
-        self._replay.add(episodes)
+        self._replay.add(list(episodes))
         self._steps += sum(map(len, episodes))
         scalars = {"reward": float(np.mean([each.get_return() for each in episodes]))}
         if self._steps >= self.settings.warm_up:
             for _ in range(self.settings.updates):
                 results = self._learn()
-            own = results[DEFAULT_MODULE_ID]
-            scalars |= {"loss": _number(own[QF_LOSS_KEY]), "mean_q": _number(own[QF_MEAN_KEY])}
+            for name, key in (("loss", QF_LOSS_KEY), ("mean_q", QF_MEAN_KEY)):
+                scalars[name] = float(np.mean([_number(each[DEFAULT_MODULE_ID][key]) for each in results]))
             self._share()
         return Iteration(len(episodes), {name: value for name, value in scalars.items() if np.isfinite(value)})
 
-    def scalars(self, episodes: Sequence[SingleAgentEpisode], results: dict[str, Any]) -> dict[str, float]:
-        """Not used: :meth:`iterate` knows them."""
+    def scalars(self, episodes: Sequence[SingleAgentEpisode], results: Sequence[dict[str, Any]]) -> dict[str, float]:
+        """Not used: :meth:`learn` knows them."""
         return {}
 
-    def _learn(self) -> dict[str, Any]:
+    def _learn(self) -> list[dict[str, Any]]:
         """One update, after which the steps' priorities are their errors."""
         settings = self.settings
         # A fixed number would leave out the steps that have fewer behind them, the last of every episode.
@@ -88,24 +87,21 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         self._replay.get_metrics()
         self._updates += 1
         # The target network is due by this number, which RLlib takes for steps of the environment.
-        results: dict[str, Any] = self.learner.update(
-            episodes=steps, timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._updates}
-        )
-        errors = results[DEFAULT_MODULE_ID][TD_ERROR_KEY]
-        self._replay.update_priorities(np.concatenate([np.atleast_1d(each) for each in errors.peek()]))
+        results = self.learners.update(steps, timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._updates})
+        errors = np.empty(len(steps))
+        for place, each in enumerate(results):
+            # Every learner had every n-th step.
+            own = [np.atleast_1d(part) for part in each[DEFAULT_MODULE_ID][TD_ERROR_KEY].peek()]
+            errors[place :: len(results)] = np.concatenate(own)
+        self._replay.update_priorities(errors)
         return results
-
-    def tensors(self) -> dict[str, Any]:
-        """The network's weights by name, without the target's."""
-        state: dict[str, Any] = self.learner.module[DEFAULT_MODULE_ID].get_state(inference_only=True)
-        return state
 
     def state(self) -> dict[str, Any]:
         """Everything that going on needs."""
         return super().state() | {
             _REPLAY: self._replay.get_state(),
             _DRAW: self._replay.rng.bit_generator.state,
-            _UPDATES: (self._updates, dict(self.learner.last_update_ts_by_mid)),
+            _UPDATES: self._updates,
             _STEPS: self._steps,
         }
 
@@ -114,9 +110,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         super().restore(state)
         self._replay.set_state(state[_REPLAY])
         self._replay.rng.bit_generator.state = state[_DRAW]
-        self._updates, copied = state[_UPDATES]
-        self.learner.last_update_ts_by_mid.update(copied)
-        self._steps = state[_STEPS]
+        self._updates, self._steps = state[_UPDATES], state[_STEPS]
 
 
 def _number(value: Any) -> float:

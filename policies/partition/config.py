@@ -29,7 +29,7 @@ def config_of(
 
     Args:
         settings: everything about policy and learning.
-        store: the graphs; saved, where a checkpoint is to be written or another process takes part.
+        store: the graphs; saved, where checkpoints of the algorithm are not to hold them.
         seed: of the first weights, the rollouts and the order of the graphs.
         env_runners: processes that make rollouts; 0: this one does.
         learners: processes that learn; 0: this one does.

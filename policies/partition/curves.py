@@ -24,13 +24,13 @@ _LEARNED = {
 _SAMPLED = {names.EPISODE_RETURN_MEAN: "reward", "infeasible": "infeasible", "moved": "moved"}
 
 
-def iteration_scalars(episodes: Sequence[SingleAgentEpisode], results: Mapping[str, Any]) -> dict[str, float]:
-    """The curves' scalars of the iteration that learned from ``episodes``; ``results``: what the update returned.
+def iteration_scalars(episodes: Sequence[SingleAgentEpisode], results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The curves' scalars of the iteration that learned from ``episodes``; ``results``: the learners', one each.
 
     ``reward`` (the mean throughput of its rollouts over the simple bound's) and ``best_reward``; ``infeasible``, the
     share of its rollouts that cannot run; of its last minibatch ``loss`` and its terms ``policy_loss``,
     ``imitation_loss`` and ``entropy`` (nats an operator), ``divergence`` from the policy that drew, and the gradient's
-    norm before clipping.
+    norm before clipping. Of several learners, which have a share of the minibatch each, their mean.
     """
     rewards = np.array([episode.get_return() for episode in episodes], dtype=np.float64)
     costs = np.array([episode.get_extra_model_outputs(COST, -1) for episode in episodes], dtype=np.float64)
@@ -39,7 +39,8 @@ def iteration_scalars(episodes: Sequence[SingleAgentEpisode], results: Mapping[s
         "best_reward": float(rewards.max()),
         "infeasible": float(np.isinf(costs).mean()),
     }
-    return scalars | learned_scalars(MetricsLogger.peek_results(dict(results)), _LEARNED)
+    learned = [learned_scalars(MetricsLogger.peek_results(dict(each)), _LEARNED) for each in results]
+    return scalars | {name: float(np.mean([each[name] for each in learned if name in each])) for name in learned[0]}
 
 
 def algorithm_curves(folder: Path, passes: int) -> AlgorithmCurves:

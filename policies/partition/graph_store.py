@@ -1,7 +1,8 @@
 """Graphs held by number: what runner, network and learner share, so that no graph is in an observation or a checkpoint.
 
-A store on disk is one JSON file. A store that was opened from a file pickles as that path and is copied as itself, so
-that configurations, which RLlib copies, pickles and saves, stay small.
+A store on disk is one JSON file. A store that was opened from a file pickles as that path, so that configurations,
+which RLlib copies, pickles and saves, stay small; any other pickles as its content, which another machine can read. A
+copy of a store is itself.
 """
 
 import json
@@ -120,7 +121,7 @@ class GraphStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
-            raise TypeError("a graph store must be saved before it can be sent or checkpointed")
+            return _of_parts, (tuple((graph.problem, graph.package_name, graph.start) for graph in self.graphs),)
         return GraphStore.open, (self.path,)
 
     def save(self, path: Path) -> "GraphStore":
@@ -143,6 +144,11 @@ class GraphStore:
         if not isinstance(graphs, list) or not all(isinstance(part, dict) and set(part) == _KEYS for part in graphs):
             raise fail(path, "graphs", "", f"must be objects of {', '.join(sorted(_KEYS))}")
         return cls([_stored(part, path) for part in graphs], Path(path).absolute())
+
+
+def _of_parts(parts: Items[tuple[PartitionProblem, str | None, tuple[int, ...] | None]]) -> GraphStore:
+    """The store that was pickled."""
+    return GraphStore([StoredGraph.of(*each) for each in parts])
 
 
 def _stored(part: dict[str, Any], path: Path) -> StoredGraph:

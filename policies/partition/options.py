@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dse.partition.options import EvaluatorName
 from dse.run.options import Option
 from hardware.inputs import fail
-from policies.learning.options import COMMAND, PretrainingOptions, check_budget, one_each
+from policies.learning.options import (
+    COMMAND,
+    Gpus,
+    Learners,
+    PretrainingOptions,
+    Runners,
+    check_budget,
+    one_each,
+    training_actors,
+)
 from policies.partition.choices import SWEPT
 from policies.partition.methods import ask_for_extra
 from policies.partition.settings import MAX_REPEATED
@@ -106,6 +115,9 @@ class PartitionPretraining(PretrainingOptions):
             metavar="SEEDS",
         ),
     ] = None
+    runners: Runners = 0
+    learners: Learners = 0
+    gpus: Gpus = False
 
     description: ClassVar[str] = """Pretrain the policy of `dse partition`, and keep its best checkpoint in DIR/best.
 
@@ -161,8 +173,11 @@ class PartitionPretraining(PretrainingOptions):
         from policies.partition.settings import FORMS
         from policies.partition.task import PartitionTask
 
+        settings = replace(FORMS[self.form], **learning)
+        # A runner without a group of its own would have nothing to do.
+        settings = replace(settings, graphs=max(settings.graphs, self.runners))
         task = PartitionTask(
-            replace(FORMS[self.form], **learning),
+            settings,
             # The same package twice would be graphs of the same name.
             packages=tuple(dict.fromkeys(self.package)) or (_PACKAGE,),
             evaluator=self.evaluator,
@@ -171,7 +186,9 @@ class PartitionPretraining(PretrainingOptions):
         )
         samples = self.samples or budget.samples
         iterations = max(1, samples // task.samples_per_iteration)
-        plan = PretrainingPlan(task, samples, self.checkpoints or min(budget.checkpoints, iterations), seed)
+        episodes = task.samples_per_iteration
+        actors = training_actors(self.runners, self.learners, self.sweep, episodes, gpus=self.gpus)
+        plan = PretrainingPlan(task, samples, self.checkpoints or min(budget.checkpoints, iterations), seed, actors)
         _check(plan, self.form)
         return plan
 

@@ -4,7 +4,7 @@ A runner of groups, because one network pass, one call of the solver and one of 
 all rollouts of a graph; there is no environment to step through.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -20,7 +20,7 @@ from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import Chips, Floats, Ints, Words
 from dse.partition.search.proposals import Float32s, mixed_orders
 from hardware.packages import MAX_CHIPS
-from policies.learning.rllib.runner import GroupRunner
+from policies.learning.rllib.runner import GroupOrder, GroupRunner
 from policies.partition.advantage import advantages
 from policies.partition.anchor import Anchor
 from policies.partition.distribution import ChipDistribution
@@ -52,6 +52,7 @@ class Group:
         number: of the graph in the store.
         seeds: of each rollout, [R].
         anchor: what the first pass sees, [N]; zeros where it sees nothing.
+        next_anchor: what the next group of this graph corrects; None where that is always the prior.
         busy: of the anchor, chips and links over the busiest, [2, max chips]; zeros where nobody has measured it.
         anchor_reward: of that; 0 where it is not known.
         drawn: what each pass drew, [T, R, N].
@@ -64,6 +65,7 @@ class Group:
     number: int
     seeds: Words
     anchor: Chips
+    next_anchor: Anchor | None
     busy: Float32s
     anchor_reward: float
     drawn: Ints
@@ -122,25 +124,47 @@ class PartitionRunner(GroupRunner):
         """The graphs of the store."""
         return len(self.store)
 
-    def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
-        """Episodes of one graph: T steps each, the reward at the last, and a column for each thing the learner needs.
+    @property
+    def is_sequential(self) -> bool:
+        """A policy that refines corrects what earlier groups have found."""
+        return self.settings.anchor == "best"
+
+    def plan(self, count: int, *, explore: bool = True, random: bool = False) -> GroupOrder:
+        """The next group of rollouts, of the next graph; its context is the :class:`Anchor`, if there is one.
 
         Args:
-            number: of the graph in the store.
             count: of the rollouts.
             explore: draw, or take every operator's likeliest chip.
             random: valid partitions that the solver draws with equal weights stand for the policy's.
         """
-        group = self.rollouts(number, self._seeds(count), explore=explore, random=random)
-        self._done.append(_summary(group))
-        return self._episodes_of(group)
+        order = super().plan(count, explore=explore, random=random)
+        return replace(order, context=self.anchor(order.environment)) if self.is_sequential else order
 
-    def rollouts(self, number: int, seeds: Words, *, explore: bool = True, random: bool = False) -> Group:
+    def make(self, order: GroupOrder) -> tuple[list[SingleAgentEpisode], Anchor | None]:
+        """Episodes of one graph: T steps each, the reward at the last, and a column for each thing the learner needs.
+
+        Returns:
+            the episodes, and the graph's next anchor.
+        """
+        seeds = seeds_of(order.seed, order.first, order.count)
+        group = self.rollouts(order.environment, seeds, order.context, explore=order.explore, random=order.random)
+        self._done.append(_summary(group))
+        return self._episodes_of(group), group.next_anchor
+
+    def note(self, order: GroupOrder, outcome: Anchor | None) -> None:
+        """Keep the graph's next anchor."""
+        if outcome is not None:
+            self.anchors[order.environment] = outcome
+
+    def rollouts(
+        self, number: int, seeds: Words, known: Anchor | None = None, *, explore: bool = True, random: bool = False
+    ) -> Group:
         """One candidate of graph ``number`` for each of ``seeds``, repaired and priced.
 
         Args:
             number: of the graph in the store.
             seeds: of the draws, [R].
+            known: the anchor, for a policy that corrects one.
             explore: draw; otherwise every operator is on its likeliest chip.
             random: take the solver's draws with equal weights for the repaired ones.
         """
@@ -150,10 +174,9 @@ class PartitionRunner(GroupRunner):
         drawn, distributions = [], []
         anchor, busy = np.zeros(len(graph.problem.graph), dtype=np.int8), np.zeros((2, MAX_CHIPS), dtype=np.float32)
         batch: dict[str, Any] = {}
-        anchored = self.settings.anchor == "best"
-        if anchored:
-            anchor = self.anchor(number).chips
-            busy = self.anchors[number].busy_shares(graph)
+        if known is not None:
+            anchor = known.chips
+            busy = known.busy_shares(graph)
             batch = {
                 PREVIOUS: torch.from_numpy(anchor).expand(len(seeds), -1),
                 BUSY: torch.from_numpy(busy).expand(len(seeds), -1, -1),
@@ -171,19 +194,17 @@ class PartitionRunner(GroupRunner):
             repaired = drawn[-1].astype(np.int8)
         else:
             repaired = self._repaired(graph, drawn[-1], distributions[-1], seeds)
-        anchor_reward = 0.0
-        if anchored:
-            known = self.anchors[number]
-            if known.cost_s is None:
-                # What it costs must be known before anything can be better.
-                drawn[-1][0] = repaired[0] = known.chips
+        anchor_reward, after = 0.0, None
+        if known is not None and known.cost_s is None:
+            # What it costs must be known before anything can be better.
+            drawn[-1][0] = repaired[0] = known.chips
         costs = self._costs(graph, repaired)
-        if anchored:
+        if known is not None:
             known_s = costs[0] if known.cost_s is None else known.cost_s
             anchor_reward = float(graph.reward(np.array([known_s]))[0])
-            self.anchors[number] = known.after(repaired, costs)
+            after = known.after(repaired, costs)
         passes = np.stack(drawn), tuple(distributions)
-        return Group(number, seeds, anchor, busy, anchor_reward, *passes, repaired, costs, graph.reward(costs))
+        return Group(number, seeds, anchor, after, busy, anchor_reward, *passes, repaired, costs, graph.reward(costs))
 
     def anchor(self, number: int) -> Anchor:
         """The partition that the policy corrects; at first, and again after ``anchor_visits`` groups, the prior."""

@@ -16,9 +16,9 @@ from dse.partition.search.refining import starts_of
 from dse.run.progress import silent
 from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.graph_store import GraphStore, StoredGraph
-from policies.partition.local_training import LocalTraining
 from policies.partition.runner import COST, REPAIRED
 from policies.partition.settings import LearningSettings
+from policies.partition.training import PartitionTraining
 
 _PHASE = "partitions evaluated"
 
@@ -60,7 +60,7 @@ def learn(
     return best
 
 
-def _first_result(context: SearchContext, tuner: LocalTraining) -> SearchResult:
+def _first_result(context: SearchContext, tuner: PartitionTraining) -> SearchResult:
     """The prior as it is, and what simple methods find: the best of them is what the policy corrects."""
     first = np.unique(np.concatenate([starts_of(context), tuner.runner.anchor(0).chips[None]]), axis=0)
     first = first[: context.samples]
@@ -71,10 +71,10 @@ def _first_result(context: SearchContext, tuner: LocalTraining) -> SearchResult:
 
 def training_of(
     context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None
-) -> LocalTraining:
+) -> PartitionTraining:
     """Rollouts and learning on the graph of ``context`` alone."""
     graph = StoredGraph(context.problem, context.evaluator, start=_start(context, settings))
-    return LocalTraining(GraphStore([graph]), settings, context.seed, checkpoint)
+    return PartitionTraining(GraphStore([graph]), settings, context.seed, checkpoint)
 
 
 def _start(context: SearchContext, settings: LearningSettings) -> tuple[int, ...] | None:

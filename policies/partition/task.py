@@ -18,15 +18,16 @@ from dse.run.executor import InProcessExecutor
 from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.sources.catalogue import split
 from hardware.packages import package
+from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.learning.checkpoint import CheckpointFormat
 from policies.learning.scores import geometric_mean
 from policies.learning.task import LearningTask
 from policies.partition.checkpoint import POLICY, PolicyCheckpoint
 from policies.partition.choices import CRITERIA, SWEPT
 from policies.partition.graph_store import GraphStore, StoredGraph
-from policies.partition.local_training import LocalTraining
 from policies.partition.search import learn
 from policies.partition.settings import PAPER, LearningSettings
+from policies.partition.training import PartitionTraining
 from policies.partition.training_graphs import graph_name, usable_graphs
 
 
@@ -102,14 +103,17 @@ class PartitionTask(LearningTask[LearningSettings]):
         minibatch = max(1, rows // self.settings.minibatches)
         return iterations * math.ceil(rows * self.settings.epochs / minibatch)
 
-    def begin(self, seed: int, stop: StopSignal, progress: ProgressCallback) -> LocalTraining:
+    def begin(
+        self, seed: int, stop: StopSignal, progress: ProgressCallback, actors: TrainingActors = NO_ACTORS
+    ) -> PartitionTraining:
         """Rollouts of the training graphs that can run, and learning from them.
 
         Raises:
             StoppedError: ``stop`` gave a reason while graphs were prepared.
             InputError: no training graph can run on any package.
         """
-        return LocalTraining(GraphStore(self._graphs(self.training, stop, progress)), self.settings, seed)
+        store = GraphStore(self._graphs(self.training, stop, progress))
+        return PartitionTraining(store, self.settings, seed, actors=actors)
 
     def score(self, checkpoint: PolicyCheckpoint, seed: int, stop: StopSignal) -> dict[str, dict[str, float]]:
         """Both scores on the validation graphs that can run, each on every package.

@@ -23,8 +23,8 @@ from tests.codesign.test_exhaustive import TINY_MODEL
 pytestmark = pytest.mark.slow
 
 SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", "1,2", "--hbm-gb", "0.004,0.02,1")
-WALK = ("--area-budget", 3.6, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 10)
-PROOF = ("--area-budget", "3.42", "--tensor-parallel", "1", "--pareto")
+WALK = ("--area-budget", 1.8959, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 10)
+PROOF = ("--area-budget", "1.7159", "--tensor-parallel", "1", "--pareto")
 SEED = 20
 
 DEATHS = Limits().deaths - 1
@@ -109,7 +109,7 @@ def test_actors_killed_again_and_again():
 
 def test_trials_killed_again_and_again(model_file):
     options = {"models": [str(model_file)], "accelerators": 16, "global_batch": 32, "microbatch": "1"}
-    options |= {"hbm_gb": "0.004,0.02,1", "area_budget": "3.42", "tensor_parallel": "1"}
+    options |= {"hbm_gb": "0.004,0.02,1", "area_budget": "1.7159", "tensor_parallel": "1"}
     asked = {"options": options, "level": 2, "each_s": 0.1, "period_s": 4.0, "seed": SEED, "most": DEATHS}
     found = in_own_process("trials_killed", **asked)
     assert found["kills"] >= 2
@@ -117,7 +117,7 @@ def test_trials_killed_again_and_again(model_file):
     assert (found["missing"], found["failed"]) == (0, [])
 
 
-QUICK = ("--area-budget", "3.42")
+QUICK = ("--area-budget", "1.7159")
 
 
 def limited(file_bytes):

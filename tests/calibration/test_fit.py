@@ -5,19 +5,16 @@ import pytest
 
 from dse.calibration.fit import (
     FITTED_CONSTANTS,
-    MeasuredAllReduce,
-    MeasuredKernel,
     coordinate_search,
     fit_kernels,
     fit_network,
     fitting_rows,
     mean_absolute_error,
     predict_s,
-    read_all_reduces,
-    read_kernels,
     reporting_rows,
     with_constants,
 )
+from dse.calibration.rows import MeasuredAllReduce, MeasuredKernel, read_all_reduces, read_kernels
 from hardware.inputs import InputError
 from hardware.machines import KernelConstants
 from hardware.network import Network
@@ -41,7 +38,7 @@ def kernels():
 
 @pytest.fixture(scope="module")
 def all_reduces():
-    return read_all_reduces(shared_data("measured") / "a100x4_nvlink3_allreduce.csv")
+    return read_all_reduces(shared_data("measured") / "a100x4_nvlink3_allreduce.csv", 4)
 
 
 def error(machines, rows):
@@ -84,7 +81,7 @@ def test_the_spec_holds_what_the_fit_finds(a100, kernels):
 
 def test_the_network_spec_holds_what_the_fit_finds(all_reduces):
     link = network("nvlink3")
-    refit = fit_network(link, fitting_rows(all_reduces), 4)
+    refit = fit_network(link, fitting_rows(all_reduces))
     for name in ("launch_s", "latency_s", "bytes_per_s"):
         assert getattr(refit, name) == pytest.approx(getattr(link, name), rel=0.01), name
 
@@ -99,8 +96,8 @@ def test_the_network_spec_holds_what_the_fit_finds(all_reduces):
 )
 def test_a_network_is_recovered_from_its_own_times(truth):
     sizes = [2**exponent for exponent in range(3, 34, 2)]
-    rows = [MeasuredAllReduce(size, truth.collective_s("all_reduce", size, 4)) for size in sizes]
-    fitted = fit_network(Network("start", 1e11, 1e-6, 1e-5, truth.channels), rows, 4)
+    rows = [MeasuredAllReduce(size, truth.collective_s("all_reduce", size, 4), 4) for size in sizes]
+    fitted = fit_network(Network("start", 1e11, 1e-6, 1e-5, truth.channels), rows)
     predicted = [fitted.collective_s("all_reduce", row.size_bytes, 4) for row in rows]
     assert mean_absolute_error(predicted, [row.measured_s for row in rows]) < 2e-3
     assert fitted.bytes_per_s == pytest.approx(truth.bytes_per_s, rel=5e-3)
@@ -139,10 +136,8 @@ def test_impossible_fits_are_refused(a100):
         fit_kernels(a100, [row])
     with pytest.raises(ValueError, match="no rows"):
         fit_kernels(a100, [])
-    with pytest.raises(ValueError, match="got 2 and 4"):
-        fit_network(network("nvlink3"), [MeasuredAllReduce(8, 1e-5)] * 2, 4)
-    with pytest.raises(ValueError, match="got 3 and 1"):
-        fit_network(network("nvlink3"), [MeasuredAllReduce(8, 1e-5)] * 3, 1)
+    with pytest.raises(ValueError, match="3 rows are needed, but got 2"):
+        fit_network(network("nvlink3"), [MeasuredAllReduce(8, 1e-5, 4)] * 2)
     with pytest.raises(ValueError, match="0 predicted, 0 measured"):
         mean_absolute_error([], [])
 
@@ -197,6 +192,8 @@ BROKEN_KERNELS = [
     (KERNEL_HEADER + "gemm,8,8,8,1e-5\ngemm,0,8,8,1e-5\n", "line 3.m", "positive number"),
     (KERNEL_HEADER + "gemm,8,-8,8,1e-5\n", "line 2.n", "positive number"),
     (KERNEL_HEADER + "gemm,8.5,8,8,1e-5\n", "line 2.m", "whole number"),
+    (KERNEL_HEADER + f"gemm,{10**20},8,8,1e-5\n", "line 2.m", "whole number of at most"),
+    (KERNEL_HEADER + f"softmax,{10**10},{10**10},0,1e-5\n", "line 2", "must have m · n · k of at most 1e+18"),
     (KERNEL_HEADER + "softmax,eight,8,,1e-5\n", "line 2.m", "positive number"),
     (KERNEL_HEADER + "softmax,8,8,,nan\n", "line 2.measured_s", "positive number"),
     (KERNEL_HEADER + "softmax,8,8,,inf\n", "line 2.measured_s", "positive number"),
@@ -230,7 +227,7 @@ def test_a_broken_all_reduce_table_is_one_line(tmp_path, content, rule):
     path = tmp_path / "all_reduce.csv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=rule) as caught:
-        read_all_reduces(path)
+        read_all_reduces(path, 4)
     assert "\n" not in str(caught.value)
 
 

@@ -1,13 +1,17 @@
 """The script that measures kernels writes tables that ``dse calibrate`` takes."""
 
+import os
+import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from benchmarks import measure_kernels
-from dse.calibration.fit import FITTED_CONSTANTS, fitting_rows, read_kernels, reporting_rows
-from dse.calibration.spec import MIN_ROWS
+from dse.calibration.calibration import MIN_ROWS
+from dse.calibration.fit import FITTED_CONSTANTS, fitting_rows, reporting_rows
+from dse.calibration.rows import read_kernels, read_rows
 
 
 @pytest.fixture
@@ -45,3 +49,26 @@ def test_a_largest_side_that_is_no_power_of_two_is_refused(measure, capsys, larg
         measure("--device", "cpu", "--largest", largest)
     assert ended.value.code == 2
     assert f"--largest must be a power of two from 256, but got {largest}" in capsys.readouterr().err
+
+
+def test_all_reduces_between_processes_are_a_table_for_dse_calibrate(tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "links.csv"
+    job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = ["-m", "benchmarks.measure_kernels", str(path)]
+    asked = ["--all-reduce", "--device", "cpu", "--largest-bytes", "8192"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*job, *script, *asked], check=True, cwd=Path(__file__).parents[2], env=environment, capture_output=True
+    )
+    rows = read_rows(path)
+    assert [(row.kind, row.size_bytes, row.participants) for row in rows] == [
+        ("all_reduce", size, 2) for size in (1024, 2048, 4096, 8192)
+    ]
+
+
+def test_a_single_process_has_no_all_reduces(measure, capsys):
+    with pytest.raises(SystemExit) as ended:
+        measure("--device", "cpu", "--all-reduce")
+    assert ended.value.code == 2
+    assert "--all-reduce: start it with python -m torch.distributed.run" in capsys.readouterr().err

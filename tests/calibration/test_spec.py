@@ -4,8 +4,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dse.calibration.fit import fitting_rows, mean_absolute_error, predict_s, read_kernels, reporting_rows
-from dse.calibration.spec import calibrate
+from dse.calibration.calibrate import calibrate
+from dse.calibration.fit import fitting_rows, mean_absolute_error, predict_s, reporting_rows
+from dse.calibration.rows import read_kernels
 from dse.cli.calibrate import command
 from hardware.inputs import InputError
 from hardware.specs import accelerator

@@ -29,7 +29,7 @@ from tests.codesign.tiny import tiny_options
 from tests.solving import faults as check_of
 from tests.solving import solve
 
-SMALL = {"tensor_parallel": "1", "microbatch": "1", "area_budget": "3.38"}
+SMALL = {"tensor_parallel": "1", "microbatch": "1", "area_budget": "1.6759"}
 TWO = (("tiny", 3, 64), ("short", 2, 64))
 
 

@@ -15,7 +15,7 @@ from tests.codesign.test_exhaustive import TINY_MODEL
 from tests.run.journals import alter
 
 ROOT = Path(__file__).parents[2]
-SMALL = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1,2", "--area-budget", "3.42")
+SMALL = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1,2", "--area-budget", "1.7159")
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +152,8 @@ def test_a_cluster_that_does_not_answer_is_bad_usage(dse, model_file):
 def test_an_interrupt_stops_cleanly_and_the_run_resumes(tmp_path, model_file, begun):
     """Interrupted once the run directory is there, or an evaluation is in the journal."""
     out = tmp_path / "run"
-    # Every one of 51,943 architectures, in the order of their areas, would take minutes.
-    whole = ("--accelerators", "16", "--global-batch", "32", "--search", "hysteresis", "--hysteresis", "51943")
+    # Every one of 59,748 architectures, in the order of their areas, would take minutes.
+    whole = ("--accelerators", "16", "--global-batch", "32", "--search", "hysteresis", "--hysteresis", "59748")
     command = [sys.executable, "-m", "dse", "codesign", model_file, *whole, "--workers", "0", "--out", out]
     process = subprocess.Popen(
         command,

@@ -85,7 +85,7 @@ def test_the_search_finds_what_enumeration_finds(space, objective, monkeypatch):
 
 @pytest.mark.parametrize("per", ["throughput", "per-watt"])
 def test_metrics_state_power_and_agree_with_the_score(tmp_path, per):
-    options = tiny_options(tmp_path, objective=per, tensor_parallel="1", area_budget="3.42")
+    options = tiny_options(tmp_path, objective=per, tensor_parallel="1", area_budget="1.7159")
     result, _ = solve(options)
     problem = options.problem()
     metrics = answer_metrics(problem, result.solution, problem.machines())

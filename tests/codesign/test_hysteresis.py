@@ -314,7 +314,7 @@ def test_damaged_proofs_are_as_good_as_none(enumerated, proof, tmp_path, damage)
 
 
 def test_the_command_line_walks_and_checks(dse, model_file, tmp_path):
-    common = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1", "--area-budget", "3.42")
+    common = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1", "--area-budget", "1.7159")
     common += ("--tensor-parallel", "1")
     for search_arguments in (("hysteresis", "--hysteresis", "1"), ("bayesian", "--samples", "3")):
         out = tmp_path / search_arguments[0]

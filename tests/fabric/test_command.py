@@ -76,6 +76,9 @@ def test_a_graph_that_does_not_fit_is_infeasible_with_the_units_that_are_missing
     missing = proof["where"]["missing"]
     assert missing[proof["resource"].split()[0]] == proof["demand"] - proof["limit"] > 0
     assert "units are missing" in proof["explanation"]
+    shown = dse(*PLACE, "--cut", "never")
+    assert shown.code == 1
+    assert "--cut auto tries to run it in pieces" in " ".join(shown.out.split())
 
 
 def test_an_operator_of_which_no_part_fits_is_infeasible_with_the_units_that_are_missing(dse, folder):
@@ -88,6 +91,7 @@ def test_an_operator_of_which_no_part_fits_is_infeasible_with_the_units_that_are
     assert "the smallest part of" in proof["explanation"]
     assert "memory units are missing" in proof["explanation"]
     assert not any(lever.startswith("--cut") for lever in proof["levers"])
+    assert "--cut" not in proof["explanation"]
 
 
 def test_a_run_directory_has_pictures_and_a_trace(dse, folder):
@@ -213,7 +217,37 @@ def test_bad_options_are_refused_in_a_line(dse, folder, arguments, words):
 
 def test_an_operator_without_an_entry_in_the_table_is_refused(dse, folder):
     (folder / "slots.json").write_text(json.dumps(SLOTS))
-    require_refusal(dse(*PLACE, "--slots", "slots.json", "--quiet"), "no operator in this table of this name")
+    refused = dse(*PLACE, "--slots", "slots.json", "--quiet")
+    require_refusal(refused, "slots.json: slots.gelu: the key is missing")
+    assert [line.split(": ")[2] for line in refused.error_lines] == ["slots.gelu", "slots.add", "slots.layer_norm"]
+
+
+BAD_TUNING = {
+    "links of no width": ("--fabric", (("links", "tracks", "value"), 0), "links.tracks.value"),
+    "disconnected grid": (
+        "--fabric",
+        (("grid", "absent"), {"value": [[0, 1], [1, 0]], "source": "for a test"}),
+        "cut off",
+    ),
+    "capacity no unit has": ("--fabric", (("memory", "bytes", "value"), 512), "must hold a flit"),
+    "operators without an entry": ("--slots", None, "slots.relu: the key is missing"),
+}
+
+
+@pytest.mark.parametrize(("option", "change", "words"), BAD_TUNING.values(), ids=BAD_TUNING)
+def test_tuning_refuses_bad_input_in_a_line_and_writes_nothing(dse, folder, option, change, words):
+    document = SLOTS if change is None else changed(fabric_document(8, 16, 32), *change)
+    (folder / "bad.json").write_text(json.dumps(document))
+    require_refusal(dse("fabric", "tune", option, "bad.json", "--out", "run", "--quiet"), words)
+    assert not (folder / "run").exists()
+
+
+def test_tuning_refuses_a_fabric_on_which_no_training_graph_fits(dse, folder, monkeypatch):
+    monkeypatch.setattr("dse.fabric.cases._MAX_DRAWS", 20)
+    (folder / "fabric.json").write_text(json.dumps(fabric_document(rows=2, columns=2)))
+    refused = dse("fabric", "tune", "--fabric", "fabric.json", "--out", "run", "--quiet")
+    require_refusal(refused, "small: no gemm of 20 drawn ones fits on the fabric")
+    assert not (folder / "run").exists()
 
 
 def test_a_layer_that_a_model_does_not_have_is_refused(dse):

@@ -130,6 +130,7 @@ def of(value):
         ({"numbers__tile": of(0)}, "numbers.tile.value", "at least 1"),
         ({"compute__flops": of(0)}, "compute.flops.value", "greater than 0"),
         ({"memory__bytes": of(0)}, "memory.bytes.value", "at least 1"),
+        ({"memory__bytes": of(4095)}, "memory.bytes", "must hold a flit, a tile of 4,096 bytes"),
         ({"memory__read_ports": of(0)}, "memory.read_ports.value", "at least 1"),
         ({"links__tracks": of(0)}, "links.tracks.value", "at least 1"),
         ({"links__tracks": of(0.5)}, "links.tracks.value", "a whole number"),
@@ -182,12 +183,16 @@ def test_every_operator_has_its_slots_and_their_source(name):
     assert table.work_slots("softmax", 3) == 6
 
 
-def test_an_operator_without_an_entry_is_refused_with_the_nearest_one(tmp_path):
+def test_an_operator_without_an_entry_is_refused(tmp_path):
     file = tmp_path / "slots.yaml"
     file.write_text("name: own\nslots:\n  gemm: {value: 0.3, source: a test}\n  add: {value: 1, source: a test}\n")
     assert operator_slots(file).work_slots("gemm", 4) == 2
-    fault = fault_of(operator_slots(file).work_slots, "gem", 1)
-    assert (fault.file, fault.key, fault.suggestion) == (str(file), "slots", "gemm")
+    fault = fault_of(operator_slots(file).work_slots, "softmax", 1)
+    assert (fault.file, fault.key, fault.suggestion) == (str(file), "slots.softmax", None)
+    assert fault.rule.endswith("the table has gemm, add")
+    with pytest.raises(InputError) as raised:
+        operator_slots(file).require(("gelu", "gemm", "softmax", "gelu"))
+    assert [each.key for each in raised.value.faults] == ["slots.gelu", "slots.softmax"]
     file.write_text("name: own\nslots:\n  gem: {value: 1, source: a test}\n")
     fault = fault_of(operator_slots, file)
     assert (fault.file, fault.key, fault.suggestion) == (str(file), "slots.gem", "gemm")

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+import yaml
 
 from hardware.area import area_model
 from hardware.cost_model import cost_model
 from hardware.inputs import InputError
 from hardware.machines import Machines
-from hardware.space import architecture_space, template_machines, template_points
+from hardware.space import architecture_space, smallest_area_mm2, space_spec, template_machines, template_points
 
 
 def columns(machines, *names):
@@ -54,7 +55,7 @@ def test_l2_grows_with_the_core_from_a_kibibyte_to_a_mebibyte():
 
 def test_space_has_the_published_size():
     machines = architecture_space(model=cost_model("phaze-2024"))
-    assert len(template_points()[0]) == 75_712
+    assert len(template_points(space_spec("phaze-2024"))[0]) == 75_712
     assert len(machines) == 29_360
     assert columns(machines, "tensor_cores", "core_width", "core_depth", "global_buffer_bytes") == 4_186
     assert columns(machines, "vector_cores", "vector_lanes", "global_buffer_bytes") == 697
@@ -64,7 +65,9 @@ def test_the_space_has_every_machine_within_the_budget():
     machines = architecture_space()
     tensor_cores, vector_cores, width, depth, buffer_mib = template_points()
     area_um2 = area_model().area_um2(tensor_cores, width, depth, vector_cores, buffer_mib)
-    assert len(machines) == (area_um2 <= area_model().reference_um2).sum() == 51_943
+    assert len(area_um2) == space_spec().points == 86_528
+    assert len(machines) == (area_um2 <= area_model().reference_um2).sum() == 59_748
+    assert (machines.global_buffer_bytes >= 2**21).sum() == 51_943
     assert machines.area_mm2.max() == pytest.approx(area_model().reference_um2 * 1e-6)
 
 
@@ -84,6 +87,84 @@ def test_the_published_space_keeps_the_area_rule():
     assert machines.area_mm2[~single].min() >= 0.3 * budget_mm2
     assert machines.area_mm2[single].min() < 0.3 * budget_mm2
     assert (machines.vector_lanes == machines.core_width).all()
+
+
+def space_document(**changes):
+    document = {
+        "name": "mine",
+        "tensor_cores": {"source": "a test", "values": [3, 1]},
+        "vector_cores": {"source": "a test", "values": [2]},
+        "core_widths": {"source": "a test", "values": [24, 16]},
+        "core_depths": {"source": "a test", "values": [40]},
+        "global_buffer_mib": {"source": "a test", "values": [3, 1]},
+    }
+    for key, value in changes.items():
+        if value is None:
+            del document[key]
+        else:
+            document[key] = value
+    return document
+
+
+def written(folder, **changes):
+    path = folder / "space.yaml"
+    path.write_text(yaml.safe_dump(space_document(**changes)), encoding="utf-8")
+    return path
+
+
+def test_a_users_own_space_has_every_combination_of_its_sizes(tmp_path):
+    machines = architecture_space(space=space_spec(written(tmp_path)))
+    assert machines.tensor_cores.tolist() == [1, 1, 1, 1, 3, 3, 3, 3]
+    assert machines.core_width.tolist() == [16, 16, 24, 24] * 2
+    assert (machines.global_buffer_bytes // 2**20).tolist() == [1, 3] * 4
+    assert set(machines.core_depth) == {40}
+    assert machines.tensor_l2_bytes[0] == 16 * 16 * 40
+
+
+def test_a_share_of_the_budget_leaves_out_small_machines_with_several_cores_of_a_kind(tmp_path):
+    share = {"value": 0.5, "source": "a test"}
+    machines = architecture_space(20.0, space=space_spec(written(tmp_path, min_share_of_budget=share)))
+    assert set(machines.tensor_cores) == {1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"core_depths": None}, "core_depths: the key is missing"),
+        ({"lanes": {"source": "a test", "values": [1]}}, "lanes: unknown key"),
+        ({"tensor_cores": {"source": "a test", "values": []}}, "tensor_cores.values"),
+        ({"tensor_cores": {"source": "a test", "values": [2, 2]}}, "different from each other"),
+        ({"tensor_cores": {"source": "a test", "values": [0]}}, "greater than 0"),
+        ({"tensor_cores": {"values": [1]}}, "tensor_cores.source: the key is missing"),
+        ({"global_buffer_mib": {"source": "a test", "values": [256]}}, "at most 128, but has 256"),
+        ({"core_widths": {"source": "a test", "values": [2**20]}}, "needs an L2 of more than 128 MiB"),
+        ({"core_widths": {"source": "a test", "values": [2**14]}}, "must hold the operands of a core of 16384 x 40"),
+        ({"vector_cores": {"source": "a test", "values": list(range(1, 10**6))}}, "at most 5,000,000 points"),
+        ({"min_share_of_budget": {"value": 1.5, "source": "a test"}}, "at most 1"),
+    ],
+)
+def test_a_broken_space_file_gives_one_line(tmp_path, changes, rule):
+    with pytest.raises(InputError) as caught:
+        space_spec(written(tmp_path, **changes))
+    (fault,) = caught.value.faults
+    assert rule in str(fault)
+    assert "\n" not in str(fault)
+
+
+def test_memories_between_the_sizes_of_the_tables_have_areas_between_theirs():
+    area = area_model()
+    sizes = np.unique(np.geomspace(1024, 128 * 2**20, 400).astype(np.int64))
+    areas = area.sram_um2(sizes)
+    assert (np.diff(areas) > 0).all()
+    known = {**area.l2_um2.values, **{size * 2**20: um2 for size, um2 in area.global_buffer_um2.values.items()}}
+    assert area.sram_um2(np.array(list(known))).tolist() == list(known.values())
+    # Half way on a logarithmic scale: the geometric mean of the neighbours.
+    between = area.sram_um2(np.array([2**14]) * 2**10 * 3 // 2)[0]
+    share = math.log2(1.5)
+    assert between == pytest.approx(known[2**24] ** (1 - share) * known[2**25] ** share, rel=1e-12)
+    for outside in (1023, 128 * 2**20 + 1):
+        with pytest.raises(ValueError, match="1024 to 134217728 bytes"):
+            area.sram_um2(np.array([outside]))
 
 
 def test_space_order_is_lexicographic():
@@ -107,18 +188,19 @@ def test_the_reference_machine_is_in_the_space_and_the_largest():
 
 def test_a_smaller_budget_keeps_fewer_machines():
     small = architecture_space(100.0)
-    assert 0 < len(small) < 51_943
+    assert 0 < len(small) < 59_748
     assert small.area_mm2.max() <= 100.0
 
 
 def test_a_budget_of_exactly_the_smallest_machine_keeps_it():
     smallest_mm2 = float(architecture_space().area_mm2.min())
+    assert smallest_mm2 == smallest_area_mm2(space_spec())
     assert len(architecture_space(smallest_mm2)) == 1
 
 
-@pytest.mark.parametrize("budget_mm2", [3.0, 1e-6])
+@pytest.mark.parametrize("budget_mm2", [1.6, 1e-6])
 def test_a_budget_below_the_smallest_machine_names_its_area(budget_mm2):
-    with pytest.raises(InputError, match=r"smallest architecture, which has 3\.35505 mm²"):
+    with pytest.raises(InputError, match=r"smallest architecture, which has 1\.65096 mm²"):
         architecture_space(budget_mm2)
 
 

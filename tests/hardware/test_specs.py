@@ -36,10 +36,12 @@ def test_every_constant_has_a_source(folder, name):
 
 
 def test_built_in_accelerators_have_the_published_peaks_and_memories():
-    assert list_specs() == ["a100-80gb", "h100-sxm", "tpuv4", "tpuv4-phaze", "v100"]
+    chips = [name for name in list_specs() if not name.startswith("spotlight-")]
+    assert chips == ["a100-80gb", "h100-sxm", "tpuv4", "tpuv4-phaze", "v100"]
+    assert len(list_specs()) == len(chips) + 8
     published_tflops = {"a100-80gb": 312, "h100-sxm": 989.4, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
     published_gib = {"a100-80gb": 80, "h100-sxm": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
-    for name in list_specs():
+    for name in chips:
         built_in = accelerator(name)
         assert len(built_in.machines) == 1
         assert built_in.machines.peak_flops[0] / 1e12 == pytest.approx(published_tflops[name], rel=3e-3)
@@ -103,8 +105,7 @@ def test_cost_models_differ_as_the_published_tool_differs():
     assert (ours.training.optimizer.name, published.training.optimizer.name) == ("adam", "sgd")
     granularities = (ours.training.recompute_granularity.name, published.training.recompute_granularity.name)
     assert granularities == ("layer", "stage")
-    floors = (ours.hardware.space_has_area_floor.value, published.hardware.space_has_area_floor.value)
-    assert floors == (False, True)
+    assert (ours.hardware.space.name, published.hardware.space.name) == ("table-1", "phaze-2024")
     assert (ours.hardware.network_time_factor.value, published.hardware.network_time_factor.value) == (1, 1e-3)
     for model in (ours, published):
         assert network(model.training.network.name).bytes_per_s > 0
@@ -134,6 +135,26 @@ def test_a_network_path_is_taken_from_the_folder_of_the_accelerators_file(tmp_pa
         path.write_text(yaml.safe_dump(edited("v100", "network.name", written)), encoding="utf-8")
         assert network(accelerator(path).network).name == "mine"
         assert network(accelerator(str(path)).network).name == "mine"
+
+
+def test_a_template_may_have_any_size_and_an_l2_of_its_own(tmp_path):
+    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
+    document["template"] |= {"tensor_cores": 3, "global_buffer_mib": 100, "tensor_l2_bytes": 2**18, "core_width": 96}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    machine = accelerator(path).machines
+    assert (machine.tensor_cores[0], machine.core_width[0], machine.vector_lanes[0]) == (3, 96, 96)
+    assert (machine.tensor_l2_bytes[0], machine.vector_l2_bytes[0]) == (2**18, 16 * 96)
+    assert machine.global_buffer_bytes[0] == 100 * 2**20
+
+
+def test_a_buffer_that_holds_no_block_of_a_template_core_is_refused(tmp_path):
+    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
+    document["template"] |= {"core_width": 512, "core_depth": 512, "global_buffer_mib": 1}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(InputError, match="hold the operands of a tensor core"):
+        accelerator(path)
 
 
 IDEAL = "sustained efficiency is taken as ideal"
@@ -198,12 +219,13 @@ BROKEN = [
     ("tpuv4-phaze", "title", DELETE, "title", "the key is missing"),
     ("tpuv4-phaze", "template", DELETE, "", "exactly one of template and machine"),
     ("tpuv4-phaze", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
-    ("tpuv4-phaze", "template.tensor_cores", 3, "template.tensor_cores", "must be a size of the template: 1, 2, 4"),
     ("tpuv4-phaze", "template.tensor_cores", 2.5, "template.tensor_cores", "a whole number"),
-    ("tpuv4-phaze", "template.core_width", 512, "template.core_width", "must be a size of the template"),
+    ("tpuv4-phaze", "template.core_width", 2**17, "template.tensor_l2_bytes", "area tables cover memories of 1,024 to"),
+    ("tpuv4-phaze", "template.tensor_l2_bytes", 512, "template.tensor_l2_bytes", "but this has 512"),
+    ("tpuv4-phaze", "template.vector_l2_bytes", 2**28, "template.vector_l2_bytes", "but this has 268,435,456"),
     ("tpuv4-phaze", "template.core_depth", -128, "template.core_depth", "greater than 0"),
     ("tpuv4-phaze", "template.vector_cores", "two", "template.vector_cores", "a whole number"),
-    ("tpuv4-phaze", "template.global_buffer_mib", 100, "template.global_buffer_mib", "must be a size of the template"),
+    ("tpuv4-phaze", "template.global_buffer_mib", 129, "template.global_buffer_mib", "area tables cover"),
     ("tpuv4-phaze", "template.lanes", 128, "template.lanes", "unknown key"),
     ("tpuv4-phaze", "template.source", DELETE, "template.source", "the key is missing"),
     ("tpuv4-phaze", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),

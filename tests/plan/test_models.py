@@ -64,6 +64,11 @@ def test_a_config_is_the_model_that_was_published():
     [
         ({"model_type": "bert"}, "model_type: bert: must be one of llama"),
         ({"hidden_size": None}, "hidden_size: must be given"),
+        ({"model_type": ["llama"]}, r'model_type: \["llama"\]: must be one of llama'),
+        ({"num_hidden_layers": "x"}, "num_hidden_layers: x: must be a whole number"),
+        ({"max_position_embeddings": [None]}, r"max_position_embeddings: \[null\]: must be a whole number"),
+        ({"n_routed_experts": -4}, "n_routed_experts: -4: must be at least 0"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings: 1: must be true or false"),
         ({"num_hidden_layers": 0}, "layers: 0: must be greater than 0"),
     ],
 )

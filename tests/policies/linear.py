@@ -87,7 +87,7 @@ class LineTask(LearningTask[LineSettings]):
     def validation_names(self):
         return self.validation
 
-    def begin(self, seed, stop, progress):
+    def begin(self, seed, stop, progress, actors):
         return LineTraining(self, seed)
 
     def score(self, checkpoint, seed, stop):

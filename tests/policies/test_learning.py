@@ -20,11 +20,11 @@ from policies.partition.checkpoint import POLICY, PolicyCheckpoint
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.learner import clipped_loss
-from policies.partition.local_training import LocalTraining
 from policies.partition.rl_module import BUSY, DISTRIBUTIONS, PREVIOUS
 from policies.partition.runner import REPAIRED
 from policies.partition.search import learn, training_of
 from policies.partition.settings import PAPER, LearningSettings
+from policies.partition.training import PartitionTraining
 from tests.policies.examples import Counting, context, problem, stored
 
 SMALL = LearningSettings(layers=2, width=32, prior="none")
@@ -147,20 +147,26 @@ def test_the_anchor_is_first_the_prior_and_then_the_best_partition():
     settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=3)
     runner = training_of(context(problem(), 20), settings).runner
     asked = problem()
-    first = runner.rollouts(0, seeds_of(0, 0, 6))
+
+    def corrected(seeds, **how):
+        group = runner.rollouts(0, seeds, runner.anchor(0), **how)
+        runner.anchors[0] = group.next_anchor
+        return group
+
+    first = corrected(seeds_of(0, 0, 6))
     assert not violations(asked, first.anchor.tolist())
     # What it has not learned anything about, the policy leaves as it is, unless it draws.
-    second = runner.rollouts(0, seeds_of(1, 0, 1), explore=False)
+    second = corrected(seeds_of(1, 0, 1), explore=False)
     assert cost_s(asked, second.anchor.tolist()) == pytest.approx(first.costs.min())
     np.testing.assert_array_equal(second.repaired[0], second.anchor)
-    third = runner.rollouts(0, seeds_of(2, 0, 6))
+    third = corrected(seeds_of(2, 0, 6))
     least_s = min(first.costs.min(), third.costs.min())
     assert cost_s(asked, runner.anchors[0].chips.tolist()) == pytest.approx(least_s)
     other = training_of(context(problem(), 20), settings).runner
     other.set_state(runner.get_state())
     np.testing.assert_array_equal(other.anchors[0].chips, runner.anchors[0].chips)
     # After three groups it is forgotten.
-    fourth = runner.rollouts(0, seeds_of(3, 0, 6))
+    fourth = corrected(seeds_of(3, 0, 6))
     assert runner.anchors[0].groups == 1
     np.testing.assert_array_equal(fourth.anchor, first.anchor)
 
@@ -198,7 +204,7 @@ def test_busy_shares_of_an_anchor_are_relative_to_its_busiest_part():
 
 def test_on_one_graph_an_update_takes_several_groups(monkeypatch):
     taught = []
-    monkeypatch.setattr(LocalTraining, "update", lambda _, episodes: taught.append(len(episodes)))
+    monkeypatch.setattr(PartitionTraining, "update", lambda _, episodes: taught.append(len(episodes)))
     settings = replace(SMALL, prior="diagonal", anchor="best", rollouts=3, graphs=2)
     found = learn(context(problem(), 20), settings)
     assert found.evaluations == 20
@@ -206,13 +212,13 @@ def test_on_one_graph_an_update_takes_several_groups(monkeypatch):
 
 
 def test_an_untrained_policy_without_prior_begins_with_solver_draws(monkeypatch):
-    asked, known = [], LocalTraining.candidates
+    asked, known = [], PartitionTraining.candidates
 
     def noted(training, count, *, explore=True, random=False):
         asked.append((count, random))
         return known(training, count, explore=explore, random=random)
 
-    monkeypatch.setattr(LocalTraining, "candidates", noted)
+    monkeypatch.setattr(PartitionTraining, "candidates", noted)
     settings = replace(SMALL, rollouts=4, warmup=2)
     counting = Counting(problem())
     learn(context(problem(), 14, evaluator=counting), settings)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 
 from actors import pretraining as on_ray
 from dse.partition.search.context import SearchContext
@@ -14,13 +15,16 @@ from dse.partition.search.refining import starts_of
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
+from policies.learning.actors import TrainingActors
 from policies.learning.checkpoint import chosen_folder
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
 from policies.learning.pretraining_run import PretrainingRun, pretrain
 from policies.learning.scores import Score, selected
+from policies.parallel.pipeline.options import PipelinePretraining
 from policies.partition import training_graphs
 from policies.partition.checkpoint import POLICY
 from policies.partition.methods import PLAIN, REFINE
+from policies.partition.options import PartitionPretraining
 from policies.partition.settings import REFINING, LearningSettings
 from policies.partition.task import PartitionTask
 from policies.partition.training_graphs import stored_graphs
@@ -347,6 +351,43 @@ def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
     other = dse("pretrain", "partition", *ASKED, "--form", "plain", "--out", tmp_path / "run", "--resume")
     assert other.code == 2
     assert "other arguments" in other.err
+
+
+@pytest.mark.parametrize(
+    ("problem", "asked", "rule"),
+    [
+        ("partition", ("--gpus",), "--gpus: needs --learners M: a GPU for each"),
+        ("partition", ("--learners", 3), "--learners: 3: must divide the 4 samples of an update"),
+        ("pipeline", ("--learners", 3), "--learners: 3: must divide the 64 samples of an update"),
+        ("partition", ("--runners", 2, "--sweep", 1), "--runners: 2: not with --sweep"),
+        ("pipeline", ("--learners", 2, "--sweep", 1), "--learners: 2: not with --sweep"),
+        ("partition", ("--runners", 2, "--workers", 0), "--workers: 0: uses no Ray, but runners and learners are Ray"),
+        ("partition", ("--learners", 2, "--gpus"), "--learners 2 needs as many, but this machine has no CUDA device"),
+    ],
+)
+def test_actors_that_cannot_be_are_refused(dse, small_plan, monkeypatch, tmp_path, problem, asked, rule):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    done = dse("pretrain", problem, "--out", tmp_path / "run", *asked)
+    assert done.code == 2
+    assert rule in " ".join(done.err.split())
+    assert len(done.error_lines) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_has_work_for_every_runner_and_states_what_changes_weights():
+    partition, pipeline = PartitionPretraining(form="plain", runners=3), PipelinePretraining(runners=3, learners=2)
+    assert partition.plan(0).task.settings.graphs == 3
+    assert PartitionPretraining(runners=3).plan(0).identity == PartitionPretraining().plan(0).identity
+    assert pipeline.plan(0).task.settings.parts == 3
+    assert pipeline.plan(0).identity["learners"] == 2
+    assert pipeline.plan(0).actors == TrainingActors(3, 2)
+
+
+@pytest.mark.parametrize("options", [PartitionPretraining(), PipelinePretraining(runners=2, learners=2)])
+def test_a_plan_reads_back_as_it_was_written(options):
+    # A run that is resumed compares the plan with that of its directory.
+    document = options.plan(0).document()
+    assert yaml.safe_load(yaml.safe_dump(document)) == json.loads(json.dumps(document)) == document
 
 
 def test_the_command_needs_a_directory(dse):

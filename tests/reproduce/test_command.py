@@ -23,6 +23,17 @@ def test_table_4_needs_no_search(dse):
     assert ours["opt-350m", "layers"] == 24
 
 
+def test_a_quick_run_takes_few_models_unless_they_are_stated(dse):
+    for stated, models in (((), ["bert-large"]), (("--models", "opt-350m"), ["opt-350m"])):
+        done = dse("reproduce", "phaze", "table3", "table4", "--quick", *stated, "--json")
+        assert done.code == 0
+        document = json.loads(done.out)
+        assert (document["settings"]["models"], document["settings"]["cost_models"]) == (models, ["phaze-2024"])
+        assert [section["part"] for section in document["sections"]] == ["table3", "table4"]
+        (cores, _) = document["sections"]
+        assert [(each["ours"], each["paper"]) for each in cores["comparisons"]] == [(1.0, 1.0)] * 6
+
+
 def test_the_command_prints_its_sections_and_writes_all_files(dse, tmp_path):
     out = tmp_path / "run"
     arguments = ("reproduce", "phaze", "table4", "--models", "bert-large", "--out", out)

@@ -125,7 +125,16 @@ def test_a_skipped_part_says_why_in_section_and_document(journal, tmp_path):
     write(done, tmp_path / "out")
     document = json.loads((tmp_path / "out" / DOCUMENT_FILE).read_text())
     assert [section["skipped"] for section in document["sections"]] == [None, missing, None]
-    assert missing in (tmp_path / "out" / "report.html").read_text()
+    assert f"Skipped: {missing}" in (tmp_path / "out" / "report.html").read_text()
+    rows = pq.read_table(tmp_path / "out" / f"{COMPARISONS_TABLE}.parquet").to_pylist()
+    assert [row["reason"] for row in rows if row["part"] == "figure"] == [f"skipped: {missing}"]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_quick_run_has_options_of_its_own(name):
+    paper = paper_named(name)
+    defaults, quick = paper.options().document(), paper.options(**paper.quick).document()
+    assert {key for key in defaults if defaults[key] != quick[key]} == set(paper.quick) != set()
 
 
 def test_where_nothing_can_be_made_nothing_begins():

@@ -5,9 +5,12 @@ import yaml
 
 from dse.reproduce.phaze.context import position
 from dse.reproduce.phaze.published import PublishedPaper, read_published
+from dse.reproduce.phaze.spotlight import spec_name
 from dse.sources.workloads import list_models, model
 from hardware.inputs import InputError, validate
 from hardware.space import architecture_space
+from hardware.specs import accelerator
+from hardware.units import MIB
 
 PAPER = read_published()
 MODELS = sorted(PAPER.models)
@@ -46,6 +49,17 @@ def test_the_papers_machines_are_points_of_the_space():
     index = position(machines, common, common.global_buffer_mb)
     assert machines.core_width[index] * machines.core_depth[index] == 256 * 256
     assert position(machines, common, 3) is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_spotlights_specs_are_what_the_paper_prints(name):
+    printed, machine = PAPER.models[name].table_2.spotlight, accelerator(spec_name(name)).machines
+    sizes = (machine.tensor_cores, machine.vector_cores, machine.core_width, machine.core_depth, machine.vector_lanes)
+    cores = (printed.tensor_cores, printed.vector_cores, printed.width, printed.depth, printed.lanes)
+    assert tuple(int(size[0]) for size in sizes) == cores
+    memories = (machine.global_buffer_bytes, machine.tensor_l2_bytes, machine.vector_l2_bytes)
+    megabytes = (printed.global_buffer_mb, printed.tensor_l2_mb, printed.vector_l2_mb)
+    assert tuple(int(size[0]) / MIB for size in memories) == megabytes
 
 
 def test_the_means_follow_from_the_utilisations():

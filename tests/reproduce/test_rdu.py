@@ -65,14 +65,14 @@ def study(laboratory, tmp_path):
 
 @pytest.mark.parametrize("name", tables.TITLES)
 def test_every_part_has_whole_rows_and_measures_nothing_twice(name, study, laboratory):
-    section = getattr(tables, name)(study)
+    section = getattr(tables, name.replace("-", "_"))(study)
     assert (section.part, section.title) == (name, tables.TITLES[name])
     for table in section.tables:
         assert table.rows
         assert all(len(row) == len(table.headers) for row in table.rows)
     asked = list(laboratory.asked)
     assert len(asked) == len(set(asked))
-    assert getattr(tables, name)(study) == section
+    assert getattr(tables, name.replace("-", "_"))(study) == section
     assert laboratory.asked == asked
 
 
@@ -87,6 +87,12 @@ def test_ours_stands_beside_the_papers_numbers_and_is_no_ratio_of_them(study):
 
 def test_what_annotations_are_worth_is_the_ratio_of_the_errors(study):
     assert {row[-1] for row in tables.annotations(study).tables[0].rows} == {"1.50×"}
+
+
+def test_a_kind_that_was_left_out_stands_beside_the_same_kind_in_folds(study):
+    rows = {row[0]: row[1:] for row in tables.left_out(study).tables[0].rows}
+    assert set(rows[tables._WHAT["network"]]) == {"0.15, 1.50×"}
+    assert set(rows[tables._WHAT["paper"]]) == {"0.3, 1.50×"}
 
 
 def test_placements_are_compared_graph_by_graph_and_deadlocks_are_left_out(study):

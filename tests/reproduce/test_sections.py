@@ -7,10 +7,11 @@ import pytest
 
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
-from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, strategies
+from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, SPOTLIGHT, SPOTLIGHT_EXPERT, strategies
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
 from dse.reproduce.phaze.parts import PAPER, PARTS, PhazeOptions, posed
 from dse.reproduce.phaze.published import read_published
+from dse.reproduce.phaze.spotlight import AS_PRINTED, BOTH, LANES, SQUARE
 from dse.run.journal import Journal
 from dse.run.run import Run
 from tests.reproduce.sections import assert_whole
@@ -79,6 +80,23 @@ def test_utilisation_and_throughput_agree(done, context):
     assert bars["bert-large", f"{SOLVER} / {EXPERT}"][0] == pytest.approx(solver[0] / expert[0])
     assert bars["bert-large", f"{SOLVER} / {EXPERT}"][1] == pytest.approx(47.4 / 15.9)
     assert bars["geometric mean", f"{OWN} / {EXPERT}"][1] == 3.6
+
+
+def test_spotlights_machine_is_priced_with_both_placements(done, context):
+    by_strategy = strategies(context, "bert-large", "phaze-2024")
+    expert, own = by_strategy[SPOTLIGHT_EXPERT][0], by_strategy[SPOTLIGHT][0]
+    assert 0 < expert <= own < by_strategy[OWN][0]
+    bars = numbers(done, "fig4")
+    for bar, per_s in ((SPOTLIGHT_EXPERT, expert), (SPOTLIGHT, own)):
+        assert bars["bert-large", f"{bar} / {EXPERT}"][0] == pytest.approx(per_s / by_strategy[EXPERT][0])
+    over = {
+        name: bars["geometric mean", f"common / Spotlight, {name}"][0] for name in (AS_PRINTED, SQUARE, LANES, BOTH)
+    }
+    assert over[AS_PRINTED] == pytest.approx(by_strategy[COMMON][0] / own)
+    # 64 × 256 and 128 × 128 are much the same; 64 lanes are what slows this machine down.
+    assert over[SQUARE] == pytest.approx(over[AS_PRINTED], rel=0.05)
+    assert over[BOTH] == pytest.approx(over[LANES], rel=0.05)
+    assert over[LANES] < 0.5 * over[AS_PRINTED]
 
 
 def test_shares_of_work_are_shares(done):

@@ -130,6 +130,8 @@ def test_runs_of_different_kinds_are_refused(tmp_path, dse, changes, key):
 
 def test_what_is_no_finished_run_is_refused_in_one_line(tmp_path, dse):
     good, empty, begun = made_up(tmp_path / "good"), tmp_path / "empty", tmp_path / "begun"
+    edited = made_up(tmp_path / "edited")
+    (edited / "result.json").write_text((edited / "result.json").read_text().replace("100.0", "200.0"))
     stopped = made_up(tmp_path / "stopped", **value(None, status="interrupted", bound=None, gap=None))
     empty.mkdir()
     begun.mkdir()
@@ -141,6 +143,7 @@ def test_what_is_no_finished_run_is_refused_in_one_line(tmp_path, dse):
         empty: "is no run directory",
         begun: "is not finished",
         stopped: "ended without an answer",
+        edited: "edited after it was written",
         broken: "not well-formed JSON",
     }
     for path, rule in cases.items():

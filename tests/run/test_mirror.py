@@ -79,7 +79,7 @@ def test_a_lost_directory_is_resumed_from_its_mirror(dse, tmp_path):
     asked = [
         "codesign",
         str(model),
-        *["--accelerators", "16", "--global-batch", "64", "--area-budget", "3.4", "--workers", "0"],
+        *["--accelerators", "16", "--global-batch", "64", "--area-budget", "1.6959", "--workers", "0"],
     ]
     asked += ["--out", str(out), "--mirror", copy.as_uri()]
     assert dse(*asked).code == 0

@@ -93,6 +93,18 @@ def test_scip_finds_the_optimum_of_the_search(seed):
     assert other.bound_s <= other.schedule.makespan_s
 
 
+@pytest.mark.parametrize(
+    ("operators", "seed"), [(8, 0), (8, 1), (8, 2), (8, 3), (9, 0), (9, 1), (10, 1), (10, 2), (11, 1), (12, 1), (12, 2)]
+)
+def test_scip_finds_the_optimum_of_the_search_with_fused_operators(operators, seed):
+    problem = random_problem(seed + 1300, operators, density=0.3)
+    assert sum(each.kind == "fused" for each in problem.operators) >= 2
+    other = solve_scip(problem)
+    assert other.optimal
+    assert violations(problem, other.schedule) == []
+    assert other.schedule.makespan_s == pytest.approx(makespan_s(problem), rel=EXACT)
+
+
 def test_scip_refuses_large_problems():
     operators = tuple(ScheduleOperator(f"op{i}", "vector", 1.0, 1.0) for i in range(60))
     with pytest.raises(InputError, match="at most 100000 transitivity rows, but these 60 operators need 205320"):

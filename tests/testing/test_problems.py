@@ -111,8 +111,8 @@ def files(tmp_path_factory):
 TRAINING = {
     "accelerators": 8, "global_batch": 32, "microbatch": "1", "tensor_parallel": "1", "hbm_gb": "0.02,1",
 }  # fmt: skip
-FEW = TRAINING | {"area_budget": "3.38"}
-MODERN = {"accelerators": 4, "global_batch": 8, "hbm_gb": "0.02,1", "area_budget": "3.38", "plans": "modern"}
+FEW = TRAINING | {"area_budget": "1.6759"}
+MODERN = {"accelerators": 4, "global_batch": 8, "hbm_gb": "0.02,1", "area_budget": "1.6759", "plans": "modern"}
 
 SEARCHES = {
     "codesign fixed": ("codesign", "model.yaml", TRAINING | {"fixed": "tpuv4"}),
@@ -147,6 +147,7 @@ CASES = {
         "step.hlo",
         {"strategy": "pipeline", "mesh": "4", "stages": 2, "microbatches": 3, "recompute": True},
     ),
+    "parallel all": ("parallel", "step.hlo", {"strategy": "all", "mesh": "4", "stages": 2, "microbatches": 3}),
     "parallel contest": ("parallel", "choices.json", {}),
     "parallel count": ("parallel", "step.hlo", {"mesh": "4", "objective": "count"}),
     **{
@@ -178,6 +179,7 @@ INFEASIBLE = {
         "step.hlo",
         {"strategy": "pipeline", "mesh": "4", "stages": 2, "memory_gb": 0.001},
     ),
+    "parallel all": ("parallel", "step.hlo", {"strategy": "all", "mesh": "4", "stages": 2, "memory_gb": 0.001}),
     "parallel contest": ("parallel", "no-choices.json", {}),
     "wafer": ("wafer", "crowded.kgraph", {"moves": 100}),
     "fabric": ("fabric", "dataflow.json", {"fabric": "small-fabric.json", "cut": "never"}),

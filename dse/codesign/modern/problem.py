@@ -20,7 +20,7 @@ from hardware.chips import Chip, System
 from hardware.cost_model import CostModel, vector_cycles
 from hardware.machines import Machines
 from hardware.network import Network
-from hardware.space import architecture_space
+from hardware.space import SpaceSpec, architecture_space
 from hardware.specs import Accelerator
 
 PRECISION = "bf16"
@@ -41,6 +41,7 @@ class ModernProblem:
         hbm_bytes: the HBM sizes to choose from, ascending.
         stack: the software.
         fixed_plan: (key, value) of what is given of the plan.
+        space: the sizes of the architectures to choose from.
         area_budget_mm2: None for the budget of the space.
         fixed: the one accelerator, where there is nothing to choose.
     """
@@ -54,6 +55,7 @@ class ModernProblem:
     hbm_bytes: tuple[int, ...]
     stack: Stack
     fixed_plan: tuple[tuple[str, Any], ...]
+    space: SpaceSpec
     area_budget_mm2: float | None = None
     fixed: Accelerator | None = None
 
@@ -66,7 +68,7 @@ class ModernProblem:
         """The architectures to choose from."""
         if self.fixed is not None:
             return self.fixed.machines
-        return architecture_space(self.area_budget_mm2, self.cost_model)
+        return architecture_space(self.area_budget_mm2, self.cost_model, space=self.space)
 
     def interface_mm2(self, machines: Machines) -> float:
         """Area of the interfaces to HBM and network, which ``area_mm2`` of ``machines`` is without."""
@@ -100,6 +102,7 @@ class ModernProblem:
             "hbm_bytes": list(self.hbm_bytes),
             "stack": self.stack.model_dump(mode="json"),
             "fixed_plan": dict(self.fixed_plan),
+            "space": self.space.model_dump(mode="json"),
             "area_budget_mm2": self.area_budget_mm2,
             "fixed": None if self.fixed is None else machine_document(self.fixed.machines),
         }

@@ -121,8 +121,9 @@ class NetworkBandwidth(Knob):
 class AreaBudget(Knob):
     """The largest area of an architecture.
 
-    The smallest one stays: the space holds no machine of several cores below a share of the budget, and a larger budget
-    must not take any away. So a budget that grows only adds architectures, and one that shrinks only removes some.
+    The smallest one stays: the published space holds no machine of several cores below a share of the budget, and a
+    larger budget must not take any away. So a budget that grows only adds architectures, and one that shrinks only
+    removes some.
     """
 
     key, title, unit = "area_budget", "area budget", "mm2"
@@ -150,7 +151,8 @@ class AreaBudget(Knob):
         if factor <= 1:
             return machines
         budget_mm2 = self.value(problem)
-        return architecture_space(budget_mm2 * factor, problem.cost_model, floor_budget_mm2=budget_mm2)
+        larger_mm2 = budget_mm2 * factor
+        return architecture_space(larger_mm2, problem.cost_model, floor_budget_mm2=budget_mm2, space=problem.space)
 
     def space(self, problem: CodesignProblem, machines: Machines, factor: float) -> Machines:
         """The machines within the budget."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from dse.fabric.cases import require_block_cases
 from dse.fabric.tuning.plan import TuningPlan
 from dse.run.options import Option, Options
 from hardware.fabrics import fabric
@@ -33,9 +34,10 @@ class TuningOptions(Options):
         """The run that the options describe.
 
         Raises:
-            InputError: a malformed fabric or table, or options that contradict each other.
+            InputError: a malformed fabric or table, one with which no training graphs can be drawn, or options that
+                contradict each other.
         """
-        fabric(self.fabric), operator_slots(self.slots)
+        require_block_cases(fabric(self.fabric), operator_slots(self.slots))
         try:
             return TuningPlan(
                 fabric=self.fabric,

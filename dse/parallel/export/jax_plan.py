@@ -13,7 +13,8 @@ from importlib import resources
 from dse.parallel.mesh import Layout, Mesh
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
-from dse.parallel.problem import FUSED, ParallelProblem
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.storage import FUSED
 
 PRIMITIVES = {
     "dot_general", "conv_general_dilated", "gather", "scatter-add", "scatter", "reduce_sum", "reduce_max", "reduce_min",

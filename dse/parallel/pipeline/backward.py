@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dse.parallel.pipeline.forward import Forward
-from dse.parallel.problem import FUSED
+from dse.parallel.storage import FUSED
 
 
 @dataclass(frozen=True)

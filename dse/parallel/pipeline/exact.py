@@ -305,7 +305,7 @@ class Cases:
             share=np.array([1 / (problem.microbatches * len(each)) for each in ranges]),
             send_s=np.array([*sends, np.zeros(len(self._work_s))]),
             fits=fits,
-            rings=_ring_array([problem.network.all_reduce_rings(each) for each in ranges]),
+            rings=_ring_array([problem.closing_rings(each) for each in ranges]),
         )
 
     def _case(self, share: Floats, send_s: Floats, fits: Integers, rings: Floats) -> Case:

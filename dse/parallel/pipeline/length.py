@@ -12,6 +12,7 @@ still have theirs to do; only what lasts longer than that is exposed.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
@@ -24,7 +25,7 @@ class StageTimes:
     Attributes:
         forward_s, backward_s: of a microbatch.
         send_s: of a microbatch's activations to the next stage, and of their gradients back; 0 for the last stage.
-        all_reduce_s: of its gradients, once a batch.
+        all_reduce_s: of its gradients, once a batch; with the optimizer's update, where that counts.
         device_bytes: on each of its devices.
     """
 
@@ -56,15 +57,19 @@ class Length:
 
 def length(problem: PipelineProblem, plan: PipelinePlan) -> Length:
     """The length of a plan without faults (:func:`faults`); O(points)."""
-    stages = _stages(problem, plan)
+    return length_of_stages(_stages(problem, plan), problem.microbatches)
+
+
+def length_of_stages(stages: Sequence[StageTimes], microbatches: int) -> Length:
+    """The length of a pipeline of these stages."""
     first_s = sum(each.forward_s + each.backward_s + 2 * each.send_s for each in stages)
     slowest_s = max(max(each.forward_s + each.backward_s, 2 * each.send_s) for each in stages)
     exposed_s = drain_s = 0.0
     for each in stages:
         exposed_s = max(exposed_s, each.all_reduce_s - drain_s)
         drain_s += each.backward_s + each.send_s
-    total_s = first_s + (problem.microbatches - 1) * slowest_s + exposed_s
-    return Length(stages, first_s, slowest_s, exposed_s, total_s)
+    total_s = first_s + (microbatches - 1) * slowest_s + exposed_s
+    return Length(tuple(stages), first_s, slowest_s, exposed_s, total_s)
 
 
 def faults(problem: PipelineProblem, plan: PipelinePlan) -> list[str]:
@@ -94,7 +99,7 @@ def _stages(problem: PipelineProblem, plan: PipelinePlan) -> tuple[StageTimes, .
     for number, (points, devices) in enumerate(ranges):
         of = slice(points.start, points.stop)
         weight_bytes = profile.stage_weight_bytes(points)
-        rings = problem.network.all_reduce_rings(devices)
+        joined_s = sum(ring.seconds(weight_bytes) for ring in problem.network.all_reduce_rings(devices))
         share = 1 / (count * len(devices))
         stash_bytes, flying = int(profile.stash_bytes[of].sum()), problem.in_flight(number)
         if problem.recompute:
@@ -110,7 +115,7 @@ def _stages(problem: PipelineProblem, plan: PipelinePlan) -> tuple[StageTimes, .
                 forward_s=float(profile.forward_s[of].sum()) * share,
                 backward_s=float(problem.backward_s[of].sum()) * share,
                 send_s=send_s,
-                all_reduce_s=sum(ring.seconds(weight_bytes) for ring in rings),
+                all_reduce_s=joined_s + weight_bytes * problem.update_s_per_byte,
                 device_bytes=weight_bytes * problem.state_factor + stash_bytes * share,
             )
         )

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hardware.network import Network
+from hardware.network import Network, Ring
 
 DeviceCutting = Literal["equal", "near", "free"]
 """Devices of the stages: equally many, at most :data:`RADIUS` from that in front of each cut, or any."""
@@ -129,6 +129,8 @@ class PipelineProblem:
         state_factor: bytes on a device for each byte of weights: 1 for weights, 2 with gradients, 4 with Adam's
             moments.
         recompute: whether a stage keeps only its input of a microbatch and computes the rest again.
+        update_s_per_byte: of the optimizer's update on one device, for each byte of a stage's trained tensors, where
+            the length counts it (:mod:`dse.parallel.step_time`); 0 where it does not.
 
     Raises:
         ValueError: fewer than one stage, microbatch or device for each stage, or a factor below 1.
@@ -142,6 +144,7 @@ class PipelineProblem:
     memory_bytes: int | None = None
     state_factor: float = 1.0
     recompute: bool = False
+    update_s_per_byte: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.stages <= self.devices:
@@ -156,6 +159,13 @@ class PipelineProblem:
         """Of every point with what it computes again, [N]."""
         profile = self.profile
         return profile.backward_s + profile.forward_s if self.recompute else profile.backward_s
+
+    def closing_rings(self, ranks: range) -> tuple[Ring, ...]:
+        """What follows the last microbatch of a stage, one after the other, as rings of its trained tensors."""
+        rings = self.network.all_reduce_rings(ranks)
+        if self.update_s_per_byte == 0:
+            return rings
+        return (*rings, Ring(0.0, 0.0, 1 / self.update_s_per_byte, 1, 1, 1.0))
 
     def in_flight(self, stage: int) -> int:
         """Microbatches whose activations a stage holds at once: one forward, one backward (Narayanan et al., 2019)."""

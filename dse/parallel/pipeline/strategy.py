@@ -34,6 +34,7 @@ from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest, result_of
 from dse.run.directory import write_bytes
 from dse.run.run import Run
+from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail, nearest, validate
 from hardware.network import Network
 from hardware.network_specs import network
@@ -85,6 +86,7 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
         notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
         return (*source_of_graph(profiled, Path(path).stem, notes, path), factor)
     where, graph = named_step(options)
+    step_factors(graph, where)  # refuses an operation whose shapes break its rule
     of = profile_of(graph, device, where)
     return source_of(graph, of), of.profile, state_factor_of(graph, options.state)
 

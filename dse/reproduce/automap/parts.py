@@ -95,4 +95,6 @@ PARTS = {
     "figure12": Part(PIPELINE_TITLES["figure12"], computing),
 }
 
-PAPER = Paper(NAME, SUMMARY, read_published().citation, AutomapOptions, PARTS, _posed)
+QUICK = {"models": "vgg19,t5-6,bert-48"}
+
+PAPER = Paper(NAME, SUMMARY, read_published().citation, AutomapOptions, PARTS, _posed, quick=QUICK)

@@ -16,7 +16,7 @@ from dse.reproduce.automap.pipelines import (
 )
 from dse.reproduce.automap.published import Configuration, read_published
 from dse.reproduce.automap.study import Study
-from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table
+from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Row, Section, Series, Table
 from dse.results.result import percent
 
 PIPELINE_TITLES: Mapping[str, str] = {
@@ -45,7 +45,7 @@ def training(study: Study) -> Section:
         rows.append((title_of(step), configuration, *theirs, *ours, *_nearest(of)))
         what = f"{title_of(step)} on {configuration}"
         seconds = None if printed is None else printed.seconds
-        comparisons.append(Comparison(what, "length", "time to plan", "s", own.seconds, seconds))
+        comparisons.append(Comparison(what, "length", "time to plan", "s", own.seconds, seconds, OTHER_MACHINE))
         comparisons.append(Comparison(what, "length", "length of the best plan", "s", own.best.length_s, None))
         for name, outcome in of.items():
             comparisons.append(Comparison(what, name, "excess of the paper's plan", "", outcome.excess, None))

@@ -7,7 +7,7 @@ from dse.report.units import memory_text, time_text
 from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, title_of, variables_of
 from dse.reproduce.automap.published import FamilyName, PublishedModel, read_published
 from dse.reproduce.automap.study import DATA_PARALLEL, RULES, Found, Outcome, Study, is_as_published, split_text
-from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table
+from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Row, Section, Series, Table
 from dse.results.result import percent
 
 TITLES: Mapping[str, str] = {
@@ -154,7 +154,9 @@ def counts(study: Study) -> Section:
             target = None if printed is None else float(printed.found)
             comparisons.append(Comparison(title_of(step), rules, "split dimensions", "", found, target, reason))
             seconds = None if printed is None else printed.seconds
-            comparisons.append(Comparison(title_of(step), rules, "time to plan", "s", each.seconds, seconds))
+            comparisons.append(
+                Comparison(title_of(step), rules, "time to plan", "s", each.seconds, seconds, OTHER_MACHINE)
+            )
     headers = ("", "variables / dims", "target", "paper", "in", *chosen, "in")
     notes = (
         "The paper's target for VGG-19 is its number of variables; it splits five dimensions. Its target for T5-11B "
@@ -220,7 +222,9 @@ def data_parallel(study: Study) -> Section:
         line = Comparison(title_of(step), DATA_PARALLEL, "inputs split", "", float(len(split)), target, reason)
         comparisons.append(line)
         seconds = None if printed is None else printed.seconds
-        comparisons.append(Comparison(title_of(step), DATA_PARALLEL, "time to plan", "s", outcome.seconds, seconds))
+        comparisons.append(
+            Comparison(title_of(step), DATA_PARALLEL, "time to plan", "s", outcome.seconds, seconds, OTHER_MACHINE)
+        )
     headers = ("", "paper", "ours", "split along", "a step", "fits", "cheapest")
     notes = (
         "The linkage group that holds a dimension of most inputs is split, and nothing else. Inputs are arguments that "

@@ -62,4 +62,6 @@ PARTS = {
     "slicing-tree": Part("Section 1: annealing of slicing trees", slicing_trees),
 }
 
-PAPER = Paper(NAME, SUMMARY, read_published().citation, GigaplacerOptions, PARTS, _posed)
+QUICK = {"models": "A,D,E", "moves": MOVES // 20}
+
+PAPER = Paper(NAME, SUMMARY, read_published().citation, GigaplacerOptions, PARTS, _posed, quick=QUICK)

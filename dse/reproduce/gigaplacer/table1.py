@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, share, unpublished
 from dse.reproduce.gigaplacer.published import PublishedCase
 from dse.reproduce.gigaplacer.study import COST_PARTS, FULL, Outcome, Study
-from dse.reproduce.section import Chart, Comparison, Section, Series, Table, geometric_mean, ratio, shown
+from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Section, Series, Table, geometric_mean, ratio, shown
 from dse.results.result import percent
 
 COSTS = ("case", "winner", "GigaPlacer", "ours", "ratio", "bound", "gap")
@@ -68,7 +68,7 @@ def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
         yield Comparison(name, "", part, "", outcome.part(part), case.paper(part))
     yield Comparison(name, "", "total, beside the winner's", "", outcome.total, case.winner_total)
     yield Comparison(name, "", "lower bound", "", outcome.bound, None)
-    yield Comparison(name, "", "seconds", "s", outcome.search_s, case.paper("seconds"))
+    yield Comparison(name, "", "seconds", "s", outcome.search_s, case.paper("seconds"), OTHER_MACHINE)
 
 
 _Ratio = Callable[[float, float, PublishedCase], float]
@@ -99,6 +99,7 @@ def _means(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> list[C
             "",
             geometric_mean([mine(*each) for each in answered]),
             geometric_mean([theirs(each[2]) for each in answered]),
+            OTHER_MACHINE if what.startswith("seconds") else "",
         )
         for what, mine, theirs in _MEANS
     ]

@@ -30,6 +30,9 @@ FIGURE7_S = 20.0
 
 NEEDS_LEARNING = "needs the learned methods, and the extra `learn` is not installed"
 
+QUICK: Mapping[str, Any] = MappingProxyType({"models": "nin-cifar,dlrm", "samples": 20, "seeds": 2})
+"""Two small graphs in place of sixteen and BERT."""
+
 SYNONYMS: Mapping[str, str] = MappingProxyType({"fig5": "table2", "fig6": "table3"})
 """Figures that show what a table counts."""
 
@@ -103,6 +106,7 @@ def paper(learned: Learned | None = None) -> Paper[McmOptions, Context]:
         {**parts, "fig7": Part(figure7.TITLE, _figure7)},
         lambda options, wanted: _posed(options, wanted, learned),
         SYNONYMS,
+        QUICK,
     )
 
 

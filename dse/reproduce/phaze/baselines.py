@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dse.codesign.baseline import PAPERS_REFERENCE
 from dse.reproduce.phaze.context import Answered, Context
+from dse.reproduce.phaze.spotlight import spec_name
 
 EXPERT, SOLVER, COMMON, OWN = "TPUv4 + expert", "TPUv4 + our placement", "common", "per model"
+SPOTLIGHT_EXPERT, SPOTLIGHT = "Spotlight + expert", "Spotlight + our placement"
 BLACK_BOX = "Bayesian + our placement"
-
-_PLACEMENTS = {EXPERT: "expert", SOLVER: "own"}
 
 Strategy = tuple[float | None, float | None]
 """(samples/s, model FLOPs utilisation in per cent); None where nothing fits or the search had no answer."""
@@ -17,9 +18,13 @@ Strategy = tuple[float | None, float | None]
 def strategies(context: Context, model: str, cost_model: str) -> dict[str, Strategy]:
     """What each strategy reaches for one model under one cost model."""
     own, shared = context.model_search(model, cost_model), context.common_search(cost_model)
-    entries = context.baselines(model, cost_model)
+    tpuv4 = context.baselines(model, cost_model, PAPERS_REFERENCE)
+    spotlight = context.baselines(model, cost_model, spec_name(model))
     return {
-        **{name: _baseline(entries.get(placement)) for name, placement in _PLACEMENTS.items()},
+        EXPERT: _baseline(tpuv4.get("expert")),
+        SOLVER: _baseline(tpuv4.get("own")),
+        SPOTLIGHT_EXPERT: _baseline(spotlight.get("expert")),
+        SPOTLIGHT: _baseline(spotlight.get("own")),
         COMMON: _answer(shared, model),
         OWN: _answer(own, model),
     }

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from dse.codesign.answer import SearchFunction, solve
-from dse.codesign.baseline import PAPERS_REFERENCE, baselines
+from dse.codesign.baseline import baselines
 from dse.codesign.context import SearchContext
 from dse.codesign.contract import PROBLEM
 from dse.codesign.evaluation.evaluator import Evaluate
@@ -109,7 +109,9 @@ class Context:
     _worker: TimedWorker = field(default_factory=TimedWorker, init=False, repr=False)
     _answers: dict[tuple[CodesignOptions, str], Answered] = field(default_factory=dict, init=False, repr=False)
     _evaluations: dict[tuple[str, str, int], Evaluation] = field(default_factory=dict, init=False, repr=False)
-    _baselines: dict[tuple[str, str], dict[str, dict[str, Any]]] = field(default_factory=dict, init=False, repr=False)
+    _baselines: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def unlike_all_models(self) -> str:
@@ -136,13 +138,13 @@ class Context:
         name = f"{model}, {cost_model}"
         return self.search(self.options((model,), cost_model), name, self.budget.model_s)
 
-    def baselines(self, model: str, cost_model: str) -> dict[str, dict[str, Any]]:
-        """The paper's TPUv4 with its expert placement and with ours, by placement, under any cost model."""
-        if (model, cost_model) not in self._baselines:
+    def baselines(self, model: str, cost_model: str, reference: str) -> dict[str, dict[str, Any]]:
+        """The accelerator ``reference`` with the paper's expert placement and with ours, by placement."""
+        key = (model, cost_model, reference)
+        if key not in self._baselines:
             (job,) = self.options((model,), cost_model).problem().jobs
-            rows = baselines(job, PAPERS_REFERENCE)
-            self._baselines[model, cost_model] = {row["placement"]: row for row in rows}
-        return self._baselines[model, cost_model]
+            self._baselines[key] = {row["placement"]: row for row in baselines(job, reference)}
+        return self._baselines[key]
 
     def common_search(self, cost_model: str, mean: Mean = "arithmetic") -> Answered:
         """The best common architecture of all chosen models; the searches of the single models come first.

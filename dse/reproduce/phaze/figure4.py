@@ -2,17 +2,38 @@
 
 from collections.abc import Iterator
 
-from dse.reproduce.phaze.baselines import BLACK_BOX, COMMON, EXPERT, OWN, SOLVER, strategies
+from dse.reproduce.phaze.baselines import (
+    BLACK_BOX,
+    COMMON,
+    EXPERT,
+    OWN,
+    SOLVER,
+    SPOTLIGHT,
+    SPOTLIGHT_EXPERT,
+    strategies,
+)
 from dse.reproduce.phaze.context import Context
 from dse.reproduce.phaze.published import Table5
+from dse.reproduce.phaze.spotlight import NOTES, causes
 from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, geometric_mean, ratio, times
 
-_BARS = (SOLVER, BLACK_BOX, COMMON, OWN)
+_BARS = (SOLVER, SPOTLIGHT_EXPERT, SPOTLIGHT, BLACK_BOX, COMMON, OWN)
 
 _PRINTED = (SOLVER, COMMON)
 """The bars that follow from what the paper prints."""
 
-HEADERS = ("model", "cost model", SOLVER, "paper*", BLACK_BOX, COMMON, "paper*", OWN)
+HEADERS = (
+    "model",
+    "cost model",
+    SOLVER,
+    "paper*",
+    SPOTLIGHT_EXPERT,
+    SPOTLIGHT,
+    BLACK_BOX,
+    COMMON,
+    "paper*",
+    OWN,
+)
 
 MEAN_HEADERS = ("cost model", "geometric mean of", "ours", "paper", "ours / paper")
 
@@ -20,8 +41,8 @@ _NOTES = (
     "Throughput over TPUv4 with expert placement, of the same cost model. Means are geometric, as the paper's.",
     "paper*: the bars of single models are not printed in the paper. These follow from its Table 5: its common "
     "architecture has TPUv4's peak FLOPs, so utilisations of one model relate as throughputs.",
-    "Bayesian (Optuna's TPE over the same space) stands where the paper has Spotlight, whose accelerators lie outside "
-    "the space that is priced here; the paper's figure for it is of Spotlight with the paper's placement.",
+    "Spotlight: its accelerators of Table 2 under our prices. Bayesian: Optuna's TPE over our space, not in the paper.",
+    *NOTES,
 )
 
 Ratios = dict[tuple[str, str], dict[str, float | None]]
@@ -33,25 +54,39 @@ def figure4(context: Context) -> Section:
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     ratios: Ratios = {}
+    common_per_s: dict[tuple[str, str], float | None] = {}
     for model in context.models:
         paper = _paper(context.paper.models[model].table_5)
         for cost_model in context.cost_models:
             over = _over_expert(context, model, cost_model)
+            common_per_s[model, cost_model] = strategies(context, model, cost_model)[COMMON][0]
             ratios[model, cost_model] = over
             first = model if cost_model == context.cost_models[0] else ""
-            shown = (over[SOLVER], paper.get(SOLVER), over[BLACK_BOX], over[COMMON], paper.get(COMMON), over[OWN])
+            spotlight = over[SPOTLIGHT_EXPERT], over[SPOTLIGHT]
+            searched = over[BLACK_BOX], over[COMMON], paper.get(COMMON), over[OWN]
+            shown = (over[SOLVER], paper.get(SOLVER), *spotlight, *searched)
             rows.append((first, cost_model, *map(times, shown)))
             comparisons += [
-                Comparison(model, cost_model, f"{name} / {EXPERT}", "", over[name], paper.get(name)) for name in _BARS
+                Comparison(
+                    model,
+                    cost_model,
+                    f"{name} / {EXPERT}",
+                    "",
+                    over[name],
+                    paper.get(name),
+                    context.unlike_all_models if name == COMMON else "",
+                )
+                for name in _BARS
             ]
     means = list(_means(context, ratios))
     of_means = [
         (mean.cost_model, mean.quantity, times(mean.ours), times(mean.paper), times(mean.ratio)) for mean in means
     ]
-    tables = (Table(HEADERS, tuple(rows)), Table(MEAN_HEADERS, tuple(of_means)))
+    of_causes, changed = causes(context, common_per_s)
+    tables = (Table(HEADERS, tuple(rows)), Table(MEAN_HEADERS, tuple(of_means)), of_causes)
     charts = tuple(_chart(context, cost_model, ratios) for cost_model in context.cost_models)
     title = "Figure 4: throughput over TPUv4 with expert placement"
-    return Section("fig4", title, tables, _NOTES, (*comparisons, *means), charts)
+    return Section("fig4", title, tables, _NOTES, (*comparisons, *means, *changed), charts)
 
 
 def _over_expert(context: Context, model: str, cost_model: str) -> dict[str, float | None]:
@@ -74,14 +109,14 @@ def _means(context: Context, ratios: Ratios) -> Iterator[Comparison]:
     """The geometric means that the text of the paper gives, over the models for which both figures are known."""
     printed = context.paper.speedups
     subset = context.unlike_all_models
-    spotlight = "the paper's baseline is Spotlight, ours a Bayesian search of the same space"
     for cost_model in context.cost_models:
         of_models = [ratios[model, cost_model] for model in context.models]
         for quantity, above, below, paper, reason in (
             (f"{OWN} / {EXPERT}", OWN, None, printed.per_model_over_expert, subset),
             (f"{COMMON} / {EXPERT}", COMMON, None, printed.common_over_expert, subset),
             (f"{COMMON} / {SOLVER}", COMMON, SOLVER, printed.common_over_tpuv4_solver, subset),
-            (f"{COMMON} / {BLACK_BOX}", COMMON, BLACK_BOX, printed.common_over_spotlight_solver, spotlight),
+            (f"{COMMON} / {SPOTLIGHT}", COMMON, SPOTLIGHT, printed.common_over_spotlight_solver, subset),
+            (f"{COMMON} / {BLACK_BOX}", COMMON, BLACK_BOX, None, ""),
         ):
             known = [ratio(over[above], 1.0 if below is None else over[below]) for over in of_models]
             mean = geometric_mean([value for value in known if value is not None])

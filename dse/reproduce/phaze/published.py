@@ -119,6 +119,13 @@ class SearchTime(StrictModel):
     statement: str
 
 
+class Table3(StrictModel):
+    """The kind of core that runs each operator."""
+
+    source: Source
+    cores: dict[str, Literal["tensor", "vector"]]
+
+
 class Convergence(StrictModel):
     """What the hysteresis level does to time and answer."""
 
@@ -154,6 +161,7 @@ class PublishedPaper(StrictModel):
     speedups: Speedups
     search_time: SearchTime
     convergence: Convergence
+    table_3: Table3
     models: dict[str, PublishedModel]
 
     @model_validator(mode="after")

@@ -26,7 +26,7 @@ HEADERS = (
 _NOTES = (
     "“paper's machine”: samples/s of the paper's accelerator under the same cost model, placed by us, with the HBM of "
     "our answer. Where the search is proven, ours / paper's is at least 1.",
-    "Spotlight's accelerators are for information: their widths, L2 and buffer bandwidths are not in the space.",
+    "Spotlight's accelerators, which are no points of the space, are priced in Figure 4.",
     "The paper's glb_bw of 4,096 words a cycle is no choice here: it is a constant of the cost model.",
 )
 

@@ -30,7 +30,8 @@ def table5(context: Context) -> Section:
                 ours = achieved[name][1]
                 paper = None if published is None else float(getattr(published, key))
                 cells += [shown(ours), shown(paper), times(ratio(ours, paper))]
-                comparisons.append(Comparison(model, cost_model, f"utilisation, {name}", "%", ours, paper))
+                reason = context.unlike_all_models if name == COMMON else ""
+                comparisons.append(Comparison(model, cost_model, f"utilisation, {name}", "%", ours, paper, reason))
             rows.append((model if cost_model == context.cost_models[0] else "", cost_model, *cells))
     title = "Table 5: model FLOPs utilisation"
     return Section("table5", title, (Table(HEADERS, tuple(rows)),), _NOTES, tuple(comparisons))

@@ -13,11 +13,15 @@ TITLES = {
     "fig2": "Figure 2: rank correlation by kind of block",
     "table3": "Table III: without edge and without node embeddings",
     "annotations": "Without performance annotations: how long operators work on a unit",
+    "left-out": "Each kind of block predicted by models that have learned from the other kinds",
     "effort": "What samples and models take",
     "placement": "MLP and MHA: placements by the heuristic and by the learned cost",
 }
 
 KINDS = ("gemm", "mlp", "ffn", "mha")
+
+KIND_LEFT_OUT = "kind left out"
+"""What stands after a model's name where it has not learned from the kind of block that it predicts."""
 
 _MODELS = ("expert", "route", "ridge", "trees", "baselines", "paper", "network")
 _HEAD = ("cost model", "RE", "RE, placer", "ρ", "ρ, placer")
@@ -106,6 +110,19 @@ def annotations(study: Study) -> Section:
     )
     head = ("cost model", "RE", "RE without them", "ratio")
     return Section("annotations", TITLES["annotations"], (Table(head, tuple(rows)),), notes)
+
+
+def left_out(study: Study) -> Section:
+    """Each kind of block, predicted by models that have seen none of it."""
+    rows = []
+    for model in ("ridge", "trees", "baselines", "paper", "network"):
+        seen, unseen = study.accuracy(model).by_kind, study.accuracy(f"{model}, {KIND_LEFT_OUT}").by_kind
+        cells = [f"{shown(unseen[kind].error)}, {_quotient(unseen[kind], seen[kind])}" for kind in KINDS]
+        rows.append((_WHAT[model], *cells))
+    notes = (
+        "Each cell: RE on a kind of block that was left out, and its ratio to the RE on this kind in folds by graph.",
+    )
+    return Section("left-out", TITLES["left-out"], (Table(("cost model", *KINDS), tuple(rows)),), notes)
 
 
 def effort(study: Study) -> Section:

@@ -115,15 +115,31 @@ def collect(
         InputError: the journal has samples of another fabric, table of operator slots, simulator or version.
         StoppedError: ``stop`` gave a reason; what is finished is in the journal.
     """
-    provenance = provenance_of(collector.fabric, collector.slots)
-    journal.append(_PROVENANCE, provenance)
-    _require_same(journal, provenance)
+    begin(journal, collector.fabric, collector.slots)
     missing = [piece for piece in pieces if piece.key not in journal]
     done = len(pieces) - len(missing)
     for piece, value in zip(missing, executor.map(collector, missing, stop), strict=True):
         journal.append(piece.key, value)
         done += 1
         progress("graphs placed and simulated", done, len(pieces))
+
+
+def begin(journal: Journal, fabric: Fabric, slots: OperatorSlots) -> None:
+    """Note in an empty journal what labels depend on; refuse one whose labels depend on something else.
+
+    Raises:
+        InputError: the journal has samples of another fabric, table of operator slots or simulator.
+    """
+    provenance = provenance_of(fabric, slots)
+    journal.append(_PROVENANCE, provenance)
+    before = journal[_PROVENANCE]
+    for name in _LABELLED_BY:
+        if before.get(name) != provenance[name]:
+            rule = (
+                f"these are samples of {before.get('fabric')} with another simulator, fabric or table of slots; "
+                f"{fabric.name} has {provenance[name]} here: collect into a new directory"
+            )
+            raise fail(journal.path, name, before.get(name), rule)
 
 
 def provenance_of(fabric: Fabric, slots: OperatorSlots) -> dict[str, Any]:
@@ -138,14 +154,6 @@ def provenance_of(fabric: Fabric, slots: OperatorSlots) -> dict[str, Any]:
 
 _LABELLED_BY = ("simulator", "operator_slots")
 """What must be the same of all samples of one journal, and of a model and the fabric that it is used on."""
-
-
-def _require_same(journal: Journal, provenance: dict[str, Any]) -> None:
-    before = journal[_PROVENANCE]
-    for name in _LABELLED_BY:
-        if before.get(name) != provenance[name]:
-            rule = f"the samples were labelled with {before.get(name)}; collect into a new directory"
-            raise fail("samples", name, str(provenance[name]), rule)
 
 
 def samples_in(journal: Journal) -> Samples:

@@ -8,7 +8,7 @@ from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from hardware.fabrics import Fabric
 from hardware.operator_slots import OperatorSlots
-from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.collection import Collector, Piece, begin, collect, samples_in
 from policies.fabric.data.placers import Placer, RandomAnnealer, StudentAnnealer
 from policies.fabric.data.records import Samples
 from policies.fabric.student import StudentLearner, student_examples
@@ -47,6 +47,7 @@ class Rounds:
             InputError: as :func:`policies.fabric.data.collection.collect`.
             StoppedError: ``stop`` gave a reason; what is finished is in the journal.
         """
+        begin(journal, self.fabric, self.slots)
         for number in range(self.rounds + 1):
             pieces = [
                 Piece(number, graph, self.placements, self.seed)

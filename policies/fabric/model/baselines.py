@@ -44,6 +44,10 @@ class BaselinesLearner:
         """Both, as the examples teach."""
         return Baselines(self.ridge.fit(examples), self.trees.fit(examples))
 
+    def fit_for(self, examples: Examples, on_baselines: bool) -> tuple[Baselines, Floats]:
+        """Both, and what networks learn to correct, [S]: what others say that are held out, or nothing."""
+        return self.fit_and_hold_out(examples) if on_baselines else (self.fit(examples), np.zeros(len(examples)))
+
     def fit_and_hold_out(self, examples: Examples) -> tuple[Baselines, Floats]:
         """Both, and what others say of each example that have not seen its graph, [S].
 

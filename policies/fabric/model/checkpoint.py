@@ -68,8 +68,12 @@ def require_labelled_by(folder: Path, provenance: Mapping[str, Any], labelled_by
     Raises:
         InputError: another fabric, simulator or table of operator slots.
     """
-    learned_from = provenance.get("samples", {})
+    stated = provenance.get("samples")
+    learned_from = stated if isinstance(stated, dict) else {}
     for name in LABELLED_BY:
         if learned_from.get(name) != labelled_by[name]:
-            rule = f"must be {labelled_by[name]} here; train a cost model for this fabric (dse fabric train)"
+            rule = (
+                f"learned on {learned_from.get('fabric')}, but must be {labelled_by[name]} here; "
+                "train a cost model for this fabric (dse fabric train)"
+            )
             raise fail(folder / CARD_FILE, f"provenance.samples.{name}", learned_from.get(name), rule)

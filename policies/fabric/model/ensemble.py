@@ -103,5 +103,5 @@ class EnsembleLearner:
         learners = [
             NetworkLearner(self.settings, self.seed + number, self.stop) for number in range(self.settings.members)
         ]
-        baselines, held_out = BaselinesLearner().fit_and_hold_out(examples)
-        return Ensemble(tuple(learner.fit_on(baselines, held_out, examples) for learner in learners))
+        baselines, offset = BaselinesLearner().fit_for(examples, self.settings.on_baselines)
+        return Ensemble(tuple(learner.fit_on(baselines, offset, examples) for learner in learners))

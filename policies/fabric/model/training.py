@@ -97,18 +97,17 @@ class NetworkLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        return self.fit_on(*BaselinesLearner().fit_and_hold_out(examples), examples)
+        return self.fit_on(*BaselinesLearner().fit_for(examples, self.settings.on_baselines), examples)
 
-    def fit_on(self, baselines: Baselines, held_out: Floats, examples: Examples) -> NetworkModel:
-        """As :meth:`fit`, on baselines of the same examples and what others say that are held out, [S]."""
+    def fit_on(self, baselines: Baselines, offset: Floats, examples: Examples) -> NetworkModel:
+        """As :meth:`fit`, on baselines of the same examples and what the network is to correct, [S]."""
         with one_thread():
-            return self._fitted(baselines, held_out, examples)
+            return self._fitted(baselines, offset, examples)
 
-    def _fitted(self, baselines: Baselines, held_out: Floats, examples: Examples) -> NetworkModel:
+    def _fitted(self, baselines: Baselines, offset: Floats, examples: Examples) -> NetworkModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = network_of(self.settings).to(device())
-        offset = held_out if self.settings.on_baselines else np.zeros(len(examples))
         model = NetworkModel(network, baselines, self.settings.on_baselines)
         optimiser = torch.optim.AdamW(
             network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay

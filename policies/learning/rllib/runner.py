@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,35 @@ from ray.rllib.utils.checkpoints import Checkpointable
 _WEIGHTS, _EPISODES, _VISITS = "weights_seq_no", "rollouts", "visits"
 
 
+@dataclass(frozen=True)
+class GroupOrder:
+    """One group of episodes that is to be made. With the weights it decides the episodes, whichever runner makes them.
+
+    Attributes:
+        environment: its number.
+        seed: of the episodes' random numbers.
+        first: number of the first episode.
+        count: of the episodes.
+        explore: draw, or take the likeliest actions.
+        random: actions that are not the policy's.
+        context: what else the runner's kind of group depends on.
+    """
+
+    environment: int
+    seed: int
+    first: int
+    count: int
+    explore: bool = True
+    random: bool = False
+    context: Any = None
+
+
 class GroupRunner(EnvRunner, Checkpointable):
     """Makes groups of episodes, environment by environment, in an order that the seed decides.
 
-    One call of network and environment can serve a whole group; there is nothing to step through.
+    One call of network and environment can serve a whole group; there is nothing to step through. A group is planned
+    (:meth:`plan`), made (:meth:`make`) and noted (:meth:`note`). Where several processes make groups, one runner plans
+    and notes for all of them (:mod:`policies.learning.rllib.rollouts`).
 
     Args:
         config: of the algorithm.
@@ -30,6 +56,7 @@ class GroupRunner(EnvRunner, Checkpointable):
     Attributes:
         own_seed: of this runner's episodes.
         module: the policy.
+        weights_version: of the weights, where a trainer numbers them; 0: none of its.
     """
 
     module: RLModule
@@ -44,6 +71,7 @@ class GroupRunner(EnvRunner, Checkpointable):
         self._visits = self._first_visit
         self._made = 0
         self._weights_seq_no = 0
+        self.weights_version = 0
         self.make_module()
 
     def make_module(self) -> None:
@@ -56,16 +84,29 @@ class GroupRunner(EnvRunner, Checkpointable):
     def environments(self) -> int:
         """How many there are; called from the constructor on."""
 
-    @abstractmethod
-    def group(self, number: int, count: int, *, explore: bool, random: bool) -> list[SingleAgentEpisode]:
-        """So many episodes of one environment.
+    def plan(self, count: int, *, explore: bool = True, random: bool = False) -> GroupOrder:
+        """The next group, of the next environment.
 
         Args:
-            number: of the environment.
             count: of the episodes.
             explore: draw, or take the likeliest actions.
             random: actions that are not the policy's.
         """
+        number = self.upcoming
+        self._visits += 1
+        return GroupOrder(number, self.own_seed, self.take_numbers(count), count, explore, random)
+
+    @abstractmethod
+    def make(self, order: GroupOrder) -> tuple[list[SingleAgentEpisode], Any]:
+        """The episodes of a group, and what :meth:`note` takes. Leaves the runner's state as it is."""
+
+    def note(self, order: GroupOrder, outcome: Any) -> None:
+        """Take what making a group has changed; as a rule nothing."""
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether a group depends on earlier ones of the same environment, through :meth:`note`."""
+        return False
 
     def sample(
         self,
@@ -86,10 +127,11 @@ class GroupRunner(EnvRunner, Checkpointable):
             random_actions: other actions than the policy's.
             force_reset: not used: episodes do not continue each other.
         """
-        number, count = self._next_environment(), num_episodes or self._episodes
+        order = self.plan(num_episodes or self._episodes, explore=explore is not False, random=random_actions)
         with self.metrics.log_time(names.SAMPLE_TIMER):
-            episodes = self.group(number, count, explore=explore is not False, random=random_actions)
-        self._count(count)
+            episodes, outcome = self.make(order)
+        self.note(order, outcome)
+        self._count(order.count)
         return episodes
 
     def take_numbers(self, count: int) -> int:
@@ -97,10 +139,10 @@ class GroupRunner(EnvRunner, Checkpointable):
         first, self._made = self._made, self._made + count
         return first
 
-    def _next_environment(self) -> int:
-        """The next one: rounds over all, each in an order of its own that all runners share."""
+    @property
+    def upcoming(self) -> int:
+        """The next environment: rounds over all, each in an order of its own that all runners share."""
         turn, place = divmod(self._visits, self.environments)
-        self._visits += 1
         return int(np.random.default_rng((self._order_seed, turn)).permutation(self.environments)[place])
 
     def _count(self, episodes: int) -> None:

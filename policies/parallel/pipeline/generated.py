@@ -1,6 +1,6 @@
 """Generated pipelines to learn from (paper, 4.5.1): arrays of random figures, of one of three distributions each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -73,11 +73,14 @@ class GeneratedSource:
         machines: in turn.
         cutting: which device cuts are allowed.
         seed: of all problems.
+        own_part, parts: it has the problems whose number leaves the remainder ``own_part`` when divided by ``parts``.
     """
 
     machines: tuple[Machine, ...]
     cutting: DeviceCutting
     seed: int
+    own_part: int = 0
+    parts: int = 1
 
     features = LAYOUT.size
     actions = LAYOUT.places
@@ -87,9 +90,14 @@ class GeneratedSource:
         """Two for each cut."""
         return 2 * (max(machine.stages for machine in self.machines) - 1)
 
+    def part(self, part: int, parts: int) -> "GeneratedSource":
+        """A problem belongs to the same part in all rounds in which it is met, so that one runner makes it, once."""
+        return replace(self, own_part=part, parts=parts)
+
     def episodes(self, number: int, count: int) -> Episodes:
-        """One episode of each of ``count`` problems, the first of them number ``number``."""
-        problems, scales = zip(*(_problem(self, place) for place in range(number, number + count)), strict=True)
+        """One episode of each of ``count`` problems, from number ``number`` on, as far as it has them."""
+        places = [place for place in range(number, number + count) if place % self.parts == self.own_part]
+        problems, scales = zip(*(_problem(self, place) for place in places), strict=True)
         return InferenceEpisodes(problems, scales=scales)
 
 

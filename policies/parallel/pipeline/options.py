@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from dse.parallel.pipeline.problem import DeviceCutting
 from dse.run.options import Option
-from policies.learning.options import PretrainingOptions, check_budget, one_each
+from policies.learning.options import (
+    Gpus,
+    Learners,
+    PretrainingOptions,
+    Runners,
+    check_budget,
+    one_each,
+    training_actors,
+)
 from policies.parallel.pipeline.methods import ask_for_extra
 
 if TYPE_CHECKING:
@@ -64,6 +72,9 @@ class PipelinePretraining(PretrainingOptions):
             metavar="SEEDS",
         ),
     ] = None
+    runners: Runners = 0
+    learners: Learners = 0
+    gpus: Gpus = False
 
     description: ClassVar[str] = """Pretrain the policy of `dse parallel --strategy pipeline --method inference`.
 
@@ -113,10 +124,13 @@ class PipelinePretraining(PretrainingOptions):
         from policies.parallel.pipeline.policy import PolicySettings
         from policies.parallel.pipeline.task import PipelineTask
 
-        settings = PolicySettings(cutting=self.device_cuts, **learning)  # type: ignore[arg-type]
+        # A runner without a part of a round would have nothing to do.
+        parts = min(max(1, self.runners), PolicySettings.episodes)
+        settings = PolicySettings(cutting=self.device_cuts, parts=parts, **learning)  # type: ignore[arg-type]
         task = PipelineTask(settings, self.validation_problems)
         total = self.samples or samples
         iterations = max(1, total // task.samples_per_iteration)
-        plan = PretrainingPlan(task, total, self.checkpoints or min(checkpoints, iterations), seed)
+        actors = training_actors(self.runners, self.learners, self.sweep, settings.batch, gpus=self.gpus)
+        plan = PretrainingPlan(task, total, self.checkpoints or min(checkpoints, iterations), seed, actors)
         check_budget(plan, "the policy")
         return plan

@@ -36,7 +36,7 @@ class PolicySettings(QSettings):
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON types."""
-        return {**asdict(self), "machines": [asdict(machine) for machine in self.machines]}
+        return super().document() | {"machines": [asdict(machine) for machine in self.machines]}
 
     @property
     def learning(self) -> QSettings:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from dse.parallel.pipeline.exact import solve
 from dse.parallel.pipeline.methods import PipelineContext
 from dse.run.progress import ProgressCallback, StopSignal, ask
+from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.learning.checkpoint import CheckpointFormat
 from policies.learning.task import LearningTask
 from policies.parallel.pipeline.generated import GeneratedSource, generated
@@ -65,10 +66,12 @@ class PipelineTask(LearningTask[PolicySettings]):
         """The updates of all rounds; those of the first ones are left out until the replay is warm."""
         return iterations * self.settings.updates
 
-    def begin(self, seed: int, stop: StopSignal, progress: ProgressCallback) -> QTraining:
+    def begin(
+        self, seed: int, stop: StopSignal, progress: ProgressCallback, actors: TrainingActors = NO_ACTORS
+    ) -> QTraining:
         """Episodes of generated problems, and learning from them."""
         source = GeneratedSource(self.settings.machines, self.settings.cutting, seed)
-        return QTraining(self.settings.learning, source, seed)
+        return QTraining(self.settings.learning, source, seed, actors)
 
     def score(self, checkpoint: PolicyCheckpoint, seed: int, stop: StopSignal) -> dict[str, dict[str, float]]:
         """Both scores on the validation problems.

@@ -1,9 +1,11 @@
 """``dse parallel --strategy pipeline``: what is refused, what is explained, and what a run leaves."""
 
 import json
+from copy import deepcopy
 
 import pytest
 
+from tests.fuzz.examples import HLO_JSON
 from tests.parallel.problems import mlp_text
 
 V100 = ("--accelerator", "v100", "--network", "v100-ethernet")
@@ -35,6 +37,16 @@ def test_what_cannot_be_is_refused_in_one_line(dse, step, asked, rule):
     assert answer.code == 2
     assert rule in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_an_operation_without_its_operands_is_refused(dse, tmp_path):
+    document = deepcopy(HLO_JSON)
+    product = next(each for each in document["computations"][-1]["instructions"] if each["opcode"] == "dot")
+    del product["operandIds"]
+    (tmp_path / "step.json").write_text(json.dumps(document))
+    answer = dse("parallel", tmp_path / "step.json", "--strategy", "pipeline")
+    assert answer.code == 2
+    assert f"{product['name']}: dot: must have the operands" in answer.err
 
 
 def test_ways_to_cut_devices_are_limited(dse, tmp_path):

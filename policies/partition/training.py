@@ -1,4 +1,4 @@
-"""The policy's rollouts and learning in one process, without Ray."""
+"""The policy's rollouts and learning."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from dse.partition.problem import Chips, Floats
-from policies.learning.rllib.local_training import RLlibTraining
+from policies.learning.actors import NO_ACTORS, TrainingActors
+from policies.learning.rllib.training import RLlibTraining
 from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.config import config_of
 from policies.partition.curves import iteration_scalars
@@ -16,23 +17,28 @@ from policies.partition.runner import PartitionRunner
 from policies.partition.settings import LearningSettings
 
 
-class LocalTraining(RLlibTraining[PartitionRunner, PartitionLearner]):
-    """Runner and learner over the graphs of a store, in this process.
+class PartitionTraining(RLlibTraining[PartitionRunner, PartitionLearner]):
+    """Rollouts of the graphs of a store, and learning from them.
 
     Args:
         store: the graphs.
         settings: of network and learning.
         seed: of first weights and rollouts.
         checkpoint: weights to begin with.
+        actors: that it has for itself; without any it needs no Ray.
     """
 
     def __init__(
-        self, store: GraphStore, settings: LearningSettings, seed: int, checkpoint: PolicyCheckpoint | None = None
+        self,
+        store: GraphStore,
+        settings: LearningSettings,
+        seed: int,
+        checkpoint: PolicyCheckpoint | None = None,
+        actors: TrainingActors = NO_ACTORS,
     ) -> None:
         self._settings = settings
-        config = config_of(settings, store, seed)
-        runner = PartitionRunner(config=config)
-        super().__init__(config, runner, PartitionLearner, settings.graphs, settings.rollouts, checkpoint)
+        config = config_of(settings, store, seed, actors.runners, actors.learners, float(actors.gpus))
+        super().__init__(config, PartitionRunner, PartitionLearner, settings.graphs, settings.rollouts, checkpoint)
 
     def begin(self, chips: Chips, costs: Floats) -> None:
         """Know partitions [B, N] of the only graph, with their costs [B], that were not drawn by the policy."""
@@ -53,7 +59,7 @@ class LocalTraining(RLlibTraining[PartitionRunner, PartitionLearner]):
         """An episode has a row for each pass."""
         return max(1, len(episodes) * self._settings.passes // self._settings.minibatches)
 
-    def scalars(self, episodes: Sequence[SingleAgentEpisode], results: dict[str, Any]) -> dict[str, float]:
+    def scalars(self, episodes: Sequence[SingleAgentEpisode], results: Sequence[dict[str, Any]]) -> dict[str, float]:
         """Rewards, infeasible shares and losses (:func:`policies.partition.curves.iteration_scalars`)."""
         return iteration_scalars(episodes, results)
 

@@ -1,0 +1,140 @@
+"""Tables of measured kernels and all-reduces: CSV files whose columns carry their units."""
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from hardware.inputs import choose, fail
+from hardware.operations import Gemm, Vector, VectorKind
+
+KERNEL_NAMES: Mapping[str, VectorKind] = MappingProxyType(
+    {"softmax": "softmax", "layernorm": "layer_norm", "gelu": "gelu"}
+)
+"""Vector kernels as the measured tables name them."""
+
+ALL_REDUCE: Literal["all_reduce"] = "all_reduce"
+
+MAX_SIZE = 10**18
+"""Of a buffer and of the product of a kernel's dimensions: 64 bits hold what is computed from it."""
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """One measured kernel on all cores of an accelerator, its launch included."""
+
+    kind: str
+    operation: Gemm | Vector
+    measured_s: float
+
+
+@dataclass(frozen=True)
+class MeasuredAllReduce:
+    """One measured all-reduce of ``size_bytes`` on each of ``participants``, two or more."""
+
+    size_bytes: int
+    measured_s: float
+    participants: int
+
+    kind = ALL_REDUCE
+
+
+def read_rows(path: str | Path) -> list[MeasuredKernel | MeasuredAllReduce]:
+    """The rows of a CSV file with columns ``op, m, n, k, measured_s``.
+
+    ``gemm`` is m × n × k; ``softmax`` and ``layernorm`` have m rows of n elements; ``gelu`` has m · n elements;
+    ``all_reduce`` is of m bytes on each of n accelerators.
+
+    Raises:
+        InputError: the file or one of its numbers cannot be read, or an unknown op.
+    """
+    return [
+        (_all_reduce if row["op"] == ALL_REDUCE else _kernel)(path, line, row)
+        for line, row in _csv_rows(path, ("op", "m", "n", "k", "measured_s"))
+    ]
+
+
+def read_kernels(path: str | Path) -> list[MeasuredKernel]:
+    """The rows of a table, as :func:`read_rows` has them, that are no all-reduces."""
+    return [row for row in read_rows(path) if isinstance(row, MeasuredKernel)]
+
+
+def read_all_reduces(path: str | Path, participants: int) -> list[MeasuredAllReduce]:
+    """The rows of a CSV file with columns ``bytes, measured_s``.
+
+    Raises:
+        InputError: the file or one of its numbers cannot be read.
+    """
+    return [
+        MeasuredAllReduce(
+            size_bytes=_count(path, line, row, "bytes"),
+            measured_s=_number(path, line, row, "measured_s"),
+            participants=participants,
+        )
+        for line, row in _csv_rows(path, ("bytes", "measured_s"))
+    ]
+
+
+def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """Line numbers and rows of a CSV file with at least these columns; InputError where it is not one."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise fail(
+                    path,
+                    missing[0],
+                    "",
+                    f"the column is missing (units are part of the name); needed: {', '.join(columns)}",
+                )
+            rows = [(reader.line_num, row) for row in reader]
+    except OSError as error:
+        raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise fail(path, "", "", f"is no CSV text: {error}") from error
+    if not rows:
+        raise fail(path, "", "", "must hold at least one row")
+    return rows
+
+
+def _all_reduce(path: str | Path, line: int, row: dict[str, str]) -> MeasuredAllReduce:
+    participants = _count(path, line, row, "n")
+    if participants < 2:
+        raise fail(path, f"line {line}.n", participants, "must be at least 2, the accelerators of an all-reduce")
+    return MeasuredAllReduce(_count(path, line, row, "m"), _number(path, line, row, "measured_s"), participants)
+
+
+def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
+    name = choose(str(path), f"line {line}.op", row["op"] or "", ("gemm", *KERNEL_NAMES, ALL_REDUCE), "measured kernel")
+    measured_s = _number(path, line, row, "measured_s")
+    m, n = _count(path, line, row, "m"), _count(path, line, row, "n")
+    k = _count(path, line, row, "k") if name == "gemm" else 1
+    if m * n * k > MAX_SIZE:
+        raise fail(path, f"line {line}", f"{m} × {n} × {k}", f"must have m · n · k of at most {MAX_SIZE:.0e}")
+    if name == "gemm":
+        return MeasuredKernel("gemm", Gemm(m, n, k), measured_s)
+    kind = KERNEL_NAMES[name]
+    length = 1 if kind == "gelu" else n
+    return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s)
+
+
+def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:
+    text = row[column] or ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise fail(path, f"line {line}.{column}", text, "must be a positive number")
+    return value
+
+
+def _count(path: str | Path, line: int, row: dict[str, str], column: str) -> int:
+    value = _number(path, line, row, column)
+    if value != round(value) or value > MAX_SIZE:
+        raise fail(path, f"line {line}.{column}", row[column], f"must be a whole number of at most {MAX_SIZE:,}")
+    return round(value)

@@ -1,0 +1,403 @@
+"""Strategy ``all``: every strategy is asked, and the plan of the shortest training step is the answer.
+
+Plans are compared by the time of a whole step alone (:mod:`dse.parallel.step_time`), for which each strategy also has a
+bound; the least of the bounds holds for the plans of all strategies together.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from dse.parallel import sharded
+from dse.parallel.mesh import mesh_of
+from dse.parallel.options import ParallelOptions
+from dse.parallel.pipeline import strategy as pipeline
+from dse.parallel.pipeline.exchange import profiled_graph
+from dse.parallel.pipeline.formats import plan_of
+from dse.parallel.pipeline.length import length
+from dse.parallel.pipeline.question import PipelineQuestion
+from dse.parallel.step_time import with_update
+from dse.parallel.view import view as sharding_view
+from dse.problem import Posed
+from dse.report.units import memory_text, time_text
+from dse.report.view import Heading, Paragraph, Part, Row, Table, View
+from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import PROOF_TOLERANCE, Objective, Result, percent, result_of
+from dse.run.run import Run
+from hardware.inputs import fail, validate
+
+_COMMAND = "dse parallel"
+
+
+@dataclass(frozen=True, eq=False)
+class AllQuestion:
+    """The problems of all strategies for one step on one machine, by name, in the order in which they are asked."""
+
+    posed: Mapping[str, Posed[ParallelOptions, Any]]
+
+
+class StrategyDocument(BaseModel):
+    """What a strategy gave.
+
+    Attributes:
+        status: of its answer.
+        objective: what it calls what it minimises by itself.
+        value: of that, of its plan; None without one.
+        step_s: the time of a whole step of its plan.
+        bound_s: no plan of the strategy has a shorter step; None where nothing fits or nothing is known.
+        device_bytes: the most that a device keeps.
+        lacking_bytes: of the plan that needs the fewest, where none fits.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    status: str
+    objective: str
+    value: float | None
+    step_s: float | None
+    bound_s: float | None
+    device_bytes: float | None
+    lacking_bytes: float | None
+
+
+class AllSolution(BaseModel):
+    """``solution`` of a result: the strategy of the best plan, and by name every strategy's plan in its own form."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    best: str
+    plans: dict[str, dict[str, Any]]
+
+
+class AllMetrics(BaseModel):
+    """``metrics`` of a result: what each strategy gave, and the metrics of its plan in its own form."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    step_s: float
+    strategies: dict[str, StrategyDocument]
+    plans: dict[str, dict[str, Any]]
+
+
+class _Strategy(Protocol):
+    """What ``all`` needs of a strategy; its value is the time of a whole step."""
+
+    OBJECTIVE: str
+
+    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result: ...
+
+    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]: ...
+
+    def view(self, result: Result, problem: Any) -> View: ...
+
+    def own_value(self, result: Result, problem: Any) -> float: ...
+
+    def device_bytes(self, metrics: Mapping[str, Any]) -> float: ...
+
+
+class _Sharding:
+    OBJECTIVE = "step_s"
+
+    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result:
+        return sharded.answer(posed, problem, run)
+
+    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]:
+        return sharded.faults(result, options, problem)
+
+    def view(self, result: Result, problem: Any) -> View:
+        return sharding_view(problem, result)
+
+    def own_value(self, result: Result, problem: Any) -> float:
+        del problem
+        return float(result.metrics["step_s"])
+
+    def device_bytes(self, metrics: Mapping[str, Any]) -> float:
+        return float(metrics["peak_bytes"])
+
+
+class _Pipeline:
+    OBJECTIVE = "length_s"
+
+    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result:
+        return pipeline.answer(posed, problem, run)
+
+    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]:
+        del options
+        return pipeline.faults(result, problem)
+
+    def view(self, result: Result, problem: Any) -> View:
+        return pipeline.view(result, problem)
+
+    def own_value(self, result: Result, problem: PipelineQuestion) -> float:
+        without = replace(problem.problem, update_s_per_byte=0.0)
+        return length(without, plan_of(problem, result.solution, "result")).length_s
+
+    def device_bytes(self, metrics: Mapping[str, Any]) -> float:
+        return float(max(stage["device_bytes"] for stage in metrics["stages"]))
+
+
+_STRATEGIES: Mapping[str, _Strategy] = MappingProxyType({"sharding": _Sharding(), "pipeline": _Pipeline()})
+
+
+def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
+    """The problems of all strategies.
+
+    Raises:
+        InputError: as by the strategies, a method that is none of all of them, or a profile.
+    """
+    if options.method not in ("auto", "exact"):
+        raise fail(
+            _COMMAND, "--method", options.method, "must be exact with --strategy all, which compares proven plans"
+        )
+    if profiled_graph(options.step) is not None:
+        rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
+        raise fail(_COMMAND, "--strategy", options.strategy, rule)
+    devices = str(mesh_of(options.mesh).devices)
+    cut = pipeline.posed(replace(options, strategy="pipeline", mesh=devices))
+    each = {
+        "sharding": sharded.posed(replace(options, strategy="sharding", activations=True)),
+        "pipeline": replace(cut, problem=with_update(cut.problem)),
+    }
+    document = {name: one.document for name, one in each.items()}
+    goal = Objective(name="step_s", value=None, unit="s", sense="min")
+    return Posed(options, AllQuestion(each), cut.name, document, goal)
+
+
+def answer(posed: Posed[ParallelOptions, Any], question: AllQuestion, run: Run) -> Result:
+    """The plan of the shortest step, with the least of all bounds."""
+    started = time.perf_counter()
+    results = {
+        name: _STRATEGIES[name].answer(each, each.problem, run.with_share((number + 1) / len(question.posed)))
+        for number, (name, each) in enumerate(question.posed.items())
+    }
+    documents = {name: _document(name, each, question) for name, each in results.items()}
+    best = _best(documents)
+    planned = {name: each for name, each in results.items() if each.solution}
+    return result_of(
+        "parallel",
+        posed,
+        value=None if best is None else documents[best].step_s,
+        bound=_bound(documents),
+        solution=None
+        if best is None
+        else AllSolution(best=best, plans={name: each.solution for name, each in planned.items()}).model_dump(),
+        metrics=None if best is None else _metrics(best, documents, results),
+        infeasibility=_infeasibility(results),
+        evaluations=sum(each.evaluations for each in results.values()),
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method="exact",
+    )
+
+
+def _document(name: str, result: Result, question: AllQuestion) -> StrategyDocument:
+    """What a strategy gave, from its own result."""
+    strategy, lack = _STRATEGIES[name], result.infeasibility
+    return StrategyDocument(
+        status=result.status,
+        objective=strategy.OBJECTIVE,
+        value=strategy.own_value(result, question.posed[name].problem) if result.solution else None,
+        step_s=result.objective.value,
+        bound_s=result.bound,
+        device_bytes=strategy.device_bytes(result.metrics) if result.solution else None,
+        lacking_bytes=None if lack is None else lack.demand - lack.limit,
+    )
+
+
+def _metrics(best: str, documents: Mapping[str, StrategyDocument], results: Mapping[str, Result]) -> dict[str, Any]:
+    return AllMetrics(
+        step_s=documents[best].step_s or 0.0,
+        strategies=dict(documents),
+        plans={name: each.metrics for name, each in results.items() if each.solution},
+    ).model_dump()
+
+
+def _best(documents: Mapping[str, StrategyDocument]) -> str | None:
+    """The strategy of the shortest step, of equal ones the first; None where none has a plan."""
+    times = {name: each.step_s for name, each in documents.items() if each.step_s is not None}
+    return min(times, key=lambda name: times[name], default=None)
+
+
+def _bound(documents: Mapping[str, StrategyDocument]) -> float | None:
+    """The least bound of those strategies that can have a plan; None where one of them has none."""
+    bounds = [each.bound_s for each in documents.values() if each.status != "infeasible"]
+    return min((each for each in bounds if each is not None), default=None) if None not in bounds else None
+
+
+def _infeasibility(results: Mapping[str, Result]) -> Infeasibility | None:
+    """That of the strategy which lacks least, where nothing fits under any."""
+    lacks = {name: each.infeasibility for name, each in results.items() if each.infeasibility is not None}
+    if len(lacks) < len(results):
+        return None
+    name = min(lacks, key=lambda each: lacks[each].demand)
+    lack = lacks[name]
+    text = f"No strategy has a plan that fits. The one that needs least is {name}. {lack.explanation}"
+    return lack.model_copy(update={"explanation": text, "where": {"strategy": name}})
+
+
+def faults(result: Result, question: AllQuestion) -> list[str]:
+    """Every strategy's plan by its own check, and what follows for all of them."""
+    if not result.solution:
+        return _faults_without_plan(result, question)
+    solution = validate(AllSolution, result.solution, "result: solution")
+    metrics = validate(AllMetrics, result.metrics, "result: metrics")
+    if set(metrics.strategies) != set(question.posed):
+        return [f"metrics.strategies must be {', '.join(question.posed)}"]
+    found = []
+    again: dict[str, Result] = {}
+    for name, posed in question.posed.items():
+        again[name] = _again(result, name, posed, metrics.strategies[name], solution, metrics)
+        found += [f"{name}: {each}" for each in _claims(again[name], metrics.strategies[name])]
+        found += [f"{name}: {each}" for each in _STRATEGIES[name].faults(again[name], posed.options, posed.problem)]
+    if found:
+        return found
+    documents = {name: _document(name, each, question) for name, each in again.items()}
+    for name, each in documents.items():
+        infeasible = _lacking(name, question) if each.status == "infeasible" else None
+        documents[name] = each.model_copy(update={"lacking_bytes": infeasible})
+    best = _best(documents) or ""
+    if solution.best != best:
+        found.append(f"solution.best must be {best}, but got {solution.best}")
+    found += differences("bound", result.bound, _bound(documents))
+    value = documents[best].step_s if best else None
+    return [
+        *found,
+        *differences("objective.value", result.objective.value, value),
+        *differences("metrics", result.metrics, _metrics(best, documents, again)),
+    ]
+
+
+def _again(
+    result: Result, name: str, posed: Posed[ParallelOptions, Any], stated: StrategyDocument, solution: AllSolution,
+    metrics: AllMetrics,
+) -> Result:  # fmt: skip
+    """A strategy's own result, of what the result of all of them says."""
+    own = result_of(
+        "parallel",
+        posed,
+        method=result.method,
+        seed=result.seed,
+        value=stated.step_s,
+        bound=stated.bound_s,
+        solution=solution.plans.get(name),
+        metrics=metrics.plans.get(name),
+    )
+    if stated.status == "infeasible":
+        lack = _STRATEGIES[name].answer(posed, posed.problem, Run(seed=result.seed)).infeasibility
+        return own.model_copy(update={"status": "infeasible", "infeasibility": lack})
+    return own if own.solution else own.model_copy(update={"status": stated.status})
+
+
+def _claims(own: Result, stated: StrategyDocument) -> list[str]:
+    """What a strategy's entry says of itself: its status follows from its value and bound."""
+    if own.solution and own.status != stated.status and stated.status != "interrupted":
+        return [f"status must be {own.status}, but got {stated.status}"]
+    if own.solution and stated.status == "interrupted" and own.status == "optimal":
+        return ["status must be optimal"]
+    if not own.solution and stated.status not in ("infeasible", "unknown", "interrupted"):
+        return ["a plan must be given"]
+    return []
+
+
+def _lacking(name: str, question: AllQuestion) -> float | None:
+    posed = question.posed[name]
+    lack = _STRATEGIES[name].answer(posed, posed.problem, Run()).infeasibility
+    return None if lack is None else lack.demand - lack.limit
+
+
+def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:
+    """Whether it is true that nothing fits."""
+    found = differences("metrics", result.metrics, {})
+    if result.status != "infeasible":
+        return found if result.status in ("unknown", "interrupted") else [*found, "a plan must be given"]
+    results = {
+        name: _STRATEGIES[name].answer(each, each.problem, Run(seed=result.seed))
+        for name, each in question.posed.items()
+    }
+    expected = _infeasibility(results)
+    if expected is None:
+        return [*found, "status infeasible: but a plan fits"]
+    stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+    return found + differences("infeasibility", stated, expected.model_dump())
+
+
+def view(result: Result, question: AllQuestion) -> View:
+    """The strategies side by side, then the best plan as its own strategy shows it."""
+    name = next(iter(question.posed.values())).name
+    title = f"{name}: all strategies"
+    if result.infeasibility is not None:
+        return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
+    if not result.solution:
+        return View(title, "No plan was found before the run was stopped.")
+    solution, metrics = AllSolution.model_validate(result.solution), AllMetrics.model_validate(result.metrics)
+    table = Table(
+        ("strategy", "training step", "proven at least", "its own objective", "on a device", "of the best"),
+        [_row(each, of, metrics.step_s) for each, of in metrics.strategies.items()],
+        "Strategies",
+    )
+    posed = question.posed[solution.best]
+    stated = metrics.strategies[solution.best]
+    own = _again(result, solution.best, posed, stated, solution, metrics)
+    of_best = _STRATEGIES[solution.best].view(own.model_copy(update={"seconds": result.seconds}), posed.problem)
+    proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
+    return View(
+        title=title,
+        verdict=f"{time_text(metrics.step_s)} a training step by {solution.best}; over all strategies {proof} "
+        f"({time_text(result.seconds)})",
+        notes=[_ABOUT, *of_best.notes],
+        tables=[table, *of_best.tables],
+        page=lambda: _page(table, solution.best, of_best),
+        files=of_best.files,
+        cards=of_best.cards,
+    )
+
+
+_ABOUT = (
+    "A training step is forward and backward pass of all microbatches, gradients joined as far as nothing hides it, "
+    "and the optimizer's update; by this alone strategies are compared. All count all that a device keeps as memory."
+)
+
+
+def _page(table: Table, best: str, of_best: View) -> Sequence[Part]:
+    return [
+        Heading("Strategies"),
+        Paragraph(_ABOUT, True),
+        Table(table.headers, table.rows),
+        Heading(f"The best plan: {best}"),
+        Paragraph(of_best.verdict, True),
+        *of_best.page(),
+    ]
+
+
+def _row(name: str, of: StrategyDocument, best_s: float) -> Row:
+    if of.step_s is None:
+        why = (
+            "no plan was found" if of.lacking_bytes is None else f"does not fit: {of.lacking_bytes:,.0f} bytes too many"
+        )
+        return (name, why, "" if of.bound_s is None else time_text(of.bound_s), "", "", "")
+    return (
+        name,
+        time_text(of.step_s),
+        "" if of.bound_s is None else time_text(of.bound_s),
+        f"{of.objective} {time_text(of.value or 0.0)}",
+        memory_text(of.device_bytes or 0.0),
+        f"{of.step_s / best_s:.2f} ×" if of.step_s > best_s * (1 + PROOF_TOLERANCE) else "best",
+    )
+
+
+def compared(results: Sequence[Result]) -> dict[str, tuple[Any, ...]]:
+    """What ``dse compare`` shows: the step of each strategy's plan."""
+    metrics = [AllMetrics.model_validate(each.metrics) if each.metrics else None for each in results]
+    rows: dict[str, tuple[Any, ...]] = {
+        "best": tuple(each.solution.get("best") if each.solution else None for each in results)
+    }
+    for name in _STRATEGIES:
+        rows[f"{name} step_s"] = tuple(
+            each.strategies[name].step_s if each is not None and name in each.strategies else None for each in metrics
+        )
+    return rows

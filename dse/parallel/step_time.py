@@ -1,0 +1,38 @@
+"""The time of a whole training step: the one definition by which plans of different strategies are compared.
+
+A step is one pass of a batch with the update of all trained tensors. In M microbatches it goes through stages in a row,
+of which stage s takes, for a microbatch, F_s forward and B_s backward, and X_s to send activations to the next stage,
+and as long to send their gradients back. After its last microbatch a stage has its *closing* C_s: it joins its
+gradients, as far as the passes have not, and updates its trained tensors. Stages that are done close while those in
+front of them still have backward passes to do; only what lasts longer is exposed:
+
+    T = Σ (F_s + B_s) + Σ 2 X_s + (M - 1) · max(F_s + B_s, 2 X_s) + max(0, max_s(C_s - Σ_{t < s} (B_t + X_t)))
+
+This is the length of a pipeline (:mod:`dse.parallel.pipeline.length`) with the update behind the all-reduce of each
+stage. The strategies are cases of it:
+
+* *sharding* is one stage and one microbatch. F + B + C is everything that the step computes and sends, one after the
+  other, which is the time by which sharding plans are chosen (:mod:`dse.parallel.prices`): T is that time.
+* *pipeline* has stages whose devices do equal shares of each microbatch. C_s is the all-reduce of the stage's gradients
+  over its devices and the update, which each of them does for all of the stage. The update of a step is shared out to
+  trained tensors by their bytes. The length that strategy ``pipeline`` minimises leaves the update out; here the
+  pipeline is the one of least T.
+
+Both have to fit into the same memory, and count all that a device keeps: a sharded step its arguments and what it
+makes, as long as it is read (``--activations``), a stage its trained tensors with gradients and the optimizer's state,
+and the activations of the microbatches in flight.
+
+Everything is priced by the same rules: work by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`.
+Idealised are equal shares, which need not divide the batch, and of which each reads only its share of the weights.
+"""
+
+from dataclasses import replace
+
+from dse.parallel.pipeline.question import PipelineQuestion
+
+
+def with_update(question: PipelineQuestion) -> PipelineQuestion:
+    """The same pipeline with the update of the optimizer: its length is the time of a whole step."""
+    total = int(question.problem.profile.weight_bytes.sum())
+    per_byte_s = question.source.update_s / total if total else 0.0
+    return replace(question, problem=replace(question.problem, update_s_per_byte=per_byte_s))

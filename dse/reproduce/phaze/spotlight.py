@@ -1,0 +1,90 @@
+"""Spotlight's accelerators of Table 2, and what they lose under our prices: by shape of the array, by vector lanes.
+
+Spotlight (Sakhuja et al., HPCA 2023) proposes one tensor core and one vector core for every model. The specs are
+``spotlight-MODEL`` in ``hardware/specs/accelerators``; a changed machine has another array or other vector cores.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.reproduce.phaze.context import Context
+from dse.reproduce.phaze.published import Cores
+from dse.reproduce.section import Comparison, Row, Table, geometric_mean, ratio, times
+from hardware.machines import Machines
+from hardware.specs import accelerator
+
+AS_PRINTED, SQUARE, LANES, BOTH = "as printed", "square array", "lanes of the paper's common machine", "both"
+
+HEADERS = ("cost model", "our common machine over Spotlight's", "geometric mean", "least", "most")
+
+NOTES = (
+    "Why the mean over Spotlight is not the paper's 2.0: shape and lanes of its machines. “Square array” has as many "
+    "elements as the printed one, “lanes” the vector cores of the paper's common machine.",
+    "Shape: under phaze-2024 all cores together get 64 words a cycle, and an array of 8192 × 2 does at most 8 products "
+    "for each word that it streams (128 × 128: 170), 512 a cycle with 16,384 elements. The paper's mapper (Sunstone) "
+    "may lay several dimensions of a product along one side, and so use such an array like a square one; here one "
+    "dimension lies along each side.",
+    "Lanes: one vector core of 64 or 16 lanes does at most a quarter of what the 2 × 128 lanes of the paper's TPUv4 "
+    "do. The paper does not print its bars of single models, so that neither cause can be checked model by model.",
+)
+
+
+def spec_name(model: str) -> str:
+    """The accelerator spec of Spotlight's machine for ``model``."""
+    return f"spotlight-{model}"
+
+
+def causes(context: Context, common: dict[tuple[str, str], float | None]) -> tuple[Table, list[Comparison]]:
+    """Our common machine over Spotlight's, as printed and changed.
+
+    ``common`` has the samples/s of our common machine by model and cost model.
+    """
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    paper = context.paper.speedups.common_over_spotlight_solver
+    for cost_model in context.cost_models:
+        per_s = {model: dict(_variants_per_s(context, model, cost_model)) for model in context.models}
+        for variant in (AS_PRINTED, SQUARE, LANES, BOTH):
+            known = [ratio(common[model, cost_model], per_s[model][variant]) for model in context.models]
+            values = [value for value in known if value is not None]
+            mean = geometric_mean(values)
+            rows.append((cost_model, variant, times(mean), *(times(f(values, default=None)) for f in (min, max))))
+            reason = context.unlike_all_models if variant == AS_PRINTED else "the machines are changed ones"
+            comparisons.append(
+                Comparison("geometric mean", cost_model, f"common / Spotlight, {variant}", "", mean, paper, reason)
+            )
+    return Table(HEADERS, tuple(rows)), comparisons
+
+
+def _variants_per_s(context: Context, model: str, cost_model: str) -> Iterator[tuple[str, float | None]]:
+    """Samples/s of each variant of Spotlight's machine with our placement; None where no plan fits any HBM size."""
+    (job,) = context.options((model,), cost_model).problem().jobs
+    machine = accelerator(spec_name(model), job.cost_model).machines
+    lanes = context.paper.common.accelerator
+    square = _square(machine)
+    variants = {
+        AS_PRINTED: machine,
+        SQUARE: square,
+        LANES: _with_lanes(machine, lanes),
+        BOTH: _with_lanes(square, lanes),
+    }
+    for variant, changed in variants.items():
+        plans = Evaluator(job, changed).evaluate(0).plans
+        per_s = [plan.throughput_per_s(job.global_batch) for plan in plans if plan is not None]
+        yield variant, max(per_s, default=None)
+
+
+def _with_lanes(machine: Machines, cores: Cores) -> Machines:
+    """The machine with the vector cores of ``cores``."""
+    return replace(machine, vector_cores=np.array([cores.vector_cores]), vector_lanes=np.array([cores.lanes]))
+
+
+def _square(machine: Machines) -> Machines:
+    """The machine with an array of as many elements whose sides are as equal as powers of two can be."""
+    elements = int(machine.core_width[0] * machine.core_depth[0])
+    width = 1 << round(math.log2(elements) / 2)
+    return replace(machine, core_width=np.array([width]), core_depth=np.array([elements // width]))

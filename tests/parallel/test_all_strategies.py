@@ -1,0 +1,124 @@
+"""``dse parallel --strategy all``: one definition of a step's time for every strategy, and the best of their plans."""
+
+import json
+
+import pytest
+
+from dse.parallel.formats import plan_of, stated_from_document
+from dse.parallel.options import ParallelOptions
+from dse.parallel.pipeline import strategy as pipeline
+from dse.parallel.pipeline.formats import plan_of as pipeline_plan_of
+from dse.parallel.pipeline.length import length
+from dse.parallel.pipeline.methods import exact
+from dse.parallel.pipeline.problem import PipelinePlan
+from dse.parallel.plan import picoseconds_of
+from dse.parallel.prices import Prices
+from dse.parallel.step_time import with_update
+from dse.problem import pose, problem_type
+from tests.parallel.pipeline.cases import plans
+from tests.parallel.problems import mlp_text
+
+
+@pytest.fixture
+def step(tmp_path):
+    path = tmp_path / "step.hlo"
+    path.write_text(mlp_text(64))
+    return str(path)
+
+
+def _question(step, **asked):
+    options = ParallelOptions(step, strategy="pipeline", mesh="4", stages=2, **asked)
+    return pipeline.posed(options).problem
+
+
+def test_a_step_is_a_pipeline_and_the_update_behind_each_all_reduce(step):
+    question = _question(step, microbatches=3)
+    plan = exact(question.context()).plan
+    without, whole = length(question.problem, plan), length(with_update(question).problem, plan)
+    weights = question.problem.profile.weight_bytes
+    ends = (0, *plan.cuts, question.problem.profile.points)
+    for number, (one, other) in enumerate(zip(without.stages, whole.stages, strict=True)):
+        share = weights[ends[number] : ends[number + 1]].sum() / weights.sum()
+        assert other.all_reduce_s - one.all_reduce_s == pytest.approx(question.source.update_s * share)
+    assert whole.length_s > without.length_s
+
+
+def test_one_stage_and_one_microbatch_on_one_device_take_the_whole_step(step):
+    options = ParallelOptions(step, strategy="pipeline", mesh="1", stages=1, microbatches=1)
+    whole = length(with_update(pipeline.posed(options).problem).problem, PipelinePlan((), ()))
+    sharding = pose(problem_type("parallel"), ParallelOptions(step, mesh="1")).problem
+    prices = Prices(sharding)
+    nothing = plan_of(prices, stated_from_document(sharding, _whole(sharding), "solution"))
+    assert whole.length_s == pytest.approx(picoseconds_of(sharding, prices, nothing) * 1e-12)
+
+
+def _whole(problem):
+    arguments = {each.name: [[] for _ in problem.graph.values[each.value].dims] for each in problem.graph.arguments}
+    return {"mesh": problem.mesh.text, "arguments": arguments, "operations": {}}
+
+
+@pytest.mark.parametrize("microbatches", [1, 4])
+def test_the_pipeline_of_the_shortest_step_is_that_of_all_enumerated_ones(step, microbatches):
+    question = with_update(_question(step, microbatches=microbatches))
+    problem, context = question.problem, question.context()
+    best_s = min(length(problem, plan).length_s for plan in plans(problem, list(context.device_cuts())))
+    answer = exact(context)
+    assert answer.length_s == pytest.approx(best_s, rel=1e-12)
+    assert answer.bound_s == pytest.approx(best_s, rel=1e-9)
+
+
+def test_the_best_plan_is_that_of_the_shortest_step_and_its_bound_the_least(dse, step, tmp_path):
+    out = tmp_path / "out"
+    asked = ("parallel", step, "--mesh", "4", "--accelerator", "v100", "--microbatches", "4")
+    answer = dse(*asked, "--strategy", "all", "--out", out, "--json")
+    assert answer.code == 0, answer.err
+    result = json.loads(answer.out)
+    of = result["metrics"]["strategies"]
+    alone = {name: json.loads(dse(*asked[:6], "--strategy", name, "--json").out) for name in ("sharding", "pipeline")}
+    assert of["sharding"]["step_s"] == alone["sharding"]["objective"]["value"]
+    question = _question(step, accelerator="v100", microbatches=4)
+    plan = pipeline_plan_of(question, result["solution"]["plans"]["pipeline"], "result")
+    assert of["pipeline"]["value"] == pytest.approx(length(question.problem, plan).length_s)
+    assert of["pipeline"]["step_s"] == pytest.approx(length(with_update(question).problem, plan).length_s)
+    times = {name: each["step_s"] for name, each in of.items()}
+    assert result["solution"]["best"] == min(times, key=times.get)
+    assert result["objective"]["value"] == min(times.values())
+    assert result["bound"] == min(each["bound_s"] for each in of.values())
+    assert dse("check", out / "result.json").code == 0
+    assert "Strategies" in (out / "report.html").read_text()
+    other = tmp_path / "other"
+    assert dse(*asked[:-1], "2", "--strategy", "all", "--out", other).code == 0
+    compared = dse("compare", out / "result.json", other / "result.json")
+    assert compared.code == 0
+    assert "pipeline step" in compared.out
+
+
+def test_where_nothing_fits_the_plan_that_lacks_least_says_how_many_bytes(dse, step):
+    asked = ("parallel", step, "--strategy", "all", "--mesh", "4", "--json", "--memory-gb")
+    answer = dse(*asked, "0.001")
+    assert answer.code == 1
+    lack = json.loads(answer.out)["infeasibility"]
+    assert f"{int(lack['demand'] - lack['limit']):,} bytes too many" in lack["explanation"]
+    answer = dse(*asked, str(lack["demand"] / 2**30 * (1 + 1e-9)))
+    assert answer.code == 0
+    result = json.loads(answer.out)
+    assert result["solution"]["best"] == lack["where"]["strategy"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        (("--method", "linkage"), "--method: linkage: must be exact with --strategy all"),
+        (
+            ("--mesh", "12", "--network", "v100-ethernet"),
+            "--mesh: 12: must be a multiple of 8, the devices of a server",
+        ),
+        (("--objective", "count"), "--objective: belongs to --strategy sharding"),
+        (("--emit-piper", "file.json"), "--emit-piper: belongs to --strategy pipeline"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(dse, step, asked, rule):
+    answer = dse("parallel", step, "--strategy", "all", *asked)
+    assert answer.code == 2
+    assert rule in answer.err
+    assert len(answer.err.strip().splitlines()) == 1

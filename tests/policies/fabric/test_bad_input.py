@@ -1,0 +1,138 @@
+"""Samples and checkpoints that do not belong to what they are used on: one line each, and exit code 2."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from hardware.fabrics import fabric, fabric_spec
+from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.placers import RandomAnnealer
+from policies.fabric.data.tables import write_samples
+from policies.fabric.methods import SHIPPED
+from policies.fabric.student_checkpoint import STUDENT
+from policies.learning.checkpoint import CARD_FILE
+from tests.fabric.documents import FEED_FORWARD
+
+PLASTICINE = "plasticine-8x16"
+PLACE = ("fabric", "place", "graph.json", "--cost", "learned", "--chains", 1, "--moves", 100, "--workers", 0, "--quiet")
+TRAIN = ("fabric", "train", "--workers", 0, "--quiet", "--out", "new")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graph.json").write_text(json.dumps(FEED_FORWARD))
+    shutil.copytree(SHIPPED, tmp_path / "model")
+    document = fabric_spec(PLASTICINE).model_dump(mode="json", exclude_none=True)
+    document["links"]["switch_slots"]["value"] = 3
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(document))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A directory with samples of one graph."""
+    out, here, slots = tmp_path_factory.mktemp("samples"), fabric(PLASTICINE), operator_slots()
+    with Journal(out / "journal.jsonl") as journal:
+        collect(journal, Collector(here, slots, RandomAnnealer(100)), [Piece(0, 0, 1, seed=0)], InProcessExecutor())
+        write_samples(out / "tables", samples_in(journal))
+    return out
+
+
+def require_refusal(refused, *words):
+    assert refused.code == 2, refused
+    assert refused.out == ""
+    assert refused.err.splitlines() == refused.error_lines
+    assert len(refused.error_lines) == 1
+    assert all(word in refused.err for word in words), refused.err
+
+
+@pytest.mark.parametrize("part", ["", STUDENT])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda names: names[1:], "but the card lacks {first}; train it again"),
+        (lambda names: [*names, "phase_of_the_moon"], "but the card knows phase_of_the_moon; train it again"),
+        (lambda names: names[::-1], "but the card has them in another order; train it again"),
+        (lambda names: None, "but the card lacks {first}"),
+    ],
+    ids=["one less", "one more", "another order", "none"],
+)
+def test_a_checkpoint_of_other_features_is_refused(dse, folder, part, change, words):
+    path = folder / "model" / part / CARD_FILE
+    card = json.loads(path.read_text())
+    path.write_text(json.dumps({**card, "features": change(card["features"])}))
+    refused = dse(*PLACE, "--fabric", PLASTICINE, "--checkpoint", "model")
+    require_refusal(refused, f"{CARD_FILE}: features: ", words.format(first=card["features"][0]))
+
+
+def test_a_checkpoint_of_another_fabric_is_refused_in_placing(dse, folder):
+    asked = (*PLACE, "--checkpoint", "model")
+    for other in ("sn10", "other.yaml"):
+        refused = dse(*asked, "--fabric", other)
+        require_refusal(refused, "provenance.samples.simulator", f"learned on {PLASTICINE}", "dse fabric train")
+    own = {kind: {"value": 2.0, "source": "for a test"} for kind in ("gemm", "gelu", "add", "layer_norm")}
+    (folder / "slots.json").write_text(json.dumps({"name": "own", "slots": own}))
+    refused = dse(*asked, "--fabric", PLASTICINE, "--slots", "slots.json")
+    require_refusal(refused, "provenance.samples.operator_slots")
+    card = json.loads((folder / "model" / CARD_FILE).read_text())
+    card["provenance"]["samples"] = "elsewhere"
+    (folder / "model" / CARD_FILE).write_text(json.dumps(card))
+    require_refusal(dse(*asked, "--fabric", PLASTICINE), "provenance.samples.simulator", "dse fabric train")
+
+
+def test_samples_of_another_simulator_are_refused(dse, folder, run):
+    refused = dse("fabric", "evaluate", run, "--fabric", "other.yaml")
+    require_refusal(refused, str(run), "simulator", f"samples of another fabric or simulator ({PLASTICINE})")
+
+
+def test_a_model_is_not_judged_on_samples_of_another_simulator(dse, folder, run):
+    path = folder / "model" / CARD_FILE
+    card = json.loads(path.read_text())
+    card["provenance"]["samples"]["simulator"] = "sha256:0"
+    path.write_text(json.dumps(card))
+    refused = dse("fabric", "evaluate", run, "--checkpoint", "model")
+    require_refusal(refused, f"{CARD_FILE}: provenance.samples.simulator: sha256:0", "train a cost model")
+
+
+def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, run):
+    from dse.run.progress import never_stop, silent
+    from hardware.inputs import InputError
+    from policies.fabric.data.rounds import Rounds
+
+    for graphs in (1, 2):  # the journal has all that is asked for, or less
+        rounds = Rounds(fabric("other.yaml"), operator_slots(), graphs, 1, rounds=0, seed=0)
+        with Journal(run / "journal.jsonl") as journal, pytest.raises(InputError) as raised:
+            rounds.collect(journal, InProcessExecutor(), silent, never_stop)
+        (fault,) = raised.value.faults
+        assert fault.file.endswith("journal.jsonl")
+        assert fault.key == "simulator"
+        assert "collect into a new directory" in fault.rule
+
+
+BAD_INPUTS = {
+    "links of no width": ("--fabric", {"links": {"tracks": 0}}, "links.tracks.value: 0: must be at least 1"),
+    "disconnected grid": ("--fabric", {"grid": {"absent": [[0, 1], [1, 0]]}}, "cells are cut off"),
+    "capacity no unit has": ("--fabric", {"memory": {"bytes": 512}}, "must hold a flit"),
+    "operators without an entry": ("--slots", None, "slots.relu: the key is missing"),
+}
+
+
+@pytest.mark.parametrize(("option", "changes", "words"), BAD_INPUTS.values(), ids=BAD_INPUTS)
+def test_training_refuses_bad_input_before_it_writes_anything(dse, folder, option, changes, words):
+    document = {"name": "own", "slots": {"gemm": {"value": 1.0, "source": "for a test"}}}
+    if changes is not None:
+        document = fabric_spec(PLASTICINE).model_dump(mode="json", exclude_none=True)
+        for part, values in changes.items():
+            document[part] |= {key: {"value": value, "source": "for a test"} for key, value in values.items()}
+    (folder / "bad.json").write_text(json.dumps(document))
+    require_refusal(dse(*TRAIN, option, "bad.json"), words)
+    assert not (folder / "new").exists()

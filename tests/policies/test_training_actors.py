@@ -1,0 +1,158 @@
+"""Runners and learners in actors: the same weights as in one process, whoever dies, and after an interruption."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ray.rllib.core import DEFAULT_MODULE_ID
+
+from dse.run.progress import StoppedError, never_stop, silent
+from policies.learning.actors import NO_ACTORS, TrainingActors
+from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer
+from policies.learning.pretraining_run import PretrainingRun, pretrain
+from policies.parallel.pipeline.policy import PolicySettings
+from policies.parallel.pipeline.task import PipelineTask
+from policies.partition.settings import LearningSettings
+from policies.partition.task import PartitionTask
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("freed")]
+
+REFINING = LearningSettings(
+    layers=1, width=8, prior="diagonal", anchor="best", anchor_visits=2, rollouts=4, graphs=4, epochs=1
+)
+PARTITION = PartitionTask(
+    REFINING,
+    packages=("mcm-4",),
+    validation_samples=24,
+    # Fewer than the groups of an iteration, so that some wait for another of the same graph.
+    training=("alexnet", "dcgan-generator", "lenet5"),
+    validation=("pointnet",),
+)
+PIPELINE = PipelineTask(PolicySettings(hidden=4, warm_up=50, updates=3, parts=2), validation=1)
+ITERATIONS = 3
+
+
+@pytest.fixture
+def freed(ray_executor):
+    """The session's Ray, with its two CPUs free."""
+    ray_executor.release()
+
+
+def begun(task, actors=NO_ACTORS):
+    return task.begin(3, never_stop, silent, actors)
+
+
+def weights_after(training, iterations=ITERATIONS, stop=never_stop):
+    """The weights, and the curves; the actors are ended."""
+    scalars = [training.iterate(stop).scalars for _ in range(iterations)]
+    weights = {name: np.array(value) for name, value in training.tensors().items()}
+    training.close()
+    return weights, scalars
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return {task: weights_after(begun(task)) for task in (PARTITION, PIPELINE)}
+
+
+def assert_same(found, wanted):
+    assert found[1] == wanted[1]
+    for name, value in wanted[0].items():
+        np.testing.assert_array_equal(found[0][name], value)
+
+
+class Killer:
+    """A stop signal that stops nothing, but kills an actor while the runners have work."""
+
+    def __init__(self, training):
+        self._training = training
+        ((self.victim, self.other),) = (self.processes(),)
+        self.killed = False
+
+    def processes(self):
+        return self._training.runners.group.foreach_env_runner(lambda _: os.getpid(), local_env_runner=False)
+
+    def __call__(self):
+        if not self.killed and self._training.runners.assigned[1]:
+            os.kill(self.victim, signal.SIGKILL)
+            self.killed = True
+
+
+@pytest.mark.parametrize("task", [PARTITION, PIPELINE], ids=["partition", "pipeline"])
+def test_runners_change_no_weight(task, expected):
+    assert_same(weights_after(begun(task, TrainingActors(runners=2))), expected[task])
+
+
+def test_a_runner_that_dies_is_replaced_and_its_episodes_are_made_again(expected):
+    training = begun(PARTITION, TrainingActors(runners=2))
+    killer = Killer(training)
+    group = training.runners.group
+    scalars = [training.iterate(killer).scalars]
+    assert killer.killed
+    seen = group.num_healthy_remote_env_runners()
+    until = time.monotonic() + 120
+    while group.num_healthy_remote_env_runners() < 2 and time.monotonic() < until:
+        group.probe_unhealthy_env_runners(timeout_seconds=1)
+    assert seen < 2 or killer.victim not in killer.processes()
+    assert len(set(killer.processes()) - {killer.victim}) == 2
+    weights, others = weights_after(training, ITERATIONS - 1)
+    assert_same((weights, scalars + others), expected[PARTITION])
+
+
+@pytest.mark.parametrize("task", [PARTITION, PIPELINE], ids=["partition", "pipeline"])
+def test_learners_learn_the_same_as_one_up_to_rounding(task, expected):
+    training = begun(task, TrainingActors(learners=2))
+    for _ in range(ITERATIONS):
+        training.iterate()
+    found = {name: np.array(value) for name, value in training.tensors().items()}
+    states = [result.get() for result in training.learners.group.foreach_learner(lambda learner: learner.get_state())]
+    training.close()
+    start = {name: np.array(value) for name, value in begun(task).tensors().items()}
+    wanted = expected[task][0]
+    # Adam divides by the size of a gradient, so that where one is nearly 0 its rounding moves a weight.
+    moved = sum(float(((wanted[name] - start[name]) ** 2).sum()) for name in start)
+    apart = sum(float(((wanted[name] - found[name]) ** 2).sum()) for name in start)
+    assert moved > 0
+    assert apart < 1e-3 * moved
+    # What a checkpoint keeps is the first learner's.
+    one, other = (state["rl_module"][DEFAULT_MODULE_ID] for state in states)
+    np.testing.assert_equal(one, other)
+    np.testing.assert_equal(states[0].get("elites"), states[1].get("elites"))
+
+
+def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint():
+    plan = PretrainingPlan(PARTITION, samples=32, checkpoints=2, actors=TrainingActors(learners=1))
+    trainer, first = Trainer(plan), None
+    first = trainer.advance(Snapshot())
+    (process,) = trainer.training.learners.group.foreach_learner(lambda _: os.getpid())
+    os.kill(process.get(), signal.SIGKILL)
+    second = trainer.advance(first)
+    trainer.training.close()
+    alone = Trainer(replace(plan, actors=NO_ACTORS))
+    wanted = alone.advance(alone.advance(Snapshot()))
+    for name, value in wanted.checkpoint.tensors.items():
+        np.testing.assert_array_equal(second.checkpoint.tensors[name], value)
+
+
+def test_an_interrupted_run_goes_on_with_another_number_of_runners(tmp_path):
+    task = PARTITION
+    plan = PretrainingPlan(task, samples=2 * task.samples_per_iteration, checkpoints=2)
+    spread = replace(plan, actors=TrainingActors(runners=2))
+    assert spread.identity == plan.identity
+
+    def stop():
+        return "interrupted" if (tmp_path / "cut" / "checkpoints" / "0001").exists() else None
+
+    with PretrainingRun(tmp_path / "cut", spread) as run, pytest.raises(StoppedError):
+        pretrain(run, silent, stop)
+    tensors = []
+    for name in ("cut", "whole"):
+        with PretrainingRun(tmp_path / name, plan) as run:
+            pretrain(run, silent, never_stop)
+            tensors.append((run.checkpoint(2).checkpoint.tensors, run.scores()))
+    for name, value in tensors[1][0].items():
+        np.testing.assert_array_equal(tensors[0][0][name], value)
+    assert tensors[0][1] == tensors[1][1]
