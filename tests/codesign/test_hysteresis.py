@@ -218,7 +218,8 @@ def test_nothing_is_paid_twice(enumerated, tmp_path):
         store = JournalledEvaluations(journal, problem, machines)
         first = search(SearchContext(problem, machines, InProcessExecutor(), store), level=3)
         lines = len(journal)
-    assert lines == first.evaluations + 1, "each architecture of the walk once, and the answer once more, deeper"
+    # Each architecture of the walk once, the rest of its last chunk, and the answer once more, deeper.
+    assert 0 <= lines - 1 - first.evaluations < sweep._CHUNK
 
     class Refuse(InProcessExecutor):
         def outcomes(self, function, items, stop, arrived):

@@ -1,10 +1,15 @@
 """Table 5: model FLOPs utilisation of TPUv4 and of the common architecture."""
 
+from collections.abc import Sequence
+
 from dse.reproduce.phaze.baselines import COMMON, EXPERT, SOLVER, strategies
 from dse.reproduce.phaze.context import Context
 from dse.reproduce.section import Comparison, Row, Section, Table, ratio, shown, times
 
 _COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", COMMON: "common"}
+
+_NEAR = 1.5
+"""Two utilisations are near when they differ by less."""
 
 HEADERS = ("model", "cost model", *(text for name in _COLUMNS for text in (f"{name}, %", "paper, %", "ours / paper")))
 
@@ -34,4 +39,12 @@ def table5(context: Context) -> Section:
                 comparisons.append(Comparison(model, cost_model, f"utilisation, {name}", "%", ours, paper, reason))
             rows.append((model if cost_model == context.cost_models[0] else "", cost_model, *cells))
     title = "Table 5: model FLOPs utilisation"
-    return Section("table5", title, (Table(HEADERS, tuple(rows)),), _NOTES, tuple(comparisons))
+    notes = (*(_within(cost_model, comparisons) for cost_model in context.cost_models), *_NOTES)
+    return Section("table5", title, (Table(HEADERS, tuple(rows)),), notes, tuple(comparisons))
+
+
+def _within(cost_model: str, comparisons: Sequence[Comparison]) -> str:
+    """How many utilisations are near the paper's."""
+    ratios = [each.ratio for each in comparisons if each.cost_model == cost_model and each.ratio is not None]
+    near = sum(1 / _NEAR <= value <= _NEAR for value in ratios)
+    return f"{cost_model}: {near} of {len(ratios)} utilisations are within {_NEAR:g} times the paper's."
