@@ -10,9 +10,10 @@ from pydantic import BaseModel, ValidationError
 
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
-from dse.fabric.model import Pipeline, Placement, placement_faults
+from dse.fabric.model import Integers, Pipeline, Placement, placement_faults
 from dse.fabric.rules import rule_cost
 from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
+from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
 from dse.fabric.setting import ChosenRules, Setting
@@ -21,6 +22,9 @@ from dse.run.journal import Journal
 from dse.run.options import STRICT
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.fabrics import Fabric
+
+COLD = 5e-4
+"""Share of the initial temperature with which chains of few moves begin: hot ones would lose their order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +80,15 @@ class SearchContext:
     stop: StopSignal
     journal: Journal | None = None
 
-    def annealed(self, annealing: Callable[[Chain], Annealed]) -> list[Candidate]:
+    @property
+    def has_few_moves(self) -> bool:
+        """Whether a chain has fewer moves than there are pairs of units: too few to anneal from sites at random."""
+        return self.settings.moves < len(self.pipeline.units) ** 2
+
+    def annealed(self, annealing: Callable[[Chain], Annealed], start: Integers | None = None) -> list[Candidate]:
         """The chains of ``annealing`` that have ended, or that a stop has cut short, with the least cost first.
+
+        They begin with the sites of ``start``, [U], or each with random ones.
 
         Where there are none, a placement at random, so that there always is one. Chains of the journal are not
         repeated; one that was cut short is not recorded.
@@ -98,7 +109,7 @@ class SearchContext:
                 self.progress(f"annealing {self.label}", len(ended), self.chains)
 
         try:
-            for _ in self.executor.outcomes(_Numbered(annealing, tuple(seeds)), waiting, self.stop, arrived):
+            for _ in self.executor.outcomes(_Numbered(annealing, tuple(seeds), start), waiting, self.stop, arrived):
                 pass
         except StoppedError:
             pass
@@ -136,9 +147,10 @@ class _Numbered:
 
     annealing: Callable[[Chain], Annealed]
     seeds: tuple[int, ...]
+    start: Integers | None
 
     def __call__(self, number: int) -> Annealed:
-        return self.annealing(Chain(self.seeds[number]))
+        return self.annealing(Chain(self.seeds[number], self.start))
 
 
 class _ChainDocument(BaseModel):
@@ -179,8 +191,12 @@ def by_simulator(context: SearchContext) -> list[Candidate]:
 
 
 def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]:
-    settings = setting.schedule(context.settings)
-    return context.annealed(Annealing(context.pipeline, context.fabric, setting.weights, settings, context.stop))
+    settings, start = setting.schedule(context.settings), None
+    if context.has_few_moves:
+        settings = replace(settings, initial_temperature=COLD * settings.initial_temperature)
+        start = ordered_sites(context.pipeline, context.fabric)
+    annealing = Annealing(context.pipeline, context.fabric, setting.weights, settings, context.stop)
+    return context.annealed(annealing, start)
 
 
 def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
