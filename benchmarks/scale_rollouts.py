@@ -10,11 +10,11 @@ environments, is not timed. Medians of wall seconds are printed beside CPU secon
 compared when the machine has other work: its load is printed, too. With learners the weights are updated from the same
 episodes by 1 and 2 learner actors.
 
-Model: a runner takes c CPU seconds for a group of episodes where this process takes w (both measured; c includes the
-transport of episodes and weights). The groups of an iteration, W CPU seconds together, go to N runners as each becomes
-free, which takes at most W c/w / N + (1 - 1/N) times the longest group (Graham, 1966). The trainer plans and takes
-them meanwhile, in D CPU seconds (measured with one runner), and learns afterwards, in L. An iteration takes
-max(W c/w / N + (1 - 1/N) longest, D) + L. With fewer cores than processes that compute, that cannot be reached.
+Model: the runners take W CPU seconds for the groups of an iteration, transport of episodes and weights included
+(measured with one runner). As each becomes free it gets a group, so that N of them take at most W / N + (1 - 1/N)
+times the longest group (Graham, 1966). Meanwhile the trainer plans the groups and takes them, in D CPU seconds
+(measured with one runner), and learns afterwards, in L. An iteration takes max(W / N + (1 - 1/N) longest, D) + L. With
+fewer cores than processes that compute, that cannot be reached.
 """
 
 import argparse
@@ -41,6 +41,7 @@ class Costs:
         collect_s, update_s: wall.
         trainer_cpu_s: of this process while episodes are made.
         runners_cpu_s: of all runner actors.
+        learning_cpu_s: of this process while it learns.
         weights: after the last iteration.
     """
 
@@ -48,6 +49,7 @@ class Costs:
     update_s: float
     trainer_cpu_s: float
     runners_cpu_s: float
+    learning_cpu_s: float
     weights: dict
 
 
@@ -75,9 +77,10 @@ def measured(task, runners: int, iterations: int) -> Costs:
         episodes = training.collect()
         collect_s = time.perf_counter() - begin_s
         cpu_s, runners_s = time.process_time() - before[1], cpu_seconds(training) - before[2]
-        begin_s = time.perf_counter()
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
         training.learn(episodes)
-        rows.append((collect_s, time.perf_counter() - begin_s, cpu_s, runners_s))
+        learned_s = (time.perf_counter() - begin_s, time.process_time() - begin_cpu_s)
+        rows.append((collect_s, learned_s[0], cpu_s, runners_s, learned_s[1]))
     weights = {name: np.array(value) for name, value in training.tensors().items()}
     training.close()
     return Costs(*(statistics.median(column) for column in zip(*rows[1:], strict=True)), weights)
@@ -114,11 +117,11 @@ def update_seconds(task, learners: int, iterations: int) -> float:
     return statistics.median(times[1:])
 
 
-def modelled_s(own_s: list[float], overhead: float, runners: int, groups: int, driver_s: float) -> float:
-    """Of an iteration's episodes (see the top)."""
+def modelled_s(one: Costs, runners: int, groups: int, spread: float) -> float:
+    """Of an iteration's episodes (see the top); ``spread``: the longest group over the mean."""
     runners = min(runners, groups)
-    work_s, longest_s = overhead * float(np.mean(own_s)) * groups, overhead * max(own_s)
-    return max(work_s / runners + (1 - 1 / runners) * longest_s, driver_s)
+    longest_s = one.runners_cpu_s / groups * spread
+    return max(one.runners_cpu_s / runners + (1 - 1 / runners) * longest_s, one.trainer_cpu_s)
 
 
 def show(console, title: str, task, groups: int, iterations: int) -> bool:
@@ -130,35 +133,33 @@ def show(console, title: str, task, groups: int, iterations: int) -> bool:
         for name, value in serial.weights.items():
             assert np.array_equal(value, each.weights[name]), f"{runners} runners: other weights"
     samples = task.samples_per_iteration
-    overhead = one.runners_cpu_s / (float(np.mean(own_s)) * groups)
+    spread = max(own_s) / float(np.mean(own_s))
     table = Table(title=title)
-    for name in ("runners", "episodes s", "learning s", "episodes/s", "x serial", "x one runner", "whole x serial"):
+    names = ("runners", "episodes s", "learning s", "episodes/s", "x serial", "x one runner", "whole x serial")
+    cpu_names = ("trainer CPU s", "runners CPU s", "learning CPU s")
+    for name in (*names, *cpu_names, "model: episodes s", "x one runner", "whole x serial"):
         table.add_column(name, justify="right")
-    for name in ("trainer CPU s", "runners CPU s", "model: episodes s", "x one runner", "whole x serial"):
-        table.add_column(name, justify="right")
-    learning_s = serial.update_s
-    model = {n: modelled_s(own_s, overhead, n, groups, one.trainer_cpu_s) for n in (*RUNNERS[1:], *MODELLED)}
-    serial_s = float(np.mean(own_s)) * groups
+    learning_s = serial.learning_cpu_s
+    model = {n: modelled_s(one, n, groups, spread) for n in (*RUNNERS[1:], *MODELLED)}
     for runners in (*RUNNERS, *MODELLED):
         cells = [str(runners)]
         if runners in costs:
             each = costs[runners]
-            whole = (serial.collect_s + learning_s) / (each.collect_s + each.update_s)
+            whole = (serial.collect_s + serial.update_s) / (each.collect_s + each.update_s)
             cells += [f"{each.collect_s:.3f}", f"{each.update_s:.3f}", f"{samples / each.collect_s:,.0f}"]
             gains = (serial.collect_s / each.collect_s, one.collect_s / each.collect_s, whole)
             cells += [f"{gain:.2f}" for gain in gains]
-            cells += [f"{each.trainer_cpu_s:.3f}", f"{each.runners_cpu_s:.3f}"]
+            cells += [f"{each.trainer_cpu_s:.3f}", f"{each.runners_cpu_s:.3f}", f"{each.learning_cpu_s:.3f}"]
         else:
-            cells += [""] * 8
+            cells += [""] * 9
         if runners in model:
-            whole = (serial_s + learning_s) / (model[runners] + learning_s)
+            whole = (serial.trainer_cpu_s + learning_s) / (model[runners] + learning_s)
             cells += [f"{model[runners]:.3f}", f"{model[1] / model[runners]:.2f}", f"{whole:.2f}"]
         table.add_row(*cells)
     console.print(table)
-    mean_s = 1e3 * float(np.mean(own_s))
     console.print(
-        f"{groups} groups of {samples / groups:g} samples an iteration; a group takes {mean_s:.1f} CPU ms on average "
-        f"and {1e3 * max(own_s):.1f} at most here, {overhead:.2f} times that in an actor"
+        f"{groups} groups of {samples / groups:g} samples an iteration; the longest takes {spread:.2f} times the mean; "
+        f"all take {one.runners_cpu_s / serial.trainer_cpu_s:.2f} times the CPU seconds of this process in an actor"
     )
     updates = ", ".join(f"{n}: {update_seconds(task, n, iterations):.3f}" for n in (0, *LEARNERS))
     console.print(f"learning, seconds of an iteration by number of learner actors: {updates}")

@@ -5,6 +5,7 @@ the episodes are put together in the order of the plan. A group depends on its o
 the number of actors nor which of them is faster, or dies, changes an episode.
 """
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,8 +29,8 @@ _AHEAD = 2
 _POLL_S = 0.005
 """RLlib waits for all calls that are under way, or for so long."""
 
-_PING_S = 0.2
-"""What RLlib waits for the answer of an actor that is being started again."""
+_PING_S, _BETWEEN_PINGS_S = 0.1, 2.0
+"""What RLlib waits for the answer of an actor that is being started again, while the others get nothing to do."""
 
 _MAX_DEATHS = 3
 """Actors that may die of one group before the training is given up."""
@@ -75,6 +76,7 @@ class RunnerActors:
         self.group = EnvRunnerGroup(config=own, local_env_runner=False)
         self.assigned: dict[int, list[int]] = {}
         self._version = 0
+        self._pinged_s = 0.0
 
     def episodes(
         self, planner: GroupRunner, groups: int, count: int, weights: dict[str, Any], stop: StopSignal
@@ -137,7 +139,12 @@ class RunnerActors:
                     rule = f"{_MAX_DEATHS} of them died while they made the same group of episodes"
                     raise fail(COMMAND, "--runners", str(self.group.num_remote_env_runners()), rule)
                 iteration.waiting = sorted([*iteration.waiting, place])
-        if len(healthy) < self.group.num_remote_env_runners():
+        if not self.assigned:
+            # Nothing is under way, so that RLlib does not wait either.
+            time.sleep(_POLL_S)
+        lacking = len(healthy) < self.group.num_remote_env_runners()
+        if lacking and time.monotonic() - self._pinged_s > _BETWEEN_PINGS_S:
+            self._pinged_s = time.monotonic()
             self.group.probe_unhealthy_env_runners(timeout_seconds=_PING_S)
             for number in self.group.healthy_env_runner_ids():
                 self.assigned.setdefault(number, [])
