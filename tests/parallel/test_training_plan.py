@@ -59,14 +59,22 @@ def test_predict_takes_the_file(tmp_path):
     [
         {"params['w1']": [[], []], "params['w2']": [[], []], "batch['x']": [[], []], "batch['y']": [[], []]},
         {"params['w1']": [[], []], "params['w2']": [[], []], "batch['x']": [["x"], []], "batch['y']": [[], ["x"]]},
-        {"params['w1']": [["x"], []], "params['w2']": [[], []], "batch['x']": [["x"], []], "batch['y']": [[], []]},
+        {"params['w1']": [[], []], "params['w2']": [["x"], []], "batch['x']": [[], []], "batch['y']": [[], []]},
     ],
-    ids=["nothing is split", "samples and features", "one input alone"],
+    ids=["nothing is split", "samples and features", "the smaller matrix alone"],
 )
 def test_other_plans_have_no_words(splits):
     problem = mlp("x=4")
     assert set(splits) == {argument.name for argument in problem.graph.arguments}
     assert training_plan(problem, splits) is None
+
+
+def test_an_input_may_stay_whole_and_most_bytes_decide_what_is_shared_out():
+    problem = mlp("x=4")
+    splits = {"params['w1']": [["x"], []], "params['w2']": [[], []], "batch['x']": [["x"], []], "batch['y']": [[], []]}
+    assert "zero: 3" in training_plan(problem, splits).splitlines()
+    splits |= {"params['w1']": [[], []], "params['w2']": [["x"], []]}
+    assert "zero: 0" in training_plan(problem, splits).splitlines()
 
 
 def test_tensors_outside_of_replicas_have_no_words():

@@ -1,10 +1,11 @@
 """``training_plan.yaml``: a plan in the words of ``dse predict`` and ``dse plan`` (``dse.plan/1``), if it has any.
 
 Those words say for each axis of a mesh what it does in the whole model. An axis that splits the first dimension of
-every input is one of replicas; one that splits the second of some, one of tokens (context); one that splits no input,
-and more than half of the bytes of trained matrices, one of tensors. A plan with another axis, or with axes that do not
-stand in the order of Megatron-LM (replicas outside, then tokens, tensors inside), has no such words. Whether trained
-tensors or the optimizer's state are split among replicas is told by most of their bytes, too.
+inputs, and no other, is one of replicas; one that splits the second, one of tokens (context); one that splits no input,
+and more than half of the bytes of trained matrices, one of tensors. An input that a plan leaves whole may be cut where
+it is taken, which sends nothing. A plan with another axis, or with axes that do not stand in the order of Megatron-LM
+(replicas outside, then tokens, tensors inside), has no such words. Whether trained tensors or the optimizer's state are
+split among replicas is told by most of their bytes, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,10 +96,10 @@ def _role(problem: ParallelProblem, splits: Splits, axis: str) -> Literal["data"
     """What an axis does; None where the words of a training plan have nothing for it."""
     inputs = [splits[each.name] for each in _inputs(problem)]
     dimensions = [[place for place, axes in enumerate(split) if axis in axes] for split in inputs]
-    if all(places == [0] for places in dimensions):
-        return "data"
     if not any(dimensions):
         return "tensor" if _share(problem, splits, "parameter", [axis]) > 0.5 else None
+    if all(places in ([], [0]) for places in dimensions):
+        return "data"
     return "context" if all(places in ([], [1]) for places in dimensions) else None
 
 
