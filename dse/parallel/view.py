@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dse.parallel.comparison import split_text
 from dse.parallel.export.jax_plan import jax_plan
 from dse.parallel.export.torch_plan import torch_plan
+from dse.parallel.export.training_plan import PLAN_FILE, training_plan
 from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
 from dse.parallel.notes import notes
 from dse.parallel.plan import Cause, profile_of
@@ -124,15 +125,17 @@ def _memory(problem: ParallelProblem, result: Result) -> Chart:
 
 
 def _programs(problem: ParallelProblem, result: Result) -> Mapping[str, str | bytes]:
-    """The plan as a program, where the step came from JAX or PyTorch."""
+    """The plan in the words of ``dse predict``, if it has any; as a program, where the step is of JAX or PyTorch."""
+    worded = training_plan(problem, SolutionDocument.model_validate(result.solution).arguments)
+    files: dict[str, str | bytes] = {} if worded is None else {PLAN_FILE: worded}
     from_jax = any(operation.label.startswith("jit(") for operation in problem.graph.operations)
     if not from_jax and problem.graph.framework != "torch":
-        return {}
+        return files
     prices = Prices(problem)
     plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
     if from_jax:
-        return {"plan_jax.py": jax_plan(problem, prices, plan)}
-    return {"plan_torch.py": torch_plan(problem, prices, plan)}
+        return files | {"plan_jax.py": jax_plan(problem, prices, plan)}
+    return files | {"plan_torch.py": torch_plan(problem, prices, plan)}
 
 
 def _verdict(problem: ParallelProblem, result: Result) -> str:

@@ -56,9 +56,10 @@ def _read(document: Mapping[str, Any], where: str) -> Transformer:
 
 
 def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
-    if model.head == "pooler" or model.embedding_width != model.hidden:
-        rule = "must be a language model's (causal_lm, masked_lm), with an embedding as wide as its layers"
-        raise fail(where, "head", model.head, rule)
+    if model.head == "pooler":
+        raise fail(where, "head", model.head, "must be a language model's: causal_lm, masked_lm")
+    if model.embedding_width != model.hidden:
+        raise fail(where, "embedding_width", model.embedding_width, f"must be hidden ({model.hidden})")
     return Transformer(
         name=model.name,
         source=model.source,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dse.parallel.export.torch_stages import torch_stages
+from dse.parallel.export.training_plan import PLAN_FILE, pipeline_training_plan
 from dse.parallel.pipeline.baselines import DATA_PARALLEL
 from dse.parallel.pipeline.formats import plan_of
 from dse.parallel.pipeline.length import length
@@ -98,8 +99,11 @@ def _timeline(result: Result, question: PipelineQuestion) -> Timeline:
 def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | bytes]:
     of = pipeline_trace(question.source.name, _timeline(result, question), question.problem.microbatches)
     files: dict[str, str | bytes] = {PIPELINE_TRACE_FILE: json.dumps(of)}
+    plan = plan_of(question, result.solution, "result")
+    worded = pipeline_training_plan(question.source.name, question.problem, plan)
+    if worded is not None:
+        files[PLAN_FILE] = worded
     if question.source.framework == "torch":
-        plan = plan_of(question, result.solution, "result")
         labels = ["" if label == OUTSIDE else label for label in question.source.labels]
         program = torch_stages(question.source.name, labels, question.problem, plan)
         if program is not None:
