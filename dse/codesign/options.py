@@ -76,7 +76,7 @@ class CodesignOptions(Options):
         str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
     ] = None
     space: Annotated[
-        str | None, Option("Sizes to combine to architectures (default: the cost model's, Table 1).", metavar="SPEC")
+        str | None, Option("Space of architectures (default: the cost model's; see dse specs).", metavar="SPEC")
     ] = None
     fixed: Annotated[str | None, Option("Plan for this accelerator; no architecture search.", metavar="SPEC")] = None
     search: Annotated[
