@@ -11,7 +11,7 @@ import numpy as np
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, partition_metrics, violations
 from dse.partition.constraints.structure import structure_of
-from dse.partition.formats import MethodDocument, MisfitDocument, partition_document
+from dse.partition.formats import MethodDocument, MisfitDocument, SolverDocument, partition_document
 from dse.partition.graphs.usable import linear_partition
 from dse.partition.memory import impossible, misfit, nearest, proven_by_model
 from dse.partition.methods import METHODS, Method, methods_of
@@ -48,6 +48,8 @@ class Attempt:
             "cost_s": best.cost_s if np.isfinite(best.cost_s) else None,
             "evaluations": best.evaluations,
             "bound_s": best.bound_s,
+            "solved": best.solved,
+            "fall_backs": best.fall_backs,
             "seconds": self.seconds,
         }
 
@@ -56,7 +58,9 @@ class Attempt:
         """The attempt that :meth:`document` wrote."""
         chip = None if document["chip"] is None else tuple(document["chip"])
         cost_s = np.inf if document["cost_s"] is None else document["cost_s"]
-        best = SearchResult(chip, cost_s, document["evaluations"], document["bound_s"])
+        # Journals of older versions have no counts of the constraint solver.
+        counts = document.get("solved", 0), document.get("fall_backs", 0)
+        best = SearchResult(chip, cost_s, document["evaluations"], document["bound_s"], *counts)
         return cls(method, best, document["seconds"])
 
 
@@ -199,6 +203,10 @@ def _result(posed: PartitionPosed, outcome: _Outcome, seed: int) -> Result:
         ]
     if outcome.unfinished and len({*outcome.unfinished, *(attempt.method for attempt in outcome.attempts)}) > 1:
         figures["unfinished"] = list(outcome.unfinished)
+    solved = sum(attempt.best.solved for attempt in outcome.attempts)
+    if solved:
+        fall_backs = sum(attempt.best.fall_backs for attempt in outcome.attempts)
+        figures["solver"] = SolverDocument(partitions=solved, fall_backs=fall_backs).model_dump()
     if outcome.misfit is not None:
         figures["misfit"] = outcome.misfit.model_dump(mode="json")
     return result_of(

@@ -19,7 +19,7 @@ from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, Result, relative_gap
 
-_OF_THE_RUN = {"methods", "unfinished", "misfit"}
+_OF_THE_RUN = {"methods", "unfinished", "misfit", "solver"}
 """Metrics that need no partition."""
 
 
@@ -33,6 +33,12 @@ def answer_faults(result: Result, posed: PartitionPosed) -> list[str]:
     stated = MetricsDocument.model_validate(result.metrics)
     faults = [] if result.bound is None else _bound_faults("", result.bound, options.evaluator)
     faults += _method_faults(result, stated, options)
+    solver = stated.solver
+    if solver is not None and not solver.fall_backs <= solver.partitions <= result.evaluations:
+        faults.append(
+            f"metrics.solver: fall_backs <= partitions <= evaluations must hold, but got {solver.fall_backs}, "
+            f"{solver.partitions} and {result.evaluations}"
+        )
     if not result.solution:
         return faults + _unanswered_faults(result, options.evaluator, question)
     if result.method == BALANCED and question.problem.memory_bytes is None and options.evaluator == "analytical":

@@ -30,7 +30,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     Options = PartitionOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument
-    unchecked = ("methods", "unfinished", "misfit")
+    unchecked = ("methods", "unfinished", "misfit", "solver")
 
     def pose(self, options: PartitionOptions) -> PartitionPosed:
         """The graph and the package that the options name."""

@@ -78,6 +78,18 @@ class MethodDocument(_Document):
     seconds: _Finite
 
 
+class SolverDocument(_Document):
+    """What the constraint solver made for the methods that count it.
+
+    Attributes:
+        partitions: how many.
+        fall_backs: those that are linear because no general partition was found.
+    """
+
+    partitions: Annotated[int, Field(ge=1)]
+    fall_backs: Annotated[int, Field(ge=0)]
+
+
 class MisfitDocument(_Document):
     """What the fullest chip of a partition that does not fit lacks.
 
@@ -112,6 +124,7 @@ class MetricsDocument(_Document):
     methods: list[MethodDocument] | None = None
     unfinished: list[str] = []
     misfit: MisfitDocument | None = None
+    solver: SolverDocument | None = None
 
 
 def read_graph(path: str | Path) -> PartitionGraph:

@@ -64,6 +64,12 @@ def notes(result: Result) -> list[str]:
     usable, available = metrics["chips_usable"], metrics["chips"]
     if "unfinished" in metrics:
         lines.append(f"stopped before its end, or not begun: {', '.join(metrics['unfinished'])}")
+    if "solver" in metrics:
+        made, fall_backs = metrics["solver"]["partitions"], metrics["solver"]["fall_backs"]
+        lines.append(
+            f"of {made:,} partitions of the constraint solver, {fall_backs:,} ({percent(fall_backs / made)}) fell back "
+            "to linear ones"
+        )
     if usable < available:
         lines.append(f"warning: no partition of the graph uses more than {usable} of the {available} chips")
     elif metrics["chips_used"] < available and metrics["chips_usable_linear"] < available:

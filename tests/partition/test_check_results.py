@@ -98,11 +98,19 @@ def test_a_search_that_was_stopped_passes(results, check, tmp_path):
         assert check(json.loads(stopped.to_json())) == []
 
 
+@pytest.mark.parametrize("name", ["throughput", "several"])
+def test_counts_of_the_solver_that_cannot_be_are_found(results, refusals, name):
+    evaluations = results[name]["evaluations"]
+    for partitions, fall_backs in ((evaluations + 1, 0), (evaluations, evaluations + 1), (0, 0), (2, -1)):
+        lie = with_metric(results[name], "solver", {"partitions": partitions, "fall_backs": fall_backs})
+        assert any("metrics.solver" in fault for fault in refusals(lie)), (partitions, fall_backs)
+
+
 @pytest.mark.parametrize("name", ASKED)
 def test_no_altered_figure_of_a_partition_passes(results, refusals, name):
     result = results[name]
     for key, value in result["metrics"].items():
-        if key == "methods":
+        if key in ("methods", "solver"):
             continue
         for path in [(key,)] if not isinstance(value, list) else [(key, 0), (key, len(value) - 1)] if value else []:
             for other in others(at(result["metrics"], path)):

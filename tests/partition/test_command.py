@@ -148,10 +148,24 @@ def test_methods_are_compared_in_the_terminal_and_in_the_report(dse, graph_file,
 
 
 def test_both_solver_modes_can_be_chosen(dse, graph_file):
-    asked = ("partition", graph_file(), "--chips", 3, "--method", "random", "--samples", 3, "--workers", 0, "--json")
-    found = [json.loads(dse(*asked, "--solver-mode", mode).out) for mode in ("sample", "fix")]
-    assert [result["settings"]["solver_mode"] for result in found] == ["sample", "fix"]
-    assert found[0]["solution"] != found[1]["solution"]
+    asked = ("partition", graph_file(), "--chips", 3, "--method", "random", "--samples", 2, "--workers", 0, "--json")
+    modes, differ = ("sample", "fix"), False
+    for seed in range(5):
+        found = [json.loads(dse(*asked, "--seed", seed, "--solver-mode", mode).out) for mode in modes]
+        assert tuple(result["settings"]["solver_mode"] for result in found) == modes
+        assert [result["metrics"]["solver"]["partitions"] for result in found] == [1, 1]
+        differ |= found[0]["solution"] != found[1]["solution"]
+    assert differ
+
+
+def test_the_fall_backs_of_the_solver_are_counted_and_shown(dse, graph_file):
+    asked = ("partition", graph_file(), "--chips", 3, "--method", "anneal,random", "--samples", 40, "--workers", 0)
+    solver = json.loads(dse(*asked, "--json").out)["metrics"]["solver"]
+    assert solver == {"partitions": 78, "fall_backs": 0}
+    shown = " ".join(dse(*asked).out.split())
+    assert "of 78 partitions of the constraint solver, 0 (0 %) fell back to linear ones" in shown
+    exact = json.loads(dse("partition", graph_file(), "--chips", 3, "--method", "dp", "--workers", 0, "--json").out)
+    assert "solver" not in exact["metrics"]
 
 
 def test_emit_samples_writes_every_distinct_partition(dse, graph_file, tmp_path):

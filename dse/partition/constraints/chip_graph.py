@@ -1,7 +1,7 @@
 """The chip graph of the edges whose ends both have chips, and which arcs may join it: the kernels.
 
 An arc a → b must not join chips that a path joins, nor close a path parallel to an arc (4). ``state`` is the
-:class:`~dse.partition.constraints.dive.State` of a dive.
+:class:`~dse.partition.constraints.decisions.State`.
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
@@ -12,6 +12,9 @@ import numpy as np
 
 from dse.algorithms.bits import bit, lowest
 from hardware.compiled import kernel
+
+SAVED = 4
+"""Where ``State.at`` counts the chip graphs that are saved."""
 
 
 @kernel
@@ -66,16 +69,20 @@ def join(state, source, target):
 
 @kernel
 def save(state):
-    """Save the chip graph before arcs are tried."""
+    """Save the chip graph before arcs are added."""
+    depth = state.at[SAVED]
     for chip in range(len(state.arcs)):
-        state.saved[0, chip], state.saved[1, chip] = state.arcs[chip], state.back[chip]
-        state.saved[2, chip], state.saved[3, chip] = state.reach[chip], state.origin[chip]
+        state.saved[depth, 0, chip], state.saved[depth, 1, chip] = state.arcs[chip], state.back[chip]
+        state.saved[depth, 2, chip], state.saved[depth, 3, chip] = state.reach[chip], state.origin[chip]
+    state.at[SAVED] += 1
 
 
 @kernel
 def restore(state):
-    """Take back the arcs that were added since :func:`save`."""
+    """Take back the arcs that were added since the last :func:`save` that was not taken back."""
     state.stamp[0] += 1
+    state.at[SAVED] -= 1
+    depth = state.at[SAVED]
     for chip in range(len(state.arcs)):
-        state.arcs[chip], state.back[chip] = state.saved[0, chip], state.saved[1, chip]
-        state.reach[chip], state.origin[chip] = state.saved[2, chip], state.saved[3, chip]
+        state.arcs[chip], state.back[chip] = state.saved[depth, 0, chip], state.saved[depth, 1, chip]
+        state.reach[chip], state.origin[chip] = state.saved[depth, 2, chip], state.saved[depth, 3, chip]

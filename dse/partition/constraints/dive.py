@@ -1,71 +1,49 @@
 """One partition after the other, operator by operator: the kernels of SAMPLE and FIX (paper, Algorithms 1 and 2).
 
-A *dive* gives every operator, in some order, a chip of its domain: the chips between two bounds, which (2) and the
-gaps of :mod:`dse.partition.constraints.structure` keep tight along every edge at once, less those that (4) forbids.
-What (4) forbids is seen from the chip graph of the edges whose ends both have chips: an arc a → b must not join chips
-that a path joins, nor close one parallel to an arc. No rule removes a chip that a valid completion has, so every valid
-partition can come out. A value that turns out to be impossible is removed and another one drawn; where none is left,
-the dive has failed and the next one begins.
+**General partitions.** Every operator, in some order, gets a chip of its domain
+(:mod:`dse.partition.constraints.decisions`). A value that turns out to be impossible is removed and another one drawn;
+where none is left, the operator is at a *dead end*. Then decisions are taken back until the operator has a chip again
+(Gaschnig's backjumping: the earliest decisions that leave it none are a no-good, so the last of them must go), and
+further, to a random earlier place. There the operator is decided, and so it stays before those that left it
+nothing: this is what is learned. All others get their former chips again wherever these are left to them, so a dead end
+costs the draws that it must, and no more. What is drawn first is hardly ever possible as a whole (one unrolled LSTM of
+20 × 4 cells needs about 100 dead ends), and starting anew instead would favour the partitions of few chips, which
+fail least.
 
-The last dive never fails. It stays inside the *linear* partitions, 0 ≤ f(v) − f(u) ≤ 1 on every edge: a system of
-difference constraints, whose domains are exact once its bounds are propagated, so that any chip between the bounds can
-be completed. Every arc of its chip graph joins neighbours, so (4) holds.
+After every :data:`DEAD_ENDS` dead ends the chips are joined in pairs, which keeps (2) and makes the rest easier. Where
+two chips are left and that does not help, the sampler falls back to a linear partition. No rule removes a chip that a
+valid completion has, so every valid partition can be drawn without any dead end, in any order.
+
+**Linear partitions.** 0 ≤ f(v) − f(u) ≤ 1 on every edge: a system of difference constraints, whose domains are exact
+once its bounds are propagated, so that any chip between the bounds can be completed. Every arc of their chip graph
+joins neighbours, so (4) holds. They move data less far, which is cheaper on most graphs without recurrence, but use a
+few chips only on recurrent ones. So SAMPLE draws some of its partitions from these on purpose.
+
+**FIX** keeps the candidate's chips wherever they are left and draws the others; a valid candidate is kept as it is. At
+the first dead end it turns to the linear partitions. To go on as SAMPLE does changed fewer operators of some
+candidates, but what came out cost up to seven times as much: ``greedy`` on an Inception with 36 chips.
 
 Chips that stay empty are taken out at the end, and those above move down: nothing that (2) and (4) say changes.
-
-Cost: O(N + E) for a dive but for the bounds, which move at most C times each; O(C) for an arc.
 """
 
 # Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
 from dse.algorithms import bits, draws
-from dse.algorithms.bits import bit, interval, leading, lowest, size
+from dse.algorithms.bits import bit, interval, lowest, size
 from dse.algorithms.draws import draw
-from dse.partition.constraints import chip_graph
-from dse.partition.constraints.chip_graph import after, before, join, restore, save
+from dse.partition.constraints import chip_graph, decisions
+from dse.partition.constraints.decisions import DECIDED, begin, decide, domain, undo
 from hardware.compiled import compiled, kernel
 
+DEAD_ENDS = 80
+"""Dead ends after which chips are joined in pairs. They cost about 10 µs each on an LSTM of 262 operators."""
 
-class State(NamedTuple):
-    """What a dive knows.
-
-    Attributes:
-        low, high: bounds of every operator's chip, [N].
-        chip: its chip, −1 before it has one, [N].
-        allowed: chips that the operators around it leave to it, [N].
-        arcs, back: of each chip those that an arc leads to, and those that one comes from, [C] words.
-        reach, origin: of each chip those that a path leads to or comes from, with itself, [C] words.
-        saved: these four as they were before arcs are tried, [4, C].
-        after, before: of each chip those that its operators' consumers and producers may have as far as (4) is
-            concerned, with itself, [C] words; current where the stamp is.
-        after_stamp, before_stamp: the number of arcs for which they hold, [C].
-        stamp: the number of arcs added so far, one more for every trial that was taken back, [1].
-        queue, queued: operators whose bounds have moved, [N].
-    """
-
-    low: npt.NDArray[np.int32]
-    high: npt.NDArray[np.int32]
-    chip: npt.NDArray[np.int32]
-    allowed: npt.NDArray[np.uint64]
-    arcs: npt.NDArray[np.uint64]
-    back: npt.NDArray[np.uint64]
-    reach: npt.NDArray[np.uint64]
-    origin: npt.NDArray[np.uint64]
-    saved: npt.NDArray[np.uint64]
-    after: npt.NDArray[np.uint64]
-    before: npt.NDArray[np.uint64]
-    after_stamp: npt.NDArray[np.int64]
-    before_stamp: npt.NDArray[np.int64]
-    stamp: npt.NDArray[np.int64]
-    queue: npt.NDArray[np.int32]
-    queued: npt.NDArray[np.bool_]
+FALL_BACK, LINEAR = -2, -1
+"""In place of the number of dead ends: a linear partition where no general one was found, or one that was wanted."""
 
 
 @kernel
@@ -96,157 +74,6 @@ def _drawn(mask, weights, seed):
 
 
 @kernel
-def _tighten(state, operator, low, high, count):
-    """Narrow the bounds of an operator and queue it; the new length of the queue, −1 where no chip is left."""
-    if low <= state.low[operator] and high >= state.high[operator]:
-        return count
-    low, high = max(low, state.low[operator]), min(high, state.high[operator])
-    if low > high:
-        return -1
-    left = interval(low, high) & state.allowed[operator]
-    if left == np.uint64(0):
-        return -1
-    state.low[operator], state.high[operator] = lowest(left), 63 - leading(left)
-    if not state.queued[operator]:
-        state.queued[operator] = True
-        state.queue[count] = operator
-        count += 1
-    return count
-
-
-@kernel
-def _propagate(state, graph, gap, count):
-    """Carry moved bounds along the edges until nothing moves; whether every operator has a chip left."""
-    queue = state.queue
-    while count > 0:
-        count -= 1
-        operator = queue[count]
-        state.queued[operator] = False
-        low, high = state.low[operator], state.high[operator]
-        for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
-            count = _tighten(state, graph.out_node[index], low, high + gap[graph.out_edge[index]], count)
-            if count < 0:
-                return False
-        for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
-            count = _tighten(state, graph.in_node[index], low - gap[graph.in_edge[index]], high, count)
-            if count < 0:
-                return False
-    return True
-
-
-@kernel
-def _domain(state, graph, operator):
-    """Chips that an operator may have, as far as each operator around it is concerned."""
-    left = interval(state.low[operator], state.high[operator]) & state.allowed[operator]
-    for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
-        other = state.chip[graph.in_node[index]]
-        if other >= 0:
-            left &= after(state, other)
-    for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
-        other = state.chip[graph.out_node[index]]
-        if other >= 0:
-            left &= before(state, other)
-    return left
-
-
-@kernel
-def _joined(state, graph, operator, chip):
-    """Add the arcs that ``operator`` on ``chip`` makes; whether that can be. The chip graph stays as it was if not."""
-    saved = False
-    for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
-        other = state.chip[graph.in_node[index]]
-        if other >= 0 and other != chip and not state.arcs[other] & bit(chip):
-            if not saved:
-                saved = True
-                save(state)
-            if not join(state, other, chip):
-                restore(state)
-                return False
-    for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
-        other = state.chip[graph.out_node[index]]
-        if other >= 0 and other != chip and not state.arcs[chip] & bit(other):
-            if not saved:
-                saved = True
-                save(state)
-            if not join(state, chip, other):
-                restore(state)
-                return False
-    return True
-
-
-@kernel
-def _leaves_room(state, graph, edge, ends):
-    """Whether every operator between the ends of an edge can be on one of the two chips ``ends``."""
-    for index in range(graph.between_first[edge], graph.between_first[edge + 1]):
-        operator = graph.between_node[index]
-        if not interval(state.low[operator], state.high[operator]) & state.allowed[operator] & ends:
-            return False
-    return True
-
-
-@kernel
-def _possible(state, graph, operator, chip):
-    """Whether (4) lets ``operator`` be on ``chip``, as far as is seen; if so, the arcs have been added."""
-    for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
-        other, edge = state.chip[graph.in_node[index]], graph.in_edge[index]
-        if other >= 0 and not _leaves_room(state, graph, edge, bit(other) | bit(chip)):
-            return False
-    for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
-        other, edge = state.chip[graph.out_node[index]], graph.out_edge[index]
-        if other >= 0 and not _leaves_room(state, graph, edge, bit(other) | bit(chip)):
-            return False
-    return _joined(state, graph, operator, chip)
-
-
-@kernel
-def _confine(state, graph, edge, ends, count):
-    """Leave the operators between the ends of an edge only the two chips ``ends``; as :func:`_tighten`."""
-    for index in range(graph.between_first[edge], graph.between_first[edge + 1]):
-        operator = graph.between_node[index]
-        if state.allowed[operator] & ~ends:
-            state.allowed[operator] &= ends
-            left = interval(state.low[operator], state.high[operator]) & state.allowed[operator]
-            if left == np.uint64(0):
-                return -1
-            count = _tighten(state, operator, np.int32(lowest(left)), np.int32(63 - leading(left)), count)
-            if count < 0:
-                return -1
-    return count
-
-
-@kernel
-def _settle(state, graph, gap, linear, operator, chip):
-    """Give ``operator`` its chip and carry on what follows; whether every other operator has a chip left."""
-    state.chip[operator] = chip
-    count = _tighten(state, operator, chip, chip, 0)
-    if count >= 0 and not linear:
-        for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
-            other = state.chip[graph.in_node[index]]
-            if other >= 0 and count >= 0:
-                count = _confine(state, graph, graph.in_edge[index], bit(other) | bit(chip), count)
-        for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
-            other = state.chip[graph.out_node[index]]
-            if other >= 0 and count >= 0:
-                count = _confine(state, graph, graph.out_edge[index], bit(other) | bit(chip), count)
-    return count >= 0 and _propagate(state, graph, gap, count)
-
-
-@kernel
-def _begin(state, linear, bounds):
-    """Forget everything."""
-    for operator in range(len(bounds)):
-        state.high[operator] = len(state.arcs) - 1 if linear else bounds[operator]
-        state.low[operator], state.chip[operator] = 0, -1
-        state.allowed[operator] = np.uint64(0xFFFFFFFFFFFFFFFF)
-        state.queued[operator] = False
-    state.stamp[0] = 0
-    for chip in range(len(state.arcs)):
-        state.arcs[chip] = state.back[chip] = 0
-        state.after_stamp[chip] = state.before_stamp[chip] = -1
-        state.reach[chip] = state.origin[chip] = bit(chip)
-
-
-@kernel
 def _lowest_source(sources, wanted, seed):
     """The operator that is first on chip 0: the one that wants the lowest chip, or any."""
     lowest_source = sources[int(draw(seed) * len(sources))]
@@ -258,55 +85,118 @@ def _lowest_source(sources, wanted, seed):
 
 
 @kernel
-def _dive(state, graph, gap, linear, bounds, sources, order, weights, wanted, seed):
-    """Give every operator a chip: whether that came to an end. ``wanted``: chips to keep where possible (FIX).
-
-    A linear dive has one of the ``sources`` on chip 0, as every linear partition of a connected graph has.
-    """
-    _begin(state, linear, bounds)
-    if linear and not _settle(state, graph, gap, linear, _lowest_source(sources, wanted, seed), np.int32(0)):
-        return False
+def _linear(state, graph, gap, bounds, sources, order, weights, wanted, seed):
+    """A linear partition; one of the ``sources`` is on chip 0, as in every linear partition of a connected graph."""
+    begin(state, bounds, len(state.arcs) - 1)
+    for operator in range(len(order)):
+        state.high[operator] = len(state.arcs) - 1
+    decide(state, graph, gap, True, _lowest_source(sources, wanted, seed), np.int32(0))
     for place in range(len(wanted)):
         operator = order[place]
-        chip = wanted[operator]
-        if state.chip[operator] >= 0:
-            continue
-        if not state.low[operator] <= chip <= state.high[operator]:
-            continue
-        if not linear and not (_domain(state, graph, operator) & bit(chip) and _possible(state, graph, operator, chip)):
-            continue
-        if not _settle(state, graph, gap, linear, operator, chip):
-            return False
+        if state.chip[operator] < 0 and state.low[operator] <= wanted[operator] <= state.high[operator]:
+            decide(state, graph, gap, True, operator, np.int32(wanted[operator]))
     for place in range(len(order)):
         operator = order[place]
         if state.chip[operator] >= 0:
             continue
-        if linear and len(wanted):
+        if len(wanted):
             # What it wants is out of reach: the nearest that is not.
-            chip = min(max(wanted[operator], state.low[operator]), state.high[operator])
-            if not _settle(state, graph, gap, linear, operator, chip):
-                return False
-            continue
-        if linear:
-            left = interval(state.low[operator], state.high[operator])
+            chip = np.int32(min(max(wanted[operator], state.low[operator]), state.high[operator]))
         else:
-            left = _domain(state, graph, operator)
-            if left == np.uint64(0):
-                return False
-        chip = _drawn(left, weights[operator], seed)
-        while not linear and not _possible(state, graph, operator, chip):
-            left &= ~bit(chip)
-            if left == np.uint64(0):
-                return False
-            chip = _drawn(left, weights[operator], seed)
-        if not _settle(state, graph, gap, linear, operator, chip):
-            return False
-    return True
+            chip = _drawn(interval(state.low[operator], state.high[operator]), weights[operator], seed)
+        decide(state, graph, gap, True, operator, chip)
 
 
 @kernel
-def _pack(chip, used, number, into):
+def _settled(state, graph, gap, operator, weights, former, seed):
+    """Give an operator a chip of its domain, the ``former`` one where that is possible; whether there is one."""
+    left = domain(state, graph, operator)
+    while left != np.uint64(0):
+        chip = former[operator]
+        if chip < 0 or not left & bit(chip):
+            chip = _drawn(left, weights[operator], seed)
+        if decide(state, graph, gap, False, operator, chip):
+            return True
+        left &= ~bit(chip)
+    return False
+
+
+@kernel
+def _keep_wanted(state, graph, gap, order, wanted, former):
+    """Keep the chips that are wanted wherever possible; these operators come first in the ``order`` from then on."""
+    for place in range(len(wanted)):
+        operator = order[place]
+        chip = np.int32(wanted[operator])
+        if not state.low[operator] <= chip <= state.high[operator]:
+            continue
+        if domain(state, graph, operator) & bit(chip) and decide(state, graph, gap, False, operator, chip):
+            former[operator] = chip
+    last = len(order) - 1
+    for place in range(len(wanted) - 1, -1, -1):
+        if state.chip[order[place]] < 0:
+            order[last] = order[place]
+            last -= 1
+    for place in range(state.at[DECIDED]):
+        order[place] = state.decided[place]
+
+
+@kernel
+def _jump(state, graph, gap, order, weights, former, seed):
+    """Decide about the operator at the dead end before those that left it no chip."""
+    place = state.at[DECIDED]
+    operator = order[place]
+    former[operator] = -1
+    latest = int(draw(seed) * place)
+    while True:
+        chip = state.chip[state.decided[state.at[DECIDED] - 1]]
+        former[undo(state)] = chip
+        if state.at[DECIDED] <= latest and _settled(state, graph, gap, operator, weights, former, seed):
+            break
+    earlier = state.at[DECIDED] - 1
+    while place > earlier:
+        order[place] = order[place - 1]
+        place -= 1
+    order[earlier] = operator
+
+
+@kernel
+def _join_pairs(state, bounds, former, chips):
+    """Begin again with every two neighbouring chips as one, ``chips`` in all."""
+    for operator in range(len(bounds)):
+        if state.chip[operator] >= 0:
+            former[operator] = state.chip[operator]
+        if former[operator] >= 0:
+            former[operator] >>= 1
+    begin(state, bounds, chips - 1)
+
+
+@kernel
+def _general(state, graph, bounds, order, weights, wanted, former, seed):
+    """A general partition: the dead ends that it took, :data:`FALL_BACK` where they were too many."""
+    begin(state, bounds, len(state.arcs) - 1)
+    former[:] = -1
+    _keep_wanted(state, graph, graph.gap, order, wanted, former)
+    dead_ends, chips = 0, len(state.arcs)
+    while state.at[DECIDED] < len(order):
+        if _settled(state, graph, graph.gap, order[state.at[DECIDED]], weights, former, seed):
+            continue
+        dead_ends += 1
+        if len(wanted) or (dead_ends % DEAD_ENDS == 0 and chips <= 2):
+            return FALL_BACK
+        if dead_ends % DEAD_ENDS:
+            _jump(state, graph, graph.gap, order, weights, former, seed)
+            continue
+        chips = (chips + 1) // 2
+        _join_pairs(state, bounds, former, chips)
+    return dead_ends
+
+
+@kernel
+def _pack(chip, number, into):
     """Write the chips without the empty ones; ``number``: room for the new number of each, [64]."""
+    used = np.uint64(0)
+    for operator in range(len(chip)):
+        used |= bit(chip[operator])
     packed = 0
     for place in range(64):
         number[place] = packed
@@ -323,63 +213,47 @@ def _shuffle(order, seed):
         order[place], order[other] = order[other], order[place]
 
 
-@compiled(bits, draws, chip_graph)
-def partitions(graph, chips, bounds, sources, orders, weights, wanted, seeds, dives):
+@kernel
+def _order(orders, number, order, seed):
+    """Fill in the order of a partition: a random one where none is given."""
+    row = min(number, len(orders) - 1)
+    for place in range(len(order)):
+        order[place] = orders[row, place] if len(orders) else place
+    if not len(orders):
+        _shuffle(order, seed)
+
+
+@compiled(bits, draws, chip_graph, decisions)
+def partitions(state, graph, bounds, orders, weights, wanted, seeds, linear_share):
     """Valid partitions, one for each seed.
 
     Args:
+        state: room for the decisions about N operators on C chips.
         graph: a :class:`Structure`.
-        chips: C.
         bounds: the highest chip of every operator, [N].
-        sources: operators without producers.
         orders: the order of each partition, [B or 1, N]; without rows a random one each.
         weights: of every operator and chip, [N, C], or [N, 0] where all are the same.
         wanted: chips to keep where possible, [B or 1, N] (FIX), or [1, 0] (SAMPLE).
         seeds: of the draws, [B].
-        dives: how often to try before the linear dive.
+        linear_share: of SAMPLE's partitions that are drawn from the linear ones on purpose; with 1, FIX is linear too.
 
     Returns:
-        (chips of every operator, [B, N]; dives that each took, [B]).
+        (chips of every operator, [B, N]; dead ends that each took, or :data:`LINEAR` or :data:`FALL_BACK`, [B]).
     """
-    count = len(bounds)
-    state = State(
-        np.zeros(count, dtype=np.int32),
-        np.zeros(count, dtype=np.int32),
-        np.zeros(count, dtype=np.int32),
-        np.zeros(count, dtype=np.uint64),
-        np.zeros(chips, dtype=np.uint64),
-        np.zeros(chips, dtype=np.uint64),
-        np.zeros(chips, dtype=np.uint64),
-        np.zeros(chips, dtype=np.uint64),
-        np.zeros((4, chips), dtype=np.uint64),
-        np.zeros(chips, dtype=np.uint64),
-        np.zeros(chips, dtype=np.uint64),
-        np.zeros(chips, dtype=np.int64),
-        np.zeros(chips, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(count + 1, dtype=np.int32),
-        np.zeros(count, dtype=np.bool_),
-    )
-    one = np.ones_like(graph.gap)
-    result, dives_taken = np.zeros((len(seeds), count), dtype=np.int8), np.zeros(len(seeds), dtype=np.int32)
-    seed, shuffled, renumbered = np.zeros(1, dtype=np.uint64), np.arange(count), np.zeros(64, dtype=np.int8)
+    count, one = len(bounds), np.ones_like(graph.gap)
+    result, dead_ends = np.zeros((len(seeds), count), dtype=np.int8), np.zeros(len(seeds), dtype=np.int32)
+    seed, order, renumbered = np.zeros(1, dtype=np.uint64), np.arange(count), np.zeros(64, dtype=np.int8)
+    former = np.zeros(count, dtype=np.int32)
     for number in range(len(seeds)):
         seed[0] = seeds[number]
-        shuffled[:] = np.arange(count)
         keep = wanted[min(number, len(wanted) - 1)]
-        for dive in range(1, dives + 2):
-            if len(orders):
-                order = orders[min(number, len(orders) - 1)]
-            else:
-                _shuffle(shuffled, seed)
-                order = shuffled
-            linear = dive == dives + 1
-            gap = one if linear else graph.gap
-            if _dive(state, graph, gap, linear, bounds, sources, order, weights, keep, seed):
-                dives_taken[number] = dive
-                break
-        used = np.uint64(0)
-        for operator in range(count):
-            used |= bit(state.chip[operator])
-        _pack(state.chip, used, renumbered, result[number])
-    return result, dives_taken
+        if linear_share >= 1.0 or (len(keep) == 0 and draw(seed) < linear_share):
+            dead_ends[number] = LINEAR
+        else:
+            _order(orders, number, order, seed)
+            dead_ends[number] = _general(state, graph, bounds, order, weights, keep, former, seed)
+        if dead_ends[number] < 0:
+            _order(orders, number, order, seed)
+            _linear(state, graph, one, bounds, graph.sources, order, weights, keep, seed)
+        _pack(state.chip, renumbered, result[number])
+    return result, dead_ends

@@ -10,15 +10,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from dse.partition.constraints.dive import partitions
+from dse.partition.constraints.decisions import new_state
+from dse.partition.constraints.dive import FALL_BACK, partitions
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, PartitionGraph, Words
 
 SolverMode = Literal["sample", "fix"]
 """The two forms of the constraint solver."""
 
-DIVES = 1
-"""Dives before the linear one. Where one fails, as on an unrolled LSTM nearly always, a second one mostly does too."""
+LINEAR_SHARE = 0.5
+"""Share of the linear partitions among the samples."""
 
 
 class Sampler:
@@ -27,20 +28,25 @@ class Sampler:
     Args:
         graph: the operators.
         chips: C.
-        dives: attempts at a general partition before a linear one is made.
+        linear_share: of SAMPLE's partitions that are linear on purpose; with 1, those of FIX are linear too.
 
     Attributes:
         operators: N.
-        dives: of the last call, the dive that each partition came from; the linear one is ``dives + 1``, [B].
+        dead_ends: of the last call, how many dead ends each partition took, negative where it is linear, [B].
     """
 
-    def __init__(self, graph: PartitionGraph, chips: int, dives: int = DIVES) -> None:
+    def __init__(self, graph: PartitionGraph, chips: int, linear_share: float = LINEAR_SHARE) -> None:
         self.structure = structure_of(graph)
         self.chips = chips
-        self.dives: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        self._max_dives = dives
+        self.dead_ends: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._linear_share = float(linear_share)
         self._bounds = np.minimum(self.structure.max_chip, chips - 1).astype(np.int32)
         self.operators = len(graph)
+
+    @property
+    def fall_backs(self) -> int:
+        """Partitions of the last call that are linear because no general one was found within the dead ends."""
+        return int(np.count_nonzero(self.dead_ends == FALL_BACK))
 
     def sample(
         self, seeds: Words, weights: npt.NDArray[np.float64] | None = None, orders: npt.NDArray[np.int64] | None = None
@@ -72,16 +78,15 @@ class Sampler:
         wanted: npt.NDArray[np.int64],
     ) -> Chips:
         chips: Chips
-        chips, self.dives = partitions(
+        chips, self.dead_ends = partitions(
+            new_state(self.operators, self.chips),
             self.structure,
-            self.chips,
             self._bounds,
-            self.structure.sources,
             np.zeros((0, self.operators), dtype=np.int64) if orders is None else np.ascontiguousarray(orders, np.int64),
             np.zeros((self.operators, 0)) if weights is None else np.ascontiguousarray(weights, np.float64),
             wanted,
             np.ascontiguousarray(seeds, dtype=np.uint64),
-            self._max_dives,
+            self._linear_share,
         )
         return chips
 

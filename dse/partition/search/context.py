@@ -44,20 +44,28 @@ class SearchResult:
         cost_s: of that partition, infinite without one.
         evaluations: partitions that were priced.
         bound_s: no valid partition costs less; 0 where nothing is known.
+        solved: partitions that the constraint solver made, where the method counts them.
+        fall_backs: those of them that are linear because the solver found no general one.
     """
 
     chip: tuple[int, ...] | None = None
     cost_s: float = np.inf
     evaluations: int = 0
     bound_s: float = 0.0
+    solved: int = 0
+    fall_backs: int = 0
 
     def with_candidates(self, chips: Chips, costs: Floats) -> "SearchResult":
         """The first of the cheapest candidates [B, N] where that costs less, with B more evaluations."""
         count = self.evaluations + len(costs)
         place = int(np.argmin(costs)) if len(costs) else 0
         if len(costs) and costs[place] < self.cost_s:
-            return SearchResult(tuple(chips[place].tolist()), float(costs[place]), count, self.bound_s)
-        return SearchResult(self.chip, self.cost_s, count, self.bound_s)
+            return replace(self, chip=tuple(chips[place].tolist()), cost_s=float(costs[place]), evaluations=count)
+        return replace(self, evaluations=count)
+
+    def with_solved(self, count: int, fall_backs: int) -> "SearchResult":
+        """The same after ``count`` more partitions of the constraint solver, with their fall-backs."""
+        return replace(self, solved=self.solved + count, fall_backs=self.fall_backs + fall_backs)
 
 
 @dataclass(frozen=True)

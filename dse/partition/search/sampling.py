@@ -7,7 +7,7 @@ evaluate has everything on one chip, so that one that is stopped at once has an 
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -56,12 +56,12 @@ class _DrawAndPrice:
         self._sampler = Sampler(context.problem.graph, context.problem.chips)
         self._draw, self._evaluator, self._seed = draw, context.evaluator, context.seed
 
-    def __call__(self, part: _Part) -> tuple[Chips, Floats]:
-        """The cheapest of the partitions and its cost, [1, N] and [1]."""
+    def __call__(self, part: _Part) -> tuple[Chips, Floats, int]:
+        """The cheapest of the partitions and its cost, [1, N] and [1], and how many were fall-backs."""
         chips = self._draw(self._sampler, seeds_of(self._seed, part.first, part.count))
         costs = self._evaluator.costs(chips)
         best = int(np.argmin(costs))
-        return chips[best : best + 1], costs[best : best + 1]
+        return chips[best : best + 1], costs[best : best + 1], self._sampler.fall_backs
 
 
 def best_of_draws(context: SearchContext, draw: Draw) -> SearchResult:
@@ -70,11 +70,13 @@ def best_of_draws(context: SearchContext, draw: Draw) -> SearchResult:
     parts = [_Part(first, min(_CHUNK, count - first)) for first in range(0, count, _CHUNK)]
     best, done = first_result(context), 1
     with suppress(StoppedError):
-        for part, (chips, costs) in zip(parts, context.executor.map(work, parts, context.stop), strict=True):
+        for part, (chips, costs, fall_backs) in zip(
+            parts, context.executor.map(work, parts, context.stop), strict=True
+        ):
             done += part.count
-            best = best.with_candidates(chips, costs)
+            best = best.with_candidates(chips, costs).with_solved(part.count, fall_backs)
             context.progress(_PHASE, done, context.samples)
-    return SearchResult(best.chip, best.cost_s, done)
+    return replace(best, evaluations=done)
 
 
 def random_search(context: SearchContext) -> SearchResult:
@@ -82,8 +84,8 @@ def random_search(context: SearchContext) -> SearchResult:
     return best_of_draws(context, Sampler.sample)
 
 
-def anneal_with(context: SearchContext, state: State, step: Step[State]) -> SearchResult:
-    """Simulated annealing: ``step`` proposes, Metropolis decides whether to continue from there."""
+def anneal_with(context: SearchContext, sampler: Sampler, state: State, step: Step[State]) -> SearchResult:
+    """Simulated annealing: ``step`` proposes with ``sampler``, Metropolis decides whether to continue from there."""
     draw = np.random.default_rng(context.seed)
     best, current_s = first_result(context), np.inf
     for number in range(1, context.samples):
@@ -91,7 +93,7 @@ def anneal_with(context: SearchContext, state: State, step: Step[State]) -> Sear
             break
         proposed, chips = step(state, draw, seeds_of(context.seed, number, 1))
         costs = context.evaluator.costs(chips)
-        best = best.with_candidates(chips, costs)
+        best = best.with_candidates(chips, costs).with_solved(1, sampler.fall_backs)
         temperature = _HOTTEST * (_COOLEST / _HOTTEST) ** (number / max(1, context.samples - 1))
         worse = (costs[0] - current_s) / current_s if np.isfinite(current_s) else -1.0
         if worse <= 0 or draw.random() < np.exp(-worse / temperature):
@@ -121,7 +123,7 @@ def anneal(context: SearchContext) -> SearchResult:
         proposed[changed] = draw.dirichlet(np.full(problem.chips, 0.3), len(changed))
         return proposed, sampler.sample(seeds, proposed)
 
-    return anneal_with(context, np.ones((count, problem.chips)), step)
+    return anneal_with(context, sampler, np.ones((count, problem.chips)), step)
 
 
 def hill_climb(context: SearchContext) -> SearchResult:

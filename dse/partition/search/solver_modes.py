@@ -37,7 +37,7 @@ def anneal_fix(context: SearchContext) -> SearchResult:
         repaired = sampler.fix(proposed, seeds)
         return repaired, repaired
 
-    return anneal_with(context, on_one_chip(context), step)
+    return anneal_with(context, sampler, on_one_chip(context), step)
 
 
 def climb_sample(context: SearchContext) -> SearchResult:

@@ -214,8 +214,8 @@ def _notes(context: Context) -> tuple[str, ...]:
         f"{package.name} ({package.chips} chips), SAMPLE with uniform weights. The simulator stands for the paper's "
         "hardware.",
         "The simulator's memory and compile effect were calibrated on the paper's two numbers, before any search, with "
-        "mcm-36 and the reference graph of BERT with 2,138 operators only: there 11.7 % cannot run and R is 0.911 "
-        "(benchmarks/partition_calibration.py).",
+        "mcm-36 and the reference graph of BERT with 2,138 operators only: there 10.5 % cannot run (10.5 to "
+        "12.8 % over four samplings) and R is 0.916 (benchmarks/partition_calibration.py).",
         f"Nothing is calibrated on any other graph. {package.name} has {package.sram_bytes / MEGA:g} MB of memory a "
         f"chip and σ = {package.effect_sigma:g}; with these the share that cannot run does not carry over to other "
         "graphs: it follows from the sizes of their tensors. Our own BERT, with 128 tokens and elements of 8 bits, is "
