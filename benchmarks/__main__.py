@@ -27,6 +27,7 @@ SCRIPTS = (
     "partition_calibration",
     "parallel",
     "pipelines",
+    "hybrid",
     "learning_speed",
     "wafer",
     "fabric_simulator",

@@ -87,7 +87,7 @@ def _parallel(options: Any, _executor: Executor, _directory: Path | None) -> Met
         from policies.parallel.linkage.methods import learned_methods as of_sharding
 
         return of_sharding(options.decide, options.q_state)
-    if options.strategy == "all":
+    if options.strategy in ("hybrid", "all"):
         return {}
     from policies.parallel.pipeline.methods import learned_methods
 

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from dse.parallel import sharded
+from dse.parallel.hybrid import strategy as hybrid
+from dse.parallel.hybrid.view import view as hybrid_view
 from dse.parallel.mesh import mesh_of
 from dse.parallel.options import ParallelOptions
 from dse.parallel.pipeline import strategy as pipeline
@@ -50,6 +52,7 @@ class StrategyDocument(BaseModel):
         value: of that, of its plan; None without one.
         step_s: the time of a whole step of its plan.
         bound_s: no plan of the strategy has a shorter step; None where nothing fits or nothing is known.
+        gap: between the two, as a share of the step; None where one of them is missing.
         device_bytes: the most that a device keeps.
         lacking_bytes: of the plan that needs the fewest, where none fits.
     """
@@ -61,6 +64,7 @@ class StrategyDocument(BaseModel):
     value: float | None
     step_s: float | None
     bound_s: float | None
+    gap: float | None
     device_bytes: float | None
     lacking_bytes: float | None
 
@@ -141,7 +145,30 @@ class _Pipeline:
         return float(max(stage["device_bytes"] for stage in metrics["stages"]))
 
 
-_STRATEGIES: Mapping[str, _Strategy] = MappingProxyType({"sharding": _Sharding(), "pipeline": _Pipeline()})
+class _Hybrid:
+    OBJECTIVE = "step_s"
+
+    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result:
+        return hybrid.answer(posed, problem, run)
+
+    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]:
+        del options
+        return hybrid.faults(result, problem)
+
+    def view(self, result: Result, problem: Any) -> View:
+        return hybrid_view(result, problem)
+
+    def own_value(self, result: Result, problem: Any) -> float:
+        del problem
+        return float(result.metrics["step_s"])
+
+    def device_bytes(self, metrics: Mapping[str, Any]) -> float:
+        return float(max(stage["device_bytes"] for stage in metrics["stages"]))
+
+
+_STRATEGIES: Mapping[str, _Strategy] = MappingProxyType(
+    {"sharding": _Sharding(), "pipeline": _Pipeline(), "hybrid": _Hybrid()}
+)
 
 
 def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
@@ -163,6 +190,8 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
         "sharding": sharded.posed(replace(options, strategy="sharding", activations=True)),
         "pipeline": replace(cut, problem=with_update(cut.problem)),
     }
+    if not each["sharding"].problem.graph.is_optimised:
+        each["hybrid"] = hybrid.posed(replace(options, strategy="hybrid", mesh=devices))
     document = {name: one.document for name, one in each.items()}
     goal = Objective(name="step_s", value=None, unit="s", sense="min")
     return Posed(options, AllQuestion(each), cut.name, document, goal)
@@ -204,6 +233,7 @@ def _document(name: str, result: Result, question: AllQuestion) -> StrategyDocum
         value=strategy.own_value(result, question.posed[name].problem) if result.solution else None,
         step_s=result.objective.value,
         bound_s=result.bound,
+        gap=result.gap,
         device_bytes=strategy.device_bytes(result.metrics) if result.solution else None,
         lacking_bytes=None if lack is None else lack.demand - lack.limit,
     )
@@ -248,28 +278,28 @@ def faults(result: Result, question: AllQuestion) -> list[str]:
     metrics = validate(AllMetrics, result.metrics, "result: metrics")
     if set(metrics.strategies) != set(question.posed):
         return [f"metrics.strategies must be {', '.join(question.posed)}"]
-    found = []
-    again: dict[str, Result] = {}
-    for name, posed in question.posed.items():
-        again[name] = _again(result, name, posed, metrics.strategies[name], solution, metrics)
-        found += [f"{name}: {each}" for each in _claims(again[name], metrics.strategies[name])]
-        found += [f"{name}: {each}" for each in _STRATEGIES[name].faults(again[name], posed.options, posed.problem)]
-    if found:
-        return found
+    if not set(solution.plans) <= set(question.posed):
+        return [f"solution.plans must be of {', '.join(question.posed)}"]
+    again = {
+        name: _again(result, name, posed, metrics.strategies[name], solution, metrics)
+        for name, posed in question.posed.items()
+    }
     documents = {name: _document(name, each, question) for name, each in again.items()}
-    for name, each in documents.items():
-        infeasible = _lacking(name, question) if each.status == "infeasible" else None
-        documents[name] = each.model_copy(update={"lacking_bytes": infeasible})
     best = _best(documents) or ""
     if solution.best != best:
-        found.append(f"solution.best must be {best}, but got {solution.best}")
-    found += differences("bound", result.bound, _bound(documents))
-    value = documents[best].step_s if best else None
-    return [
-        *found,
-        *differences("objective.value", result.objective.value, value),
+        return [f"solution.best must be {best}, but got {solution.best}"]
+    found = [
+        *(f"{name}: {each}" for name in again for each in _claims(again[name], metrics.strategies[name])),
+        *differences("bound", result.bound, _bound(documents)),
+        *differences("objective.value", result.objective.value, documents[best].step_s),
         *differences("metrics", result.metrics, _metrics(best, documents, again)),
     ]
+    if found:
+        return found
+    for name, posed in question.posed.items():
+        of = _STRATEGIES[name].faults(again[name], posed.options, posed.problem)
+        found += [f"{name}: {each}" for each in of]
+    return found
 
 
 def _again(
@@ -302,12 +332,6 @@ def _claims(own: Result, stated: StrategyDocument) -> list[str]:
     if not own.solution and stated.status not in ("infeasible", "unknown", "interrupted"):
         return ["a plan must be given"]
     return []
-
-
-def _lacking(name: str, question: AllQuestion) -> float | None:
-    posed = question.posed[name]
-    lack = _STRATEGIES[name].answer(posed, posed.problem, Run()).infeasibility
-    return None if lack is None else lack.demand - lack.limit
 
 
 def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:

@@ -6,7 +6,7 @@ the problem alone, one operation at a time.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -40,6 +40,9 @@ class Account:
         state_bytes: of all arguments on one device.
         peak_bytes: the most that arguments and the results that are live take together on one device.
         split_dimensions: of trained tensors.
+        worked: the work of each operation, in picoseconds, by number.
+        sent: what is joined or resharded: (the value, the operation for which, or -1 at the end, picoseconds).
+        layouts: in which each value is made.
         resharded: a value that is brought into another layout, if only by taking a part of it; empty if none is.
     """
 
@@ -50,6 +53,9 @@ class Account:
     state_bytes: int = 0
     peak_bytes: int = 0
     split_dimensions: int = 0
+    worked: dict[int, int] = field(default_factory=dict)
+    sent: list[tuple[int, int, int]] = field(default_factory=list)
+    layouts: dict[int, Layout] = field(default_factory=dict)
     resharded: str = ""
 
     @property
@@ -58,36 +64,39 @@ class Account:
         return self.work_ps + self.communication_ps - self.hidden_ps
 
 
-def account(problem: ParallelProblem, stated: Stated) -> Account:
-    """The account of a plan."""
-    return _Checking(problem, stated).account
+def account(problem: ParallelProblem, stated: Stated, in_memory: Set[int] | None = None) -> Account:
+    """The account of a plan; ``in_memory`` are the values in memory, where a larger step says so."""
+    return _Checking(problem, stated, in_memory).account
 
 
 class _Checking:
     """One pass over the step."""
 
-    def __init__(self, problem: ParallelProblem, stated: Stated) -> None:
+    def __init__(self, problem: ParallelProblem, stated: Stated, in_memory: Set[int] | None) -> None:
         self._problem = problem
         self._graph = problem.graph
         self._sizes = [axis.size for axis in problem.mesh.axes]
-        self._in_memory = _in_memory(problem.graph)
+        self._in_memory = values_in_memory(problem.graph) if in_memory is None else in_memory
+        self._number = -1
         self._stored = {value for value in self._in_memory if not problem.graph.values[value].constant}
         self._read_by_kernel: set[tuple[int, int]] = set()
         self._before_products = _before_products(problem.graph)
         self._distances: dict[tuple[Dims, int], Mapping[tuple[Layout, Layout], int]] = {}
-        self._layout_of: dict[int, Layout] = {}
         self._arguments_taken = {argument.value for argument in problem.graph.arguments}
         self.account = Account()
+        self._layout_of = self.account.layouts
         self._arguments(stated.arguments)
         if self.account.faults:
             return
         for number, operation in enumerate(self._graph.operations):
+            self._number = number
             if not all(self._graph.values[each].constant for each in operation.results):
                 self._operation(operation, stated.cuts[number], problem.rules[number] or ())
             elif any(cut.factor >= 0 for cut in stated.cuts[number]):
                 self._refuse(operation, "makes constants, which every device makes for itself")
             if self.account.faults:
                 return
+        self._number = -1
         for result, argument in problem.carried.items():
             value = self._graph.results[result]
             if value in self._layout_of and value != self._graph.arguments[argument].value:
@@ -173,6 +182,7 @@ class _Checking:
         sent_ps = self.account.communication_ps
         self._join(operation, cuts, factors, results)
         self.account.work_ps += work_ps
+        self.account.worked[self._number] = work_ps
         if self._problem.overlap:
             joined_ps = self.account.communication_ps - sent_ps
             self.account.hidden_ps += min(fetched_ps, work_ps)
@@ -247,7 +257,7 @@ class _Checking:
             return
         for place, value in enumerate(operation.results):
             dims, size = self._graph.values[value].dims, self._problem.sent_bytes(value)
-            layout = list(before[place])
+            layout, begun_ps = list(before[place]), self.account.communication_ps
             for axis in scattered:
                 dim = cuts[axis][1]
                 if factors[cuts[axis][0]].combiner != "add" or dim >= len(dims) or dims[dim] <= 1:
@@ -266,6 +276,7 @@ class _Checking:
                 self.account.communication_ps += operation.repeats * self._all_reduce_ps(
                     remaining, size // self._shards(tuple(layout))
                 )
+            self.account.sent.append((value, self._number, self.account.communication_ps - begun_ps))
             for dim in {each for each in layout if each >= 0}:
                 if dims[dim] % self._parts(tuple(layout), dim):
                     self._refuse(operation, f"dimension {dim} of {dims[dim]} does not divide")
@@ -306,6 +317,7 @@ class _Checking:
         for layout in layouts:
             sent_ps += times * self._distances[dims, size][self._layout_of[value], layout]
         self.account.communication_ps += sent_ps
+        self.account.sent.append((value, self._number, sent_ps))
         return sent_ps
 
     def _all_distances(self, dims: Dims, size: int) -> Mapping[tuple[Layout, Layout], int]:
@@ -360,7 +372,7 @@ def _forwards(operation: StepOperation) -> bool:
     return operation.kernel is None and operation.opcode in _FORWARDING
 
 
-def _in_memory(graph: StepGraph) -> set[int]:
+def values_in_memory(graph: StepGraph) -> set[int]:
     """The values that are read from memory, by the rule that :mod:`dse.parallel.prices` states."""
     stored = {argument.value for argument in graph.arguments} | set(graph.results)
     if graph.is_optimised:

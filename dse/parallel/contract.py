@@ -6,6 +6,9 @@ from dse.algorithms.pairwise.problem import PairwiseProblem
 from dse.parallel import all_strategies, contest, sharded
 from dse.parallel.all_strategies import AllQuestion
 from dse.parallel.comparison import Rows, compared
+from dse.parallel.hybrid import strategy as hybrid
+from dse.parallel.hybrid.strategy import HybridQuestion
+from dse.parallel.hybrid.view import view as hybrid_view
 from dse.parallel.options import ParallelOptions, require_own
 from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
@@ -19,7 +22,7 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
-AnyQuestion = ParallelProblem | PipelineQuestion | AllQuestion | PairwiseProblem
+AnyQuestion = ParallelProblem | PipelineQuestion | HybridQuestion | AllQuestion | PairwiseProblem
 ParallelPosed = Posed[ParallelOptions, AnyQuestion]
 
 
@@ -45,6 +48,8 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         require_own(options)
         if options.strategy == "all":
             return all_strategies.posed(options)
+        if options.strategy == "hybrid":
+            return hybrid.posed(options)
         if options.strategy == "pipeline":
             return pipeline.posed(options)
         if profiled_graph(options.step) is not None:
@@ -54,7 +59,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
         """The method that ``auto`` stands for."""
-        if options.strategy == "all":
+        if options.strategy in ("hybrid", "all"):
             return ("exact",)
         return (pipeline.method_of(options) if options.strategy == "pipeline" else sharded.method_of(options),)
 
@@ -65,6 +70,8 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
             result = contest.answer(posed, problem, run)
         elif isinstance(problem, PipelineQuestion):
             result = pipeline.answer(posed, problem, run)
+        elif isinstance(problem, HybridQuestion):
+            result = hybrid.answer(posed, problem, run)
         elif isinstance(problem, AllQuestion):
             result = all_strategies.answer(posed, problem, run)
         else:
@@ -83,6 +90,8 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
             return pipeline.faults(result, problem)
         if isinstance(problem, AllQuestion):
             return all_strategies.faults(result, problem)
+        if isinstance(problem, HybridQuestion):
+            return hybrid.faults(result, problem)
         return sharded.faults(result, posed.options, problem)
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
@@ -94,6 +103,8 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
             return pipeline.view(result, problem)
         if isinstance(problem, AllQuestion):
             return all_strategies.view(result, problem)
+        if isinstance(problem, HybridQuestion):
+            return hybrid_view(result, problem)
         return view(problem, result)
 
     def compared(self, results: Sequence[Result]) -> Rows | None:

@@ -9,11 +9,12 @@ from dse.run.options import Option, Options, option_fields
 from hardware.inputs import fail
 from hardware.units import bytes_from_gib
 
-Strategy = Literal["sharding", "pipeline", "all"]
+Strategy = Literal["sharding", "pipeline", "hybrid", "all"]
 Method = Literal["auto", "exact", "linkage", "dqn", "inference"]
 
 _SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
-_STAGES = (*_PIPELINE, "all")
+_STAGES = (*_PIPELINE, "hybrid", "all")
+_CUT = (*_PIPELINE, "all")
 
 MAX_MEMORY_GB = 2**30
 """Sums of bytes stay below the largest integer of 64 bits."""
@@ -29,8 +30,8 @@ class ParallelOptions(Options):
     strategy: Annotated[
         Strategy,
         Option(
-            "sharding: tensors split over a mesh; pipeline: the forward part cut into stages; all: each of "
-            "them, and the plan whose training step is shortest."
+            "sharding: tensors split over a mesh; pipeline: the forward part cut into stages; hybrid: "
+            "stages whose tensors are split; all: each of these, and the plan whose training step is shortest."
         ),
     ] = "sharding"
     mesh: Annotated[
@@ -39,7 +40,11 @@ class ParallelOptions(Options):
     ] = "8"
     stages: Annotated[
         int | None,
-        Option("Stages of the pipeline (default: one for each server).", min=1, belongs_to=_STAGES),
+        Option(
+            "Stages of the pipeline (default: one for each server); of a hybrid plan at most so many.",
+            min=1,
+            belongs_to=_STAGES,
+        ),
     ] = None
     microbatches: Annotated[int, Option("In which a batch goes through the pipeline.", min=1, belongs_to=_STAGES)] = 16
     device_cuts: Annotated[
@@ -47,7 +52,7 @@ class ParallelOptions(Options):
         Option(
             "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
             "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways.",
-            belongs_to=_STAGES,
+            belongs_to=_CUT,
         ),
     ] = "auto"
     state: Annotated[

@@ -18,7 +18,12 @@ stage. The strategies are cases of it:
   trained tensors by their bytes. The length that strategy ``pipeline`` minimises leaves the update out; here the
   pipeline is the one of least T.
 
-Both have to fit into the same memory, and count all that a device keeps: a sharded step its arguments and what it
+* *hybrid* has stages whose devices do equal shares, as those of a pipeline, and sharded ones
+  (:mod:`dse.parallel.hybrid.stage_problem`): F_s and B_s are the work of a device and what a microbatch joins and
+  reshards, C_s is what it joins and reshards once a batch, the all-reduce over replicas, and the update, which is split
+  as its arrays are.
+
+All have to fit into the same memory, and count all that a device keeps: a sharded step its arguments and what it
 makes, as long as it is read (``--activations``), a stage its trained tensors with gradients and the optimizer's state,
 and the activations of the microbatches in flight.
 

@@ -50,7 +50,7 @@ def _along_path(grid: Grid, sites: Integers) -> list[int]:
 
 def _stages(pipeline: Pipeline) -> list[int]:
     """The stage of every unit: behind all that send to it, but no earlier than just before its first reader, [U]."""
-    readers = defaultdict(set)
+    readers: defaultdict[int, set[int]] = defaultdict(set)
     for net in pipeline.nets:
         readers[net.source] |= {sink.unit for sink in net.sinks}
     stage = [0] * len(pipeline.units)

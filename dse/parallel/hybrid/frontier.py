@@ -1,0 +1,58 @@
+"""What a stage can take at least: points below every plan's passes and closing.
+
+Of P, the passes of a batch, and C, the closing, sums α P + β C are known from below for several directions (α, β). All
+plans of the stage lie above these lines, whose upper envelope is convex and falls with P. It is covered by corners:
+between two places on the P axis every plan has at least the passes of the left one and the closing of the right one.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from dse.parallel.hybrid.stage_problem import Direction
+
+DIRECTIONS: tuple[Direction, ...] = ((1, 0), (2, 1), (1, 1), (0, 1))
+"""In which pieces are solved. The first and the last bound passes and closing alone."""
+
+SOLVED: tuple[Direction, ...] = ((1, 1), (2, 1))
+"""In which stages and blocks of pieces are solved; in the others the bounds of pieces are hardly below."""
+
+PARTS = 2
+"""Into which each straight piece of the envelope is divided at most."""
+
+FINE = 5e-3
+"""Share of the least sum of passes and closing that a corner may be below the envelope before it is divided."""
+
+
+class Corner(NamedTuple):
+    """Of a part of the plans, the least passes of a batch and the least closing, in picoseconds."""
+
+    passes_ps: float
+    closing_ps: float
+
+
+def corners(bounds: Mapping[Direction, float]) -> tuple[Corner, ...]:
+    """Corners below the envelope of these bounds, by rising passes."""
+    least_p, least_c = bounds[1, 0], bounds[0, 1]
+    lines = [(alpha, beta, bound) for (alpha, beta), bound in bounds.items() if alpha and beta]
+
+    def closing(passes: float) -> float:
+        return max(least_c, *((bound - alpha * passes) / beta for alpha, beta, bound in lines))
+
+    ends = {least_p}
+    for alpha, beta, bound in lines:
+        ends.add((bound - beta * least_c) / alpha)  # where the line meets the least closing
+        for other_alpha, other_beta, other in lines:
+            slope = alpha / beta - other_alpha / other_beta
+            if slope > 0:
+                ends.add((bound / beta - other / other_beta) / slope)
+    last = max(least_p, *((bound - beta * least_c) / alpha for alpha, beta, bound in lines))
+    places = sorted(each for each in ends if least_p <= each <= last)
+    step = FINE * min(bound / alpha for alpha, _, bound in lines)
+    found = []
+    for left, right in pairwise(places):
+        height = closing(left) - closing(right)
+        parts = min(PARTS, max(1, int(min(right - left, height) / step)))
+        width = (right - left) / parts
+        found += [Corner(left + width * part, closing(left + width * (part + 1))) for part in range(parts)]
+    return (*found, Corner(places[-1], closing(places[-1])))

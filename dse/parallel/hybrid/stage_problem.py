@@ -1,0 +1,343 @@
+"""The sharding problem of a stage on its devices, and what a plan of it takes.
+
+A stage has R replicas of a mesh of T neighbouring devices inside a server. The step of the stage is sharded over the
+mesh, as strategy ``sharding`` does it (operator parallelism, or the batch, or both), and each replica does an equal
+share of every microbatch (data parallelism).
+
+Of M microbatches,
+
+* the *passes* are the work of forward and backward pass, each operation's share of a batch on a device divided by R,
+  and M times what a microbatch joins and reshards, of which an array of the batch has 1 / (M · R) of its bytes;
+* the *closing* runs once a batch: the joining and resharding of gradients inside the mesh, their all-reduce over the
+  replicas, in the layouts of their trained tensors, and the update, which every replica does.
+
+What a stage receives arrives in equal parts on the devices of a mesh, and what it sends leaves so: splitting further is
+free, and what is taken whole is gathered first. With recomputation the backward pass does the forward pass again.
+
+A device keeps its trained tensors, with their gradients and the optimizer's state, in their layouts, and what the
+forward part leaves for the backward pass, for as many microbatches as are in flight; with recomputation what a stage
+receives for these, and the rest for one. All times are whole picoseconds, all bytes of a share whole numbers.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dse.algorithms.pairwise.search import Limits
+from dse.algorithms.pairwise.solve import solve as solve_pairwise
+from dse.parallel.choice_graph import ChoiceGraph, Costs
+from dse.parallel.hybrid.stage_step import StageStep
+from dse.parallel.lifetimes import Lifetime
+from dse.parallel.mesh import Layout
+from dse.parallel.pipeline.problem import StateName
+from dse.parallel.plan import Plan, Transfer, sent_by
+from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import PICO
+from dse.parallel.storage import Storage
+from dse.run.progress import StopSignal, ask, never_stop
+
+Direction = tuple[int, int]
+"""How often passes and closing count in what is minimised."""
+
+
+@dataclass(frozen=True)
+class StageProblem(ParallelProblem):
+    """A stage to be sharded over the mesh of a replica; ``graph`` and ``rules`` are those of its step.
+
+    Attributes:
+        step: of the stage.
+        replicas: R.
+        microbatches: M.
+        in_flight: microbatches whose activations a device holds at once.
+        state: what a device keeps of trained tensors.
+        recompute: whether the forward pass runs again.
+        is_piece: whether it is a piece of a stage: it receives arrays in any layout, and what a piece in front of it
+            has too costs nothing. The least sums of pieces add up to no more than that of the stage.
+        step_bytes: of a piece, the bytes of all trained tensors of the step.
+    """
+
+    step: StageStep = field(kw_only=True, repr=False)
+    replicas: int = field(default=1, kw_only=True)
+    microbatches: int = field(default=1, kw_only=True)
+    in_flight: int = field(default=1, kw_only=True)
+    state: StateName = field(default="optimizer", kw_only=True)
+    recompute: bool = field(default=False, kw_only=True)
+    is_piece: bool = field(default=False, kw_only=True)
+    step_bytes: int = field(default=0, kw_only=True)
+
+    @cached_property
+    def carried(self) -> Mapping[int, int]:
+        """As the whole step has it."""
+        return self.step.carried
+
+    @cached_property
+    def storage(self) -> Storage:
+        """As the whole step has it."""
+        return Storage(self.graph, self.step.in_memory)
+
+    def sent_bytes(self, value: int) -> int:
+        """Of a microbatch of one replica where the value grows with the batch."""
+        size = self.graph.values[value].size_bytes
+        return size // (self.microbatches * self.replicas) if self.step.of_batch[value] else size
+
+    def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
+        """The layouts that an argument may have; what arrives is split over all devices, as far as it can be."""
+        layouts = super().layouts_of_argument(number)
+        if number not in self.step.arrives or self.is_piece:
+            return layouts
+        most = max(map(self.mesh.shards, layouts))
+        return tuple(layout for layout in layouts if self.mesh.shards(layout) == most)
+
+    def times_of_value(self, value: int) -> int:
+        """How often a batch joins or reshards a value."""
+        return 1 if self.step.once[value] else self.microbatches
+
+    def runs(self, operation: int) -> int:
+        """How often a microbatch runs an operation."""
+        return 2 if self.recompute and self.step.forward[operation] else 1
+
+    def state_copies(self, number: int) -> int:
+        """The arrays in the layout of an argument that a device keeps for it."""
+        role = self.graph.arguments[number].role
+        if role == "parameter":
+            return 1 if self.state == "weights" else 2
+        return int(role == "state" and self.state == "optimizer")
+
+    def share_bytes(self, value: int) -> int:
+        """Of an array that a microbatch of one replica leaves or receives."""
+        return self.graph.values[value].size_bytes // (self.microbatches * self.replicas)
+
+    @property
+    def held_in_flight(self) -> int:
+        """Microbatches of which what the forward part leaves is in memory at once."""
+        return 1 if self.recompute else self.in_flight
+
+
+class StageFigures(NamedTuple):
+    """What a plan of a stage takes.
+
+    Attributes:
+        forward_ps, backward_ps: the passes of all microbatches of a batch.
+        joined_ps: what is joined and resharded once a batch.
+        reduced_ps: the all-reduce of gradients over replicas.
+        update_ps: the optimizer's update.
+        device_bytes: what a device keeps.
+    """
+
+    forward_ps: int
+    backward_ps: int
+    joined_ps: int
+    reduced_ps: int
+    update_ps: int
+    device_bytes: int
+
+    @property
+    def passes_ps(self) -> int:
+        """Forward and backward."""
+        return self.forward_ps + self.backward_ps
+
+    @property
+    def closing_ps(self) -> int:
+        """What follows the last microbatch."""
+        return self.joined_ps + self.reduced_ps + self.update_ps
+
+
+def figures(problem: StageProblem, prices: Prices, plan: Plan) -> StageFigures:
+    """What ``plan`` takes, by the search's own account of it."""
+    step = problem.step
+    passes = {True: 0, False: 0}
+    joined_ps = update_ps = 0
+    for number, (priced, choice) in enumerate(zip(prices.priced, plan.choices, strict=True)):
+        if priced and step.updates[number]:
+            update_ps += priced[choice].work_ps
+        elif priced:
+            passes[step.forward[number]] += priced[choice].work_ps // problem.replicas
+    for sent in sent_by(problem, prices, plan):
+        if step.once[sent.value]:
+            joined_ps += sent.picoseconds
+        else:
+            passes[step.forward[sent.operation]] += problem.microbatches * sent.picoseconds
+    if problem.recompute:
+        passes[False] += passes[True]
+    return StageFigures(
+        forward_ps=passes[True],
+        backward_ps=passes[False],
+        joined_ps=joined_ps,
+        reduced_ps=reduced_ps(problem, plan.arguments),
+        update_ps=update_ps,
+        device_bytes=_bytes(problem, prices, plan),
+    )
+
+
+def reduced_ps(problem: StageProblem, layouts: tuple[Layout, ...]) -> int:
+    """The all-reduce of all gradients over the replicas, each in the layout of its trained tensor."""
+    size = sum(
+        problem.graph.values[each.value].size_bytes // problem.mesh.shards(layout)
+        for each, layout in zip(problem.graph.arguments, layouts, strict=True)
+        if each.role == "parameter"
+    )
+    return round(all_reduce_s(problem, size) / PICO)
+
+
+def all_reduce_s(problem: StageProblem, size_bytes: int) -> float:
+    """The all-reduce of so many bytes over the replicas."""
+    width = problem.mesh.devices
+    return problem.network.collective_s("all_reduce", size_bytes, problem.replicas, width, groups=width)
+
+
+def _bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:
+    choices = StageChoices(problem, prices, (1, 1))
+    total = 0
+    for number, layout in enumerate(plan.arguments):
+        total += int(choices.memory_of_argument(number)[choices.layouts[number].index(layout)])
+    for number, priced in enumerate(prices.priced):
+        total += int(choices.memory_of_operation(number)[plan.choices[number]]) if priced else 0
+    return total
+
+
+class StageChoices(ChoiceGraph):
+    """The choices of a stage with what they add to its passes and its closing.
+
+    Args:
+        problem: of the stage.
+        prices: of its operations.
+        direction: how often its passes and its closing count.
+    """
+
+    def __init__(self, problem: StageProblem, prices: Prices, direction: Direction) -> None:
+        super().__init__(problem, prices)
+        self._stage = problem
+        self._passes, self._closing = direction
+
+    def memory_of_argument(self, number: int) -> Costs:
+        """The bytes that a device keeps for an argument, [its layouts]."""
+        stage, value = self._stage, self._stage.graph.arguments[number].value
+        if stage.is_piece and stage.step.copies[number]:
+            return np.zeros(len(self.layouts[number]), np.int64)
+        size, copies = stage.graph.values[value].size_bytes, stage.state_copies(number)
+        if stage.recompute and number in stage.step.entering:
+            size, copies = stage.share_bytes(value), stage.in_flight
+        return np.array([copies * (size // stage.mesh.shards(layout)) for layout in self.layouts[number]], np.int64)
+
+    def memory_of_operation(self, operation: int) -> Costs:
+        """The bytes that the forward part leaves of an operation's results, [its choices]."""
+        stage = self._stage
+        results = stage.graph.operations[operation].results
+        kept = [place for place, value in enumerate(results) if stage.step.kept[value]]
+        return np.array(
+            [
+                stage.held_in_flight
+                * sum(
+                    stage.share_bytes(results[place]) // stage.mesh.shards(priced.layouts.results[place])
+                    for place in kept
+                )
+                for priced in self._prices.priced[operation]
+            ],
+            np.int64,
+        )
+
+    def _memory_of_argument(self, number: int) -> Costs:
+        return self.memory_of_argument(number)
+
+    def _memory(self, operation: int) -> Costs:
+        return self.memory_of_operation(operation)
+
+    def _intervals(self) -> list[Lifetime]:
+        return [(0, 1)] * (len(self.layouts) + len(self._node))
+
+    def _cost_of_argument(self, number: int) -> Costs:
+        """The part of an argument in the all-reduce over replicas, from below: a chord of a concave function."""
+        stage = self._stage
+        argument = stage.graph.arguments[number]
+        costs = super()._cost_of_argument(number)
+        if argument.role == "parameter" and stage.replicas > 1 and not (stage.is_piece and stage.step.copies[number]):
+            size = stage.graph.values[argument.value].size_bytes
+            shares = np.array([size // stage.mesh.shards(layout) for layout in self.layouts[number]], np.int64)
+            costs = np.floor(self._closing * self._chord[1] * shares).astype(np.int64)
+        return costs
+
+    @property
+    def constant_ps(self) -> int:
+        """What every plan takes in addition to its choices, at least."""
+        return math.floor(self._closing * self._chord[0])
+
+    @cached_property
+    def _chord(self) -> tuple[float, float]:
+        """(picoseconds, picoseconds per byte) of the all-reduce over replicas, from below.
+
+        Its time is a concave function of the bytes, so that a chord is below it between its ends: from the fewest bytes
+        that the trained tensors can have on a device to all of them. Of a piece, the slope alone of the chord from
+        nothing to all trained tensors of the step.
+        """
+        stage = self._stage
+        most = sum(stage.graph.values[each.value].size_bytes for each in stage.graph.trainable)
+        if stage.is_piece:
+            return 0.0, all_reduce_s(stage, stage.step_bytes) / PICO / max(1, stage.step_bytes)
+        least = sum(stage.graph.values[each.value].size_bytes // stage.mesh.devices for each in stage.graph.trainable)
+        low_ps, high_ps = (all_reduce_s(stage, size) / PICO for size in (least, most))
+        slope = (high_ps - low_ps) / (most - least) if most > least else 0.0
+        return max(0.0, low_ps - slope * least - 1), slope
+
+    def _cost(self, operation: int) -> Costs:
+        stage, priced = self._stage, self._prices.priced[operation]
+        if stage.is_piece and stage.step.again[operation]:
+            return np.zeros(len(priced), np.int64)
+        if stage.step.updates[operation]:
+            work = [self._closing * each.work_ps for each in priced]
+        else:
+            times = self._passes * stage.runs(operation)
+            work = [times * (each.work_ps // stage.replicas) for each in priced]
+        times = self._times(stage.graph.operations[operation].results[0], operation)
+        return np.array([own + times * each.joined_ps for own, each in zip(work, priced, strict=True)], np.int64)
+
+    def _times(self, value: int, operation: int) -> int:
+        """How often what is sent of a value for an operation counts."""
+        if self._stage.step.once[value]:
+            return self._closing
+        runs = self._stage.runs(operation) if operation >= 0 else 1
+        return self._passes * self._stage.microbatches * runs
+
+    def _exposed(self, transfer: Transfer, costs: Costs) -> Costs:
+        stage = self._stage
+        if stage.is_piece and transfer.target >= 0 and stage.step.again[transfer.target]:
+            return np.zeros_like(costs)
+        return costs * self._times(transfer.value, transfer.target)
+
+
+class StageSolution(NamedTuple):
+    """The best plan of a stage that was found, and what no plan is below; both are None where none fits."""
+
+    plan: Plan | None
+    bound_ps: int | None
+
+
+def solve_stage(
+    problem: StageProblem, prices: Prices, direction: Direction, seed: int = 0, stop: StopSignal = never_stop
+) -> StageSolution:
+    """The plan of the least sum of passes and closing, each as often as ``direction`` says, with a bound on it.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    choices = StageChoices(problem, prices, direction)
+    found = solve_pairwise(choices.pairwise(stop), Limits(gap=GAP), seed, stop)
+    ask(stop)
+    plan = None if found.choices is None else choices.plan(found.choices)
+    return StageSolution(plan, None if found.bound is None else found.bound + choices.constant_ps)
+
+
+GAP = 1e-4
+"""Share of a stage's time to which it is solved."""
+
+
+def least_bytes(problem: StageProblem, prices: Prices) -> int:
+    """The fewest bytes that a device keeps under any plan."""
+    choices = StageChoices(problem, prices, (1, 1))
+    arguments = sum(int(choices.memory_of_argument(number).min()) for number in range(len(choices.layouts)))
+    operations = enumerate(prices.priced)
+    return arguments + sum(int(choices.memory_of_operation(number).min()) for number, priced in operations if priced)

@@ -1,0 +1,67 @@
+"""What the stages of a hybrid plan take, by the definition of a step's time (:mod:`dse.parallel.step_time`).
+
+Transfers between stages, and all of stages whose devices do equal shares, are those of the pipeline with the same cuts.
+A sharded stage has the passes of a microbatch, the closing and the memory of :mod:`dse.parallel.hybrid.stage_problem`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
+from dse.parallel.hybrid.stage_problem import StageFigures, StageProblem, figures
+from dse.parallel.pipeline.length import Length, length, length_of_stages
+from dse.parallel.pipeline.length import faults as pipeline_faults
+from dse.parallel.prices import Prices
+from dse.parallel.resharding import PICO
+
+FiguresOf = Callable[[StageProblem, Sharding], StageFigures]
+"""What a sharded stage takes."""
+
+
+def own_figures(problem: StageProblem, sharding: Sharding) -> StageFigures:
+    """By the search's own account."""
+    return figures(problem, Prices(problem), sharding.plan)
+
+
+def step_time(problem: HybridProblem, plan: HybridPlan, figures_of: FiguresOf = own_figures) -> Length:
+    """The time of a step and of each stage; its ``all_reduce_s`` is the closing."""
+    stages = list(length(problem.pipeline(len(plan.shardings)), plan.pipeline).stages)
+    count = problem.base.microbatches
+    for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
+        if sharding is not None:
+            in_flight = min(count, len(stages) - number)
+            of = figures_of(
+                problem.stage_problem(problem.steps.stage(points), len(devices), sharding.mesh, in_flight), sharding
+            )
+            stages[number] = replace(
+                stages[number],
+                forward_s=of.forward_ps * PICO / count,
+                backward_s=of.backward_ps * PICO / count,
+                all_reduce_s=of.closing_ps * PICO,
+                device_bytes=float(of.device_bytes),
+            )
+    return length_of_stages(stages, count)
+
+
+def faults(problem: HybridProblem, plan: HybridPlan, of: Length) -> list[str]:
+    """What is wrong with a plan of these times, one sentence each, but for the rules of shardings themselves."""
+    without_limit = replace(problem.pipeline(len(plan.shardings)), memory_bytes=None)
+    found = pipeline_faults(without_limit, plan.pipeline)
+    if found:
+        return found
+    if len(plan.shardings) > problem.base.stages:
+        found.append(f"there are {len(plan.shardings)} stages, but must be at most {problem.base.stages}")
+    for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
+        width = len(devices)
+        if points.start not in (0, *problem.cuts):
+            found.append(f"stage {number} begins at a point where none may")
+        if width not in problem.widths or devices.start % min(width, problem.server):
+            found.append(
+                f"stage {number} has devices {devices.start} to {devices.stop - 1}: neither servers nor a part"
+            )
+        if sharding is not None and sharding.mesh not in problem.meshes(width)[1:]:
+            found.append(f"stage {number} has replicas of {sharding.mesh} devices, which do not divide it")
+        limit, needed = problem.base.memory_bytes, of.stages[number].device_bytes
+        if limit is not None and needed > limit:
+            found.append(f"stage {number} needs {needed:,.0f} bytes on a device, of {limit:,}")
+    return found

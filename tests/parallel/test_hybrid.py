@@ -1,0 +1,228 @@
+"""Hybrid plans: the steps of stages, what plans take, the bound, and every plan of a tiny step enumerated."""
+
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from dse.importer.hlo.flatten import step_graph
+from dse.importer.hlo.text import parse_hlo, read_hlo
+from dse.parallel.formats import plan_document, stated_from_document
+from dse.parallel.hybrid.check import StageChecker
+from dse.parallel.hybrid.frontier import DIRECTIONS, corners
+from dse.parallel.hybrid.pieces import Pieces
+from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
+from dse.parallel.hybrid.search import solve
+from dse.parallel.hybrid.stage_problem import figures, solve_stage
+from dse.parallel.hybrid.stage_step import Stages
+from dse.parallel.hybrid.step_times import faults, step_time
+from dse.parallel.pipeline.problem import PipelineProblem
+from dse.parallel.pipeline.profiling import profile_of
+from dse.parallel.pipeline.strategy import state_factor_of
+from dse.parallel.plan import Plan
+from dse.parallel.prices import Prices
+from dse.run.progress import never_stop
+from dse.sharding.hlo.table import step_factors
+from hardware.network_specs import network
+from tests.parallel.problems import DEVICE, DUMPS, mlp_text
+
+TINY = """HloModule tiny
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY step {
+  w1 = f32[31,33] parameter(0), metadata={op_name="params['w1']"}
+  w2 = f32[33,35] parameter(1), metadata={op_name="params['w2']"}
+  x = f32[8192,31] parameter(2), metadata={op_name="batch['x']"}
+  h = f32[8192,33] dot(x, w1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  o = f32[8192,35] dot(h, w2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  zero = f32[] constant(0)
+  l = f32[] reduce(o, zero), dimensions={0,1}, to_apply=add
+  one = f32[] constant(1)
+  e = f32[8192,35] broadcast(one), dimensions={}
+  g2 = f32[33,35] dot(h, e), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  d = f32[8192,33] dot(e, w2), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  g1 = f32[31,33] dot(x, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  n1 = f32[31,33] subtract(w1, g1)
+  n2 = f32[33,35] subtract(w2, g2)
+  ROOT t = (f32[31,33], f32[33,35], f32[]) tuple(n1, n2, l)
+}
+"""
+"""Two products and a sum; nothing but the batch can be divided, so that every plan can be enumerated."""
+
+
+def hybrid(text, devices=4, stages=2, microbatches=2, memory_bytes=None, recompute=False):
+    graph = step_graph(parse_hlo(text, "step.hlo"), "step.hlo")
+    of = profile_of(graph, DEVICE)
+    base = PipelineProblem(
+        of.profile,
+        network("nvlink2").spanning(devices),
+        devices,
+        stages,
+        microbatches,
+        memory_bytes,
+        state_factor_of(graph, "optimizer"),
+        recompute,
+        of.update_s / int(of.profile.weight_bytes.sum()),
+    )
+    steps = Stages(graph, step_factors(graph))
+    return HybridProblem(base, steps, DEVICE, "optimizer", tuple(range(1, of.profile.points)))
+
+
+def every_sharding(problem, mesh):
+    """The plans of a stage, of those that take the same one."""
+    prices, found = Prices(problem), {}
+    options = [range(max(1, len(priced))) for priced in prices.priced]
+    layouts = [problem.layouts_of_argument(number) for number in range(len(problem.graph.arguments))]
+    for choices in itertools.product(*options):
+        for arguments in itertools.product(*layouts):
+            plan = Plan(choices, arguments)
+            found.setdefault(figures(problem, prices, plan), Sharding(mesh, plan))
+    return list(found.values())
+
+
+def shortest_of_all(problem):
+    """The time of the best of all plans of at most two stages."""
+    best_s, devices = np.inf, problem.base.devices
+    for cuts in ((), *((cut,) for cut in problem.cuts)):
+        device_cuts = (devices // 2,) * len(cuts)
+        bare = HybridPlan(cuts, device_cuts, (None,) * (len(cuts) + 1))
+        options = []
+        for number, (points, own, _) in enumerate(bare.stages(problem)):
+            in_flight = min(problem.base.microbatches, len(cuts) + 1 - number)
+            step = problem.steps.stage(points)
+            options.append([None])
+            for mesh in problem.meshes(len(own))[1:]:
+                options[-1] += every_sharding(problem.stage_problem(step, len(own), mesh, in_flight), mesh)
+        for shardings in itertools.product(*options):
+            plan = HybridPlan(cuts, device_cuts, shardings)
+            of = step_time(problem, plan)
+            if of.length_s < best_s and not faults(problem, plan, of):
+                best_s = of.length_s
+    return best_s
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"microbatches": 4, "memory_bytes": 350_000}, {"recompute": True, "memory_bytes": 500_000}],
+    ids=["plain", "little memory", "recomputation"],
+)
+def test_the_best_plan_and_its_bound_beside_every_plan_of_a_tiny_step(asked):
+    problem = hybrid(TINY, **asked)
+    best_s = shortest_of_all(problem)
+    answer = solve(problem)
+    assert np.isfinite(best_s)
+    assert answer.bound_s <= best_s * (1 + 1e-9)
+    assert best_s * (1 - 1e-9) <= answer.step_s <= best_s * 1.02
+    assert answer.bound_s >= 0.9 * best_s
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5])
+def test_stages_share_out_every_operation_and_result_once(parts):
+    graph = step_graph(read_hlo(DUMPS / "vgg-tiny.hlo"), "vgg-tiny.hlo")
+    steps = Stages(graph, step_factors(graph))
+    ends = np.linspace(0, steps.points, parts + 1).astype(int).tolist()
+    counted, results = Counter(), Counter()
+    for begin, end in itertools.pairwise(ends):
+        step = steps.stage(range(begin, end))
+        for number, (operation, again) in enumerate(zip(step.graph.operations, step.again, strict=True)):
+            if not step.graph.is_constant(number) and not again:
+                counted[step.graph.values[operation.results[0]].name] += 1
+        results.update(step.graph.values[value].name for value in step.graph.results)
+    expected = [n for n, _ in enumerate(graph.operations) if not graph.is_constant(n)]
+    assert counted == Counter(graph.values[graph.operations[n].results[0]].name for n in expected)
+    assert {graph.values[value].name for value in graph.results} <= set(results)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_checker_finds_what_the_search_says_of_a_stage(recompute):
+    problem = hybrid(mlp_text(16), recompute=recompute)
+    cut = problem.cuts[1]
+    for points, width, mesh in ((range(cut), 4, 2), (range(cut, problem.steps.points), 2, 2)):
+        stage = problem.stage_problem(problem.steps.stage(points), width, mesh, 2)
+        prices = Prices(stage)
+        for direction in DIRECTIONS:
+            plan = solve_stage(stage, prices, direction).plan
+            stated = stated_from_document(stage, plan_document(stage, prices, plan), "solution")
+            assert StageChecker(problem).figures(stage, stated) == figures(stage, prices, plan)
+
+
+def test_pieces_take_no_more_than_the_stage_that_they_make_up():
+    problem = hybrid(mlp_text(16))
+    pieces, last = Pieces(problem, 0, never_stop), len(problem.cuts) + 1
+    stage = problem.stage_problem(problem.steps.stage(range(problem.steps.points)), 4, 2, 1)
+    prices = Prices(stage)
+    bounds = pieces.bounds(4, 2, 0, last)
+    for direction in DIRECTIONS:
+        found = solve_stage(stage, prices, direction)
+        of = figures(stage, prices, found.plan)
+        value = direction[0] * of.passes_ps + direction[1] * of.closing_ps
+        assert 0 < bounds[direction] <= found.bound_ps + 1e-6 * value
+        assert found.bound_ps <= value
+        assert pieces.least_bytes(4, 2, 0, last, 1) <= of.device_bytes
+
+
+def test_every_point_above_the_bounds_is_above_a_corner():
+    random = np.random.default_rng(0)
+    plans = random.uniform((10, 0), (40, 30), (200, 2))
+    plans = plans[plans.sum(axis=1) > 25]
+    bounds = {(a, b): float((a * plans[:, 0] + b * plans[:, 1]).min()) for a, b in DIRECTIONS}
+    low = np.array(corners(bounds))
+    for passes, closing in plans:
+        assert ((low[:, 0] <= passes + 1e-9) & (low[:, 1] <= closing + 1e-9)).any()
+    assert len(low) > 2
+
+
+@pytest.fixture
+def step(tmp_path):
+    path = tmp_path / "step.hlo"
+    path.write_text(mlp_text(16))
+    return str(path)
+
+
+def test_a_run_leaves_stages_a_picture_and_a_trace_and_passes_its_check(dse, step, tmp_path):
+    out = tmp_path / "out"
+    asked = ("parallel", step, "--mesh", "4", "--accelerator", "v100", "--microbatches", "2", "--json")
+    answer = dse(*asked, "--strategy", "hybrid", "--out", out)
+    assert answer.code == 0, answer.err
+    result = json.loads(answer.out)
+    assert result["bound"] <= result["objective"]["value"]
+    assert result["metrics"]["step_s"] == result["objective"]["value"]
+    assert (out / "pipeline.trace.json").exists()
+    assert "How stages are sharded" in (out / "report.html").read_text()
+    assert dse("check", out / "result.json").code == 0
+
+
+def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
+    asked = ("parallel", step, "--strategy", "hybrid", "--mesh", "4", "--json", "--memory-gb")
+    answer = dse(*asked, "0.0001")
+    assert answer.code == 1
+    lack = json.loads(answer.out)["infeasibility"]
+    assert f"{int(lack['demand'] - lack['limit']):,} bytes too many" in lack["explanation"]
+    assert dse(*asked, str(lack["demand"] / 2**30 * (1 - 1e-5))).code == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        (("--mesh", "12", "--network", "v100-ethernet"), "--mesh: 12: must be a multiple of 8, the devices of a"),
+        (("--mesh", "data=2,model=4"), "must be a number of devices"),
+        (("--method", "linkage"), "--method: linkage: must be exact with --strategy hybrid"),
+        (("--device-cuts", "near"), "--device-cuts: belongs to --strategy pipeline or all"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(dse, step, asked, rule):
+    answer = dse("parallel", step, "--strategy", "hybrid", *asked)
+    assert answer.code == 2
+    assert rule in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_a_step_after_optimisation_is_refused(dse):
+    answer = dse("parallel", str(DUMPS / "vgg-tiny.opt.hlo"), "--strategy", "hybrid", "--mesh", "4")
+    assert answer.code == 2
+    assert "must be a step before optimisation" in answer.err
