@@ -26,9 +26,8 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()
     _answer("bert-large", accelerators=8, global_batch=8)
-    print(
-        f"{'model':14}{'plans':>9}{'exact':>7}{'samples/s':>12}{'paper':>9}{'TPUv4':>8}{'gap':>6}{'s':>7}{'CPU s':>7}"
-    )
+    rates = f"{'samples/s':>12}{'paper':>9}{'TPUv4':>8}{'gap':>6}{'s':>7}{'CPU s':>7}"
+    print(f"{'model':14}{'space':>8}{'plans':>9}{'exact':>7}{rates}")
     for model, space in [("bert-large", "phaze-2024"), *((model, "table-1") for model in arguments.models)]:
         began, began_cpu = time.perf_counter(), time.process_time()
         result = _answer(model, space=space)
@@ -37,10 +36,10 @@ def main() -> None:
         baselines = [row["throughput_per_s"] for row in metrics["baselines"]]
         shares = [f"{each / value:.3f}" if each else "-" for each in baselines]
         trained = next(iter(result.solution["models"].values()))
-        print(
-            f"{model:14}{metrics['architectures_in_space']:8,}{metrics['plans_in_vocabulary']:9,}{metrics['architectures_evaluated']:7,}{value:12,.1f}"
-            f"{shares[0]:>9}{shares[1]:>8}{result.gap or 0:6.1g}{seconds:7.1f}{cpu_s:7.1f}"
-        )
+        names = ("architectures_in_space", "plans_in_vocabulary", "architectures_evaluated")
+        counts = "".join(f"{metrics[name]:{width},}" for name, width in zip(names, (8, 9, 7), strict=True))
+        rates = f"{value:12,.1f}{shares[0]:>9}{shares[1]:>8}{result.gap or 0:6.1g}{seconds:7.1f}{cpu_s:7.1f}"
+        print(f"{model:14}{counts}{rates}")
         sizes = result.solution["architecture"]
         cores = f"{sizes['tensor_cores']} × {sizes['core_width']}×{sizes['core_depth']}"
         lanes = f"{sizes['vector_cores']} × {sizes['vector_lanes']} lanes"
