@@ -163,18 +163,25 @@ class _Step:
 
     @cached_property
     def replica_collectives(self) -> tuple[Floats, Floats]:
-        """Exposed seconds of each microbatch, and once a step; [P, K]."""
+        """Exposed seconds of each microbatch, and once a step; [P, K].
+
+        Of lower bounds, those once a step of interleaved plans are the least that can be exposed. What hides them in a
+        stage that is not the busiest one may grow by more than the bubble does, of which chunks divide the growth:
+        then a step gets shorter as a kernel gets longer.
+        """
         zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
         gradient = self.problem.stack.gradient_transfer_bytes.value
         reduce = self._over_replicas("all_reduce", gradient)
         scatter = self._over_replicas("reduce_scatter", gradient)
         gather = self._over_replicas("all_gather", HALF_BYTES)
-        scattered, gathered = self._beside(scatter, backward), self._beside(gather, forward)
-        both = gathered + self._beside(gather + scatter, backward)
-        each = np.select([zero == 2, zero == 3], [scattered, both], 0.0)
-        once = np.select(
-            [zero == 0, zero == 1, zero == 2], [self._beside(reduce, backward), scattered + gathered, gathered], 0.0
-        )
+        both = self._beside(gather, forward) + self._beside(gather + scatter, backward)
+        each = np.select([zero == 2, zero == 3], [self._beside(scatter, backward), both], 0.0)
+        if self.work.kernels.are_bounds:
+            chunked = (self.plans.interleave > 1)[:, None]
+            forward, backward = np.where(chunked, np.inf, forward), np.where(chunked, np.inf, backward)
+        gathered = self._beside(gather, forward)
+        sharded = self._beside(scatter, backward) + gathered
+        once = np.select([zero == 0, zero == 1, zero == 2], [self._beside(reduce, backward), sharded, gathered], 0.0)
         return each, once
 
     # Time -------------------------------------------------------------------------------------------------------------

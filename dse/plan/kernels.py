@@ -37,9 +37,15 @@ class AttentionShape(NamedTuple):
 
 
 class Kernels(Protocol):
-    """Seconds of kernels; ``machines`` is how many machines are priced for each plan."""
+    """Seconds of kernels.
+
+    Attributes:
+        machines: how many machines are priced for each plan.
+        are_bounds: whether they are lower bounds, from which a step is to be one too.
+    """
 
     machines: int
+    are_bounds: bool
 
     def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
         """A linear layer [m, k] · [k, n]: forward, gradient of the input, gradient of the weights.
@@ -66,6 +72,7 @@ class ChipKernels:
     """The longer of FLOPs at the sustained peak and traffic at the sustained rate of memory (docs/plan.md)."""
 
     machines = 1
+    are_bounds = False
 
     def __init__(self, problem: PlanProblem, precision: str) -> None:
         chip, stack = problem.system.chip, problem.stack

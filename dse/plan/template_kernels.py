@@ -40,6 +40,8 @@ class Products(NamedTuple):
 class _MachineKernels(ABC):
     """What exact times and bounds share: the shapes of products and of vector work."""
 
+    are_bounds = False
+
     def __init__(self, problem: PlanProblem, machines: int, element_bytes: int) -> None:
         self.machines = machines
         self._model, self._sequence = problem.model, problem.sequence
@@ -154,6 +156,8 @@ class RooflineKernels(_MachineKernels):
     every operand and the result over HBM once. Vector work does each element on one of ``lanes`` and moves its bytes.
     So no mapping and no order of passes is faster. The bounds are weakened by more than rounding.
     """
+
+    are_bounds = True
 
     def __init__(self, problem: PlanProblem, machines: Machines, elements: Integers, lanes: Integers) -> None:
         super().__init__(problem, len(elements), machines.element_bytes)

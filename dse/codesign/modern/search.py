@@ -1,7 +1,9 @@
 """Best-first search over architectures, each with every plan of the vocabulary, stopped by lower bounds: a proof.
 
-A step takes no longer where every kernel takes no longer: collectives and memory depend on the plan alone, what they
-hide behind grows with what hides it, and everything else is a sum or a maximum. So the step of a plan with lower bounds
+A step takes no longer where every kernel takes no longer: collectives and memory depend on the plan alone, a pass and
+what it does not hide of collectives take together no longer where the pass takes no longer, and everything else is a
+sum or a maximum. (What interleaved stages hide of their gradients is an exception, of which bounds take the least:
+:mod:`dse.plan.evaluate`.) So the step of a plan with lower bounds
 for kernels (:class:`dse.plan.template_kernels.RooflineKernels`) is a lower bound on its step. These bounds need two
 figures of an architecture, its processing elements and its vector lanes, and architectures that share both are one
 class. For each HBM size:
