@@ -5,10 +5,12 @@ the episodes are put together in the order of the plan. A group depends on its o
 the number of actors nor which of them is faster, or dies, changes an episode.
 """
 
+import pickle
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import ray
@@ -24,9 +26,13 @@ from policies.learning.options import COMMAND
 from policies.learning.rllib.runner import GroupOrder, GroupRunner
 
 _AHEAD = 2
-"""Groups that an actor has at a time, so that it need not wait for the next."""
+"""Calls that an actor has at a time, so that it need not wait for the next."""
 
-_POLL_S = 0.005
+_SHARE = 4
+"""A call gets this part of an actor's share of the groups that wait: calls cost as much as a small group, and the last
+ones are to be short, so that all actors end at the same time."""
+
+_POLL_S = 0.01
 """RLlib waits for all calls that are under way, or for so long."""
 
 _PING_S, _BETWEEN_PINGS_S = 0.1, 2.0
@@ -66,7 +72,7 @@ class RunnerActors:
 
     Attributes:
         group: RLlib's.
-        assigned: places, in the iteration, of the groups that each living actor has.
+        assigned: the calls of each living actor: places, in the iteration, of groups.
     """
 
     def __init__(self, config: AlgorithmConfig) -> None:
@@ -74,7 +80,7 @@ class RunnerActors:
         own.env_runners(max_requests_in_flight_per_env_runner=_AHEAD)
         own.fault_tolerance(restart_failed_env_runners=True, delay_between_env_runner_restarts_s=0)
         self.group = EnvRunnerGroup(config=own, local_env_runner=False)
-        self.assigned: dict[int, list[int]] = {}
+        self.assigned: dict[int, list[tuple[int, ...]]] = {}
         self._version = 0
         self._pinged_s = 0.0
 
@@ -103,37 +109,39 @@ class RunnerActors:
             _plan(planner, iteration, groups, count)
             self._send(call, iteration)
             ready: list[Any] = self.group.fetch_ready_async_reqs(timeout_seconds=_POLL_S)
-            for number, (place, episodes, outcome) in ready:
-                self.assigned[number].remove(place)
-                if isinstance(outcome, Exception):
-                    raise outcome
-                planner.note(iteration.orders[place], outcome)
-                iteration.made[place] = episodes
+            for number, (places, content) in ready:
+                self.assigned[number].remove(places)
+                if isinstance(content, Exception):
+                    raise content
+                for place, (episodes, outcome) in zip(places, pickle.loads(content), strict=True):
+                    planner.note(iteration.orders[place], outcome)
+                    iteration.made[place] = episodes
             self._replace(iteration)
         return [episode for place in range(groups) for episode in iteration.made[place]]
 
     def _send(self, call: Any, iteration: _Iteration) -> None:
         """Give every actor something to do."""
         for _ in range(_AHEAD):
-            for number, places in self.assigned.items():
-                if len(places) < _AHEAD and iteration.waiting:
-                    place = self._choice(number, iteration)
-                    work = partial(call, place=place, order=iteration.orders[place])
+            for number, calls in self.assigned.items():
+                if len(calls) < _AHEAD and iteration.waiting:
+                    places = self._choice(number, iteration)
+                    work = partial(call, places=places, orders=[iteration.orders[place] for place in places])
                     if self.group.foreach_env_runner_async(work, remote_worker_ids=[number]):
-                        iteration.waiting.remove(place)
-                        places.append(place)
+                        iteration.waiting = [place for place in iteration.waiting if place not in places]
+                        calls.append(places)
 
-    def _choice(self, number: int, iteration: _Iteration) -> int:
-        """The first group of the actor's own environments, which it has prepared before; else the last of another."""
-        actors = self.group.num_remote_env_runners()
-        own = (place for place in iteration.waiting if iteration.orders[place].environment % actors == number - 1)
-        return next(own, iteration.waiting[-1])
+    def _choice(self, number: int, iteration: _Iteration) -> tuple[int, ...]:
+        """The first groups of the actor's own environments, which it has prepared before; else the last of others."""
+        actors, waiting = self.group.num_remote_env_runners(), iteration.waiting
+        count = max(1, len(waiting) // (_SHARE * actors))
+        own = [place for place in waiting if iteration.orders[place].environment % actors == number - 1]
+        return tuple(own[:count] or waiting[-count:])
 
     def _replace(self, iteration: _Iteration) -> None:
         """Take their groups from actors that have died, and welcome those that live again."""
         healthy = set(self.group.healthy_env_runner_ids())
         for number in self.assigned.keys() - healthy:
-            for place in self.assigned.pop(number):
+            for place in chain.from_iterable(self.assigned.pop(number)):
                 iteration.deaths[place] += 1
                 if iteration.deaths[place] == _MAX_DEATHS:
                     rule = f"{_MAX_DEATHS} of them died while they made the same group of episodes"
@@ -164,20 +172,21 @@ def _plan(planner: GroupRunner, iteration: _Iteration, groups: int, count: int) 
 
 
 def _made(
-    runner: GroupRunner, *, weights: list[Any], version: int, place: int, order: GroupOrder
-) -> tuple[int, list[SingleAgentEpisode], Any]:
-    """(place, episodes, what the planner is to note or the error), in the actor.
+    runner: GroupRunner, *, weights: list[Any], version: int, places: tuple[int, ...], orders: list[GroupOrder]
+) -> tuple[tuple[int, ...], bytes | Exception]:
+    """The places and, of each, (episodes, what the planner is to note), pickled, in the actor; or an error.
 
-    An error is returned, because RLlib would end the actor for it and repeat the call.
+    An error is returned because RLlib would end the actor for it and repeat the call. The rest is pickled here because
+    Ray would look for closures in every episode and send each of their many small arrays apart.
     """
     torch.set_num_threads(1)
     try:
         if runner.weights_version != version:
             runner.set_state({COMPONENT_RL_MODULE: ray.get(weights[0])})
             runner.weights_version = version
-        episodes, outcome = runner.make(order)
+        made = [runner.make(order) for order in orders]
     except Exception as error:
-        return place, [], error
+        return places, error
     # Nobody reads the runner's metrics here, and unread they grow.
     runner.get_metrics()
-    return place, episodes, outcome
+    return places, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL)
