@@ -2,8 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than there are cores: tests often wait for processes that they have started.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
 .PHONY: run test lint bench docs clean
 
@@ -12,7 +10,7 @@ run: $(VENV)/base
 	$(BIN)/dse codesign bert-large --out runs/bert-large
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
