@@ -1,12 +1,11 @@
 """What would make a placement faster: its pipeline simulated on the same sites and routes with one resource relieved.
 
 A simulation of a large fabric takes seconds, so what cannot help is not simulated: a change under which the bound or
-the busiest link still asks for nearly as many slots; and of a large pipeline the changes of a group that do not help
-together. More of a resource is not slower, up to the error of the window, so what several changes do not gain, none of
-them gains alone.
+the busiest link still asks for nearly as many slots. Changes are not ruled out together: with more of several resources
+the simulated arbitration may well be slower than with more of one of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -91,47 +90,24 @@ CHANGES: Mapping[str, tuple[str, Change]] = MappingProxyType(
 """What could be relieved: a phrase for people, and the pipeline and the fabric with it."""
 
 
-GROUPS: Sequence[Sequence[str]] = (
-    ("compute", "memory_ports", "memory_depth", "port_buffers", "off_chip"),
-    ("tracks", "link_buffers", "switching"),
-)
-"""Changes that are tried together first: of units and their ports, and of the network between them."""
-
-MIN_GROUPED_UNITS = 256
-"""Units of a pipeline that is simulated with changes together first; with fewer, all simulations take milliseconds."""
-
-
 def reliefs(piece: PlacedPiece, stop: StopSignal, progress: ProgressCallback = silent) -> list[Relief] | None:
     """The interval under each of :data:`CHANGES` that could gain :data:`MIN_GAIN`, in their order; None after a stop.
 
     In a deadlock all are simulated: any may undo it.
     """
-    relieved: dict[str, float | None] = {}
-    waiting = [[name for name in group if _could_help(piece, name)] for group in GROUPS]
-    for group in waiting:
-        for names in _questions(piece, group):
-            if stop() is not None:
-                return None
-            progress("simulating what would relieve it", len(relieved), sum(map(len, waiting)))
-            interval = _interval_slots(piece, names)
-            if len(names) == 1:
-                relieved[names[0]] = interval
-            elif not _gains(piece, interval):
-                break
-    return [Relief(name, relieved[name]) for name in CHANGES if name in relieved]
-
-
-def _questions(piece: PlacedPiece, group: Sequence[str]) -> Iterator[Sequence[str]]:
-    """What to simulate of a group: two changes or more together first, which may rule them out, then each alone."""
-    is_large = len(piece.pipeline.units) >= MIN_GROUPED_UNITS
-    if is_large and len(group) > 2 and piece.interval_slots is not None:
-        yield group
-    yield from ((name,) for name in group)
+    relieved = []
+    names = [name for name in CHANGES if _could_help(piece, name)]
+    for number, name in enumerate(names):
+        if stop() is not None:
+            return None
+        progress("simulating what would relieve it", number, len(names))
+        relieved.append(Relief(name, _interval_slots(piece, name)))
+    return relieved
 
 
 def _could_help(piece: PlacedPiece, name: str) -> bool:
     """Whether what the changed pipeline needs on these routes at least leaves room for a gain."""
-    pipeline, fabric = _changed(piece, (name,))
+    pipeline, fabric = CHANGES[name][1](piece.pipeline, piece.fabric)
     least = max(bound(pipeline, fabric).slots, piece.rules.max_load * piece.fabric.tracks / fabric.tracks)
     return _gains(piece, least)
 
@@ -142,14 +118,7 @@ def _gains(piece: PlacedPiece, interval_slots: float | None) -> bool:
     return interval_slots is not None and piece.interval_slots > (1 + MIN_GAIN) * interval_slots
 
 
-def _interval_slots(piece: PlacedPiece, names: Sequence[str]) -> float | None:
-    """Simulated slots between departures with these changes together; None in a deadlock."""
-    pipeline, fabric = _changed(piece, names)
+def _interval_slots(piece: PlacedPiece, name: str) -> float | None:
+    """Simulated slots between departures with this change; None in a deadlock."""
+    pipeline, fabric = CHANGES[name][1](piece.pipeline, piece.fabric)
     return throughput(Simulator(pipeline, fabric), piece.placement).interval_slots
-
-
-def _changed(piece: PlacedPiece, names: Sequence[str]) -> tuple[Pipeline, Fabric]:
-    pipeline, fabric = piece.pipeline, piece.fabric
-    for name in names:
-        pipeline, fabric = CHANGES[name][1](pipeline, fabric)
-    return pipeline, fabric
