@@ -133,12 +133,14 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     parser.add_argument("--largest", type=int, default=8192, help="longest side of a GEMM, a power of two from 256")
-    parser.add_argument("--all-reduce", action="store_true", help="all-reduces between the processes of this job")
-    parser.add_argument("--largest-bytes", type=int, default=2**30, help="of an all-reduce")
+    parser.add_argument("--all-reduce", action="store_true", help="measure all-reduces between the processes of this job")
+    parser.add_argument("--largest-bytes", type=int, default=2**30, help="largest all-reduce to measure, at least 1024")
     given = parser.parse_args()
     if given.all_reduce:
         if int(os.environ.get("WORLD_SIZE", "1")) < 2:
             parser.error("--all-reduce: start it with python -m torch.distributed.run on two accelerators or more")
+        if given.largest_bytes < ALL_REDUCE_BYTES[0]:
+            parser.error(f"--largest-bytes must be at least {ALL_REDUCE_BYTES[0]}, but got {given.largest_bytes}")
         write_all_reduces(given.out, given.device, given.largest_bytes)
         return
     if given.largest < 256 or given.largest & (given.largest - 1):
