@@ -11,8 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import DATA
-
 REPEATS = 3
 TARGETS = {"analytical": 50_000, "simulator": 1_000}
 
@@ -61,23 +59,24 @@ def speed(problem, package, chips) -> bool:
 def main() -> int:
     """Prints the tables and draws the plot."""
     parser = argparse.ArgumentParser(description=__doc__)
-    graph = DATA / "partition" / "bert24.json"
-    parser.add_argument("graph", nargs="?", default=graph, help="a dse.graph/1 file (default: BERT, 2,138 operators)")
+    parser.add_argument("graph", nargs="?", help="a dse.graph/1 file (default: the BERT of `dse reproduce mcm`)")
     parser.add_argument("--package", default="mcm-36")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", help="where to write the scatter plot (.png, .pdf, .svg)")
     arguments = parser.parse_args()
-    if not Path(arguments.graph).is_file():
+    if arguments.graph is not None and not Path(arguments.graph).is_file():
         print(f"no graph at {arguments.graph}; name one")
         return 2
 
     from dse.partition.formats import read_graph
+    from dse.reproduce.mcm.bert import paper_bert
     from dse.reproduce.mcm.figure7 import Context, calibrate, figure7, problem_of, random_partitions
     from hardware.packages import package
 
     chosen = package(arguments.package)
-    context = Context(read_graph(arguments.graph), chosen, arguments.samples, arguments.seed)
+    graph = paper_bert() if arguments.graph is None else read_graph(arguments.graph)
+    context = Context(graph, chosen, arguments.samples, arguments.seed)
     section = figure7(context)
     for note in section.notes:
         print(note)

@@ -2,9 +2,9 @@
 
 Random partitions (SAMPLE with uniform weights) are priced by both. The paper compares its analytical model with real
 hardware: of 2,000 partitions of BERT 13.5 % could not run, and the run times of the others, each divided by their
-minimum, correlate with R = 0.91. Two constants of the simulator (memory, size of the compile effect) are calibrated on
-just these two numbers, with one graph: the reference graph of BERT with 2,138 operators. That they agree there says
-nothing about it, and on other graphs, our own BERT among them, the share that cannot run is another.
+minimum, correlate with R = 0.91. Two constants of the simulator (memory, size of the compile effect) and the tokens of
+our BERT (:mod:`dse.reproduce.mcm.bert`) are calibrated on just these two numbers. That they agree there says nothing,
+and on other graphs the share that cannot run is another.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,11 @@ import numpy as np
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
-from dse.partition.graphs.from_trace import graph_from_trace
 from dse.partition.graphs.prepare import prepare
 from dse.partition.graphs.source import graph_of
 from dse.partition.problem import Chips, Floats, PartitionGraph, PartitionProblem
+from dse.reproduce.mcm.bert import ELEMENT_BYTES, NAME, TOKENS, paper_bert, problem_on
 from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, shown
-from dse.sources.built_in import inference_trace
-from dse.sources.workloads import model
 from hardware.packages import Package, package
 from hardware.units import MEGA
 
@@ -112,9 +110,7 @@ class Context:
 
 def problem_of(context: Context) -> PartitionProblem:
     """The problem of the reference evaluator: the package prices operators that have no latency."""
-    package = context.package
-    graph = context.graph.priced(package.latency_s(context.graph.flops, context.graph.moved_bytes))
-    return PartitionProblem(graph, package.chips, package.link_bytes_per_s)
+    return problem_on(context.graph, context.package)
 
 
 def random_partitions(context: Context, sampling: int = 0) -> Chips:
@@ -157,15 +153,6 @@ def figure7(context: Context) -> Section:
 
 DEFAULT_PACKAGE = "mcm-36"
 
-_TOKENS = 128
-"""Tokens of an input; with 512 the attention of two layers fills a chip."""
-
-
-def _paper_graph() -> PartitionGraph:
-    """BERT-large at the paper's granularity: inference of one input of 128 tokens in 8 bits, as Edge TPUs compute."""
-    bert = model("bert-large").model_copy(update={"sequence": _TOKENS})
-    return graph_from_trace(inference_trace(bert), "primitive", element_bytes=1)
-
 
 def context_of(source: str | None, seed: int) -> Context:
     """The paper's BERT, or a graph in its place (:func:`dse.partition.graphs.source.graph_of`).
@@ -173,7 +160,9 @@ def context_of(source: str | None, seed: int) -> Context:
     Raises:
         InputError: ``source`` is no graph.
     """
-    graph = _paper_graph() if source is None else graph_of(source)
+    if source is None:
+        return Context(paper_bert(), package(DEFAULT_PACKAGE), seed=seed)
+    graph = graph_of(source)
     if np.isnan(graph.latency_s).all():
         graph = prepare(graph).graph
     return Context(graph.with_weights_as_read(), package(DEFAULT_PACKAGE), seed=seed)
@@ -191,7 +180,7 @@ _QUANTITIES: tuple[tuple[str, str, float | None, _Read], ...] = (
 
 def _unlike(graph: PartitionGraph) -> str:
     """Why the paper's numbers are not of this graph; empty where they are."""
-    if len(graph) == PAPER_OPERATORS:
+    if graph.name == NAME:
         return ""
     return f"the paper's number is of BERT with {PAPER_OPERATORS:,} operators, ours of {graph.name}"
 
@@ -213,13 +202,12 @@ def _notes(context: Context) -> tuple[str, ...]:
         f"{context.samples:,} random partitions of {context.graph.name} ({len(context.graph):,} operators) on "
         f"{package.name} ({package.chips} chips), SAMPLE with uniform weights. The simulator stands for the paper's "
         "hardware.",
-        "The simulator's memory and compile effect were calibrated on the paper's two numbers, before any search, with "
-        "mcm-36 and the reference graph of BERT with 2,138 operators only: there 10.5 % cannot run (10.5 to "
-        "12.8 % over four samplings) and R is 0.916 (benchmarks/partition_calibration.py).",
+        "Calibrated on the paper's two numbers, before any search: memory and compile effect of mcm-36, on a reference "
+        f"graph of BERT with 2,138 operators (benchmarks/partition_calibration.py), and the {TOKENS} tokens of our own "
+        f"BERT, in {8 * ELEMENT_BYTES} bits. The paper states neither tokens nor bits.",
         f"Nothing is calibrated on any other graph. {package.name} has {package.sram_bytes / MEGA:g} MB of memory a "
         f"chip and σ = {package.effect_sigma:g}; with these the share that cannot run does not carry over to other "
-        "graphs: it follows from the sizes of their tensors. Our own BERT, with 128 tokens and elements of 8 bits, is "
-        "such another graph.",
+        "graphs: it follows from the sizes of their tensors.",
         "Without the compile effect the two evaluators agree nearly everywhere: scheduling, fusion, overlap and "
         "contention do not explain the paper's scatter.",
         "The share that cannot run moves in steps with the memory, as tensors come in few sizes.",

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from dse.partition.methods import Method
-from dse.reproduce.mcm import SUMMARY, figure7
+from dse.reproduce.mcm import SUMMARY, bert, figure7
 from dse.reproduce.mcm.study import Study, StudyBudget
 from dse.reproduce.mcm.tables import TITLES
 from dse.reproduce.paper import Paper, Part, Posed
@@ -116,7 +116,7 @@ def _posed(options: McmOptions, wanted: tuple[str, ...], learned: Learned | None
         raise fail("dse reproduce mcm", "--models", options.models, "must be names separated by commas")
     known = learned if learned is not None and any(name in TITLES for name in wanted) else None
     samples, seeds = options.samples, options.seeds
-    models = list(sources) or ["16 test graphs of the catalogue", "bert-large"]
+    models = list(sources) or ["16 test graphs of the catalogue", bert.NAME]
 
     def context(run: Run) -> Context:
         study = Study(

@@ -22,6 +22,8 @@ from dse.partition.methods import METHODS, Method
 from dse.partition.options import EvaluatorName, PartitionOptions, Question, question_of
 from dse.partition.problem import Chips, Floats
 from dse.partition.search.context import SearchContext, SearchResult
+from dse.reproduce.mcm.bert import NAME as BERT
+from dse.reproduce.mcm.bert import paper_bert, problem_on
 from dse.reproduce.mcm.tables import GREEDY, Curve, Trial, section_of
 from dse.reproduce.section import Section
 from dse.reproduce.trials import finished
@@ -29,6 +31,7 @@ from dse.results.result import FailedCheckError, digest
 from dse.run.executor import InProcessExecutor
 from dse.run.run import Run
 from dse.sources.catalogue import split
+from hardware.packages import package
 
 UNSAMPLED = ("dp", "portfolio")
 """Methods whose answer counts as one evaluation of the reference evaluator, which they know by heart.
@@ -43,7 +46,7 @@ SAMPLED: Mapping[str, Method] = {
 
 _PRICED: Mapping[EvaluatorName, str] = {"analytical": "reference evaluator", "simulator": "simulator"}
 
-PACKAGE, BERT = "mcm-36", "bert-large-primitive"
+PACKAGE = "mcm-36"
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ class Made:
 
 @cache
 def _question(graph: str) -> Question:
+    if graph == BERT:
+        chosen = package(PACKAGE)
+        return Question(problem_on(paper_bert(), chosen), chosen)
     return question_of(PartitionOptions(graph, package=PACKAGE))
 
 

@@ -72,11 +72,16 @@ _GPT_1008B = Hyperparameters(
     sequence=2048,
 )
 
+_LARGE = _bert("bert-large-primitive", 24, 1024)
+
+BERT_LARGE = _LARGE.hyperparameters
+"""Of ``bert-large-primitive``."""
+
 MODELS = (
     _bert("bert-mini-primitive", 4, 256),
     _bert("bert-medium-primitive", 8, 512),
     _bert("bert-base-primitive", 12, 768),
-    _bert("bert-large-primitive", 24, 1024),
+    _LARGE,
     BuiltTransformer(_LLAMA_405B, ForwardPass),
     BuiltTransformer(_GPT_1008B, TanhGelu),
 )
