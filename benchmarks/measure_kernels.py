@@ -133,7 +133,9 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     parser.add_argument("--largest", type=int, default=8192, help="longest side of a GEMM, a power of two from 256")
-    parser.add_argument("--all-reduce", action="store_true", help="measure all-reduces between the processes of this job")
+    parser.add_argument(
+        "--all-reduce", action="store_true", help="measure all-reduces between the processes of this job"
+    )
     parser.add_argument("--largest-bytes", type=int, default=2**30, help="largest all-reduce to measure, at least 1024")
     given = parser.parse_args()
     if given.all_reduce:
