@@ -50,7 +50,7 @@ def _along_path(grid: Grid, sites: Integers) -> list[int]:
 
 def _stages(pipeline: Pipeline) -> list[int]:
     """The stage of every unit: behind all that send to it, but no earlier than just before its first reader, [U]."""
-    readers: defaultdict[int, set[int]] = defaultdict(set)
+    readers: dict[int, set[int]] = defaultdict(set)
     for net in pipeline.nets:
         readers[net.source] |= {sink.unit for sink in net.sinks}
     stage = [0] * len(pipeline.units)
@@ -66,7 +66,7 @@ def _stages(pipeline: Pipeline) -> list[int]:
 def _place_outer(pipeline: Pipeline, grid: Grid, site: Integers) -> None:
     """Sites for input and output units, whose partners have theirs."""
     row, column = np.divmod(grid.site_cell, grid.columns)
-    partners = defaultdict(set)
+    partners: dict[int, set[int]] = defaultdict(set)
     for net in pipeline.nets:
         for sink in net.sinks:
             partners[net.source].add(sink.unit)
