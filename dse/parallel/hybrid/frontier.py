@@ -17,10 +17,10 @@ DIRECTIONS: tuple[Direction, ...] = ((1, 0), (2, 1), (1, 1), (0, 1))
 SOLVED: tuple[Direction, ...] = ((1, 1), (2, 1))
 """In which stages and blocks of pieces are solved; in the others the bounds of pieces are hardly below."""
 
-PARTS = 2
+PARTS = 12
 """Into which each straight piece of the envelope is divided at most."""
 
-FINE = 5e-3
+FINE = 1e-3
 """Share of the least sum of passes and closing that a corner may be below the envelope before it is divided."""
 
 
