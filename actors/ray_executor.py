@@ -10,7 +10,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -76,7 +76,7 @@ class RayExecutor(Executor):
 
     Args:
         workers: the number of actors, one CPU each, or their kinds: faster ones take more of the work. None: one for
-            every CPU that the cluster at ``address`` has when it is joined.
+            every CPU that the cluster at ``address`` has when it is joined, and that ``extra`` leaves.
         address: an existing cluster (``auto``, ``ray://…``); None starts a private one on this machine, which never
             attaches to a cluster that happens to be running.
         limits: when an item is given up.
@@ -86,7 +86,8 @@ class RayExecutor(Executor):
         extra: what actors need in all that the work itself starts, beside the workers.
 
     Raises:
-        InputError: nothing answers at ``address``, or wants another token, or its workers cannot run this program.
+        InputError: nothing answers at ``address``, or wants another token, or its workers cannot run this program, or
+            all of it does not hold a worker and ``extra``.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class RayExecutor(Executor):
         if self._address is not None:
             _connect(self._address)
             if self._all:
-                self._kinds = (WorkerKind(max(1, int(_resources()[0].get("CPU", 0)))),)
+                self._kinds = (WorkerKind(self._all_workers(self._address)),)
             return self
         # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
         self._session = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
@@ -130,6 +131,22 @@ class RayExecutor(Executor):
             _temp_dir=str(self._session.path),
         )
         return self
+
+    def _all_workers(self, address: str) -> int:
+        """One for every CPU of the cluster that the actors of the work itself leave.
+
+        Raises:
+            InputError: the cluster cannot hold these beside one worker, so that the work would wait for ever.
+        """
+        there, extra = _resources()[0], self._extra or WorkerKind(0, 0.0)
+        workers = int(there.get("CPU", 0) - extra.cpus)
+        if self._extra is not None and (workers < 1 or there.get("GPU", 0) < extra.gpus):
+            ray.shutdown()
+            needs = replace(extra, cpus=extra.cpus + 1).needs
+            has = " and ".join(f"{there.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
+            rule = f"the cluster must have {needs} for a worker and its own actors, but has {has}"
+            raise fail("dse", "--address", address, rule)
+        return max(1, workers)
 
     def outcomes(
         self,

@@ -29,8 +29,8 @@ def executor_of(
         journal: watched by Ray's metrics.
         item_timeout_s: how long a worker may take for one item; None for no limit.
         notice: shows a message to the user while the work goes on.
-        extra_cpus: of actors that the workers start; with any, short work is on Ray, too.
-        extra_gpus: of the same.
+        extra_cpus: of actors that the workers start.
+        extra_gpus: of the same; if either is set, even short work runs on Ray.
     """
     needs_ray = bool(extra_cpus or extra_gpus)
     if workers is None:

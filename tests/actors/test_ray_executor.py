@@ -11,7 +11,8 @@ import grpc
 import pytest
 import ray
 
-from actors.ray_executor import RayExecutor, _greet
+from actors import ray_executor as executors
+from actors.ray_executor import RayExecutor, WorkerKind, _greet
 from dse.run.executor import InProcessExecutor
 from dse.run.owned_folder import OWNER_FILE
 from hardware.inputs import InputError
@@ -209,3 +210,32 @@ def test_a_real_cluster_refuses_another_token_or_none(mode):
 def test_the_folder_of_a_private_ray_is_known_as_ours():
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     assert (session.parent / OWNER_FILE).read_text() == f"{os.getpid()}\n"
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Sets what a cluster has that is joined without Ray."""
+    monkeypatch.setattr(executors, "_connect", lambda _: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+
+    def of(**resources):
+        monkeypatch.setattr(executors, "_resources", lambda: (resources, resources))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("extra", "workers"), [(None, 16), (WorkerKind(1, 8, 2), 8), (WorkerKind(1, 15), 1), (WorkerKind(1, 0, 4), 16)]
+)
+def test_all_workers_of_a_cluster_leave_room_for_the_actors_of_the_work(cluster, extra, workers):
+    cluster(CPU=16.0, GPU=4.0)
+    with RayExecutor(None, "auto", extra=extra) as executor:
+        assert executor.workers == workers
+
+
+@pytest.mark.parametrize(("extra", "needs"), [(WorkerKind(1, 16), "17 CPU"), (WorkerKind(1, 8, 5), "9 CPU and 5 GPU")])
+def test_a_cluster_that_cannot_hold_the_actors_of_the_work_is_refused(cluster, extra, needs):
+    cluster(CPU=16.0, GPU=4.0)
+    rule = f"--address: auto: the cluster must have {needs} for a worker and its own actors, but has 16 CPU and 4 GPU"
+    with pytest.raises(InputError, match=rule):
+        RayExecutor(None, "auto", extra=extra).__enter__()
