@@ -13,7 +13,7 @@ from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.model_sources import transformer
 from dse.plan.rules import faults as plan_faults
-from dse.plan.stack import stack
+from dse.plan.stack import template_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import workload
@@ -38,8 +38,6 @@ Rule = Literal["decreasing", "no-new-best"]
 
 _HBM_GB = "32,64,80"
 _AREA_BUDGET = "tpuv4-phaze"
-
-_MODERN_STACK = "template"
 
 _WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
@@ -193,7 +191,7 @@ class CodesignOptions(Options):
             global_batch=self.global_batch,
             sequence=self.sequence or model.sequence,
             hbm_bytes=self._hbm_bytes(fixed),
-            stack=stack(_MODERN_STACK),
+            stack=template_stack(),
             fixed_plan=tuple(sorted(given.items())),
             space=space,
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
