@@ -80,6 +80,8 @@ class Stack(StrictModel):
     def _says_what_it_was_fitted_on(self) -> Self:
         if bool(self.fitted_on) != self.is_fitted:
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
+        if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
+            raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
         return self
 
     @property
