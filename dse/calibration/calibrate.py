@@ -33,7 +33,9 @@ def calibrate(
     if stack is not None:
         return calibrate_stack(stack, spec, precision or _PRECISION, rows, measurements)
     if precision is not None:
-        raise fail("dse calibrate", "--precision", precision, "needs --stack: an accelerator's spec has its own words")
+        raise fail(
+            "dse calibrate", "--precision", precision, "needs --stack: a spec of an accelerator states its own words"
+        )
     all_reduces = [row for row in rows if isinstance(row, MeasuredAllReduce)]
     if len(all_reduces) == len(rows):
         return calibrate_network(spec, all_reduces, measurements)
