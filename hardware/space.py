@@ -113,7 +113,8 @@ def architecture_space(
     running fastest; a budget only removes rows.
 
     Raises:
-        InputError: the budget is no positive number, or below the smallest machine (its area is given).
+        InputError: the budget is no positive number, below the smallest machine (its area is given), or so large that
+            ``min_share_of_budget`` leaves no machine.
     """
     area = area or area_model()
     model = model or cost_model()
@@ -130,7 +131,15 @@ def architecture_space(
     included = area_um2 <= budget_um2 * (1 + _ROUNDING)
     if space.min_share_of_budget is not None:
         share = np.where((tensor_cores == 1) | (vector_cores == 1), 0.0, space.min_share_of_budget.value)
-        included &= area_um2 >= share * (budget_um2 if floor_budget_mm2 is None else floor_budget_mm2 * UM2_PER_MM2)
+        floor_um2 = share * (budget_um2 if floor_budget_mm2 is None else floor_budget_mm2 * UM2_PER_MM2)
+        if not np.any(included & (area_um2 >= floor_um2)):
+            largest_mm2, floor_mm2 = area_um2[included].max() / UM2_PER_MM2, floor_um2.max() / UM2_PER_MM2
+            rule = (
+                f"leaves no architecture of space {space.name}: the largest within it has {largest_mm2:.6g} mm², but "
+                f"min_share_of_budget asks for at least {floor_mm2:.6g} mm²"
+            )
+            raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
+        included &= area_um2 >= floor_um2
     return template_machines(
         tensor_cores[included],
         vector_cores[included],

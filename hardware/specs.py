@@ -129,7 +129,8 @@ class Accelerator:
     """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
 
     ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
-    is assumed in its place, one sentence each, for whoever shows a figure that rests on it.
+    is assumed in its place, one sentence each, for whoever shows a figure that rests on it. ``is_template``: its sizes
+    are those of the searched template, and not of a real chip.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Accelerator:
     network: str
     tdp_w: float | None = None
     notes: tuple[str, ...] = ()
+    is_template: bool = False
 
     def power_note(self, power_w: float) -> str | None:
         """The note on an average power above :attr:`tdp_w`; None where it is not."""
@@ -188,6 +190,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         network=own_network,
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
         notes=tuple(_notes(spec, chosen)),
+        is_template=spec.template is not None,
     )
 
 

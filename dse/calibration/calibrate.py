@@ -4,27 +4,53 @@ from pathlib import Path
 
 from dse.calibration.calibration import Calibration
 from dse.calibration.network_spec import calibrate_network
-from dse.calibration.rows import MeasuredAllReduce, read_rows
+from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, read_rows
 from dse.calibration.spec import calibrate_accelerator
 from dse.calibration.stack_spec import calibrate_stack
+from hardware.inputs import InputError, fail
+from hardware.network_specs import network_spec
+from hardware.spec_fields import is_path
+from hardware.specs import list_specs
+
+_PRECISION = "bf16"
 
 
-def calibrate(spec: str, measurements: str | Path, stack: str | None = None, precision: str = "bf16") -> Calibration:
+def calibrate(
+    spec: str, measurements: str | Path, stack: str | None = None, precision: str | None = None
+) -> Calibration:
     """Fit constants to half of the rows of each kind, and state the errors on the others.
 
     Args:
         spec: an accelerator; a flat network where all rows are all-reduces; the chip that was measured, with ``stack``.
         measurements: a CSV file (:func:`dse.calibration.rows.read_rows`).
         stack: the stack whose sustained shares are fitted; None where ``spec`` itself is calibrated.
-        precision: of the GEMMs, with ``stack``.
+        precision: of the GEMMs, with ``stack`` only; None for bf16.
 
     Raises:
         InputError: a fault in a file, or rows that cannot calibrate what is named.
     """
     rows = read_rows(measurements)
     if stack is not None:
-        return calibrate_stack(stack, spec, precision, rows, measurements)
+        return calibrate_stack(stack, spec, precision or _PRECISION, rows, measurements)
+    if precision is not None:
+        raise fail(
+            "dse calibrate", "--precision", precision, "needs --stack: a spec of an accelerator states its own words"
+        )
     all_reduces = [row for row in rows if isinstance(row, MeasuredAllReduce)]
     if len(all_reduces) == len(rows):
         return calibrate_network(spec, all_reduces, measurements)
+    if _is_network(spec):
+        kinds = ", ".join(dict.fromkeys(row.kind for row in rows if row.kind != ALL_REDUCE))
+        raise fail(measurements, kinds, "", f"{spec} is a network, which takes rows of {ALL_REDUCE} only")
     return calibrate_accelerator(spec, rows, measurements)
+
+
+def _is_network(spec: str) -> bool:
+    """Whether it names a network, and no accelerator (some names are of both)."""
+    if not is_path(spec) and spec in list_specs():
+        return False
+    try:
+        network_spec(spec)
+    except InputError:
+        return False
+    return True

@@ -159,7 +159,11 @@ def fit_network(network: Network, rows: Sequence[MeasuredAllReduce]) -> Network:
     if len(rows) < 3:
         raise ValueError(f"3 rows are needed, but got {len(rows)}")
     steps = np.array([2.0 * (row.participants - 1) for row in rows])
-    step_bytes = np.array([row.size_bytes / row.participants for row in rows])
+    # of all links together: where each member brings few of them, a small group moves its bytes over a share of them
+    shares = [min(1.0, row.participants * network.ring_share) for row in rows]
+    step_bytes = np.array(
+        [row.size_bytes / (row.participants * share) for row, share in zip(rows, shares, strict=True)]
+    )
     measured_s = np.array([row.measured_s for row in rows])
     fitted = network
     for _ in range(_NETWORK_ROUNDS):

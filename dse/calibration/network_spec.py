@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dse.calibration.calibration import Calibration, kind_errors, require_enough
 from dse.calibration.fit import fit_network, fitting_rows, mean_absolute_error
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce
-from hardware.inputs import fail
+from hardware.inputs import fail, validate
 from hardware.network import Network
 from hardware.network_specs import NetworkSpec, network_spec
 
-_MIN_ROWS = 6
-"""Half of them fit three constants."""
+_MIN_ROWS, _MIN_SIZES = 6, 3
+"""Half of the rows fit three constants, for which they need as many sizes."""
 
 
 def calibrate_network(spec: str, rows: Sequence[MeasuredAllReduce], measurements: str | Path) -> Calibration:
@@ -25,6 +26,10 @@ def calibrate_network(spec: str, rows: Sequence[MeasuredAllReduce], measurements
         names = ", ".join(level.network for level in flat.levels)
         raise fail(spec, "levels", "", f"must be a flat network; calibrate each of its levels: {names}")
     require_enough(rows, ALL_REDUCE, measurements, _MIN_ROWS)
+    sizes = len({row.size_bytes for row in fitting_rows(rows)})
+    if sizes < _MIN_SIZES:
+        rule = f"the fitted half (rows 1, 3, 5, …) needs at least {_MIN_SIZES} different sizes, one for each constant"
+        raise fail(measurements, ALL_REDUCE, f"{sizes} {'size' if sizes == 1 else 'sizes'}", rule)
     before = flat.network()
     after = fit_network(before, fitting_rows(rows))
     peak = flat.links.value * flat.link_bytes_per_s.value
@@ -41,8 +46,19 @@ def calibrate_network(spec: str, rows: Sequence[MeasuredAllReduce], measurements
     }
     document = flat.model_dump(mode="json", exclude_unset=True)
     document |= {key: {"value": value, "source": source} for key, value in constants.items()}
+    document |= _transfer(flat, constants["efficiency"] * peak)
+    validate(NetworkSpec, document, spec)
     errors = kind_errors(ALL_REDUCE, rows, lambda part: _error(before, part), lambda part: _error(after, part))
     return Calibration(document, (errors,))
+
+
+def _transfer(flat: NetworkSpec, fitted_bytes_per_s: float) -> dict[str, Any]:
+    """What one transfer alone reaches, where the fitted rate of all links together is less than was stated of one."""
+    alone = flat.transfer_bytes_per_s
+    if alone is None or alone.value <= fitted_bytes_per_s:
+        return {}
+    source = f"the calibrated rate of all links together, less than the {alone.value:g} stated before: {alone.source}"
+    return {"transfer_bytes_per_s": {"value": fitted_bytes_per_s, "source": source}}
 
 
 def _error(network: Network, rows: Sequence[MeasuredAllReduce]) -> float:

@@ -81,7 +81,7 @@ def read_all_reduces(path: str | Path, participants: int) -> list[MeasuredAllRed
 def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
     """Line numbers and rows of a CSV file with at least these columns; InputError where it is not one."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:

@@ -5,7 +5,7 @@ which the *total* time of the rows is as measured: large kernels, which fill a t
 count with the little time that they take. The errors are those of the total time too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
@@ -58,27 +58,31 @@ def calibrate_stack(
     before, machine = stack(named), system(chip, None)
     document = before.model_dump(mode="json", exclude_unset=True)
     name = Path(measurements).name
-    errors = []
+    errors, fitted = [], set()
     for share in _shares(machine, precision, rows):
         require_enough(share.rows, share.kind, measurements)
         value = _fitted(share, measurements, machine.chip.name)
         source = f"calibrated: on half of the {len(share.rows)} rows of {share.kind} in {name}"
-        old = getattr(before, share.key).value
-        document[share.key] = {"value": float(f"{value:.4g}"), "source": source, "fitted": [name]}
+        old = before.rates[share.key].value
+        fitted.add(share.key)
+        document[share.key] = {
+            "value": float(f"{value:.4g}"), "source": source, "fitted": [name], "fitted_on": [machine.chip.name]
+        }  # fmt: skip
         errors.append(kind_errors(share.kind, share.rows, _error(share, old), _error(share, value)))
-    stem = Path(measurements).stem
-    document |= {"name": f"{before.name}-{stem}", "fitted_on": _fitted_on(document, machine.chip.name)}
+    others = any(rate.fitted and key not in fitted for key, rate in before.rates.items())
+    document |= {
+        "name": f"{before.name}-{Path(measurements).stem}",
+        # rates that were fitted now name their chip themselves, so that this is of the others where there are any
+        "fitted_on": list(before.fitted_on) if others else [machine.chip.name],
+    }
     return Calibration(document, tuple(errors), "Error of the total time")
-
-
-def _fitted_on(document: Mapping[str, Any], chip: str) -> list[str]:
-    return list(dict.fromkeys([*document.get("fitted_on", ()), chip]))
 
 
 def _shares(machine: System, precision: str, rows: Sequence[MeasuredKernel | MeasuredAllReduce]) -> list[_Share]:
     """The shares that the rows can fit."""
-    chip = machine.chip
-    if precision not in chip.peak_flops:
+    chip, kernels = machine.chip, [row for row in rows if isinstance(row, MeasuredKernel)]
+    gemms = [row for row in kernels if row.kind == "gemm"]
+    if gemms and precision not in chip.peak_flops:
         rule = f"must be one of {', '.join(chip.peak_flops)}, which {chip.name} has"
         raise fail("dse calibrate", "--precision", precision, rule)
 
@@ -99,9 +103,8 @@ def _shares(machine: System, precision: str, rows: Sequence[MeasuredKernel | Mea
             for row in part
         )
 
-    kernels = [row for row in rows if isinstance(row, MeasuredKernel)]
     shares = [
-        _Share("matrix", "gemm", [row for row in kernels if row.kind == "gemm"], matrix_s),
+        _Share("matrix", "gemm", gemms, matrix_s),
         _Share("memory", "vector kernels", [row for row in kernels if row.kind != "gemm"], memory_s),
         _Share("link", ALL_REDUCE, [row for row in rows if isinstance(row, MeasuredAllReduce)], link_s),
     ]

@@ -12,10 +12,10 @@ from dse.cli.terminal import console, print_table
 @click.argument("spec", metavar="SPEC")
 @click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.csv")
 @click.option("--stack", help="Fit the sustained shares of this software stack to what was measured on the chip SPEC.")
-@click.option("--precision", default="bf16", show_default=True, help="Of the measured GEMMs, with --stack.")
+@click.option("--precision", help="Precision of the measured GEMMs (default: bf16); needs --stack.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the calibrated spec to this YAML file.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(spec: str, measurements: Path, stack: str | None, precision: str, out: Path | None) -> None:
+def command(spec: str, measurements: Path, stack: str | None, precision: str | None, out: Path | None) -> None:
     """Fit constants to what you measured, and print the errors before and after.
 
     SPEC is an accelerator, by a name of `dse specs` or your own YAML file; a network, where all rows are all-reduces;
@@ -41,6 +41,9 @@ def command(spec: str, measurements: Path, stack: str | None, precision: str, ou
         ],
         calibration.measure,
     )
+    for each in calibration.errors:
+        if each.held_out_after > each.held_out_before:
+            console().print(f"{each.kind}: the error of the held-out half has grown; check its rows", soft_wrap=True)
     if out is not None:
         write_text(out, yaml.safe_dump(dict(calibration.document), sort_keys=False, allow_unicode=True, width=120))
         console().print(f"calibrated spec: {out}", soft_wrap=True)

@@ -13,7 +13,7 @@ from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.model_sources import transformer
 from dse.plan.rules import faults as plan_faults
-from dse.plan.stack import stack
+from dse.plan.stack import template_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import workload
@@ -38,8 +38,6 @@ Rule = Literal["decreasing", "no-new-best"]
 
 _HBM_GB = "32,64,80"
 _AREA_BUDGET = "tpuv4-phaze"
-
-_MODERN_STACK = "template"
 
 _WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
@@ -131,7 +129,7 @@ class CodesignOptions(Options):
         ),
     ] = "phaze"
     plan: Annotated[
-        str, Option("What is fixed of the plan.", metavar="FILE|KEY=VALUE,…", belongs_to=("plans", "modern"))
+        str, Option("Plan keys to hold fixed.", metavar="FILE|KEY=VALUE,…", belongs_to=("plans", "modern"))
     ] = ""
     pareto: Annotated[bool, Option("Add the proven Pareto front of throughput, area and power.")] = False
     sensitivity: Annotated[bool, Option("Add what would change the answer: limits, takeovers, regret.")] = False
@@ -178,7 +176,7 @@ class CodesignOptions(Options):
         rules, (source,) = cost_model(self.cost_model), self.models
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
         if fixed is not None:
-            _refuse_measured(fixed)
+            _refuse_real_chip(fixed)
         model = transformer(source)
         given = read_plan(self.plan)
         if given.setdefault("precision", PRECISION) != PRECISION:
@@ -193,7 +191,7 @@ class CodesignOptions(Options):
             global_batch=self.global_batch,
             sequence=self.sequence or model.sequence,
             hbm_bytes=self._hbm_bytes(fixed),
-            stack=stack(_MODERN_STACK),
+            stack=template_stack(),
             fixed_plan=tuple(sorted(given.items())),
             space=space,
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
@@ -207,24 +205,24 @@ class CodesignOptions(Options):
     def _refuse_what_is_not_modern(self) -> None:
         """InputError at options that ``--plans modern`` has no use for."""
         if len(self.models) != 1:
-            raise fail("dse codesign", "MODEL", len(self.models), "must be one model with --plans modern")
+            raise fail("dse codesign", "MODEL", len(self.models), "--plans modern takes one model")
         rules = {
-            "cost_model": f"must be consistent: {_WITHOUT_TIME_UNIT} mixes its units",
-            "search": "must be exhaustive",
-            "objective": "must be throughput",
-            "mean": "is of several models",
-            "weights": "are of several models",
-            "pareto": "the front is of the plans of --plans phaze",
-            "sensitivity": "the analysis is of the plans of --plans phaze",
-            "microbatch": "every size is tried; --plan microbatch=N fixes one",
-            "tensor_parallel": "every width is tried; --plan tensor=N fixes one",
-            "pipeline_schedule": "--plan schedule=gpipe fixes it",
+            "cost_model": f"--plans modern needs consistent: {_WITHOUT_TIME_UNIT} mixes its units",
+            "search": "--plans modern searches exhaustively; the others need --plans phaze",
+            "objective": "--plans modern maximises throughput; the others need --plans phaze",
+            "mean": "--mean needs several models; --plans modern takes one",
+            "weights": "--weights needs several models; --plans modern takes one",
+            "pareto": "--pareto needs --plans phaze",
+            "sensitivity": "--sensitivity needs --plans phaze",
+            "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
+            "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
+            "pipeline_schedule": "--plans modern fixes it by --plan schedule=gpipe",
         }
         for each in option_fields(type(self)):
             value = getattr(self, each.name)
             if each.name in rules and value != each.default:
                 shown = "" if value is True else value
-                raise fail("dse codesign", each.flag, shown, f"{rules[each.name]} (with --plans modern)")
+                raise fail("dse codesign", each.flag, shown, rules[each.name])
 
     def _refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
@@ -330,11 +328,11 @@ class CodesignOptions(Options):
         return area_mm2
 
 
-def _refuse_measured(fixed: Accelerator) -> None:
+def _refuse_real_chip(fixed: Accelerator) -> None:
     """InputError at an accelerator whose kernels are not those of the template."""
     machines = fixed.machines
-    if machines.kernels or machines.block_tiles or machines.element_bytes != HALF_BYTES:
-        rule = "has kernels of its own; --plans modern maps products to the template (dse plan --on takes real chips)"
+    if not fixed.is_template or machines.kernels or machines.element_bytes != HALF_BYTES:
+        rule = "is a chip of its own; --plans modern maps products to the template (dse plan --on takes real chips)"
         raise fail("dse codesign", "--fixed", fixed.name, rule)
 
 

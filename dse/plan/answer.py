@@ -17,7 +17,7 @@ from dse.plan.training_plan import KEYS
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, digest
-from dse.run.progress import StopSignal, ask, never_stop
+from dse.run.progress import StoppedError, StopSignal, ask, never_stop
 from hardware.inputs import fail
 from hardware.network import Network
 
@@ -117,7 +117,7 @@ def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_s
     for key, value in PLAIN.items():
         if key not in fixed and getattr(best.plan, key) != value:
             ask(stop)
-            found = enumerated(opened(problem, **{**fixed, key: value})).best
+            found = _whole(enumerated(opened(problem, **{**fixed, key: value}), stop)).best
             steps[key] = None if found is None else found.step_s
     return steps
 
@@ -133,7 +133,7 @@ def without_constraints(problem: PlanProblem, best: Priced, stop: StopSignal = n
     for name in CONSTRAINTS:
         ask(stop)
         free = relaxed(problem, name)
-        found = _enumerated_among(_ByDigest(free, never_stop), _min_devices(problem, best.step_s)).best
+        found = _enumerated_among(_ByDigest(free, stop), _min_devices(problem, best.step_s)).best
         after[name] = best if found is None or found.step_s >= best.step_s else found
         faults = violations(free, after[name].plan, after[name].step_s)
         if faults:
@@ -148,7 +148,14 @@ def _min_devices(problem: PlanProblem, step_s: float) -> int:
 
 @lru_cache(maxsize=16)
 def _enumerated_among(keyed: _ByDigest, min_devices: int) -> Enumerated:
-    return enumerate_plans(keyed.problem, min_devices=min_devices)
+    return _whole(enumerate_plans(keyed.problem, keyed.stop, min_devices))
+
+
+def _whole(found: Enumerated) -> Enumerated:
+    """``found``; StoppedError where it was cut short."""
+    if found.stopped is not None:
+        raise StoppedError(found.stopped)
+    return found
 
 
 def after_changes(problem: PlanProblem, stop: StopSignal = never_stop) -> dict[str, Priced | None]:
@@ -160,7 +167,7 @@ def after_changes(problem: PlanProblem, stop: StopSignal = never_stop) -> dict[s
     after = {}
     for label, change in CHANGES.items():
         ask(stop)
-        after[label] = enumerated(change(problem)).best
+        after[label] = _whole(enumerated(change(problem), stop)).best
     return after
 
 

@@ -102,14 +102,14 @@ def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
     if not stack.is_fitted:
         return [f"stack {stack.name}: sustained rates are assumed, not fitted to any run"]
-    runs = sorted(
-        {run for rate in (stack.matrix, stack.attention_rate, stack.memory, stack.link) for run in rate.fitted}
-    )
+    runs = sorted({run for rate in stack.rates.values() for run in rate.fitted})
     notes = [f"stack {stack.name}: rates fitted to {', '.join(runs)}"]
-    if chip.name not in stack.fitted_on:
+    elsewhere = stack.fitted_elsewhere(chip.name)
+    if elsewhere:
+        shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
         notes.append(
-            f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and the shares of them that "
-            f"are sustained were measured on {', '.join(stack.fitted_on)}"
+            f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and of their sustained "
+            f"shares these were measured elsewhere: {shares}"
         )
     return notes
 

@@ -5,6 +5,7 @@ the sustained shares of a machine's peak rates. They are assumed (the stack ``ge
 measured runs, which the spec names.
 """
 
+from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Literal, Self
 
@@ -17,11 +18,15 @@ from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
 
 
 class SharedRate(StrictModel):
-    """The sustained share of a peak rate; ``fitted`` names the runs that it was fitted to."""
+    """The sustained share of a peak rate.
+
+    ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
+    """
 
     value: Share
     source: Source
     fitted: tuple[str, ...] = ()
+    fitted_on: tuple[str, ...] = ()
 
 
 class Bytes(StrictModel):
@@ -51,7 +56,8 @@ class Stack(StrictModel):
         gradient_transfer_bytes: sent for each parameter in a reduction of gradients.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
-        fitted_on: the accelerators of the runs that rates were fitted to; none where no rate was fitted.
+        fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
+            no rate was fitted.
     """
 
     name: str
@@ -74,18 +80,34 @@ class Stack(StrictModel):
     def _says_what_it_was_fitted_on(self) -> Self:
         if bool(self.fitted_on) != self.is_fitted:
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
+        if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
+            raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
         return self
 
     @property
     def is_fitted(self) -> bool:
         """Whether any of its rates was fitted to measured runs."""
-        return any(rate.fitted for rate in (self.matrix, self.attention_rate, self.memory, self.link))
+        return any(rate.fitted for rate in self.rates.values())
+
+    @property
+    def rates(self) -> Mapping[str, SharedRate]:
+        """The sustained shares by their keys."""
+        return {key: getattr(self, key) for key in ("matrix", "attention_rate", "memory", "link")}
+
+    def fitted_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
+        """The fitted rates none of whose runs was on ``chip``, with the accelerators of those runs."""
+        chips = {key: rate.fitted_on or self.fitted_on for key, rate in self.rates.items() if rate.fitted}
+        return {key: names for key, names in chips.items() if chip not in names}
+
+
+_TEMPLATE = "template"
 
 
 def list_stacks() -> list[str]:
-    """Names of the built-in stacks, sorted."""
+    """Names of the built-in stacks of real machines, sorted."""
     files = resources.files("dse.plan").joinpath("stacks").iterdir()
-    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+    names = {file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")}
+    return sorted(names - {_TEMPLATE})
 
 
 @read_once
@@ -97,6 +119,18 @@ def stack(name_or_path: str) -> Stack:
     """
     if is_path(name_or_path):
         return validate(Stack, read_document(name_or_path), name_or_path)
-    name = choose("", "--stack", name_or_path, list_stacks(), "stack")
+    return _built_in(choose("", "--stack", name_or_path, list_stacks(), "stack"))
+
+
+@read_once
+def template_stack() -> Stack:
+    """The stack of accelerators of the searched template: peak rates, as their kernels are mapped to their cores.
+
+    It is no choice for a machine by its data sheet, none of whose peaks anything sustains.
+    """
+    return _built_in(_TEMPLATE)
+
+
+def _built_in(name: str) -> Stack:
     with noting(), resources.as_file(resources.files("dse.plan").joinpath("stacks", f"{name}.yaml")) as path:
         return validate(Stack, read_document(path), f"stacks/{name}.yaml")

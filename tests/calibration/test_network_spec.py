@@ -1,6 +1,7 @@
 """``dse calibrate`` on tables of all-reduces: the spec of a network."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -64,13 +65,52 @@ def test_the_built_in_spec_is_what_the_command_fits(published, uncalibrated, tmp
     assert "half of the" in yaml.safe_load(out.read_text())["efficiency"]["source"]
 
 
+@pytest.mark.parametrize("alone", [25e9, 80e9])
+def test_a_small_group_that_uses_some_of_the_links_gives_their_own_rate(uncalibrated, tmp_path, alone):
+    """Each member brings two of twelve links: four members use eight. One transfer is never faster than all links."""
+    shares = {"links_per_member": 2.0, "transfer_bytes_per_s": alone}
+    document = yaml.safe_load(uncalibrated.read_text()) | {
+        key: {"value": value, "source": "data sheet"} for key, value in shares.items()
+    }
+    uncalibrated.write_text(yaml.safe_dump(document))
+    true = replace(network(str(uncalibrated)), bytes_per_s=60e9, latency_s=2e-7, launch_s=1e-5)
+    sizes = [2**power for power in range(12, 30)]
+    rows = [f"all_reduce,{size},4,,{true.collective_s('all_reduce', size, 4)}\n" for size in sizes]
+    table, out = tmp_path / "own.csv", tmp_path / "calibrated.yaml"
+    table.write_text(HEADER + "".join(rows))
+    outcome = CliRunner().invoke(command, [str(uncalibrated), str(table), "--out", str(out)])
+    assert outcome.exit_code == 0, outcome.output
+    fitted = network(str(out))
+    for name in ("launch_s", "latency_s", "bytes_per_s"):
+        assert getattr(fitted, name) == pytest.approx(getattr(true, name), rel=0.01), name
+    assert fitted.transfer_share * fitted.bytes_per_s == pytest.approx(min(alone, fitted.bytes_per_s))
+
+
+def test_a_held_out_error_that_grows_is_said(tmp_path):
+    sizes = [2**power for power in range(20, 28)]
+    times = [network("nvlink3").collective_s("all_reduce", size, 4) for size in sizes]
+    rows = [f"all_reduce,{size},4,,{times[n] * (1.0 if n % 2 else 3.0)}\n" for n, size in enumerate(sizes)]
+    table = tmp_path / "own.csv"
+    table.write_text(HEADER + "".join(rows))
+    outcome = CliRunner().invoke(command, ["nvlink3", str(table)])
+    assert outcome.exit_code == 0, outcome.output
+    assert "all_reduce: the error of the held-out half has grown" in outcome.output
+
+
 @pytest.mark.parametrize(
     ("spec", "rows", "rule"),
     [
         ("dgx-a100", "all_reduce,8,4,,1e-5\n" * 8, "must be a flat network; calibrate each of its levels: nvlink3, "),
         ("nvlink3", "all_reduce,8,4,,1e-5\n" * 5, "all_reduce: 5 rows: at least 6 rows are needed"),
         ("nvlink3", "all_reduce,8,1,,1e-5\n" * 8, "line 2.n: 1: must be at least 2"),
-        ("nvlink3", "all_reduce,1e9,4,,1e-5\nall_reduce,1e10,4,,1e-4\n" * 4, "but the links of nvlink3 have 3e+11"),
+        (
+            "nvlink3",
+            "".join(f"all_reduce,{n}e9,4,,{n}e-5\n" for n in range(1, 9)),
+            "but the links of nvlink3 have 3e+11",
+        ),
+        ("nvlink3", "all_reduce,8e6,4,,1e-3\nall_reduce,8e7,4,,1e-2\n" * 4, "all_reduce: 1 size: the fitted half"),
+        ("nvlink3", "gemm,8,8,8,1e-5\n" * 4, "gemm: nvlink3 is a network, which takes rows of all_reduce only"),
+        ("dgx-a100", "gelu,8,8,,1e-5\n" * 4, "gelu: dgx-a100 is a network, which takes rows of all_reduce only"),
         ("a100-80gb", "all_reduce,8,4,,1e-5\ngemm,8,8,8,1e-5\n" * 4, "all-reduces calibrate a network, nvlink3 for"),
         ("nvlink33", "all_reduce,8,4,,1e-5\n" * 8, "did you mean nvlink3"),
     ],

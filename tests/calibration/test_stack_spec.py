@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from dse.calibration.calibrate import calibrate
 from dse.cli.calibrate import command
-from dse.plan.stack import stack
+from dse.plan.stack import Stack, stack
 from hardware.chips import system
 from hardware.inputs import InputError
 
@@ -60,7 +60,33 @@ def test_kinds_without_rows_keep_their_shares(tmp_path):
     path.write_text("".join(kept))
     document = calibrate("h100-sxm", path, "megatron-2022").document
     assert document["memory"] == stack("megatron-2022").model_dump(mode="json", exclude_unset=True)["memory"]
-    assert document["fitted_on"] == ["a100-sxm", "h100-sxm"]
+    written = Stack.model_validate(document)
+    assert written.fitted_elsewhere("h100-sxm") == {"memory": ("a100-sxm",)}
+    assert written.fitted_elsewhere("a100-sxm") == {"matrix": ("h100-sxm",)}
+
+
+def test_an_answer_names_the_rates_that_were_measured_on_another_chip(tmp_path, dse):
+    path, out = tmp_path / "gemms.csv", tmp_path / "own.yaml"
+    lines = [line for line in rows_at(0.7, 0.6, 0.5).splitlines(keepends=True) if line.startswith(("op", "gemm"))]
+    path.write_text("".join(lines))
+    assert (
+        CliRunner().invoke(command, ["h100-sxm", str(path), "--stack", "megatron-2022", "--out", str(out)]).exit_code
+        == 0
+    )
+    asked = ("llama3-8b", "--accelerators", 8, "--global-batch", 16, "--plan", "tensor=8", "--stack", out)
+    answered = " ".join(dse("predict", *asked, "--on", "h100-sxm").out.split())
+    assert "not calibrated for h100-sxm" in answered
+    assert "these were measured elsewhere: memory on a100-sxm" in answered
+
+
+def test_the_precision_counts_only_where_there_are_products(tmp_path):
+    path = tmp_path / "vectors.csv"
+    lines = [line for line in rows_at(0.7, 0.6, 0.5).splitlines(keepends=True) if line.startswith(("op", "gelu"))]
+    path.write_text("".join(lines), encoding="utf-8-sig")  # spreadsheets put a mark of the byte order first
+    document = calibrate("h100-sxm", path, "megatron-2022", "fp4").document
+    assert document["memory"]["value"] == pytest.approx(0.6, rel=1e-3)
+    with pytest.raises(InputError, match="--precision: bf16: needs --stack"):
+        calibrate("a100-80gb", path, precision="bf16")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +97,7 @@ def test_kinds_without_rows_keep_their_shares(tmp_path):
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"precision": "fp4"}, "--precision: fp4: must be one of fp16, bf16, "),
         ("h100-smx", "gemm,8,8,8,1e-5\n" * 4, {}, "did you mean h100-sxm"),
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"stack": "genric"}, "did you mean generic"),
+        ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"stack": "template"}, "no stack of this name"),
     ],
 )
 def test_what_cannot_be_calibrated_is_refused(tmp_path, chip, text, asked, rule):

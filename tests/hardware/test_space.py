@@ -10,7 +10,14 @@ from hardware.area import area_model
 from hardware.cost_model import cost_model
 from hardware.inputs import InputError
 from hardware.machines import Machines
-from hardware.space import architecture_space, smallest_area_mm2, space_spec, template_machines, template_points
+from hardware.space import (
+    SpaceSpec,
+    architecture_space,
+    smallest_area_mm2,
+    space_spec,
+    template_machines,
+    template_points,
+)
 
 
 def columns(machines, *names):
@@ -69,6 +76,16 @@ def test_the_space_has_every_machine_within_the_budget():
     assert len(machines) == (area_um2 <= area_model().reference_um2).sum() == 59_748
     assert (machines.global_buffer_bytes >= 2**21).sum() == 51_943
     assert machines.area_mm2.max() == pytest.approx(area_model().reference_um2 * 1e-6)
+
+
+def test_a_space_that_its_floor_empties_is_refused_with_the_largest_area_and_the_floor():
+    values = {"tensor_cores": [2, 4], "vector_cores": [2, 4], "core_widths": [4], "core_depths": [4]}
+    sizes = {key: {"source": "a test", "values": each} for key, each in (values | {"global_buffer_mib": [2]}).items()}
+    floor = {"source": "a test", "value": 0.5}
+    space = SpaceSpec.model_validate({"name": "small", "min_share_of_budget": floor, **sizes})
+    largest_mm2 = architecture_space(5.0, space=space).area_mm2.max()
+    with pytest.raises(InputError, match=rf"area_budget_mm2: 100: .*small: .*{largest_mm2:.6g} mm², .* 50 mm²"):
+        architecture_space(100.0, space=space)
 
 
 def test_a_larger_budget_leaves_out_no_machine_of_a_smaller_one():

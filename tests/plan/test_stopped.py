@@ -11,6 +11,7 @@ from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search import enumeration
 from dse.plan.stack import list_stacks, stack
 from dse.results.check import faults_of
+from dse.run.progress import StoppedError
 from dse.run.run import Run
 from tests.plan.problems import problem
 
@@ -60,6 +61,23 @@ def test_a_stop_after_the_last_plan_costs_only_what_stands_beside_it(monkeypatch
     assert result.status == "optimal"
     assert result.metrics["without"] == {}
     assert faults_of(result, posed) == []
+
+
+@pytest.mark.parametrize("part", ["without_parts", "without_constraints", "after_changes"])
+def test_what_stands_beside_an_answer_stops_in_the_middle_of_a_search_and_leaves_no_part_of_one(small_chunks, part):
+    posed, _ = answered(10**9)
+    problem, best = posed.problem, plan_answer.enumerated(posed.problem).best
+    plan_answer._enumerated.cache_clear()
+    plan_answer._enumerated_among.cache_clear()
+    compute = {
+        "without_parts": lambda stop: plan_answer.without_parts(problem, best, stop),
+        "without_constraints": lambda stop: plan_answer.without_constraints(problem, best, stop),
+        "after_changes": lambda stop: plan_answer.after_changes(problem, stop),
+    }[part]
+    with pytest.raises(StoppedError):
+        compute(stopped_at(2))  # the first question is before the first search, the second in it
+    remembered = plan_answer._enumerated.cache_info().currsize, plan_answer._enumerated_among.cache_info().currsize
+    assert remembered == (0, 0)
 
 
 def test_a_run_that_is_stopped_before_a_plan_fits_says_so(small_chunks):

@@ -12,7 +12,7 @@ from dse.plan.evaluate import evaluate, step_seconds
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.enumeration import all_plans
-from dse.plan.stack import stack
+from dse.plan.stack import template_stack
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels, distinct_rows
 from hardware.chips import Chip, System
 from hardware.network_specs import network
@@ -34,7 +34,7 @@ MODELS = {
 def on_template(model, index, devices=12, batch=24):
     machine = SPACE.one(index)
     chip = Chip("template", "", {"bf16": float(machine.peak_flops[0])}, 2**33, machine.hbm_bytes_per_s, "tpuv4")
-    posed = problem(model, devices=devices, batch=batch, sequence=model.sequence, software=stack("template"))
+    posed = problem(model, devices=devices, batch=batch, sequence=model.sequence, software=template_stack())
     return replace(posed, system=System(chip, posed.system.network), machine=machine)
 
 

@@ -255,7 +255,7 @@ def search_metrics(posed: ModernPosed, outcome: ModernOutcome) -> dict[str, Any]
 
 
 def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[dict[str, Any]]:
-    """The same search over the paper's plans, and the best plan of the reference accelerator.
+    """The same search over the paper's plans, where any has what is fixed; the best plan of the reference accelerator.
 
     Raises:
         StoppedError: ``stop`` gave a reason.
@@ -271,7 +271,10 @@ def _baselines(keyed: _ByDigest) -> list[dict[str, Any]]:
     problem, machines = keyed.posed.problem.problem, keyed.posed.problem.machines
     candidates, stop = found.candidates, keyed.run.stop
     papers = candidates.part(_papers_plans(candidates))
-    rows = [_row("plans of the PHAZE paper's vocabulary", problem, machines, _whole(problem, machines, papers, stop))]
+    rows = []
+    if papers.plans.count:  # --plan may hold fixed what the paper's plans lack
+        outcome = _whole(problem, machines, papers, stop)
+        rows.append(_row("plans of the PHAZE paper's vocabulary", problem, machines, outcome))
     if problem.fixed is None:
         reference = accelerator(problem.cost_model.reference.name, problem.cost_model)
         posed_there = replace(problem, fixed=reference)
