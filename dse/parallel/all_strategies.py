@@ -434,17 +434,27 @@ _ABOUT = (
     "device stores."
 )
 
-_EQUAL_SHARES = (
-    "Some stages of the best plan do equal shares, an idealisation: a device reads its share of the weights once a "
-    "batch. Differences of that order mean nothing."
+_IDEALISED = (
+    "Stages of the best plan are an idealisation: weights count as read once a batch, not once a microbatch, and the "
+    "replicas or equal shares of a stage divide the reads among themselves. Differences of that order mean nothing."
 )
 
 
 def _about(solution: AllSolution, question: AllQuestion) -> list[str]:
     """What is compared, over which plans, and whether the best one is idealised."""
-    plan = solution.plans[solution.best]
-    has_equal_shares = solution.best == "pipeline" or None in plan.get("shardings", ())
-    return [_ABOUT, f"The bound holds for {_space(question)}.", *([_EQUAL_SHARES] if has_equal_shares else [])]
+    ideal = [_IDEALISED] if _is_idealised(solution, question) else []
+    return [_ABOUT, f"The bound holds for {_space(question)}.", *ideal]
+
+
+def _is_idealised(solution: AllSolution, question: AllQuestion) -> bool:
+    """Whether a stage of the best plan has microbatches or replicas, whose reads of weights are counted as one."""
+    asked = question.posed[solution.best].problem
+    if solution.best == "pipeline":
+        return bool(asked.problem.microbatches > 1 or asked.problem.devices > asked.problem.stages)
+    if solution.best == "hybrid":
+        replicas = solution.plans["hybrid"]["replicas"]
+        return bool(asked.problem.base.microbatches > 1 or max(replicas) > 1)
+    return False
 
 
 def _space(question: AllQuestion) -> str:

@@ -164,12 +164,21 @@ def test_no_plan_of_all_strategies_is_one_stage_of_equal_shares(tmp_path):
     assert any("a single stage must be sharded" in each for each in all_strategies.faults(stolen, one.problem))
 
 
-@pytest.mark.parametrize("best", ["sharding", "pipeline", "hybrid"])
-def test_only_stages_of_equal_shares_are_called_idealised(step, best):
-    one, result = _all(step, mesh="4", microbatches=4)
+@pytest.mark.parametrize(
+    ("best", "microbatches", "replicas", "is_ideal"),
+    [
+        ("sharding", 4, None, False),
+        ("pipeline", 1, None, True),
+        ("hybrid", 1, [1], False),
+        ("hybrid", 1, [1, 2], True),
+        ("hybrid", 4, [1], True),
+    ],
+)
+def test_only_stages_with_microbatches_or_replicas_are_called_idealised(step, best, microbatches, replicas, is_ideal):
+    one, result = _all(step, mesh="4", microbatches=microbatches)
     solution = {**result.solution, "best": best}
+    solution["plans"] = {**solution["plans"], "hybrid": {**solution["plans"]["hybrid"], "replicas": replicas}}
     notes = " ".join(all_strategies._about(all_strategies.AllSolution(**solution), one.problem))
-    is_ideal = best == "pipeline" or (best == "hybrid" and None in solution["plans"]["hybrid"]["shardings"])
     assert ("an idealisation" in notes) == is_ideal
     assert "pipelines of exactly 2 stages (--device-cuts free), and hybrid plans of at most 2 stages" in notes
 
