@@ -5,7 +5,7 @@ bound; the least of the bounds holds for the plans of all strategies together.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -31,16 +31,22 @@ from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, Objective, Result, percent, result_of
 from dse.run.run import Run
-from hardware.inputs import fail, validate
+from hardware.inputs import InputError, fail, validate
 
 _COMMAND = "dse parallel"
 
 
 @dataclass(frozen=True, eq=False)
 class AllQuestion:
-    """The problems of all strategies for one step on one machine, by name, in the order in which they are asked."""
+    """The problems of all strategies for one step on one machine.
+
+    Attributes:
+        posed: by name, in the order in which they are asked.
+        not_applicable: why others cannot be asked, by name.
+    """
 
     posed: Mapping[str, Posed[ParallelOptions, Any]]
+    not_applicable: Mapping[str, str]
 
 
 class StrategyDocument(BaseModel):
@@ -54,7 +60,7 @@ class StrategyDocument(BaseModel):
         bound_s: no plan of the strategy has a shorter step; None where nothing fits or nothing is known.
         gap: between the two, as a share of the step; None where one of them is missing.
         device_bytes: the most that a device keeps.
-        lacking_bytes: of the plan that needs the fewest, where none fits.
+        lacking_bytes: missing bytes of the smallest plan, if none fits; of a hybrid plan a lower bound.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -175,7 +181,8 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     """The problems of all strategies.
 
     Raises:
-        InputError: as by the strategies, a method that is none of all of them, or a profile.
+        InputError: a method that is none of all of them, a profile, another state than the optimizer's, a single stage,
+            or no strategy can be asked: then as by the first.
     """
     if options.method not in ("auto", "exact"):
         raise fail(
@@ -184,17 +191,47 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if profiled_graph(options.step) is not None:
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
-    devices = str(mesh_of(options.mesh).devices)
-    cut = pipeline.posed(replace(options, strategy="pipeline", mesh=devices))
-    each = {
-        "sharding": sharded.posed(replace(options, strategy="sharding", activations=True)),
-        "pipeline": replace(cut, problem=with_update(cut.problem)),
-    }
-    if not each["sharding"].problem.graph.is_optimised:
-        each["hybrid"] = hybrid.posed(replace(options, strategy="hybrid", mesh=devices))
+    if options.state != "optimizer":
+        rule = "must be optimizer with --strategy all: a sharded step keeps all of its arguments"
+        raise fail(_COMMAND, "--state", options.state, rule)
+    if options.stages == 1:
+        raise fail(_COMMAND, "--stages", 1, "must be at least 2 with --strategy all: one stage is a sharded step")
+    mesh_of(options.mesh)
+    each: dict[str, Posed[ParallelOptions, Any]] = {}
+    errors: dict[str, InputError] = {}
+    for name, poser in _POSERS.items():
+        try:
+            each[name] = poser(options)
+        except InputError as error:
+            errors[name] = error
+    if not each:
+        raise next(iter(errors.values()))
     document = {name: one.document for name, one in each.items()}
     goal = Objective(name="step_s", value=None, unit="s", sense="min")
-    return Posed(options, AllQuestion(each), cut.name, document, goal)
+    reasons = {name: str(error).splitlines()[0] for name, error in errors.items()}
+    return Posed(options, AllQuestion(each, reasons), next(iter(each.values())).name, document, goal)
+
+
+def _sharding_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
+    return sharded.posed(replace(options, strategy="sharding", activations=True))
+
+
+def _pipeline_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
+    cut = pipeline.posed(replace(options, strategy="pipeline", mesh=str(mesh_of(options.mesh).devices)))
+    return replace(cut, problem=with_update(cut.problem))
+
+
+def _hybrid_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
+    """Without plain data parallelism by equal shares, which is a sharded step whose weights are read by shares."""
+    asked = hybrid.posed(replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices)))
+    problem = replace(asked.problem.problem, single_equal_share=False)
+    document = {**asked.document, "single_equal_share": False}
+    return replace(asked, problem=replace(asked.problem, problem=problem), document=document)
+
+
+_POSERS: Mapping[str, Callable[[ParallelOptions], Posed[ParallelOptions, Any]]] = MappingProxyType(
+    {"sharding": _sharding_posed, "pipeline": _pipeline_posed, "hybrid": _hybrid_posed}
+)
 
 
 def answer(posed: Posed[ParallelOptions, Any], question: AllQuestion, run: Run) -> Result:
@@ -260,14 +297,17 @@ def _bound(documents: Mapping[str, StrategyDocument]) -> float | None:
 
 
 def _infeasibility(results: Mapping[str, Result]) -> Infeasibility | None:
-    """That of the strategy which lacks least, where nothing fits under any."""
+    """Where nothing fits under any strategy: what each of them needs.
+
+    They are not ranked: what a hybrid plan is said to need is a lower bound.
+    """
     lacks = {name: each.infeasibility for name, each in results.items() if each.infeasibility is not None}
     if len(lacks) < len(results):
         return None
-    name = min(lacks, key=lambda each: lacks[each].demand)
-    lack = lacks[name]
-    text = f"No strategy has a plan that fits. The one that needs least is {name}. {lack.explanation}"
-    return lack.model_copy(update={"explanation": text, "where": {"strategy": name}})
+    lack = min(lacks.values(), key=lambda each: each.demand)
+    text = " ".join(["No strategy has a plan that fits.", *(each.explanation for each in lacks.values())])
+    where = {"least_demands": {name: each.demand for name, each in lacks.items()}}
+    return lack.model_copy(update={"explanation": text, "where": where})
 
 
 def faults(result: Result, question: AllQuestion) -> list[str]:
@@ -285,7 +325,9 @@ def faults(result: Result, question: AllQuestion) -> list[str]:
         for name, posed in question.posed.items()
     }
     documents = {name: _document(name, each, question) for name, each in again.items()}
-    best = _best(documents) or ""
+    best = _best(documents)
+    if best is None:
+        return ["a plan must be given"]
     if solution.best != best:
         return [f"solution.best must be {best}, but got {solution.best}"]
     found = [
@@ -354,14 +396,18 @@ def view(result: Result, question: AllQuestion) -> View:
     """The strategies side by side, then the best plan as its own strategy shows it."""
     name = next(iter(question.posed.values())).name
     title = f"{name}: all strategies"
+    others = [f"Not applicable: {each}. {reason}" for each, reason in question.not_applicable.items()]
     if result.infeasibility is not None:
-        return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
+        return View(title, f"Proven infeasible: {result.infeasibility.explanation}", notes=others)
     if not result.solution:
-        return View(title, "No plan was found before the run was stopped.")
+        return View(title, "No plan was found before the run was stopped.", notes=others)
     solution, metrics = AllSolution.model_validate(result.solution), AllMetrics.model_validate(result.metrics)
     table = Table(
-        ("strategy", "training step", "proven at least", "its own objective", "on a device", "of the best"),
-        [_row(each, of, metrics.step_s) for each, of in metrics.strategies.items()],
+        ("strategy", "training step", "lower bound", "its own objective", "memory per device", "relative to best"),
+        [
+            *(_row(each, of, metrics.step_s) for each, of in metrics.strategies.items()),
+            *((each, "not applicable", "", "", "", "") for each in question.not_applicable),
+        ],
         "Strategies",
     )
     posed = question.posed[solution.best]
@@ -369,28 +415,64 @@ def view(result: Result, question: AllQuestion) -> View:
     own = _again(result, solution.best, posed, stated, solution, metrics)
     of_best = _STRATEGIES[solution.best].view(own.model_copy(update={"seconds": result.seconds}), posed.problem)
     proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
+    notes = [*_about(solution, question), *others]
     return View(
         title=title,
-        verdict=f"{time_text(metrics.step_s)} a training step by {solution.best}; over all strategies {proof} "
-        f"({time_text(result.seconds)})",
-        notes=[_ABOUT, *of_best.notes],
+        verdict=f"{time_text(metrics.step_s)} a training step by {solution.best}; over the plans of all strategies "
+        f"{proof} ({time_text(result.seconds)})",
+        notes=[*notes, *of_best.notes],
         tables=[table, *of_best.tables],
-        page=lambda: _page(table, solution.best, of_best),
+        page=lambda: _page(table, solution.best, of_best, notes),
         files=of_best.files,
         cards=of_best.cards,
     )
 
 
 _ABOUT = (
-    "A training step is forward and backward pass of all microbatches, gradients joined as far as nothing hides it, "
-    "and the optimizer's update; by this alone strategies are compared. All count all that a device keeps as memory."
+    "A training step is forward and backward pass of all microbatches, the part of the gradient all-reduce that is not "
+    "overlapped, and the optimizer's update. Strategies are compared by this time only. Memory is everything that a "
+    "device stores."
+)
+
+_IDEALISED = (
+    "Stages of the best plan are an idealisation: weights count as read once a batch, not once a microbatch, and the "
+    "replicas or equal shares of a stage divide the reads among themselves. Differences of that order mean nothing."
 )
 
 
-def _page(table: Table, best: str, of_best: View) -> Sequence[Part]:
+def _about(solution: AllSolution, question: AllQuestion) -> list[str]:
+    """What is compared, over which plans, and whether the best one is idealised."""
+    ideal = [_IDEALISED] if _is_idealised(solution, question) else []
+    return [_ABOUT, f"The bound holds for {_space(question)}.", *ideal]
+
+
+def _is_idealised(solution: AllSolution, question: AllQuestion) -> bool:
+    """Whether a stage of the best plan has microbatches or replicas, whose reads of weights are counted as one."""
+    asked = question.posed[solution.best].problem
+    if solution.best == "pipeline":
+        return bool(asked.problem.microbatches > 1 or asked.problem.devices > asked.problem.stages)
+    if solution.best == "hybrid":
+        replicas = solution.plans["hybrid"]["replicas"]
+        return bool(asked.problem.base.microbatches > 1 or max(replicas) > 1)
+    return False
+
+
+def _space(question: AllQuestion) -> str:
+    """The plans that the bound holds for."""
+    parts = ["sharded steps"] if "sharding" in question.posed else []
+    if (cut := question.posed.get("pipeline")) is not None:
+        asked = cut.problem
+        parts.append(f"pipelines of exactly {asked.problem.stages} stages (--device-cuts {asked.device_cutting})")
+    if (mixed := question.posed.get("hybrid")) is not None:
+        hybrids = mixed.problem.problem
+        parts.append(f"hybrid plans of at most {hybrids.base.stages} stages that begin at {len(hybrids.cuts)} cuts")
+    return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+
+
+def _page(table: Table, best: str, of_best: View, notes: Sequence[str]) -> Sequence[Part]:
     return [
         Heading("Strategies"),
-        Paragraph(_ABOUT, True),
+        *(Paragraph(each, True) for each in notes),
         Table(table.headers, table.rows),
         Heading(f"The best plan: {best}"),
         Paragraph(of_best.verdict, True),
@@ -401,7 +483,9 @@ def _page(table: Table, best: str, of_best: View) -> Sequence[Part]:
 def _row(name: str, of: StrategyDocument, best_s: float) -> Row:
     if of.step_s is None:
         why = (
-            "no plan was found" if of.lacking_bytes is None else f"does not fit: {of.lacking_bytes:,.0f} bytes too many"
+            "no plan was found"
+            if of.lacking_bytes is None
+            else f"does not fit: at least {of.lacking_bytes:,.0f} bytes too many"
         )
         return (name, why, "" if of.bound_s is None else time_text(of.bound_s), "", "", "")
     return (

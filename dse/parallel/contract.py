@@ -109,9 +109,12 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     def compared(self, results: Sequence[Result]) -> Rows | None:
         """Of sharding, times, memory, bytes by collective, and what is split otherwise; of all else the usual rows."""
-        if all("best" in each.solution for each in results if each.solution):
+        strategies = {each.settings.get("strategy", "sharding") for each in results}
+        if strategies == {"all"}:
             return all_strategies.compared(results)
-        is_sharding = all("operations" in each.solution for each in results if each.solution)
+        # A problem of the contest has that strategy, too, and a solution of another form.
+        is_contest = any("operations" not in each.solution for each in results if each.solution)
+        is_sharding = strategies == {"sharding"} and not is_contest
         return compared(results) if is_sharding else None
 
 

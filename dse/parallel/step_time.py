@@ -27,8 +27,12 @@ All have to fit into the same memory, and count all that a device keeps: a shard
 makes, as long as it is read (``--activations``), a stage its trained tensors with gradients and the optimizer's state,
 and the activations of the microbatches in flight.
 
-Everything is priced by the same rules: work by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`.
-Idealised are equal shares, which need not divide the batch, and of which each reads only its share of the weights.
+Work is priced by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`. Equal shares are an idealisation:
+they need not divide the batch, and a stage of D devices takes the time of one device divided by D, so that each reads
+weights once a batch and only its share of them. The replicas of a sharded stage divide its work in the same way. Such a
+stage can come out below a sharded step that does the same; differences of this order mean nothing. One stage of equal
+shares, which is plain data parallelism, is left out where strategies are compared: a sharded step is that with whole
+reads.
 """
 
 from dataclasses import replace

@@ -18,7 +18,8 @@ COMMAND = "dse pretrain"
 Runners = Annotated[
     int,
     Option(
-        "Ray actors that make the episodes, each on a CPU, in addition to --workers. 0: the trainer makes them.",
+        "Ray actors that make the episodes, each on a CPU, in addition to --workers; no more than an iteration has "
+        "groups. 0: the trainer makes them.",
         min=0,
         max=10_000,
     ),
@@ -115,6 +116,21 @@ def training_actors(runners: int, learners: int, sweep: int | None, episodes: in
     if learners and episodes % learners:
         raise fail(COMMAND, "--learners", str(learners), f"must divide the {episodes} samples of an update")
     return TrainingActors(runners, learners, gpus)
+
+
+def check_runners(runners: int, most: int, parts: str) -> None:
+    """Refuse runners that would have nothing to do.
+
+    Args:
+        runners: as given.
+        most: parts of an iteration, of which a runner makes one at least.
+        parts: what they are, for people.
+
+    Raises:
+        InputError: there are more runners.
+    """
+    if runners > most:
+        raise fail(COMMAND, "--runners", str(runners), f"must be at most {most}, the {parts} of an iteration")
 
 
 def check_gpus(learners: int) -> None:

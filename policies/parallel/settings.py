@@ -127,12 +127,12 @@ class QSettings:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "QSettings":
-        """The settings that :meth:`document` wrote.
+        """The settings that :meth:`document` wrote; policies from before rounds had parts have one.
 
         Raises:
             ValueError: unknown or missing keys, or values that cannot be.
         """
-        given = dict(document)
+        given = {"parts": 1, **document}
         if set(given) != {each.name for each in fields(cls)} or not isinstance(given["layout"], dict):
             raise ValueError("must have the settings of this version, and no others")
         layout = given["layout"]

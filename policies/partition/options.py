@@ -14,6 +14,7 @@ from policies.learning.options import (
     PretrainingOptions,
     Runners,
     check_budget,
+    check_runners,
     one_each,
     training_actors,
 )
@@ -174,8 +175,7 @@ class PartitionPretraining(PretrainingOptions):
         from policies.partition.task import PartitionTask
 
         settings = replace(FORMS[self.form], **learning)
-        # A runner without a group of its own would have nothing to do.
-        settings = replace(settings, graphs=max(settings.graphs, self.runners))
+        check_runners(self.runners, settings.graphs, "groups")
         task = PartitionTask(
             settings,
             # The same package twice would be graphs of the same name.

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dse.parallel import all_strategies
 from dse.parallel.formats import plan_of, stated_from_document
 from dse.parallel.options import ParallelOptions
 from dse.parallel.pipeline import strategy as pipeline
@@ -15,6 +16,7 @@ from dse.parallel.plan import picoseconds_of
 from dse.parallel.prices import Prices
 from dse.parallel.step_time import with_update
 from dse.problem import pose, problem_type
+from dse.run.run import Run
 from tests.parallel.pipeline.cases import plans
 from tests.parallel.problems import mlp_text
 
@@ -93,16 +95,20 @@ def test_the_best_plan_is_that_of_the_shortest_step_and_its_bound_the_least(dse,
     assert "pipeline step" in compared.out
 
 
-def test_where_nothing_fits_the_plan_that_lacks_least_says_how_many_bytes(dse, step):
+def test_where_nothing_fits_every_strategy_says_how_many_bytes_it_lacks(dse, step):
     asked = ("parallel", step, "--strategy", "all", "--mesh", "4", "--json", "--memory-gb")
     answer = dse(*asked, "0.001")
     assert answer.code == 1
     lack = json.loads(answer.out)["infeasibility"]
-    assert f"{int(lack['demand'] - lack['limit']):,} bytes too many" in lack["explanation"]
-    answer = dse(*asked, str(lack["demand"] / 2**30 * (1 + 1e-9)))
+    needs = lack["where"]["least_demands"]
+    assert set(needs) == {"sharding", "pipeline", "hybrid"}
+    for demand in needs.values():
+        assert f"{int(demand - lack['limit']):,} bytes too many" in lack["explanation"]
+    assert lack["demand"] == min(needs.values())
+    assert "least is" not in lack["explanation"]
+    answer = dse(*asked, str(needs["pipeline"] / 2**30 * (1 + 1e-9)))
     assert answer.code == 0
-    result = json.loads(answer.out)
-    assert result["solution"]["best"] == lack["where"]["strategy"]
+    assert "pipeline" in json.loads(answer.out)["solution"]["plans"]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +116,11 @@ def test_where_nothing_fits_the_plan_that_lacks_least_says_how_many_bytes(dse, s
     [
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy all"),
         (
-            ("--mesh", "12", "--network", "v100-ethernet"),
-            "--mesh: 12: must be a multiple of 8, the devices of a server",
+            ("--mesh", "4", "--stages", "1"),
+            "--stages: 1: must be at least 2 with --strategy all: one stage is a sharded",
         ),
+        (("--state", "weights"), "--state: weights: must be optimizer with --strategy all"),
+        (("--state", "gradients"), "--state: gradients: must be optimizer with --strategy all"),
         (("--objective", "count"), "--objective: belongs to --strategy sharding"),
         (("--emit-piper", "file.json"), "--emit-piper: belongs to --strategy pipeline"),
     ],
@@ -122,3 +130,75 @@ def test_what_cannot_be_compared_is_refused_in_one_line(dse, step, asked, rule):
     assert answer.code == 2
     assert rule in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_a_strategy_that_cannot_be_asked_is_listed_with_its_reason(dse, step):
+    answer = dse("parallel", step, "--strategy", "all", "--mesh", "1", "--json")
+    assert answer.code == 0, answer.err
+    result = json.loads(answer.out)
+    assert set(result["metrics"]["strategies"]) == {"sharding"}
+    shown = " ".join(dse("parallel", step, "--strategy", "all", "--mesh", "1").out.split())
+    assert "Not applicable: pipeline. dse parallel: --stages: 2: must be at most the number of devices, 1" in shown
+
+
+def _all(step, **asked):
+    one = pose(problem_type("parallel"), ParallelOptions(step, strategy="all", **asked))
+    return one, problem_type("parallel").answer(one, Run())
+
+
+def test_no_plan_of_all_strategies_is_one_stage_of_equal_shares(tmp_path):
+    path = tmp_path / "large.hlo"
+    path.write_text(mlp_text(64).replace("4096,", "65536,"))
+    one, result = _all(str(path), mesh="4", stages=2, microbatches=1)
+    assert one.problem.posed["hybrid"].problem.problem.single_equal_share is False
+    assert result.solution["plans"]["hybrid"]["shardings"] != [None]
+    # Alone, strategy hybrid chooses it.
+    alone = pose(
+        problem_type("parallel"), ParallelOptions(str(path), strategy="hybrid", mesh="4", stages=2, microbatches=1)
+    )
+    other = problem_type("parallel").answer(alone, Run())
+    assert other.solution["shardings"] == [None]
+    stolen = result.model_copy(
+        update={"solution": {**result.solution, "plans": {**result.solution["plans"], "hybrid": other.solution}}}
+    )
+    assert any("a single stage must be sharded" in each for each in all_strategies.faults(stolen, one.problem))
+
+
+@pytest.mark.parametrize(
+    ("best", "microbatches", "replicas", "is_ideal"),
+    [
+        ("sharding", 4, None, False),
+        ("pipeline", 1, None, True),
+        ("hybrid", 1, [1], False),
+        ("hybrid", 1, [1, 2], True),
+        ("hybrid", 4, [1], True),
+    ],
+)
+def test_only_stages_with_microbatches_or_replicas_are_called_idealised(step, best, microbatches, replicas, is_ideal):
+    one, result = _all(step, mesh="4", microbatches=microbatches)
+    solution = {**result.solution, "best": best}
+    solution["plans"] = {**solution["plans"], "hybrid": {**solution["plans"]["hybrid"], "replicas": replicas}}
+    notes = " ".join(all_strategies._about(all_strategies.AllSolution(**solution), one.problem))
+    assert ("an idealisation" in notes) == is_ideal
+    assert "pipelines of exactly 2 stages (--device-cuts free), and hybrid plans of at most 2 stages" in notes
+
+
+def test_a_solution_without_any_plan_is_a_fault(step):
+    one, result = _all(step, mesh="4")
+    without = {name: {**each, "step_s": None, "value": None} for name, each in result.metrics["strategies"].items()}
+    nothing = result.model_copy(
+        update={
+            "solution": {"best": "", "plans": {}},
+            "metrics": {**result.metrics, "strategies": without, "plans": {}},
+        }
+    )
+    assert all_strategies.faults(nothing, one.problem) == ["a plan must be given"]
+
+
+@pytest.mark.parametrize(("strategy", "row"), [("sharding", "mesh"), ("pipeline", None), ("all", "best")])
+def test_results_without_a_plan_are_compared_by_their_strategy(step, strategy, row):
+    one = pose(problem_type("parallel"), ParallelOptions(step, strategy=strategy, mesh="4", memory_gb=0.0001))
+    result = problem_type("parallel").answer(one, Run())
+    assert result.status == "infeasible"
+    rows = problem_type("parallel").compared([result, result])
+    assert rows is None if row is None else row in rows

@@ -359,9 +359,11 @@ def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
         ("partition", ("--gpus",), "--gpus: needs --learners M: a GPU for each"),
         ("partition", ("--learners", 3), "--learners: 3: must divide the 4 samples of an update"),
         ("pipeline", ("--learners", 3), "--learners: 3: must divide the 64 samples of an update"),
-        ("partition", ("--runners", 2, "--sweep", 1), "--runners: 2: not with --sweep"),
+        ("partition", ("--runners", 2), "--runners: 2: must be at most 1, the groups of an iteration"),
+        ("pipeline", ("--runners", 51), "--runners: 51: must be at most 50, the episodes of an iteration"),
+        ("partition", ("--runners", 1, "--sweep", 1), "--runners: 1: not with --sweep"),
         ("pipeline", ("--learners", 2, "--sweep", 1), "--learners: 2: not with --sweep"),
-        ("partition", ("--runners", 2, "--workers", 0), "--workers: 0: uses no Ray, but runners and learners are Ray"),
+        ("partition", ("--runners", 1, "--workers", 0), "--workers: 0: uses no Ray, but runners and learners are Ray"),
         ("partition", ("--learners", 2, "--gpus"), "--learners 2 needs as many, but this machine has no CUDA device"),
     ],
 )
@@ -374,9 +376,9 @@ def test_actors_that_cannot_be_are_refused(dse, small_plan, monkeypatch, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
-def test_a_plan_has_work_for_every_runner_and_states_what_changes_weights():
-    partition, pipeline = PartitionPretraining(form="plain", runners=3), PipelinePretraining(runners=3, learners=2)
-    assert partition.plan(0).task.settings.graphs == 3
+def test_a_plan_states_what_changes_weights():
+    partition, pipeline = PartitionPretraining(form="plain", runners=1), PipelinePretraining(runners=3, learners=2)
+    assert partition.plan(0).identity == PartitionPretraining(form="plain").plan(0).identity
     assert PartitionPretraining(runners=3).plan(0).identity == PartitionPretraining().plan(0).identity
     assert pipeline.plan(0).task.settings.parts == 3
     assert pipeline.plan(0).identity["learners"] == 2

@@ -31,6 +31,7 @@ class HybridProblem:
         device: each device.
         state: what a device keeps of trained tensors.
         cuts: where stages may begin, rising; neither at the first point nor behind the last.
+        single_equal_share: whether a single stage may do equal shares.
     """
 
     base: PipelineProblem
@@ -38,6 +39,7 @@ class HybridProblem:
     device: Device
     state: StateName
     cuts: tuple[int, ...]
+    single_equal_share: bool = True
 
     @cached_property
     def server(self) -> int:

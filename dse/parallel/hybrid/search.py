@@ -253,6 +253,8 @@ class _EqualShares:
 
     def _made(self, begin: int, end: int, width: int, behind: int) -> Iterator[Point]:
         base = self._problem.base
+        if not self._problem.single_equal_share and end - begin == len(self._ends) - 1:
+            return
         share = 1 / (base.microbatches * width)
         weights = base.profile.stage_weight_bytes(range(self._ends[begin], self._ends[end]))
         flying = min(base.microbatches, behind + 1)

@@ -120,7 +120,7 @@ def _checked(question: HybridQuestion, document: Any, path: str) -> tuple[Hybrid
     problem = question.problem
     parsed, cuts = stated_of(question.source, document, path)
     bare = HybridPlan(cuts, tuple(parsed.device_cuts), (None,) * (len(cuts) + 1))
-    without_limit = replace(problem, base=replace(problem.base, memory_bytes=None))
+    without_limit = replace(problem, base=replace(problem.base, memory_bytes=None), single_equal_share=True)
     if violations := plan_faults(without_limit, bare, step_time(problem, bare)) if _rises(problem, bare) else ["cuts"]:
         raise FailedCheckError("; ".join(violations))
     checker, figures_of, shardings = StageChecker(problem), {}, []

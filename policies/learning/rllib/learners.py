@@ -124,7 +124,7 @@ class LearnerActors(Learners):
 
     def weights(self, *, inference_only: bool = False) -> dict[str, Any]:
         """As :meth:`Learners.weights`; all have the same."""
-        return self._each(lambda learner: _weights(learner, inference_only=inference_only))[0]
+        return self._each(lambda learner: _weights(learner, inference_only=inference_only), [0])[0]
 
     def set_weights(self, weights: dict[str, Any]) -> None:
         """As :meth:`Learners.set_weights`."""
@@ -146,16 +146,16 @@ class LearnerActors(Learners):
         shutdown: Callable[[], None] = self.group.shutdown
         shutdown()
 
-    def _each(self, function: Callable[[Any], Value]) -> list[Value]:
-        """``function`` of every learner, in their order.
+    def _each(self, function: Callable[[Any], Value], numbers: list[int] | None = None) -> list[Value]:
+        """``function`` of every learner, or those of ``numbers``, in their order.
 
         Raises:
             LostLearnerError: a learner has died.
         """
         call: Any = self.group.foreach_learner
-        results = list(call(function))
+        results = list(call(function, remote_actor_ids=numbers))
         lost = next((result.get() for result in results if not result.ok), None)
-        if lost is not None or len(results) < len(self.group):
+        if lost is not None or len(results) < len(self.group if numbers is None else numbers):
             raise LostLearnerError(str(lost or "a learner has died"))
         return [result.get() for result in results]
 

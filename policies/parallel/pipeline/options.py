@@ -11,6 +11,7 @@ from policies.learning.options import (
     PretrainingOptions,
     Runners,
     check_budget,
+    check_runners,
     one_each,
     training_actors,
 )
@@ -80,6 +81,8 @@ class PipelinePretraining(PretrainingOptions):
 
     A Q-network learns on generated pipelines, on 2, 3 and 4 servers of 8 devices; every checkpoint is scored on fresh
     ones, against the proven optimum, and the best is kept in DIR/best. Needs the extra `learn`.
+
+    The number of --runners, at most 50, is part of the plan: another number gives other weights.
     """
 
     def require_extra(self) -> None:
@@ -124,8 +127,8 @@ class PipelinePretraining(PretrainingOptions):
         from policies.parallel.pipeline.policy import PolicySettings
         from policies.parallel.pipeline.task import PipelineTask
 
-        # A runner without a part of a round would have nothing to do.
-        parts = min(max(1, self.runners), PolicySettings.episodes)
+        check_runners(self.runners, PolicySettings.episodes, "episodes")
+        parts = max(1, self.runners)
         settings = PolicySettings(cutting=self.device_cuts, parts=parts, **learning)  # type: ignore[arg-type]
         task = PipelineTask(settings, self.validation_problems)
         total = self.samples or samples

@@ -33,6 +33,13 @@ def test_settings_come_back_from_their_card():
     assert PolicySettings.from_document(json.loads(json.dumps(settings.document()))) == settings
 
 
+def test_settings_from_before_rounds_had_parts_have_one():
+    document = json.loads(json.dumps(PolicySettings(hidden=8).document()))
+    for holder in (document, *(each for each in document.values() if isinstance(each, dict))):
+        holder.pop("parts", None)
+    assert PolicySettings.from_document(document).parts == 1
+
+
 @pytest.mark.parametrize("stages", [1, 2, 4])
 def test_answers_are_plans_without_faults_and_never_shorter_than_the_optimum(stages):
     problem = problem_of(60, 4, devices=16, stages=stages)
