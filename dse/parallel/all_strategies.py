@@ -465,7 +465,7 @@ def _space(question: AllQuestion) -> str:
         parts.append(f"pipelines of exactly {asked.problem.stages} stages (--device-cuts {asked.device_cutting})")
     if (mixed := question.posed.get("hybrid")) is not None:
         hybrids = mixed.problem.problem
-        parts.append(f"hybrid plans of at most {hybrids.base.stages} stages that begin at {len(hybrids.cuts)} cuts")
+        parts.append(f"hybrid plans of at most {hybrids.base.stages} stages (candidate cuts: {len(hybrids.cuts)})")
     return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
