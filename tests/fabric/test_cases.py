@@ -36,5 +36,5 @@ def test_a_seed_gives_one_case():
 
 
 def test_a_fabric_without_room_is_refused():
-    with pytest.raises(ValueError, match="no gemm of 2,000 drawn ones fits on tiny"):
+    with pytest.raises(ValueError, match="tiny: no gemm of 2,000 drawn ones fits on the fabric"):
         block_case(0, replace(PLASTICINE, name="tiny", rows=1, columns=2), SLOTS)
