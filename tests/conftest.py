@@ -16,6 +16,10 @@ gc.disable()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Ray starts its workers at niceness 15, at which they hardly run beside tests that compute: they take more than the
+# minute that they have to register, and are started again and again.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 
 def pytest_xdist_auto_num_workers(config):
     """Two processes more than there are cores (pytest-xdist): many tests wait, for Ray's processes or for a timeout."""

@@ -88,6 +88,7 @@ class Head:
         token.write_text("0123456789abcdef" * 4)
         others = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "FORCE_COLOR"))}
         self.environment = others | {
+            "RAY_worker_niceness": "0",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
