@@ -156,7 +156,10 @@ def test_a_share_of_the_budget_leaves_out_small_machines_with_several_cores_of_a
         ({"global_buffer_mib": {"source": "a test", "values": [256]}}, "at most 128, but has 256"),
         ({"core_widths": {"source": "a test", "values": [2**20]}}, "needs an L2 of more than 128 MiB"),
         ({"core_widths": {"source": "a test", "values": [2**14]}}, "must hold the operands of a core of 16384 x 40"),
-        ({"vector_cores": {"source": "a test", "values": list(range(1, 10**6))}}, "at most 5,000,000 points"),
+        (
+            {key: {"source": "a test", "values": list(range(1, 1501))} for key in ("tensor_cores", "vector_cores")},
+            "at most 5,000,000 points, but has 9,000,000",
+        ),
         ({"min_share_of_budget": {"value": 1.5, "source": "a test"}}, "at most 1"),
     ],
 )
