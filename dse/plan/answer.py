@@ -13,7 +13,7 @@ from dse.plan.constraints import CONSTRAINTS, relaxed
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
-from dse.plan.training_plan import KEYS
+from dse.plan.training_plan import CHOSEN_KEYS
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, digest
@@ -217,7 +217,7 @@ CHANGES: Mapping[str, Callable[[PlanProblem], PlanProblem]] = {
 
 def nothing_legal(problem: PlanProblem) -> Exception:
     """What is wrong with a problem where no plan keeps the rules."""
-    text = ",".join(f"{key}={value}" for key, value in problem.fixed if key != "precision")
+    text = ",".join(f"{key}={value}" for key, value in problem.fixed if key in CHOSEN_KEYS)
     if text:
         rule = "no plan that keeps the rules has these values on so many devices, at this batch and sequence"
         return fail("--plan", "", text, rule)
@@ -247,7 +247,7 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     least, limit = answer.found.least, problem.system.chip.hbm_bytes
     assert least is not None
     costs = plan_costs(problem, least.plan)
-    is_whole = {*KEYS} <= {key for key, _ in problem.fixed}
+    is_whole = {*CHOSEN_KEYS} <= {key for key, _ in problem.fixed}
     need = needed_memory_text(costs.memory_bytes)
     have = f"{memory_text(limit)} of {problem.system.chip.name}"
     sentence = (

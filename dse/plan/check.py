@@ -8,6 +8,13 @@ from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from dse.results.result import PROOF_TOLERANCE
 
+_SETTINGS = (
+    *("weights", "gradients", "moments", "gradient_transfer", "weight_transfer"),
+    *("overlap_tensor", "overlap_context", "overlap_expert"),
+    *("overlap_gradients", "overlap_weights", "overlap_pipeline"),
+)
+"""Keys that no search chooses."""
+
 
 def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """The rules that a plan breaks, one sentence each."""
@@ -48,6 +55,12 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),
         (plan.precision in problem.system.chip.peak_flops, f"{problem.system.chip.name} has no {plan.precision}"),
     ]
+    every = int(plan.recompute.partition("/")[2] or 1)
+    rules.append(
+        (every <= model.layers, f"recompute must be every k-th layer with k up to the layers ({model.layers})")
+    )
+    given = dict(problem.fixed)
+    rules += [(getattr(plan, key) == "stack" or key in given, f"{key} must be as the stack") for key in _SETTINGS]
     rules += [(getattr(plan, key) == value, f"{key} must be {value}, as it is fixed") for key, value in problem.fixed]
     return [rule for holds, rule in rules if not holds]
 

@@ -6,7 +6,7 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 from dataclasses import dataclass
 from typing import Any
 
-from dse.plan.check_layers import Layer, RankCosts
+from dse.plan.check_layers import Layer, RankCosts, hides
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from hardware.operations import CollectiveKind
@@ -57,7 +57,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     transfer = costs.network.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
     if p > 1 and not plan.sequence_parallel:
         transfer += costs.collective("all_gather", stream, costs.t, 1)
-    hides = v > 1 and stack.overlaps_pipeline.value
+    is_hidden = v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value)
     stages = stages_of(problem, plan)
     loads, times, memories, data, updates, passes = [], [], [], [], [], []
     for number, numbers in enumerate(stages):
@@ -76,18 +76,18 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         parts["vector"] += sum(costs.embedding_s()) if number == 0 else 0.0
         parts["recompute"] = sum(layer.again for layer in used)
         parts["sharding"] = each
-        parts["transfer"] = 0.0 if hides else 2 * v * transfer
+        parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer
         loads.append(forward + backward + each + parts["transfer"])
         passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
         times.append(parts)
         data.append(once)
         sharded = plan.zero >= 1
         own = weights / (costs.replicas if sharded else 1) + experts / (costs.expert_replicas if sharded else 1)
-        updates.append(costs.rates.pass_s(30 * own, own, 1, ("adam",)))
+        updates.append(costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)))
         memories.append(_memory(costs, used, weights, experts, number))
     busiest = loads.index(max(loads))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
-    time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if hides else 0.0)
+    time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
@@ -120,26 +120,30 @@ def _replicas(
         one = costs.collective(kind, size * weights / pieces, costs.replicas, plan.tensor)
         return pieces * (one + costs.collective(kind, size * experts / pieces, costs.expert_replicas, plan.expert))
 
-    def exposed(collectives: float, beside: float) -> float:
-        if not costs.stack.overlaps_data.value:
-            return collectives
-        return max(collectives / pieces, collectives - beside)
+    by_stack = costs.stack.overlaps_data.value
+    reduces, gathers = hides(costs.plan.overlap_gradients, by_stack), hides(costs.plan.overlap_weights, by_stack)
 
-    gradient = costs.stack.gradient_transfer_bytes.value
-    scatter, gather = seconds("reduce_scatter", gradient), seconds("all_gather", 2)
+    def exposed(beside: float, gather: float, reduce: float) -> float:
+        """What is left of collectives beside a pass."""
+        hidden = [seconds for seconds, does in ((gather, gathers), (reduce, reduces)) if does]
+        shown = [seconds for seconds, does in ((gather, gathers), (reduce, reduces)) if not does]
+        return max(sum(hidden) / pieces, sum(hidden) - beside) + sum(shown)
+
+    gradient = costs.state.reduced
+    scatter, gather = seconds("reduce_scatter", gradient), seconds("all_gather", costs.state.gathered)
     match costs.plan.zero:
         case 0:
-            return 0.0, exposed(seconds("all_reduce", gradient), backward)
+            return 0.0, exposed(backward, 0, seconds("all_reduce", gradient))
         case 1:
-            return 0.0, exposed(scatter, backward) + exposed(gather, forward)
+            return 0.0, exposed(backward, 0, scatter) + exposed(forward, gather, 0)
         case 2:
-            return exposed(scatter, backward), exposed(gather, forward)
+            return exposed(backward, 0, scatter), exposed(forward, gather, 0)
         case _:
-            return exposed(gather, forward) + exposed(gather + scatter, backward), 0.0
+            return exposed(forward, gather, 0) + exposed(backward, gather, scatter), 0.0
 
 
 def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: float, stage: int) -> dict[str, float]:
-    plan, stack, model = costs.plan, costs.stack, costs.model
+    plan, state, model = costs.plan, costs.state, costs.model
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
 
     def share(zero: int) -> float:
@@ -150,14 +154,14 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every = [costs.layer(sparse) for sparse in _kinds(model)]
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    working += 4 * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
         working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     return {
-        "weights": stack.weight_bytes.value * share(3),
-        "gradients": stack.gradient_bytes.value * share(2),
-        "optimizer": stack.optimizer_bytes.value * share(1),
+        "weights": state.weights * share(3),
+        "gradients": state.gradients * share(2),
+        "optimizer": state.optimizer * share(1),
         "activations": chunks / v * sum(layer.kept for layer in layers),
         "working": working,
     }

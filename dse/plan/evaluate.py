@@ -12,18 +12,18 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.kernels import HALF_BYTES, ChipKernels, Kernels, Lanes
+from dse.plan.kernels import ChipKernels, Kernels, Lanes
 from dse.plan.layer_work import LayerWork, RankWork
-from dse.plan.plan_arrays import RECOMPUTED_SHARES, SCHEDULES, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import SCHEDULES, Floats, Integers, PlanArrays, recomputed_share
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from dse.plan.template_kernels import TemplateKernels
 from hardware.network_arrays import transfer_seconds
 from hardware.operations import CollectiveKind
 
-OPTIMIZER_STEP_BYTES = 30.0
-"""Of memory traffic for each parameter: Adam reads gradient, weight, momentum and variance of 4 bytes each, and writes
-the three and the 2-byte weight."""
+OPTIMIZER_STEP_BYTES = 14.0
+"""Of memory traffic for each parameter, beside its moments: Adam reads a gradient and a weight of 4 bytes each, and
+writes the weight and its 2-byte copy. Both moments are read and written."""
 
 TIME_PARTS = (
     "linear",
@@ -155,11 +155,12 @@ class _Step:
             seconds[:, column] = count * once
         return seconds
 
-    def _beside(self, seconds: Floats, pass_s: Floats) -> Floats:
-        """What a pass does not hide of the collectives of its layers."""
-        if not self.problem.stack.overlaps_data.value:
-            return seconds
-        return np.maximum(seconds / np.maximum(self.stages.layers, 1), seconds - pass_s)
+    def _beside(self, pass_s: Floats, gathering: Floats | float = 0.0, reducing: Floats | float = 0.0) -> Floats:
+        """What a pass does not hide of the collectives of its layers, by weights and of gradients."""
+        software = self.problem.software
+        hidden = software.overlaps_weights * gathering + software.overlaps_gradients * reducing
+        exposed: Floats = np.maximum(hidden / np.maximum(self.stages.layers, 1), hidden - pass_s)
+        return exposed + (gathering + reducing - hidden)
 
     @cached_property
     def replica_collectives(self) -> tuple[Floats, Floats]:
@@ -170,18 +171,19 @@ class _Step:
         then a step gets shorter as a kernel gets longer.
         """
         zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
-        gradient = self.problem.stack.gradient_transfer_bytes.value
+        gradient = self.problem.software.gradient_transfer_bytes
         reduce = self._over_replicas("all_reduce", gradient)
         scatter = self._over_replicas("reduce_scatter", gradient)
-        gather = self._over_replicas("all_gather", HALF_BYTES)
-        both = self._beside(gather, forward) + self._beside(gather + scatter, backward)
-        each = np.select([zero == 2, zero == 3], [self._beside(scatter, backward), both], 0.0)
+        gather = self._over_replicas("all_gather", self.problem.software.weight_transfer_bytes)
+        both = self._beside(forward, gathering=gather) + self._beside(backward, gather, scatter)
+        each = np.select([zero == 2, zero == 3], [self._beside(backward, reducing=scatter), both], 0.0)
         if self.work.kernels.are_bounds:
             chunked = (self.plans.interleave > 1)[:, None]
             forward, backward = np.where(chunked, np.inf, forward), np.where(chunked, np.inf, backward)
-        gathered = self._beside(gather, forward)
-        sharded = self._beside(scatter, backward) + gathered
-        once = np.select([zero == 0, zero == 1, zero == 2], [self._beside(reduce, backward), sharded, gathered], 0.0)
+        gathered = self._beside(forward, gathering=gather)
+        sharded = self._beside(backward, reducing=scatter) + gathered
+        reduced = self._beside(backward, reducing=reduce)
+        once = np.select([zero == 0, zero == 1, zero == 2], [reduced, sharded, gathered], 0.0)
         return each, once
 
     # Time -------------------------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ class _Step:
         """The step and its parts."""
         plans, stages, rows = self.plans, self.stages, np.arange(self.plans.count)
         each, once = self.replica_collectives
-        hidden = (plans.interleave > 1) & self.problem.stack.overlaps_pipeline.value
+        hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
         loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
         busiest = np.argmax(loads, axis=1)
@@ -223,7 +225,8 @@ class _Step:
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
         updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)
-        update_s = self.work.kernels.vector_s(OPTIMIZER_STEP_BYTES * updated, Lanes("adam", updated))
+        update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
+        update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
             parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
@@ -258,19 +261,19 @@ class _Step:
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
-        stack, stages, rows = self.problem.stack, self.stages, np.arange(self.plans.count)
+        software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
         dense, sparse = self.kinds
-        full = RECOMPUTED_SHARES[self.plans.recompute] > 0
+        full = recomputed_share(self.plans.recompute) > 0
         layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
         largest = dense.parameters + dense.expert_parameters
         if sparse is not None:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        gathered = np.where(self.plans.zero == 3, 2.0 * HALF_BYTES * largest, 0.0)
+        gathered = np.where(self.plans.zero == 3, 2.0 * software.weight_transfer_bytes * largest, 0.0)
         working = np.where(full, layer, 0.0) + gathered
         parts = {
-            "weights": stack.weight_bytes.value * self.shared_out(3),
-            "gradients": stack.gradient_bytes.value * self.shared_out(2),
-            "optimizer": stack.optimizer_bytes.value * self.shared_out(1),
+            "weights": software.weight_bytes * self.shared_out(3),
+            "gradients": software.gradient_bytes * self.shared_out(2),
+            "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * self.of_layers("kept_bytes"),
             "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
         }

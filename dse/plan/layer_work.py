@@ -11,7 +11,7 @@ from typing import get_args
 import numpy as np
 
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import RECOMPUTED_SHARES, RECOMPUTES, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import SELECTIVE, Floats, Integers, PlanArrays, recomputed_share
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds
@@ -147,7 +147,7 @@ class RankWork:
         return np.where(cut, gather + scatter, reduce), np.where(cut, 2 * gather + scatter, reduce)
 
     def _exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
-        if not self.problem.stack.overlaps_tensor.value:
+        if not self.problem.software.overlaps_tensor:
             return raw
         exposed: Floats = np.maximum(raw / self.tensor, raw - linear)
         return exposed
@@ -282,6 +282,8 @@ class RankWork:
         size = HALF_BYTES * self.keys * width * self.plans.microbatch * self.problem.sequence
         gather = self.collective("all_gather", size, self.plans.context, self.plans.tensor)
         scatter = self.collective("reduce_scatter", size, self.plans.context, self.plans.tensor)
+        if not self.problem.software.overlaps_context:
+            return gather, gather + scatter
         core = self.attention_core
         return np.maximum(0.0, gather - core[0]), np.maximum(0.0, gather + scatter - core[1])
 
@@ -335,11 +337,12 @@ class RankWork:
         tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         vector = _total(work.vector), _total(work.vector_back)
         context = self._context()
-        exchange = 2.0 * self._exchange() if has_experts else np.zeros(self.plans.count)
         core, (own, scores) = self.attention_core, self.kept_by_attention
-        forward = linear[0] + core[0] + vector[0] + tensor[0] + context[0] + exchange
-        share = RECOMPUTED_SHARES[self.plans.recompute]
-        selective = self.plans.recompute == RECOMPUTES.index("selective")
+        compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
+        exchange = self._exposed_exchange(*compute) if has_experts else (np.zeros(self.plans.count),) * 2
+        forward = compute[0] + tensor[0] + context[0] + exchange[0]
+        share = recomputed_share(self.plans.recompute)
+        selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
         whole = kept + scores
@@ -349,13 +352,20 @@ class RankWork:
             vector=vector,
             tensor=(tensor[0], tensor[1]),
             context=context,
-            expert=(exchange, exchange),
+            expert=exchange,
             recompute=np.where(selective, core[0], share * forward),
             kept_bytes=np.where(selective, kept, share * stream + (1.0 - share) * whole),
             whole_bytes=whole,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )
+
+    def _exposed_exchange(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
+        """What the compute of a pass does not hide of a dispatch to experts and a combination, where it hides any."""
+        exchange = 2.0 * self._exchange()
+        if not self.problem.software.overlaps_expert:
+            return exchange, exchange
+        return np.maximum(0.0, exchange - forward), np.maximum(0.0, exchange - backward)
 
     def _exchange(self) -> Floats:
         """Seconds of one dispatch to experts, or of one combination."""

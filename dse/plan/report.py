@@ -9,7 +9,7 @@ from dse.plan.export import exports
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
-from dse.plan.training_plan import whole_plan, yaml_text
+from dse.plan.training_plan import AS_STACK, CHOSEN_KEYS, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
@@ -74,7 +74,7 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     metrics = result.metrics
     used = sum(metrics["memory_bytes"].values())
     proof = "predicted"
-    if result.status == "optimal" and len(problem.fixed) < len(result.solution["plan"]):
+    if result.status == "optimal" and not {*CHOSEN_KEYS} <= {key for key, _ in problem.fixed}:
         proof = "proven best" if metrics.get("best") is None else "proven best with what is fixed"
     if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
         proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
@@ -129,8 +129,13 @@ def _tables(result: Result) -> list[Table]:
 
 
 def plan_rows(plan: Mapping[str, Any]) -> list[Row]:
-    """Keys and values of a plan."""
-    return [(key, "yes" if value is True else "no" if value is False else f"{value}") for key, value in plan.items()]
+    """Keys and values of a plan, but for what is as the stack has it."""
+    words = {True: "yes", False: "no"}
+    return [
+        (key, words[value] if isinstance(value, bool) else f"{value}")
+        for key, value in plan.items()
+        if value != AS_STACK
+    ]
 
 
 def time_table(time_s: Mapping[str, float], step_s: float) -> Table:

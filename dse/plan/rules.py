@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
+from dse.plan.plan_arrays import RECOMPUTES
 from dse.plan.problem import PlanProblem, divisors
 from hardware.inputs import Fault, nearest, shown
 
@@ -72,6 +73,16 @@ def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
     return divisors(math.gcd(experts.routed, stage_ranks))
 
 
+def recomputations(layers: int) -> list[str]:
+    """What recomputation may be where it is left open; every eighth layer needs eight of them."""
+    return [mode for mode in RECOMPUTES if _every(mode) <= layers]
+
+
+def _every(recompute: str) -> int:
+    """K of ``full/K``."""
+    return int(recompute.partition("/")[2] or 1)
+
+
 def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:
     """What is wrong with the fixed part of a plan, whatever the rest may be."""
     fixed = dict(problem.fixed)
@@ -98,6 +109,11 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
         if key in fixed and fixed[key] not in valid:
             yield Fault(where, key, shown(fixed[key]), rule, _closest(fixed[key], valid))
     chip = problem.system.chip
+    if _every(fixed.get("recompute", "")) > model.layers:
+        rule = f"must be every k-th layer with k up to the layers ({model.layers})"
+        yield Fault(
+            where, "recompute", fixed["recompute"], rule, f"full/{model.layers}" if model.layers > 1 else "full"
+        )
     precision = fixed["precision"]
     half = "fp16" if precision == "fp16" else "bf16"
     for needed in dict.fromkeys((precision, half)):

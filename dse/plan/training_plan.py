@@ -4,6 +4,7 @@ Ranks are counted with the tensor axis innermost, then context, data and the pip
 experts are spread over the ranks of one pipeline stage, so that the expert axis takes part in no product.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
@@ -15,8 +16,14 @@ from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 
 Schedule = Literal["1f1b", "gpipe"]
-Recompute = Literal["none", "selective", "full", "full/2", "full/4", "full/8"]
+RECOMPUTE_WORDS = re.compile(r"none|selective|full|full/([2-9]|[1-9][0-9]{1,2})")
 """``full/2``: every second layer."""
+
+StoredPrecision = Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+"""Of state and of transfers; ``stack``: as the software stack has it."""
+
+Overlap = Literal["stack", "yes", "no"]
+"""Whether communication is hidden; ``stack``: as the software stack does."""
 
 SCHEMA = "dse.plan/1"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -38,9 +45,15 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, whole layers, or every second,
-            fourth or eighth of them.
+        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``) every
+            k-th of them.
         precision: of the operands of linear layers.
+        weights, gradients, moments: precisions in which a rank keeps the weights that its passes read, the gradients
+            that microbatches add up in, and both moments of the optimizer.
+        gradient_transfer, weight_transfer: precisions in which replicas reduce gradients and gather weights.
+        overlap_tensor, overlap_context, overlap_expert, overlap_gradients, overlap_weights, overlap_pipeline: whether
+            the collectives of these axes, the reduction of gradients, the gathering of weights and the transfers
+            between stages run beside compute.
     """
 
     tensor: int
@@ -53,8 +66,19 @@ class TrainingPlan:
     schedule: Schedule
     zero: int
     microbatch: int
-    recompute: Recompute
+    recompute: str
     precision: Precision
+    weights: StoredPrecision = "stack"
+    gradients: StoredPrecision = "stack"
+    moments: StoredPrecision = "stack"
+    gradient_transfer: StoredPrecision = "stack"
+    weight_transfer: StoredPrecision = "stack"
+    overlap_tensor: Overlap = "stack"
+    overlap_context: Overlap = "stack"
+    overlap_expert: Overlap = "stack"
+    overlap_gradients: Overlap = "stack"
+    overlap_weights: Overlap = "stack"
+    overlap_pipeline: Overlap = "stack"
 
     @property
     def devices(self) -> int:
@@ -62,15 +86,23 @@ class TrainingPlan:
         return self.tensor * self.context * self.data * self.pipeline
 
     def text(self) -> str:
-        """The short form, which :func:`read_plan` reads."""
-        return ",".join(f"{key}={_word(value)}" for key, value in asdict(self).items())
+        """The short form, which :func:`read_plan` reads; what is as the stack has it is left out."""
+        return ",".join(f"{key}={_word(value)}" for key, value in asdict(self).items() if value != AS_STACK)
 
     def document(self) -> dict[str, Any]:
         """The keys and values in JSON types."""
         return asdict(self)
 
 
+AS_STACK = "stack"
+
 KEYS = tuple(each.name for each in fields(TrainingPlan))
+
+SETTINGS = KEYS[KEYS.index("precision") :]
+"""Keys that are never chosen: what is not fixed of them is as the stack has it."""
+
+CHOSEN_KEYS = KEYS[: KEYS.index("precision")]
+"""Keys that are chosen where they are open."""
 
 PartialPlan = Mapping[str, Any]
 """Some keys of a plan with their values; the others are open."""
@@ -111,7 +143,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
     """
     if not isinstance(document, dict):
         raise fail(where, "", shown(document), "must be a plan's keys and values")
-    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
+    missing = [Fault(where, key, "", "must be given") for key in CHOSEN_KEYS if key not in document]
     if missing:
         raise InputError(missing)
     return TrainingPlan(**_typed(document, where))
@@ -120,6 +152,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
 def yaml_text(plan: TrainingPlan) -> str:
     """A file that :func:`read_plan` reads."""
     words = {key: _word(value) if isinstance(value, bool) else value for key, value in asdict(plan).items()}
+    words = {key: value for key, value in words.items() if value != AS_STACK}
     written: str = yaml.safe_dump({"schema": SCHEMA, **words}, sort_keys=False)
     return written
 
@@ -144,7 +177,8 @@ def _value(value: Any) -> Any:
     return int(value) if value.isascii() and value.isdigit() and len(value) < 12 else value
 
 
-def _typed(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
+    given = {key: _word(value) if _TYPES.get(key) is Overlap else value for key, value in read.items()}
     faults = [fault for key, value in given.items() if (fault := _fault(key, value, where)) is not None]
     if faults:
         raise InputError(faults)
@@ -164,6 +198,11 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
             return None
         rule = "must be 0, 1, 2 or 3" if key == "zero" else "must be a whole number of at least 1"
         return Fault(where, key, word, rule)
+    if key == "recompute":
+        if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
+            return None
+        rule = "must be none, selective, full, or full/K with K from 2 to 999: every K-th layer"
+        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "full", "full/2")))
     choices = get_args(kind)
     if value in choices:
         return None

@@ -10,7 +10,7 @@ from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
 from dse.plan.plan_arrays import PlanArrays
-from dse.plan.search.enumeration import _chunks
+from dse.plan.search.enumeration import _chunks, all_plans
 from hardware.network import Network
 from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.network_specs import network
@@ -18,6 +18,9 @@ from hardware.units import GIB
 from tests.plan.problems import GENERIC, plan, problem, with_facts
 
 OLD = with_facts(attention="unfused", overlaps_tensor=True, overlaps_data=False, overlaps_pipeline=False)
+OVERLAPS = (
+    "overlap_tensor", "overlap_context", "overlap_expert", "overlap_gradients", "overlap_weights", "overlap_pipeline",
+)  # fmt: skip
 CASES = {
     "dense": ("llama3-8b", "h100-sxm", 64, 64, "fp8"),
     "latent and shared experts": ("deepseek-v3", "gb200", 256, 256, "mxfp8"),
@@ -45,6 +48,100 @@ def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
         assert {name: part[position] for name, part in costs.time_s.items()} == pytest.approx(expected.time_s, rel=1e-9)
         assert {name: part[position] for name, part in costs.memory.items()} == pytest.approx(expected.memory, rel=1e-9)
         assert sum(part[position] for part in costs.time_s.values()) == pytest.approx(expected.step_s)
+
+
+SETTINGS = {
+    "all 8 and 16 bits": {
+        "weights": "fp8", "gradients": "bf16", "moments": "fp8", "gradient_transfer": "fp16", "weight_transfer": "fp8",
+    },
+    "all 32 bits": {
+        "weights": "fp32", "gradients": "fp32", "moments": "fp32", "gradient_transfer": "fp32",
+        "weight_transfer": "fp32",
+    },
+    "all hidden": dict.fromkeys(OVERLAPS, "yes"),
+    "nothing hidden": dict.fromkeys(OVERLAPS, "no"),
+    "half hidden": {"overlap_gradients": "yes", "overlap_weights": "no", "overlap_expert": "yes"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_arrays_cost_what_the_checker_finds_with_settings_of_the_plan(settings):
+    posed = problem("deepseek-v3", "gb200", 64, 64, 4096, "mxfp8", OLD, **settings)
+    plans = all_plans(posed)
+    chosen = plans.part(random.Random(3).sample(range(plans.count), 40))
+    costs = evaluate(posed, chosen)
+    for position in range(chosen.count):
+        each = chosen.plan(position)
+        assert illegal(posed, each) == []
+        expected = plan_costs(posed, each)
+        assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
+        assert {name: part[position] for name, part in costs.time_s.items()} == pytest.approx(expected.time_s, rel=1e-9)
+        assert {name: part[position] for name, part in costs.memory.items()} == pytest.approx(expected.memory, rel=1e-9)
+
+
+STATE = {
+    ("weights", "fp8"): {"weights": 1 / 2}, ("weights", "fp32"): {"weights": 2},
+    ("gradients", "bf16"): {"gradients": 1 / 2}, ("moments", "bf16"): {"optimizer": 8 / 12},
+    ("moments", "fp8"): {"optimizer": 6 / 12}, ("gradient_transfer", "bf16"): {}, ("weight_transfer", "fp8"): {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("role", STATE, ids="=".join)
+def test_a_precision_changes_the_state_of_its_role_alone(role):
+    key, word = role
+    posed = problem("llama3-8b", devices=8, batch=8)
+    before, after = (
+        plan_costs(posed, plan(data=8, zero=1, recompute="full", **setting)) for setting in ({}, {key: word})
+    )
+    ratios = {name: after.memory[name] / size for name, size in before.memory.items() if size}
+    assert ratios == pytest.approx(dict.fromkeys(ratios, 1.0) | STATE[role])
+
+
+def test_a_precision_changes_the_bytes_on_the_links_of_its_role_alone():
+    still = {"overlap_gradients": "no", "overlap_weights": "no"}
+    posed = problem("llama3-8b", devices=8, batch=8)
+    seconds = {
+        setting: plan_costs(posed, plan(data=8, zero=1, **still, **dict([setting]))).time_s["data"]
+        for setting in (("gradient_transfer", "fp32"), ("gradient_transfer", "bf16"), ("weight_transfer", "fp8"))
+    }
+    whole, halved_gradients, halved_weights = seconds.values()
+    # 4 bytes of gradients and 2 of weights go round; latencies are small beside them.
+    assert halved_gradients / whole == pytest.approx(4 / 6, rel=0.01)
+    assert halved_weights / whole == pytest.approx(5 / 6, rel=0.01)
+
+
+HIDDEN = {
+    "overlap_tensor": ({"tensor": 8, "sequence_parallel": True}, "tensor"),
+    "overlap_context": ({"context": 8}, "context"),
+    "overlap_expert": ({"expert": 8, "data": 8}, "expert"),
+    "overlap_gradients": ({"data": 8}, "data"),
+    "overlap_weights": ({"data": 8, "zero": 3}, "sharding"),
+    "overlap_pipeline": ({"pipeline": 8, "interleave": 2}, "transfer"),
+}
+
+
+@pytest.mark.parametrize("key", HIDDEN)
+def test_an_overlap_hides_communication_of_its_kind_alone(key):
+    values, part = HIDDEN[key]
+    posed = problem("mixtral-8x7b", devices=8, batch=8)
+    shown, hidden = (
+        plan_costs(posed, plan(**values, **dict.fromkeys(OVERLAPS, "no") | {key: word})) for word in ("no", "yes")
+    )
+    assert hidden.time_s[part] < shown.time_s[part]
+    others = {name for name in shown.time_s if name not in (part, "bubble")}
+    assert {name: hidden.time_s[name] for name in others} == {name: shown.time_s[name] for name in others}
+
+
+def test_every_kth_layer_is_made_again_for_any_k():
+    posed = problem("llama3-8b", devices=1, batch=1)
+    whole, third = (plan_costs(posed, plan(recompute=word)) for word in ("full", "full/3"))
+    assert third.time_s["recompute"] == pytest.approx(whole.time_s["recompute"] / 3)
+    arrays = PlanArrays.of([plan(recompute=word) for word in ("full/3", "full/32")])
+    assert [arrays.plan(position).recompute for position in (0, 1)] == ["full/3", "full/32"]
+    assert evaluate(posed, arrays).step_s[0] == pytest.approx(third.step_s)
+    assert illegal(posed, plan(recompute="full/33")) == [
+        "recompute must be every k-th layer with k up to the layers (32)"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])

@@ -19,7 +19,10 @@ BAD = {
     "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
     "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
     "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
-    "word": ("recompute=ful", "recompute: ful: must be one of none, selective, full, full/2"),
+    "word": ("recompute=ful", "recompute: ful: must be none, selective, full, or full/K with K from 2 to 999"),
+    "every": ("recompute=full/64", "recompute: full/64: must be every k-th layer with k up to the layers (32)"),
+    "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
+    "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),
     "number": ("tensor=two", "tensor: two: must be a whole number of at least 1"),
     "flag": ("sequence_parallel=2", "sequence_parallel: 2: must be yes or no"),
     "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3"),
@@ -65,7 +68,10 @@ def test_other_options_are_refused_in_one_line(dse, arguments, message):
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path):
-    each = plan(tensor=8, sequence_parallel=True, zero=3, recompute="selective", schedule="gpipe", precision="fp8")
+    each = plan(
+        tensor=8, sequence_parallel=True, zero=3, recompute="full/3", schedule="gpipe", precision="fp8",
+        moments="bf16", gradient_transfer="fp32", overlap_tensor="no", overlap_expert="yes",
+    )  # fmt: skip
     path = tmp_path / "plan.yaml"
     path.write_text(yaml_text(each))
     assert whole_plan(read_plan(each.text()), "text") == whole_plan(read_plan(str(path)), "file") == each

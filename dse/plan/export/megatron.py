@@ -2,26 +2,67 @@
 
 from collections.abc import Iterator
 
+from dse.plan.export.expressible import refuse, refuse_settings
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import chunk_layers, stage_layers
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import AS_STACK, TrainingPlan
 
 _SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
 
 
-def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str | None:
-    """One argument a line; None for what Megatron-LM lacks.
+def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
+    """One argument a line.
 
-    That is GPipe, 8-bit integers, 4-bit formats, and recomputation of unequal parts of chunks.
+    Raises:
+        NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
+            unequal parts of chunks, or precisions of state and overlaps that it ties to each other.
     """
-    if plan.schedule != "1f1b" or plan.precision in ("int8", "fp4"):
-        return None
-    if _every(plan) > 1 and problem.model.layers % (plan.pipeline * plan.interleave * _every(plan)):
-        return None
+    layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
+    refuse(
+        (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
+        (plan.precision in ("int8", "fp4"), f"precision={plan.precision}"),
+        (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
+    )
+    _refuse_settings(problem, plan)
     lines = [*_plan(problem, plan), *_model(problem.model), *_job(problem)]
     return "\n".join(lines) + "\n"
+
+
+def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
+    """Megatron-LM reduces gradients as it keeps them, and keeps 8-bit weights where it gathers them so."""
+    state = ("weights", "gradients", "moments", "gradient_transfer", "weight_transfer")
+    refuse_settings(plan, (*state, *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert"))))
+    halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
+    sharded, software = plan.zero > 0, problem.software
+    refuse(
+        (plan.gradients != plan.gradient_transfer, "gradients and gradient_transfer of other precisions"),
+        (plan.gradients not in (AS_STACK, "fp32", "bf16"), f"gradients={plan.gradients}"),
+        ("fp8" in eight and eight != ("fp8", "fp8"), "8 bits of weights or weight_transfer alone"),
+        (eight != ("fp8", "fp8") and not {*eight} <= {*halves}, f"weights={plan.weights}"),
+        ("fp8" in eight and plan.precision not in _RECIPES, "weights=fp8 without 8-bit products"),
+        (plan.moments not in (AS_STACK, "fp32") and not sharded, "moments of fewer than 32 bits with zero=0"),
+        (plan.overlap_tensor == "yes" and not plan.sequence_parallel, "overlap_tensor=yes without sequence_parallel"),
+        (
+            software.overlaps_weights and not software.overlaps_gradients and sharded,
+            "overlap of weights without that of gradients",
+        ),
+    )
+
+
+def _precisions(plan: TrainingPlan) -> Iterator[str]:
+    """Of state and transfers, where the plan says them."""
+    if plan.gradients == "bf16":
+        yield "--grad-reduce-in-bf16"
+    if plan.gradients == "fp32":
+        yield "--accumulate-allreduce-grads-in-fp32"
+    if plan.weights == "fp8":
+        yield "--fp8-param-gather"
+    if plan.moments not in (AS_STACK, "fp32"):
+        yield "--use-precision-aware-optimizer"
+        yield f"--exp-avg-dtype {plan.moments}"
+        yield f"--exp-avg-sq-dtype {plan.moments}"
 
 
 def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
@@ -46,12 +87,15 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
         yield f"--data-parallel-sharding-strategy {_SHARDING[plan.zero]}"
         yield "--no-gradient-accumulation-fusion"
         yield "--ckpt-format fsdp_dtensor"
-    if problem.stack.overlaps_data.value:
+    if problem.software.overlaps_gradients:
         yield "--overlap-grad-reduce"
-        if plan.zero:
+        if plan.zero and problem.software.overlaps_weights:
             yield "--overlap-param-gather"
-    if problem.stack.overlaps_tensor.value and plan.sequence_parallel:
+    if problem.software.overlaps_tensor and plan.sequence_parallel:
         yield "--tp-comm-overlap"
+    if problem.software.overlaps_expert and plan.expert > 1:
+        yield "--overlap-moe-expert-parallel-comm"
+    yield from _precisions(plan)
     if plan.recompute == "selective":
         yield "--recompute-activations"
     if plan.recompute == "full":

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH
 from dse.plan.evaluate import evaluate
-from dse.plan.plan_arrays import RECOMPUTES, SCHEDULES, PlanArrays
+from dse.plan.plan_arrays import SCHEDULES, PlanArrays, recompute_code
 from dse.plan.problem import PlanProblem, divisors
-from dse.plan.rules import context_widths, expert_widths, pipeline_depths, tensor_widths
-from dse.plan.training_plan import KEYS, TrainingPlan
+from dse.plan.rules import context_widths, expert_widths, pipeline_depths, recomputations, tensor_widths
+from dse.plan.training_plan import CHOSEN_KEYS, TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 
 _CHUNK = 16_384
@@ -62,7 +62,7 @@ def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop, min_dev
 
     Where devices may be idle, those that use ``min_devices`` or more.
     """
-    limit, precision = problem.system.chip.hbm_bytes, dict(problem.fixed)["precision"]
+    limit = problem.system.chip.hbm_bytes
     best: Priced | None = None
     least: Priced | None = None
     front: list[Priced] = []
@@ -71,7 +71,7 @@ def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop, min_dev
         stopped = stop() if count else None
         if stopped is not None:
             break
-        plans = PlanArrays.of_rows(rows, precision)
+        plans = PlanArrays.of_rows(rows, problem.precision, problem.settings)
         costs = evaluate(problem, plans)
         count += plans.count
         lightest = int(np.argmin(costs.memory_bytes))
@@ -94,8 +94,8 @@ def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop, min_dev
 def all_plans(problem: PlanProblem) -> PlanArrays:
     """All plans of the vocabulary that have what is fixed, in the order in which they are enumerated."""
     rows = [*_rows(problem)]
-    every = np.concatenate(rows) if rows else np.empty((0, len(KEYS) - 1), dtype=np.int64)
-    return PlanArrays.of_rows(every, dict(problem.fixed)["precision"])
+    every = np.concatenate(rows) if rows else np.empty((0, len(CHOSEN_KEYS)), dtype=np.int64)
+    return PlanArrays.of_rows(every, problem.precision, problem.settings)
 
 
 def _priced(plans: PlanArrays, step_s: Any, memory_bytes: Any, position: int) -> Priced:
@@ -151,7 +151,7 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: tuple[int, ...])
     tensor, _, context, expert, data, depth = mesh
     alone = context * data == 1 and tensor * context * data == expert
     zeros = _open(fixed, "zero", [0] if alone else [0, 1, 2, 3])
-    modes = [RECOMPUTES.index(mode) for mode in _open(fixed, "recompute", list(RECOMPUTES))]
+    modes = [recompute_code(mode) for mode in _open(fixed, "recompute", recomputations(problem.model.layers))]
     schedules = [SCHEDULES.index(each) for each in _open(fixed, "schedule", ["1f1b"])]
     sizes = _open(fixed, "microbatch", _microbatches(problem, data))
     padded = problem.relaxed == DIVIDING_BATCH
@@ -208,4 +208,4 @@ def _open(fixed: dict[str, Any], key: str, vocabulary: list[Any]) -> list[Any]:
     return [value] if key in _FREE or value in vocabulary else []
 
 
-_FREE = frozenset(("interleave", "schedule", "zero"))
+_FREE = frozenset(("interleave", "schedule", "zero", "recompute"))
