@@ -22,7 +22,7 @@ from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.formats import plan_of
 from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.question import PipelineQuestion
-from dse.parallel.step_time import with_update
+from dse.parallel.step_time import whole_step
 from dse.parallel.view import view as sharding_view
 from dse.problem import Posed
 from dse.report.units import memory_text, time_text
@@ -34,6 +34,9 @@ from dse.run.run import Run
 from hardware.inputs import InputError, fail, validate
 
 _COMMAND = "dse parallel"
+
+ROUNDING = 1e-12
+"""Relative: the sums of seconds of the same plan under two strategies can differ by so much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +147,7 @@ class _Pipeline:
         return pipeline.view(result, problem)
 
     def own_value(self, result: Result, problem: PipelineQuestion) -> float:
-        without = replace(problem.problem, update_s_per_byte=0.0)
+        without = replace(problem.problem, update_s_per_byte=0.0, shares=None)
         return length(without, plan_of(problem, result.solution, "result")).length_s
 
     def device_bytes(self, metrics: Mapping[str, Any]) -> float:
@@ -181,8 +184,8 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     """The problems of all strategies.
 
     Raises:
-        InputError: a method that is none of all of them, a profile, another state than the optimizer's, a single stage,
-            or no strategy can be asked: then as by the first.
+        InputError: a method that is none of all of them, a profile, another state than the optimizer's, or no strategy
+            can be asked: then as by the first.
     """
     if options.method not in ("auto", "exact"):
         raise fail(
@@ -194,8 +197,6 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if options.state != "optimizer":
         rule = "must be optimizer with --strategy all: a sharded step keeps all of its arguments"
         raise fail(_COMMAND, "--state", options.state, rule)
-    if options.stages == 1:
-        raise fail(_COMMAND, "--stages", 1, "must be at least 2 with --strategy all: one stage is a sharded step")
     mesh_of(options.mesh)
     each: dict[str, Posed[ParallelOptions, Any]] = {}
     errors: dict[str, InputError] = {}
@@ -218,15 +219,11 @@ def _sharding_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
 
 def _pipeline_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     cut = pipeline.posed(replace(options, strategy="pipeline", mesh=str(mesh_of(options.mesh).devices)))
-    return replace(cut, problem=with_update(cut.problem))
+    return replace(cut, problem=whole_step(cut.problem))
 
 
 def _hybrid_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
-    """Without plain data parallelism by equal shares, which is a sharded step whose weights are read by shares."""
-    asked = hybrid.posed(replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices)))
-    problem = replace(asked.problem.problem, single_equal_share=False)
-    document = {**asked.document, "single_equal_share": False}
-    return replace(asked, problem=replace(asked.problem, problem=problem), document=document)
+    return hybrid.posed(replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices)))
 
 
 _POSERS: Mapping[str, Callable[[ParallelOptions], Posed[ParallelOptions, Any]]] = MappingProxyType(
@@ -285,9 +282,10 @@ def _metrics(best: str, documents: Mapping[str, StrategyDocument], results: Mapp
 
 
 def _best(documents: Mapping[str, StrategyDocument]) -> str | None:
-    """The strategy of the shortest step, of equal ones the first; None where none has a plan."""
+    """The strategy of the shortest step, of those equal but for rounding the first; None where none has a plan."""
     times = {name: each.step_s for name, each in documents.items() if each.step_s is not None}
-    return min(times, key=lambda name: times[name], default=None)
+    least_s = min(times.values(), default=0.0) * (1 + ROUNDING)
+    return next((name for name, step_s in times.items() if step_s <= least_s), None)
 
 
 def _bound(documents: Mapping[str, StrategyDocument]) -> float | None:
@@ -415,7 +413,7 @@ def view(result: Result, question: AllQuestion) -> View:
     own = _again(result, solution.best, posed, stated, solution, metrics)
     of_best = _STRATEGIES[solution.best].view(own.model_copy(update={"seconds": result.seconds}), posed.problem)
     proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
-    notes = [*_about(solution, question), *others]
+    notes = [_ABOUT, f"The bound holds for {_space(question)}.", *others]
     return View(
         title=title,
         verdict=f"{time_text(metrics.step_s)} a training step by {solution.best}; over the plans of all strategies "
@@ -433,28 +431,6 @@ _ABOUT = (
     "overlapped, and the optimizer's update. Strategies are compared by this time only. Memory is everything that a "
     "device stores."
 )
-
-_IDEALISED = (
-    "Stages of the best plan are an idealisation: weights count as read once a batch, not once a microbatch, and the "
-    "replicas or equal shares of a stage divide the reads among themselves. Differences of that order mean nothing."
-)
-
-
-def _about(solution: AllSolution, question: AllQuestion) -> list[str]:
-    """What is compared, over which plans, and whether the best one is idealised."""
-    ideal = [_IDEALISED] if _is_idealised(solution, question) else []
-    return [_ABOUT, f"The bound holds for {_space(question)}.", *ideal]
-
-
-def _is_idealised(solution: AllSolution, question: AllQuestion) -> bool:
-    """Whether a stage of the best plan has microbatches or replicas, whose reads of weights are counted as one."""
-    asked = question.posed[solution.best].problem
-    if solution.best == "pipeline":
-        return bool(asked.problem.microbatches > 1 or asked.problem.devices > asked.problem.stages)
-    if solution.best == "hybrid":
-        replicas = solution.plans["hybrid"]["replicas"]
-        return bool(asked.problem.base.microbatches > 1 or max(replicas) > 1)
-    return False
 
 
 def _space(question: AllQuestion) -> str:

@@ -215,32 +215,33 @@ class _Checking:
         before: Sequence[Layout],
     ) -> int:  # fmt: skip
         """The time of one device's share of the work."""
-        moved = 0
+        moved = 0.0
         for sizes, layouts in zip(self._moved(operation), (taken, before), strict=True):
-            moved += sum(size // self._shards(layout) for size, layout in zip(sizes, layouts, strict=True))
+            moved += sum(size / self._shards(layout) for size, layout in zip(sizes, layouts, strict=True))
         share = prod(size for size, (number, _) in zip(self._sizes, cuts, strict=True) if number >= 0)
+        share *= self._problem.parts_in_time(self._number)
         device = self._problem.device
         seconds = max(_flops(self._graph, operation) / share / device.flops_per_s, moved / device.bytes_per_s)
         return operation.repeats * round(seconds * 1e12)
 
-    def _moved(self, operation: StepOperation) -> tuple[list[int], list[int]]:
+    def _moved(self, operation: StepOperation) -> tuple[list[float], list[float]]:
         """Bytes to and from memory, of each operand and of each result."""
         if _forwards(operation):
-            return [0] * len(operation.operands), [0] * len(operation.results)
-        values, in_memory = self._graph.values, self._in_memory
-        written = [values[value].size_bytes if value in in_memory else 0 for value in operation.results]
+            return [0.0] * len(operation.operands), [0.0] * len(operation.results)
+        moved_bytes, in_memory = self._problem.moved_bytes, self._in_memory
+        written = [moved_bytes(value) if value in in_memory else 0.0 for value in operation.results]
         read = []
         for value in operation.operands:
             again = operation.kernel is not None and (operation.kernel, value) in self._read_by_kernel
-            read.append(values[value].size_bytes if value in in_memory and not again else 0)
+            read.append(moved_bytes(value) if value in in_memory and not again else 0.0)
             if operation.kernel is not None:
                 self._read_by_kernel.add((operation.kernel, value))
         if operation.opcode in ("gather", "dynamic-slice"):
-            read[0] = values[operation.results[0]].size_bytes if read[0] else 0
+            read[0] = moved_bytes(operation.results[0]) if read[0] else 0.0
         elif operation.opcode in ("scatter", "dynamic-update-slice"):
             updates = operation.operands[2 if operation.opcode == "scatter" else 1]
-            read[0] = 0
-            written[0] = values[updates].size_bytes if operation.results[0] in in_memory else 0
+            read[0] = 0.0
+            written[0] = moved_bytes(updates) if operation.results[0] in in_memory else 0.0
         return read, written
 
     def _join(

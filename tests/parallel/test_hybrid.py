@@ -20,6 +20,7 @@ from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults, step_time
 from dse.parallel.pipeline.problem import PipelineProblem
 from dse.parallel.pipeline.profiling import profile_of
+from dse.parallel.pipeline.shares import equal_shares
 from dse.parallel.pipeline.strategy import state_factor_of
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
@@ -68,6 +69,7 @@ def hybrid(text, devices=4, stages=2, microbatches=2, memory_bytes=None, recompu
         state_factor_of(graph, "optimizer"),
         recompute,
         of.update_s / int(of.profile.weight_bytes.sum()),
+        equal_shares(of),
     )
     steps = Stages(graph, step_factors(graph))
     return HybridProblem(base, steps, DEVICE, "optimizer", tuple(range(1, of.profile.points)))

@@ -77,8 +77,8 @@ class ChainSearch:
         self._problem, self._stop = problem, stop
         base = problem.base
         self._ends = (0, *problem.cuts, problem.steps.points)
-        work = np.concatenate(([0.0], np.cumsum(base.profile.forward_s + base.backward_s)))
-        self._work_s = work[list(self._ends)] / base.microbatches
+        work = np.concatenate(([0.0], np.cumsum(sum(base.passes_s(1)))))
+        self._work_s = work[list(self._ends)]
         self._slack_s = problem.rounding_s / base.microbatches
         variables = np.concatenate(([0], np.cumsum(base.profile.variables)))
         self._variables = variables[list(self._ends)]

@@ -7,7 +7,6 @@ divided into pieces and blocks in the way that gives most. Pieces and blocks of 
 """
 
 import hashlib
-import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,7 +18,6 @@ from dse.parallel.hybrid.stage_problem import Direction, StageProblem, least_byt
 from dse.parallel.hybrid.stage_step import StageStep
 from dse.parallel.pipeline.problem import Floats
 from dse.parallel.prices import Prices
-from dse.parallel.resharding import PICO
 from dse.run.progress import StopSignal
 
 BLOCK = 3
@@ -35,9 +33,10 @@ def signature(step: StageStep) -> str:
         for each in graph.operations
     ]
     arguments = [(each.value, each.role) for each in graph.arguments]
-    flags = (step.of_batch, step.once, step.updates, step.forward, step.in_memory, step.kept, step.again, step.copies)
+    times = (step.of_batch, step.once, step.divided, step.runs_once, step.summed, step.forward)
+    flags = (step.in_memory, step.kept, step.again, step.copies)
     more = (step.arrives, step.entering, sorted(step.carried.items()), graph.results)
-    return hashlib.sha256(repr((values, operations, arguments, flags, more)).encode()).hexdigest()
+    return hashlib.sha256(repr((values, operations, arguments, times, flags, more)).encode()).hexdigest()
 
 
 class Pieces:
@@ -70,20 +69,7 @@ class Pieces:
         if (width, mesh) not in self._sums:
             self._sums[width, mesh] = self._solved(width, mesh)
         sums = self._sums[width, mesh]
-        copied_ps = self._copied_ps(width, mesh, begin, end)
-        return {(alpha, beta): float(sums[alpha, beta][begin, end]) + beta * copied_ps for alpha, beta in DIRECTIONS}
-
-    def _copied_ps(self, width: int, mesh: int, begin: int, end: int) -> float:
-        """The all-reduce of trained tensors that a stage in front reads too, which no piece counts."""
-        base, ends = self._problem.base, (0, *self._problem.cuts, self._problem.steps.points)
-        points = range(ends[begin], ends[end])
-        own = int(base.profile.weight_bytes[points.start : points.stop].sum())
-        copied = base.profile.stage_weight_bytes(points) - own
-        whole = int(base.profile.weight_bytes.sum())
-        if not copied:
-            return 0.0
-        whole_s = base.network.collective_s("all_reduce", whole, width // mesh, mesh, groups=mesh)
-        return math.floor(whole_s / PICO / whole * (copied // mesh))
+        return {direction: float(sums[direction][begin, end]) for direction in DIRECTIONS}
 
     def least_bytes(self, width: int, mesh: int, begin: int, end: int, in_flight: int) -> float:
         """What each device of such a stage keeps at least."""

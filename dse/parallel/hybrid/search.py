@@ -10,6 +10,7 @@ from the start.
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
 from dse.parallel.hybrid.stage_problem import Direction, StageFigures, figures, solve_stage
 from dse.parallel.hybrid.stage_step import StageStep
 from dse.parallel.hybrid.step_times import step_time
+from dse.parallel.pipeline.problem import Floats, Integers
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import PICO
 from dse.run.progress import StoppedError, StopSignal, never_stop
@@ -219,27 +221,26 @@ def _key_of(link: Link) -> _Key | None:
 
 
 class _EqualShares:
-    """Stages whose devices do equal shares, by prefix sums over the profile."""
+    """Stages whose devices do equal shares, by prefix sums over the points."""
 
     def __init__(self, problem: HybridProblem) -> None:
         self._problem = problem
         base = problem.base
-        ends = [0, *problem.cuts, problem.steps.points]
-        self._ends = ends
-        self._forward_s, self._backward_s, self._stash = (
-            np.concatenate(([0.0], np.cumsum(each)))[ends]
-            for each in (base.profile.forward_s, base.backward_s, base.profile.stash_bytes)
-        )
+        self._ends = [0, *problem.cuts, problem.steps.points]
+        forward_s, backward_s = base.passes_s(1)
+        self._forward_s, self._work_s = (_prefix(each)[self._ends] for each in (forward_s, forward_s + backward_s))
+        self._stash = _prefix(base.profile.stash_bytes)[self._ends]
+        self._sums = lru_cache(maxsize=None)(self._summed)
         self._cache: dict[tuple[int, int, int, int], list[Point]] = {}
 
     def forward_s(self, begin: int, end: int, width: int) -> float:
-        """The forward pass of a microbatch."""
-        return float(self._forward_s[end] - self._forward_s[begin]) / (self._problem.base.microbatches * width)
+        """The forward pass of a microbatch at least."""
+        return float(self._forward_s[end] - self._forward_s[begin]) / width
 
     def least_s(self, begin: int, end: int, width: int, mesh: int) -> float:
         """What a sharded stage takes at least: its work, and its trained tensors split over a replica, all-reduced."""
         base, ends = self._problem.base, self._ends
-        work_s = float(self._forward_s[end] - self._forward_s[begin] + self._backward_s[end] - self._backward_s[begin])
+        work_s = base.microbatches * float(self._work_s[end] - self._work_s[begin])
         weights = base.profile.stage_weight_bytes(range(ends[begin], ends[end])) // mesh
         joined_s = base.network.collective_s("all_reduce", weights * (1 - 1e-3), width // mesh, mesh, groups=mesh)
         return max(0.0, work_s - self._problem.rounding_s) / width + joined_s
@@ -253,17 +254,22 @@ class _EqualShares:
 
     def _made(self, begin: int, end: int, width: int, behind: int) -> Iterator[Point]:
         base = self._problem.base
-        if not self._problem.single_equal_share and end - begin == len(self._ends) - 1:
-            return
-        share = 1 / (base.microbatches * width)
-        weights = base.profile.stage_weight_bytes(range(self._ends[begin], self._ends[end]))
+        points = range(self._ends[begin], self._ends[end])
         flying = min(base.microbatches, behind + 1)
         stash = float(self._stash[end] - self._stash[begin])
-        stash = stash + flying * int(base.profile.cut_bytes[self._ends[begin]]) if base.recompute else stash * flying
-        if base.memory_bytes is not None and weights * base.state_factor + stash * share > base.memory_bytes:
+        stash = stash + flying * int(base.profile.cut_bytes[points.start]) if base.recompute else stash * flying
+        weights = base.profile.stage_weight_bytes(points)
+        held = weights * base.state_factor + stash / (base.microbatches * width)
+        if base.memory_bytes is not None and held > base.memory_bytes:
             return
-        forward_s = self.forward_s(begin, end, width)
-        backward_s = float(self._backward_s[end] - self._backward_s[begin]) * share
-        first = 0  # stages of equal width begin at like places of servers
-        closing_s = sum(ring.seconds(weights) for ring in base.closing_rings(range(first, first + width)))
-        yield Point(forward_s + backward_s, backward_s, closing_s, None)
+        forward_s, backward_s = (float(sums[end] - sums[begin]) for sums in self._sums(width))
+        # Stages of equal width begin at like places of servers.
+        yield Point(forward_s + backward_s, backward_s, base.stage_closing_s(points, range(width)), None)
+
+    def _summed(self, width: int) -> tuple[Floats, Floats]:
+        forward_s, backward_s = (_prefix(each)[self._ends] for each in self._problem.base.passes_s(width))
+        return forward_s, backward_s
+
+
+def _prefix(values: Floats | Integers) -> Floats:
+    return np.concatenate(([0.0], np.cumsum(values)))
