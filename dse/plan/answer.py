@@ -13,7 +13,7 @@ from dse.plan.constraints import CONSTRAINTS, relaxed
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
-from dse.plan.training_plan import CHOSEN_KEYS
+from dse.plan.training_plan import CHOSEN_KEYS, USUAL_ORDER
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, digest
@@ -29,6 +29,8 @@ PLAIN: Mapping[str, Any] = {
     "pipeline": 1,
     "interleave": 1,
     "zero": 0,
+    "zero_copies": 1,
+    "order": USUAL_ORDER,
     "recompute": "none",
 }
 """Each part of the vocabulary as it is without it."""
@@ -52,7 +54,7 @@ class PlanAnswer:
     @property
     def evaluations(self) -> int:
         """Plans that were priced."""
-        return self.found.count if self.found is self.every else self.found.count + self.every.count
+        return self.found.priced if self.found is self.every else self.found.priced + self.every.priced
 
 
 class _ByDigest:
@@ -133,7 +135,7 @@ def without_constraints(problem: PlanProblem, best: Priced, stop: StopSignal = n
     for name in CONSTRAINTS:
         ask(stop)
         free = relaxed(problem, name)
-        found = _enumerated_among(_ByDigest(free, stop), _min_devices(problem, best.step_s)).best
+        found = _enumerated_among(_ByDigest(free, stop), _min_devices(problem, best.step_s), best.step_s).best
         after[name] = best if found is None or found.step_s >= best.step_s else found
         faults = violations(free, after[name].plan, after[name].step_s)
         if faults:
@@ -147,8 +149,8 @@ def _min_devices(problem: PlanProblem, step_s: float) -> int:
 
 
 @lru_cache(maxsize=16)
-def _enumerated_among(keyed: _ByDigest, min_devices: int) -> Enumerated:
-    return _whole(enumerate_plans(keyed.problem, keyed.stop, min_devices))
+def _enumerated_among(keyed: _ByDigest, min_devices: int, below_s: float) -> Enumerated:
+    return _whole(enumerate_plans(keyed.problem, keyed.stop, min_devices, below_s))
 
 
 def _whole(found: Enumerated) -> Enumerated:
@@ -247,7 +249,7 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     least, limit = answer.found.least, problem.system.chip.hbm_bytes
     assert least is not None
     costs = plan_costs(problem, least.plan)
-    is_whole = {*CHOSEN_KEYS} <= {key for key, _ in problem.fixed}
+    is_whole = least.plan.is_given_by(dict(problem.fixed))
     need = needed_memory_text(costs.memory_bytes)
     have = f"{memory_text(limit)} of {problem.system.chip.name}"
     sentence = (

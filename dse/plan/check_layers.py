@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dse.plan.check_kernels import Rates, VectorPass
+from dse.plan.check_mesh import Axes, Mesh, group_s
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack
 from dse.plan.training_plan import TrainingPlan
@@ -99,8 +100,7 @@ class RankCosts:
         self.t = plan.tensor
         self.tokens = plan.microbatch * problem.sequence / plan.context
         self.between = self.tokens / plan.tensor if plan.sequence_parallel else self.tokens
-        self.replicas = plan.context * plan.data
-        self.expert_replicas = plan.tensor * self.replicas // plan.expert
+        self.mesh = Mesh(plan)
         self.heads = -(-self.model.heads // plan.tensor)
         self.key_heads = max(1, -(-(self.model.kv_heads or self.model.heads) // plan.tensor))
         self.columns = -(-self.model.feed_forward // plan.tensor)
@@ -109,9 +109,13 @@ class RankCosts:
         self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
-    def collective(self, kind: CollectiveKind, size: float, count: int, stride: int) -> float:
-        """Seconds at the sustained share of the links."""
-        return self.network.collective_s(kind, size / self.stack.link.value, count, stride, stride)
+    def collective(self, kind: CollectiveKind, size: float, axes: Axes) -> float:
+        """Seconds over a group of ranks, at the sustained share of the links."""
+        return group_s(self.network, kind, size / self.stack.link.value, axes)
+
+    def on_tensor(self, kind: CollectiveKind, size: float) -> float:
+        """Seconds over the tensor axis."""
+        return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])
 
     # One layer --------------------------------------------------------------------------------------------------------
 
@@ -244,24 +248,25 @@ class RankCosts:
         blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
         stream = 2 * self.tokens * self.model.hidden
         if plan.sequence_parallel:
-            gather, scatter = (self.collective(kind, stream, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
+            gather, scatter = (self.on_tensor(kind, stream) for kind in ("all_gather", "reduce_scatter"))
             raw = blocks * (gather + scatter), blocks * (2 * gather + scatter)
         else:
-            raw = (blocks * self.collective("all_reduce", stream, self.t, 1),) * 2
+            raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
         if hides(plan.overlap_tensor, self.stack.overlaps_tensor.value):
             raw = max(raw[0] / self.t, raw[0] - beside[0]), max(raw[1] / self.t, raw[1] - beside[1])
         result.forward.tensor, result.backward.tensor = raw
         width = self.key_heads * (self.model.key_width + self.model.context_width)
         ring = 2 * width * plan.microbatch * self.problem.sequence
         gather, scatter = (
-            self.collective(kind, ring, plan.context, self.t) for kind in ("all_gather", "reduce_scatter")
+            self.collective(kind, ring, [(plan.context, self.mesh.stride("context"))])
+            for kind in ("all_gather", "reduce_scatter")
         )
         beside_ring = (forward, backward) if hides(plan.overlap_context, self.stack.overlaps_context.value) else (0, 0)
         result.forward.context = max(0.0, gather - beside_ring[0])
         result.backward.context = max(0.0, gather + scatter - beside_ring[1])
         if sparse and self.model.experts is not None:
             size = 2 * plan.expert * self.between * self.model.experts.active * self.model.hidden
-            exchange = self.collective("all_to_all", size, plan.expert, 1)
+            exchange = self.collective("all_to_all", size, [(plan.expert, 1)])
             hidden = hides(plan.overlap_expert, self.stack.overlaps_expert.value)
             for each in (result.forward, result.backward):
                 compute = each.linear + each.attention + each.vector if hidden else 0.0
@@ -289,9 +294,9 @@ class RankCosts:
         forward, backward = self.passes_s(passes)
         full = 2 * self.tokens * self.model.hidden
         if self.plan.sequence_parallel:
-            gather, scatter = (self.collective(kind, full, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
+            gather, scatter = (self.on_tensor(kind, full) for kind in ("all_gather", "reduce_scatter"))
             return forward + scatter, backward + gather
-        return forward + self.collective("all_reduce", full, self.t, 1), backward
+        return forward + self.on_tensor("all_reduce", full), backward
 
     def head_s(self) -> tuple[float, float]:
         """By pass."""
@@ -306,6 +311,6 @@ class RankCosts:
         forward, backward = (sum(each[side] for each in products) + vector[side] for side in (0, 1))
         full = 2 * self.tokens * h
         if self.plan.sequence_parallel:
-            gather, scatter = (self.collective(kind, full, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
+            gather, scatter = (self.on_tensor(kind, full) for kind in ("all_gather", "reduce_scatter"))
             return forward + gather, backward + scatter
-        return forward, backward + self.collective("all_reduce", full, self.t, 1)
+        return forward, backward + self.on_tensor("all_reduce", full)

@@ -36,12 +36,13 @@ PlanPosed = Posed[TrainingOptions, PlanProblem]
 
 
 class PlanType(ProblemType[TrainingOptions, PlanProblem]):
-    """The best training plan of a machine, proven by pricing every one."""
+    """The best training plan of a machine, proven by pricing or ruling out every one."""
 
     name = "plan"
     help = (
         "Find the fastest training plan of MODEL that fits a machine, proven over the whole vocabulary (docs/plan.md): "
-        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, ZeRO, recomputation."
+        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation, "
+        "order of the axes."
     )
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument

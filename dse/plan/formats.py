@@ -30,6 +30,10 @@ class PlanDocument(_Document):
     microbatch: Width
     recompute: Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")]
     precision: Precision
+    zero_copies: Width
+    order: str
+    first_layers: Annotated[int, Field(ge=0)]
+    last_layers: Annotated[int, Field(ge=0)]
     weights: StoredPrecision
     gradients: StoredPrecision
     moments: StoredPrecision

@@ -55,7 +55,10 @@ class PlanOptions(TrainingOptions):
         bool, Option("Also say what faster links, memory and products, more memory and a larger batch would bring.")
     ] = False
     constraints: Annotated[
-        bool, Option("Also say what each practical constraint costs: all devices used, widths and batches that divide.")
+        bool,
+        Option(
+            "Also say what each practical constraint costs: all devices used, widths and batches that divide, equal stages."
+        ),
     ] = False
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.plan.training_plan import CHOSEN_KEYS, SETTINGS, Schedule, TrainingPlan
+from dse.plan.training_plan import AXES, CHOSEN_KEYS, ORDERS, SETTINGS, Schedule, TrainingPlan
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,12 +39,25 @@ def recomputed_share(codes: Integers) -> Floats:
     return share
 
 
-_TO_NUMBER: Mapping[str, Callable[[Any], int]] = {"recompute": recompute_code, "schedule": SCHEDULES.index}
+_TO_NUMBER: Mapping[str, Callable[[Any], int]] = {
+    "recompute": recompute_code,
+    "schedule": SCHEDULES.index,
+    "order": ORDERS.index,
+}
 _TO_WORD: Mapping[str, Callable[[int], Any]] = {
     "recompute": recompute_word,
     "schedule": SCHEDULES.__getitem__,
+    "order": ORDERS.__getitem__,
     "sequence_parallel": bool,
 }
+
+
+_IS_INSIDE = {
+    (one, other): np.array([order.split("-").index(one) < order.split("-").index(other) for order in ORDERS])
+    for one in AXES
+    for other in AXES
+}
+"""Whether one axis is inside another, by order."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,10 @@ class PlanArrays:
     zero: Integers
     microbatch: Integers
     recompute: Integers
+    zero_copies: Integers
+    order: Integers
+    first_layers: Integers
+    last_layers: Integers
     precision: str
     settings: tuple[tuple[str, Any], ...] = ()
 
@@ -87,6 +104,14 @@ class PlanArrays:
         """Rows [P, keys that are chosen] of numbers in the order of the keys."""
         columns = np.asarray(rows, dtype=np.int64).reshape(-1, len(CHOSEN_KEYS)).T
         return cls(*columns, precision=precision, settings=tuple((settings or {}).items()))  # type: ignore[misc]
+
+    def stride(self, axis: str) -> Integers:
+        """Ranks between two neighbours on an axis of the mesh, [P]: the widths of the axes inside it, multiplied."""
+        stride = np.ones(self.count, dtype=np.int64)
+        for other in AXES:
+            if other != axis:
+                stride *= np.where(_IS_INSIDE[other, axis][self.order], getattr(self, other), 1)
+        return stride
 
     def part(self, chosen: Any) -> "PlanArrays":
         """The plans at ``chosen`` positions."""

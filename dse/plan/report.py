@@ -9,7 +9,7 @@ from dse.plan.export import exports
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
-from dse.plan.training_plan import AS_STACK, CHOSEN_KEYS, whole_plan, yaml_text
+from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
@@ -74,7 +74,8 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     metrics = result.metrics
     used = sum(metrics["memory_bytes"].values())
     proof = "predicted"
-    if result.status == "optimal" and not {*CHOSEN_KEYS} <= {key for key, _ in problem.fixed}:
+    plan = whole_plan(result.solution["plan"], "result")
+    if result.status == "optimal" and not plan.is_given_by(dict(problem.fixed)):
         proof = "proven best" if metrics.get("best") is None else "proven best with what is fixed"
     if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
         proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
@@ -129,12 +130,13 @@ def _tables(result: Result) -> list[Table]:
 
 
 def plan_rows(plan: Mapping[str, Any]) -> list[Row]:
-    """Keys and values of a plan, but for what is as the stack has it."""
+    """Keys and values of a plan, but for those that nothing else leaves a choice."""
     words = {True: "yes", False: "no"}
+    left_out = whole_plan(plan, "result").implied
     return [
         (key, words[value] if isinstance(value, bool) else f"{value}")
         for key, value in plan.items()
-        if value != AS_STACK
+        if key not in left_out
     ]
 
 
@@ -221,7 +223,8 @@ def _pareto(metrics: Mapping[str, Any]) -> Table | None:
 
 def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[str, Any]) -> Card:
     """A plan with its figures, drawn."""
-    layers = stage_layers(problem.model.layers, plan["pipeline"])[:_MAX_STAGES]
+    ends = plan["first_layers"], plan["last_layers"]
+    layers = stage_layers(problem.model.layers, plan["pipeline"], *ends)[:_MAX_STAGES]
     boxes = [StageBox(count, f"{count} layers", plan["tensor"] * plan["context"]) for count in layers]
     drawn = Plan(boxes, plan["data"], plan["tensor"]) if plan["pipeline"] <= _MAX_STAGES else None
     times = [Share(*_named(_TIME_NAMES[name], seconds)) for name, seconds in metrics["time_s"].items()]

@@ -2,15 +2,19 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
+from dse.plan.check_mesh import Mesh
 from dse.plan.evaluate import evaluate
+from dse.plan.groups import expert_groups
 from dse.plan.plan_arrays import PlanArrays
-from dse.plan.search.enumeration import _chunks, all_plans
+from dse.plan.search.vocabulary import all_plans
+from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
 from hardware.network import Network
 from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.network_specs import network
@@ -35,9 +39,8 @@ CASES = {
 def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
     model, on, devices, batch, precision = case
     posed = problem(model, on, devices, batch, 4096, precision, software)
-    rows = np.concatenate(list(_chunks(posed)))
-    chosen = random.Random(7).sample(range(len(rows)), 40)
-    plans = PlanArrays.of_rows(rows[chosen], precision)
+    every = all_plans(posed)
+    plans = every.part(random.Random(7).sample(range(every.count), 60))
     costs = evaluate(posed, plans)
     for position in range(plans.count):
         each = plans.plan(position)
@@ -77,6 +80,89 @@ def test_arrays_cost_what_the_checker_finds_with_settings_of_the_plan(settings):
         assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
         assert {name: part[position] for name, part in costs.time_s.items()} == pytest.approx(expected.time_s, rel=1e-9)
         assert {name: part[position] for name, part in costs.memory.items()} == pytest.approx(expected.memory, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v2"])
+def test_arrays_cost_what_the_checker_finds_in_any_order_with_copies_and_other_ends(model, order):
+    posed = problem(model, "h100-sxm", 48, 96, 4096, "bf16", OLD, order=order)
+    every = all_plans(posed)
+    plans = [every.plan(position) for position in random.Random(5).sample(range(every.count), 15)]
+    ended = [
+        replace(each, first_layers=each.interleave, last_layers=each.interleave) for each in plans if each.pipeline > 2
+    ]
+    plans += [each for each in ended if not illegal(posed, each)]
+    costs = evaluate(posed, PlanArrays.of(plans))
+    for position, each in enumerate(plans):
+        assert illegal(posed, each) == []
+        expected = plan_costs(posed, each)
+        assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
+        assert costs.memory_bytes[position] == pytest.approx(expected.memory_bytes, rel=1e-11), each.text()
+
+
+def ranks_of(axes):
+    """The members of the group of rank 0."""
+    ranks = {0}
+    for count, stride in axes:
+        ranks = {rank + step * stride for rank in ranks for step in range(count)}
+    return sorted(ranks)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_groups_are_the_ranks_that_the_definition_names(order):
+    """Ranks are listed one after the other in the order of the axes, and asked what they hold."""
+    each = plan(tensor=2, context=2, data=6, pipeline=3, expert=2, zero_copies=2, order=order, zero=1)
+    widths = {name: getattr(each, name) for name in ("tensor", "context", "data", "pipeline")}
+    names = order.split("-")
+    places = [
+        dict(zip(reversed(names), place, strict=True))
+        for place in product(*(range(widths[name]) for name in reversed(names)))
+    ]
+    mesh = Mesh(each)
+
+    def alike(*keys, where=lambda place: True):
+        return [
+            rank
+            for rank, place in enumerate(places)
+            if all(place[key] == places[0][key] for key in keys) and where(place)
+        ]
+
+    assert ranks_of(mesh.sharing()) == alike("tensor", "pipeline", where=lambda place: place["data"] < 3)
+    assert ranks_of(mesh.copies()) == alike("tensor", "context", "pipeline", where=lambda place: place["data"] % 3 == 0)
+    assert ranks_of([(3, mesh.stride("pipeline"))]) == alike("tensor", "context", "data")
+    stage = alike("pipeline")
+    if mesh.inside % 2 == 0:
+        holders = ranks_of([*mesh.expert_sharing(), *mesh.expert_copies()])
+        assert holders == stage[::2]
+        arrays = expert_groups(PlanArrays.of([each]))
+        axes = [
+            (int(count.max()), int(stride.max()))
+            for group in arrays
+            for count, stride in ((group.inner_count, group.inner_stride), (group.outer_count, group.outer_stride))
+        ]
+        assert ranks_of(axes) == holders
+
+
+def test_copies_cost_memory_and_links_between_copies_alone():
+    """Zhang et al., MiCS, 2022: collectives in groups, and an all-reduce of the part across them once a step."""
+    still = {"overlap_gradients": "no", "overlap_weights": "no"}
+    posed = problem("llama3-8b", "h100-sxm", devices=64, batch=64)
+    whole, inside = (plan_costs(posed, plan(data=64, zero=3, zero_copies=copies, **still)) for copies in (1, 8))
+    state = ("weights", "gradients", "optimizer")
+    assert {name: inside.memory[name] / whole.memory[name] for name in state} == pytest.approx(
+        dict.fromkeys(state, 8.0)
+    )
+    net, size = posed.system.network, posed.model.parameters / 32 / 0.8
+    assert inside.time_s["data"] == pytest.approx(32 * net.collective_s("all_reduce", 4 * size / 8, 8, 8, 8), rel=0.05)
+    assert inside.time_s["sharding"] < 0.55 * whole.time_s["sharding"]
+
+
+def test_a_pipeline_inside_of_a_node_sends_over_its_links():
+    posed = problem("llama3-8b", "h100-sxm", devices=64, batch=64, software=with_facts(overlaps_pipeline=False))
+    usual = plan(data=8, pipeline=8, sequence_parallel=False)
+    outside, inside = (plan_costs(posed, replace(usual, order=order)) for order in (USUAL_ORDER, PIPELINE_INSIDE))
+    assert inside.transfer_s < 0.3 * outside.transfer_s
+    assert inside.time_s["data"] > outside.time_s["data"]
 
 
 STATE = {
@@ -236,8 +322,8 @@ FASTER = {
 @pytest.mark.parametrize("change", FASTER.values(), ids=FASTER)
 def test_a_faster_machine_is_faster_for_every_plan(change):
     posed = problem("mixtral-8x7b", devices=32, batch=64)
-    rows = next(iter(_chunks(posed)))[::97]
-    plans = PlanArrays.of_rows(rows, "bf16")
+    every = all_plans(posed)
+    plans = every.part(np.arange(0, every.count, 97))
     before = evaluate(posed, plans).step_s
     after = evaluate(replace(posed, system=change(posed.system)), plans).step_s
     assert np.all(after <= before * (1 + 1e-12))

@@ -24,6 +24,11 @@ PLANS = {
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
     "gpipe": WIDE | {"interleave": 1, "schedule": "gpipe", "zero": 2},
+    "hybrid": {"data": 32, "zero": 3, "zero_copies": 4},
+    "optimizer copies": WIDE | {"zero": 1, "zero_copies": 2, "data": 4, "context": 1},
+    "pipeline inside": WIDE | {"order": "tensor-context-pipeline-data"},
+    "data inside": WIDE | {"order": "data-tensor-context-pipeline"},
+    "ends": WIDE | {"first_layers": 14, "last_layers": 18},
     "roles": WIDE | {"zero": 1, "gradients": "bf16", "gradient_transfer": "bf16", "moments": "bf16"},
     "all 16 bits": WIDE | {"weights": "bf16", "gradients": "bf16", "moments": "bf16", "gradient_transfer": "bf16"},
     "8-bit gathering": WIDE | {"weight_transfer": "fp8", "overlap_tensor": "no"},
@@ -52,6 +57,14 @@ def megatron(text, posed):
         chunk = posed.model.layers // sizes["pipeline"] // sizes["interleave"]
         recompute = f"full/{chunk // int(words['--recompute-num-layers'])}"
     data = posed.devices // sizes["tensor"] // sizes["context"] // sizes["pipeline"]
+    layout = words.get("--pipeline-model-parallel-layout")
+    if layout:
+        chunks = [len(chunk.strip("EL")) for chunk in layout.split("|")]
+        stages = [sum(chunks[stage :: sizes["pipeline"]]) for stage in range(sizes["pipeline"])]
+        sizes |= {"interleave": len(chunks) // sizes["pipeline"], "first_layers": stages[0], "last_layers": stages[-1]}
+    sizes["zero_copies"] = int(words.get("--num-distributed-optimizer-instances", 1))
+    if "--use-tp-pp-dp-mapping" in words:
+        sizes["order"] = "tensor-context-pipeline-data"
     kept = {"--grad-reduce-in-bf16": "bf16", "--accumulate-allreduce-grads-in-fp32": "fp32"}
     gradients = next((word for flag, word in kept.items() if flag in words), "stack")
     weights = "fp8" if "--fp8-param-gather" in words else "stack"
@@ -96,6 +109,7 @@ def torchtitan(text, posed):
         "pipeline": stages,
         "interleave": posed.model.layers // layers // stages,
         "schedule": mesh.get("pipeline_parallel_schedule", "1f1b").lower().removeprefix("interleaved"),
+        "zero_copies": mesh["data_parallel_replicate_degree"] if sharded > 1 else 1,
         "zero": 0 if sharded == 1 else {"always": 3, "never": 2}[mesh["fsdp_reshard_after_forward"]],
         "microbatch": mesh.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
         "recompute": mode if option in ("", "op") else f"full/{option}",
@@ -120,6 +134,7 @@ def maxtext(text, posed):
         "interleave": posed.model.layers // layers // stages,
         "schedule": "1f1b",
         "zero": 3 if sharded > 1 else 0,
+        "zero_copies": settings["ici_data_parallelism"] if sharded > 1 else 1,
         "microbatch": posed.global_batch // data // rounds,
         "recompute": {"minimal": "none", "save_qkv_proj": "selective", "full": "full"}[settings["remat_policy"]],
         "precision": settings["quantization"] or "bf16",
@@ -132,6 +147,7 @@ def deepspeed(text, posed):
     values = plan(data=posed.global_batch // size // rounds, microbatch=size).document()
     return values | {
         "zero": settings["zero_optimization"]["stage"],
+        "zero_copies": values["data"] // settings["zero_optimization"].get("mics_shard_size", values["data"]),
         "gradients": settings.get("data_types", {}).get("grad_accum_dtype", "stack"),
         "gradient_transfer": settings.get("communication_data_type", "stack"),
     }
@@ -172,6 +188,11 @@ def test_each_framework_gets_what_it_can_express():
         "not cut": ["megatron.args", "maxtext.yml"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
         "gpipe": ["torchtitan.toml"],
+        "hybrid": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
+        "optimizer copies": ["megatron.args"],
+        "pipeline inside": ["megatron.args"],
+        "data inside": [],
+        "ends": ["megatron.args"],
         "roles": ["megatron.args"],
         "all 16 bits": ["megatron.args", "torchtitan.toml"],
         "8-bit gathering": ["torchtitan.toml"],

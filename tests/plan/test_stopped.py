@@ -7,8 +7,8 @@ from dse.plan.bound import least_step_s
 from dse.plan.contract import PROBLEM
 from dse.plan.evaluate import evaluate
 from dse.plan.options import PlanOptions
-from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search import enumeration
+from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import list_stacks, stack
 from dse.results.check import faults_of
 from dse.run.progress import StoppedError
@@ -98,5 +98,4 @@ def test_a_stopped_run_cannot_claim_a_better_bound_or_a_front(small_chunks):
 @pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v2", "gpt-oss-120b", "megatron-1.7b"])
 def test_no_plan_whatever_is_faster_than_the_bound(model, precision, name):
     posed = problem(model, devices=16, batch=32, sequence=1024, precision=precision, software=stack(name))
-    for rows in enumeration._chunks(posed):
-        assert evaluate(posed, PlanArrays.of_rows(rows, precision)).step_s.min() >= least_step_s(posed)
+    assert evaluate(posed, all_plans(posed)).step_s.min() >= least_step_s(posed)

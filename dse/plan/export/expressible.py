@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dse.plan.training_plan import AS_STACK, SETTINGS, TrainingPlan
+from dse.plan.training_plan import AS_STACK, AXES, SETTINGS, TrainingPlan
 
 
 class NotExpressibleError(Exception):
@@ -29,3 +29,15 @@ def refuse_settings(plan: TrainingPlan, expressible: Iterable[str] = ()) -> None
     known = {"precision", *expressible}
     given = {key: getattr(plan, key) for key in SETTINGS if getattr(plan, key) != AS_STACK}
     refuse(*((key not in known, f"{key}={value}") for key, value in given.items()))
+
+
+def is_ordered_as(plan: TrainingPlan, order: str) -> bool:
+    """Whether the axes of more than one rank are in this order."""
+    wide = {axis for axis in AXES if getattr(plan, axis) > 1}
+    one, other = ([axis for axis in each.split("-") if axis in wide] for each in (plan.order, order))
+    return one == other
+
+
+def has_equal_stages(plan: TrainingPlan) -> bool:
+    """Whether the ends of the pipeline have as many layers as the others."""
+    return not plan.first_layers and not plan.last_layers

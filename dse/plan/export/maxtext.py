@@ -2,9 +2,9 @@
 
 import yaml
 
-from dse.plan.export.expressible import refuse, refuse_settings
+from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import USUAL_ORDER, TrainingPlan
 
 _REMAT = {"none": "minimal", "selective": "save_qkv_proj", "full": "full"}
 """The closest policies: MaxText's ``minimal`` keeps what matrix products give."""
@@ -17,13 +17,16 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers,
-            recomputation of some layers, experts spread over other axes, other precisions than bf16, fp8 and int8, or
-            precisions of state and overlaps of its own (XLA decides what overlaps).
+            recomputation of some layers, other orders of the axes, experts spread over other axes, other precisions
+            than bf16, fp8 and int8, or precisions of state and overlaps of its own (XLA decides what overlaps).
     """
     stages = plan.pipeline * plan.interleave
     refuse_settings(plan)
     refuse(
         (plan.zero in (1, 2), f"zero={plan.zero}"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
+        (not has_equal_stages(plan), "first_layers and last_layers"),
         (plan.schedule == "gpipe", "schedule=gpipe"),
         (plan.expert > 1, f"expert={plan.expert} over the ranks of other axes"),
         (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
@@ -32,8 +35,8 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
     )
     rounds = problem.global_batch // (plan.data * plan.microbatch)
     settings: dict[str, object] = {
-        "ici_data_parallelism": 1 if plan.zero else plan.data,
-        "ici_fsdp_parallelism": plan.data if plan.zero else 1,
+        "ici_data_parallelism": plan.zero_copies if plan.zero else plan.data,
+        "ici_fsdp_parallelism": plan.data // plan.zero_copies if plan.zero else 1,
         "ici_context_parallelism": plan.context,
         "ici_tensor_parallelism": 1 if plan.sequence_parallel else plan.tensor,
         "ici_tensor_sequence_parallelism": plan.tensor if plan.sequence_parallel else 1,

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from dse.plan.export.expressible import refuse, refuse_settings
+from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import chunk_layers, stage_layers
-from dse.plan.training_plan import AS_STACK, TrainingPlan
+from dse.plan.training_plan import AS_STACK, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 
 _SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
@@ -23,6 +23,11 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
     refuse(
         (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
         (plan.precision in ("int8", "fp4"), f"precision={plan.precision}"),
+        (
+            not any(is_ordered_as(plan, order) for order in (USUAL_ORDER, PIPELINE_INSIDE)),
+            f"order={plan.order}",
+        ),
+        (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
     )
     _refuse_settings(problem, plan)
@@ -71,7 +76,9 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
         yield "--sequence-parallel"
     yield f"--context-parallel-size {plan.context}"
     yield f"--pipeline-model-parallel-size {plan.pipeline}"
-    if problem.model.layers % (plan.pipeline * plan.interleave):
+    if not is_ordered_as(plan, USUAL_ORDER):
+        yield "--use-tp-pp-dp-mapping"
+    if problem.model.layers % (plan.pipeline * plan.interleave) or not has_equal_stages(plan):
         yield f"--pipeline-model-parallel-layout {_layout(problem.model.layers, plan)}"
     elif plan.interleave > 1:
         yield f"--num-virtual-stages-per-pipeline-rank {plan.interleave}"
@@ -82,6 +89,8 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     yield f"--global-batch-size {problem.global_batch}"
     if plan.zero:
         yield "--use-distributed-optimizer"
+        if plan.zero_copies > 1:
+            yield f"--num-distributed-optimizer-instances {plan.zero_copies}"
     if plan.zero in _SHARDING:
         yield "--use-megatron-fsdp"
         yield f"--data-parallel-sharding-strategy {_SHARDING[plan.zero]}"
@@ -119,7 +128,7 @@ def _every(plan: TrainingPlan) -> int:
 
 def _layout(layers: int, plan: TrainingPlan) -> str:
     """The layers of every chunk, in order: E embedding, t a layer, L the loss."""
-    counts = stage_layers(layers, plan.pipeline)
+    counts = stage_layers(layers, plan.pipeline, plan.first_layers, plan.last_layers)
     chunks = ["t" * size for chunk in chunk_layers(counts, plan.interleave) for size in chunk]
     return "E" + "|".join(chunks) + "L"
 

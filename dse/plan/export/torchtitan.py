@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 
-from dse.plan.export.expressible import refuse, refuse_settings
+from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import AS_STACK, TrainingPlan
+from dse.plan.training_plan import AS_STACK, USUAL_ORDER, TrainingPlan
 
 _CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
 _TYPES = {"bf16": "bfloat16", "fp32": "float32"}
@@ -25,6 +25,9 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
     refuse(
         (plan.zero == 1, "zero=1"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
+        (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
         (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
@@ -43,8 +46,8 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
         *_precisions(plan),
         "",
         "[parallelism]",
-        f"data_parallel_replicate_degree = {1 if plan.zero else plan.data}",
-        f"data_parallel_shard_degree = {plan.data if plan.zero else 1}",
+        f"data_parallel_replicate_degree = {plan.zero_copies if plan.zero else plan.data}",
+        f"data_parallel_shard_degree = {plan.data // plan.zero_copies if plan.zero else 1}",
         f'fsdp_reshard_after_forward = "{"always" if plan.zero == 3 else "never"}"',
         f"tensor_parallel_degree = {plan.tensor}",
         f"context_parallel_degree = {plan.context}",
