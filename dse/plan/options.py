@@ -57,7 +57,7 @@ class PlanOptions(TrainingOptions):
     constraints: Annotated[
         bool,
         Option(
-            "Also say what each practical constraint costs: all devices used, widths and batches that divide, equal stages."
+            "Also say what practical constraints cost: all devices used, widths and batches that divide, equal stages."
         ),
     ] = False
 

@@ -125,7 +125,7 @@ def _tables(result: Result) -> list[Table]:
         time_table(metrics["time_s"], metrics["step_s"]),
         memory_table(metrics["memory_bytes"]),
     ]
-    more = _without(metrics), _constraints(metrics), _sensitivity(metrics), _pareto(metrics)
+    more = _without(metrics), _constraints(metrics, plan), _sensitivity(metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
 
 
@@ -168,20 +168,22 @@ def _without(metrics: Mapping[str, Any]) -> Table | None:
     return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
 
 
-def _constraints(metrics: Mapping[str, Any]) -> Table | None:
+def _constraints(metrics: Mapping[str, Any], best: Mapping[str, Any]) -> Table | None:
     stated: Mapping[str, Any] = metrics.get("constraints") or {}
     if not stated:
         return None
     rows = []
     for name, each in stated.items():
         price = metrics["step_s"] / each["step_s"] - 1
-        cells = (
-            ("nothing", "")
-            if price <= PROOF_TOLERANCE
-            else (f"+{share_text(price)}", whole_plan(each["plan"], "result").text())
-        )
+        cells = ("nothing", "") if price <= PROOF_TOLERANCE else (f"+{share_text(price)}", _changes(best, each["plan"]))
         rows.append((CONSTRAINTS[name], *cells))
     return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs", narrow=(0, 1))
+
+
+def _changes(best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The keys of a plan that have other values."""
+    words = {f"{key}": word for key, word, *_ in plan_rows(other)}
+    return ",".join(f"{key}={words.get(key, value)}" for key, value in other.items() if value != best[key])
 
 
 def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
