@@ -53,6 +53,10 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         """The model, the machine and the fixed part of the plan that the options name."""
         return posed_problem(options)
 
+    def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
+        """The best plan, and those beside it that the result needs."""
+        return solve(problem, stop)
+
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """What the metrics hold beside those of the best plan."""
         problem, best = posed.problem, answer.found.best
@@ -94,7 +98,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         started = time.perf_counter()
         problem = posed.problem
         stop = run.stop if self.stoppable else never_stop
-        answer = solve(problem, stop)
+        answer = self.searched(problem, stop)
         checked(problem, answer)
         best = answer.found.best
         value = None if best is None else best.step_s
@@ -119,7 +123,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         problem = posed.problem
         if not result.solution and result.status != "infeasible":
             return self._unanswered_faults(result, problem)
-        again = solve(problem)
+        again = self.searched(problem, never_stop)
         if not result.solution:
             return self._infeasible_faults(result, problem, again)
         plan, value = whole_plan(result.solution["plan"], "result"), result.objective.value
@@ -150,10 +154,10 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         if again.found.best is not None:
             return ["status infeasible: but a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-        proof = infeasibility(problem, again).model_dump()
-        return differences("infeasibility", stated, proof) + [
-            f"metrics.{key} must not be given without a plan" for key in result.metrics
-        ]
+        # A run that was stopped while it looked for other plans, which would fit, names none.
+        answers = [again, *([PlanAnswer(again.found, None)] if self.stoppable else [])]
+        faults = [differences("infeasibility", stated, infeasibility(problem, each).model_dump()) for each in answers]
+        return min(faults, key=len) + [f"metrics.{key} must not be given without a plan" for key in result.metrics]
 
     def view(self, result: Result, posed: PlanPosed, tables: Tables) -> View:
         """Step time, where it goes, memory."""
