@@ -182,7 +182,7 @@ def figures(problem: StageProblem, prices: Prices, plan: Plan) -> StageFigures:
         joined_ps=joined_ps,
         reduced_ps=reduced_ps(problem, plan.arguments),
         update_ps=update_ps,
-        device_bytes=_bytes(problem, prices, plan),
+        device_bytes=device_bytes(problem, prices, plan),
     )
 
 
@@ -212,7 +212,8 @@ def all_reduce_ps(problem: StageProblem, size_bytes: int) -> int:
     return round(seconds / PICO)
 
 
-def _bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:
+def device_bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:
+    """What a device keeps."""
     choices = StageChoices(problem, prices, (1, 1))
     total = 0
     for number, layout in enumerate(plan.arguments):

@@ -7,7 +7,7 @@ What other stages make is an argument of the stage, what they take a result.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dse.graph.step import StepArgument, StepGraph
@@ -55,6 +55,11 @@ class StageStep:
     copies: tuple[bool, ...]
     arrives: tuple[int, ...]
     entering: tuple[int, ...]
+
+    @property
+    def as_first(self) -> "StageStep":
+        """The same piece at the beginning of a stage, which has all that it takes by itself."""
+        return replace(self, again=(False,) * len(self.again), copies=(False,) * len(self.copies))
 
 
 class Stages:
