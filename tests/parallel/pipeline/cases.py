@@ -25,7 +25,8 @@ def profile_of(points, seed, weight_bytes):
     shared = []
     for _ in range(random.integers(0, 3) if points > 2 else 0):
         readers = np.sort(random.choice(points, random.integers(2, 4), replace=False)).tolist()
-        shared.append(SharedWeights(("tied",), int(weight_bytes[readers[0]]), tuple(readers)))
+        # The two may have the same first reader, whose bytes are those of both.
+        shared.append(SharedWeights(("tied",), int(weight_bytes[readers[0]]) // 2, tuple(readers)))
     return Profile(
         forward_s=forward_s / forward_s.sum(),
         backward_s=2 * forward_s / forward_s.sum() * random.uniform(0.5, 1.5, points),
