@@ -124,6 +124,7 @@ def _placed(
         pipeline=piece.pipeline,
         fabric=problem.fabric,
         settings=AnnealSettings(moves=options.moves, routing=options.routing),
+        rounds=options.rounds,
         tuned=tuned_for(problem.fabric, options.tuned),
         chains=options.chains,
         seed=(run.seed, number),
@@ -137,7 +138,7 @@ def _placed(
     if problem.turns and candidates[0].is_simulated:
         candidates = _by_batch(problem, piece, candidates)
     figures = PlacedPiece(piece.pipeline, candidates[0].placement, problem.fabric)
-    tried = sum(each.moves for each in candidates)
+    tried = sum(each.moves for each in candidates if each.chain < options.chains)
     return _Placed(piece, candidates, figures, tried >= options.chains * options.moves)
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Integers, Pipeline, Placement, placement_faults
-from dse.fabric.rules import rule_cost
+from dse.fabric.rules import RuleWeights, rule_cost
 from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
 from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
@@ -25,6 +25,15 @@ from hardware.fabrics import Fabric
 
 COLD = 5e-4
 """Share of the initial temperature with which chains of few moves begin: hot ones would lose their order."""
+
+SPREAD = RuleWeights(wirelength=0.1, squared_load=1.0, off_chip=0.1)
+"""Rules for chains of few moves where none were tuned: nearly the sum of squared loads alone, which falls with every
+detour that is taken out and with every flow that leaves a busy link. A move takes half the time that it does where the
+busiest link or the worst net counts, and few moves reach these.
+"""
+
+REFINED_SHARE = 5
+"""A chain of a round of refinement has so many times fewer moves than one of the search before it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +67,10 @@ class SearchContext:
         pipeline: what is placed.
         fabric: where.
         settings: of each chain of annealing, with the schedule that was not tuned.
+        rounds: of refinement, where moves are few and the simulator judges.
         tuned: the tuned rules with their schedule, or what stands in for them.
         chains: how many.
-        seed: of all random choices: the run's, and the number of the piece.
+        seed: of all random choices: the run's, the number of the piece, and that of a round of refinement.
         label: of the piece in the journal.
         executor: where chains run.
         progress: called with the chains that have ended.
@@ -71,9 +81,10 @@ class SearchContext:
     pipeline: Pipeline
     fabric: Fabric
     settings: AnnealSettings
+    rounds: int
     tuned: ChosenRules
     chains: int
-    seed: tuple[int, int]
+    seed: tuple[int, ...]
     label: str
     executor: Executor
     progress: ProgressCallback
@@ -181,20 +192,53 @@ def by_rules(context: SearchContext) -> list[Candidate]:
 
 def by_tuned(context: SearchContext) -> list[Candidate]:
     """As :func:`by_rules` under the tuned rules, or what stands in for them."""
-    candidates = _annealed_under(context, context.tuned.setting)
+    candidates = _annealed_under(context, _tuned_setting(context))
     return [replace(candidate, note=context.tuned.note) for candidate in candidates]
 
 
 def by_simulator(context: SearchContext) -> list[Candidate]:
-    """Anneal under the tuned rules, simulate the placement of each chain, and choose the fastest."""
-    return judged(context, by_tuned(context))
+    """Anneal under the tuned rules, simulate the placement of each chain, and choose the fastest; where moves are few,
+    refine it.
+    """
+    candidates = judged(context, by_tuned(context))
+    return refined(context, candidates) if context.has_few_moves else candidates
 
 
-def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]:
-    settings, start = setting.schedule(context.settings), None
+def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with those of some rounds, the fastest first.
+
+    In each round, short and cold chains begin with the sites of the fastest placement so far, and the simulator judges
+    theirs: placements that the rules find equally good differ by far more than by what a short chain changes.
+    """
+    moves = max(1, context.settings.moves // REFINED_SHARE)
+    known = list(candidates)
+    for number in range(context.rounds):
+        if known[0].chain < 0 or context.stop() is not None:
+            break
+        again = replace(
+            context,
+            settings=replace(context.settings, moves=moves),
+            seed=(*context.seed, number),
+            label=f"{context.label}, round {number + 1}",
+        )
+        found = _annealed_under(again, _tuned_setting(context), known[0].placement.site)
+        first = context.chains * (number + 1)
+        ended = [replace(each, chain=first + each.chain, note=context.tuned.note) for each in found if each.chain >= 0]
+        known = _fastest_first([*known, *judged(again, ended)])
+    return known
+
+
+def _tuned_setting(context: SearchContext) -> Setting:
+    """The tuned rules; or :data:`SPREAD`, where there are none for the fabric and moves are few."""
+    setting = context.tuned.setting
+    return replace(setting, weights=SPREAD) if context.tuned.note and context.has_few_moves else setting
+
+
+def _annealed_under(context: SearchContext, setting: Setting, start: Integers | None = None) -> list[Candidate]:
+    settings = setting.schedule(context.settings)
     if context.has_few_moves:
         settings = replace(settings, initial_temperature=COLD * settings.initial_temperature)
-        start = ordered_sites(context.pipeline, context.fabric)
+        start = ordered_sites(context.pipeline, context.fabric) if start is None else start
     annealing = Annealing(context.pipeline, context.fabric, setting.weights, settings, context.stop)
     return context.annealed(annealing, start)
 
@@ -209,7 +253,11 @@ def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Cand
         interval_slots = throughput(simulator, each.placement).interval_slots
         judged[number] = replace(each, interval_slots=interval_slots, is_simulated=True)
         context.progress(f"simulating {context.label}", number + 1, len(candidates))
-    return sorted(judged, key=lambda each: np.inf if each.interval_slots is None else each.interval_slots)
+    return _fastest_first(judged)
+
+
+def _fastest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda each: np.inf if each.interval_slots is None else each.interval_slots)
 
 
 COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "tuned": by_tuned, "simulator": by_simulator})

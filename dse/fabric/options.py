@@ -71,6 +71,15 @@ class FabricOptions(Options):
     )
     chains: Annotated[int, Option("Independent chains of annealing.", min=1, max=10_000)] = 4
     moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12)] = 100_000
+    rounds: Annotated[
+        int,
+        Option(
+            "Rounds of short chains from the fastest placement, under --cost simulator, where moves are few for the "
+            "number of units.",
+            min=0,
+            max=10_000,
+        ),
+    ] = 4
     batch: Annotated[
         int,
         Option(

@@ -1,23 +1,26 @@
 """Cost models measured for ``dse reproduce rdu``: samples are collected into the journal of its run."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dse.fabric.cases import block_case
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.fabric.evaluators.measure import latency_s, throughput
 from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.options import FabricOptions, problem_of
 from dse.fabric.rules import MIXTURE, RuleWeights, single_rule
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import tuned_for
 from dse.reproduce.rdu.study import Budget
 from dse.reproduce.rdu.tables import KIND_LEFT_OUT
 from dse.reproduce.trials import required_journal
+from dse.run.progress import ask
 from dse.run.run import Run
 from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import operator_slots
@@ -26,15 +29,18 @@ from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.model.baselines import BaselinesLearner
 from policies.fabric.model.ensemble import EnsembleLearner
-from policies.fabric.model.examples import Learner
+from policies.fabric.model.examples import Examples, Learner
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
 from policies.fabric.model.trees import TreesLearner
+from policies.fabric.model_trial import ModelTrial
 from policies.fabric.student import StudentLearner, student_examples
 from policies.fabric.study.accuracy import accuracy
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.labelled import Labelled
+
+Floats = npt.NDArray[np.float64]
 
 FABRIC, SLOTS = "plasticine-8x16", "streaming"
 
@@ -85,27 +91,43 @@ class FabricLaboratory:
         labelled = Labelled(self.samples, self.fabric, name in ("paper", "network"), denied != "no slots")
         examples = labelled.examples
         if name in _RULES:
-            target = -examples.features[:, FEATURES.index(name)]
+            target = _by_rule(name, examples)
         else:
             folds = folds_by_graph(examples.graph, 5, self.run.seed)
             if denied == KIND_LEFT_OUT:
                 denied, folds = "", [labelled.kind == kind for kind in np.unique(labelled.kind)]
             target = held_out_predictions(self._learner(name, denied), examples, folds)
-        predicted = labelled.throughput_of(target)
-
-        def measured(part: Any) -> dict[str, Any]:
-            of = accuracy(predicted[part], labelled.label[part], examples.graph[part], labelled.wirelength[part])
-            return {
-                "error": of.error,
-                "placer_error": of.placer_error,
-                "correlation": of.correlation,
-                "placer_correlation": of.placer_correlation,
-                "placements": of.placements,
-            }
-
-        by_kind = {str(kind): measured(labelled.kind == kind) for kind in np.unique(labelled.kind)}
-        whole = measured(np.ones(len(examples), dtype=bool))
+        by_kind = {str(kind): _measured(labelled, target, labelled.kind == kind) for kind in np.unique(labelled.kind)}
+        whole = _measured(labelled, target, np.ones(len(examples), dtype=bool))
         return {"whole": whole, "by_kind": by_kind, "cpu_s": time.process_time() - started}
+
+    def layer(self, name: str, models: Sequence[str]) -> Mapping[str, Any]:
+        """A layer of a real model: how well cost models predict its pieces, and how fast costs place them."""
+        started = time.process_time()
+        trial = ModelTrial(problem_of(FabricOptions(name, fabric=FABRIC)), self.run.seed)
+        seen = Labelled(self.samples, self.fabric, with_encodings=True)
+        unseen = Labelled(trial.samples(self.budget.placements), self.fabric, with_encodings=True)
+        everything = np.ones(len(unseen.examples), dtype=bool)
+        errors = {}
+        for model in models:
+            ask(self.run.stop)
+            if model in _RULES:
+                target = _by_rule(model, unseen.examples)
+            else:
+                target = self._learner(model, "").fit(seen.examples).predict(unseen.examples)
+            errors[model] = _measured(unseen, target, everything)
+        moves, stop = self.budget.moves, self.run.stop
+        rates = {
+            cost: trial.samples_per_s(weights, student, moves, stop)
+            for cost, (weights, student) in self._placers.items()
+        }
+        return {
+            **trial.size(),
+            "accuracy": errors,
+            "samples_per_s": rates,
+            "bound_per_s": trial.bound_per_s,
+            "cpu_s": time.process_time() - started,
+        }
 
     def _learner(self, name: str, denied: str) -> Learner:
         seed, stop = self.run.seed, self.run.stop
@@ -152,6 +174,24 @@ class FabricLaboratory:
             seconds = latency_s(simulator, placement)
             latency[name] = None if seconds is None else seconds / self.fabric.slot_s
         return {"kind": case.block.kind, "interval_slots": interval, "latency_slots": latency, "cpu_s": cpu_s}
+
+
+def _by_rule(rule: str, examples: Examples) -> Floats:
+    """What a rule expects of placements, as a target, [S]."""
+    return np.asarray(-examples.features[:, FEATURES.index(rule)], dtype=np.float64)
+
+
+def _measured(labelled: Labelled, target: Floats, part: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """The accuracy of targets on a part of the placements, as JSON types."""
+    predicted, graph = labelled.throughput_of(target), labelled.examples.graph
+    of = accuracy(predicted[part], labelled.label[part], graph[part], labelled.wirelength[part])
+    return {
+        "error": of.error,
+        "placer_error": of.placer_error,
+        "correlation": of.correlation,
+        "placer_correlation": of.placer_correlation,
+        "placements": of.placements,
+    }
 
 
 def identity() -> dict[str, Any]:

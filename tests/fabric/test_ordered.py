@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dse.fabric.cases import block_case
-from dse.fabric.methods import SearchContext, by_rules
+from dse.fabric.methods import SearchContext, by_rules, by_simulator, by_tuned
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
 from dse.fabric.rules import rule_terms
 from dse.fabric.search.anneal import AnnealSettings
@@ -15,6 +15,7 @@ from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import SitesMissingError, random_sites
 from dse.fabric.setting import tuned_for
 from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
@@ -61,23 +62,76 @@ def test_the_order_has_shorter_routes_than_random_sites(seed):
     assert hops[0] < hops[1]
 
 
-def test_chains_with_fewer_moves_than_pairs_of_units_begin_in_order():
-    pipeline = block_case(0, PLASTICINE, operator_slots()).expansion.pipeline
-    few = SearchContext(
+def context_of(pipeline, machine, moves, **other):
+    return SearchContext(
         pipeline=pipeline,
-        fabric=PLASTICINE,
-        settings=AnnealSettings(moves=1),
-        tuned=tuned_for(PLASTICINE),
+        fabric=machine,
+        settings=AnnealSettings(moves=moves),
+        rounds=0,
+        tuned=tuned_for(machine),
         chains=2,
         seed=(0, 0),
         label="piece 1",
         executor=InProcessExecutor(),
         progress=silent,
         stop=never_stop,
+        **other,
     )
+
+
+def test_chains_with_fewer_moves_than_pairs_of_units_begin_in_order():
+    pipeline = block_case(0, PLASTICINE, operator_slots()).expansion.pipeline
+    few = context_of(pipeline, PLASTICINE, 1)
     (first, second), ordered = by_rules(few), ordered_sites(pipeline, PLASTICINE)
     for candidate in (first, second):
         assert (candidate.placement.site != ordered).sum() <= 2
     many = replace(few, settings=AnnealSettings(moves=len(pipeline.units) ** 2))
     assert not many.has_few_moves
     assert (by_rules(many)[0].placement.site != ordered).sum() > 2
+
+
+@pytest.fixture(scope="module")
+def large():
+    return block_case(1, PLASTICINE, operator_slots()).expansion.pipeline
+
+
+def test_rounds_refine_the_fastest_placement_and_lose_none(large):
+    plain = context_of(large, PLASTICINE, 500)
+    found, refined = by_simulator(plain), by_simulator(replace(plain, rounds=3))
+    assert len(refined) == len(found) + 3 * plain.chains
+    assert sorted(each.chain for each in refined) == [*range(4 * plain.chains)]
+    slots = [each.interval_slots for each in refined]
+    assert slots == sorted(slots)
+    assert slots[0] < found[0].interval_slots
+    assert all(placement_faults(large, each.placement, PLASTICINE) == [] for each in refined)
+    assert {each.moves for each in refined if each.chain >= plain.chains} == {100}
+
+
+def test_rounds_are_left_out_where_moves_are_many_or_after_a_stop(large):
+    many = replace(context_of(large, PLASTICINE, len(large.units) ** 2), rounds=2)
+    assert len(by_simulator(many)) == many.chains
+    stopped = replace(context_of(large, PLASTICINE, 500), rounds=2, stop=lambda: "interrupted")
+    assert {each.chain for each in by_simulator(stopped)} <= {-1, 0, 1}
+
+
+def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        context = replace(context_of(large, PLASTICINE, 300, journal=journal), rounds=2)
+        first = by_simulator(context)
+        entries = set(journal)
+        again = by_simulator(context)
+        assert set(journal) == entries
+        assert {"piece 1, chain 0", "piece 1, round 2, chain 1"} <= entries
+    assert [(each.chain, each.interval_slots) for each in again] == [
+        (each.chain, each.interval_slots) for each in first
+    ]
+
+
+def test_loads_are_spread_where_no_rules_were_tuned_and_moves_are_few(large):
+    """On another fabric, untuned rules stand in for tuned ones; a chain of few moves has none for the worst link."""
+    other = replace(PLASTICINE, name="other", hop_slots=3)
+    few = context_of(large, other, 500)
+    chosen, mixture = by_tuned(few)[0], by_rules(few)[0]
+    assert chosen.note
+    loads = [rule_terms(large, each.placement, other).squared_load for each in (chosen, mixture)]
+    assert loads[0] < loads[1]

@@ -21,6 +21,13 @@ class PublishedAccuracy(StrictModel):
     correlation: Annotated[float, Field(ge=-1, le=1)]
 
 
+class PublishedModel(StrictModel):
+    """A whole model at two versions of the compiler: RE of the learned cost, and throughput gained with it."""
+
+    error: dict[Literal["past", "present"], Positive]
+    throughput_gain: dict[Literal["past", "present"], Positive]
+
+
 class Sources(StrictModel):
     """Where it stands."""
 
@@ -33,6 +40,7 @@ class FabricPaper(StrictModel):
 
     Attributes:
         accuracy: Table I, by the kind of cost model.
+        models: Table II.
         ablation: Table III, by kind of block.
         latency_change: of placements by the learned cost against those by the heuristic one, by kind of block.
         samples: that were collected.
@@ -43,6 +51,7 @@ class FabricPaper(StrictModel):
     citation: str
     sources: Sources
     accuracy: dict[Literal["heuristic", "learned"], PublishedAccuracy]
+    models: dict[Literal["bert", "gpt"], PublishedModel]
     ablation: dict[str, dict[Denied, PublishedAccuracy]]
     latency_change: dict[str, float]
     samples: PositiveInteger

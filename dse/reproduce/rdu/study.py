@@ -4,7 +4,7 @@ Cost models come from a floor above; this module knows them by name only. Whatev
 run and is not measured again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -70,6 +70,27 @@ class PlacedGraph(BaseModel):
     cpu_s: dict[str, float]
 
 
+class ModelLayer(BaseModel):
+    """A layer of a real model, cut into pieces that are on the fabric in turn.
+
+    Attributes:
+        pieces, turns: how many.
+        accuracy: of cost models on placements of the pieces by annealers with random rules; none has seen them.
+        samples_per_s: of a batch through all turns, by the cost under which the pieces were placed; 0 in a deadlock.
+        bound_per_s: what no placement of these pieces exceeds.
+        cpu_s: CPU seconds of it all.
+    """
+
+    model_config = STRICT
+
+    pieces: int
+    turns: int
+    accuracy: dict[str, Measured]
+    samples_per_s: dict[str, float]
+    bound_per_s: float
+    cpu_s: float
+
+
 class Effort(BaseModel):
     """What the samples took.
 
@@ -117,6 +138,9 @@ class Laboratory(Protocol):
     def placed(self, number: int) -> Mapping[str, Any]:
         """A :class:`PlacedGraph`: the one of this number."""
 
+    def layer(self, name: str, models: Sequence[str]) -> Mapping[str, Any]:
+        """A :class:`ModelLayer`: of the layer ``name``, predicted by cost models of these names."""
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -163,6 +187,11 @@ class Study:
             graphs.append(self._kept(key, PlacedGraph, partial(self.laboratory.placed, number)))
             self.run.progress("graphs placed by every cost", number + 1, self.budget.placed)
         return graphs
+
+    def layer(self, name: str, models: Sequence[str]) -> ModelLayer:
+        """A layer of a real model; the samples are collected first."""
+        self.effort()
+        return self._kept(f"layer {name}", ModelLayer, lambda: self.laboratory.layer(name, models))
 
     def _kept(self, key: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
         journal = required_journal(self.run)

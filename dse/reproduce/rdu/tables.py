@@ -11,6 +11,7 @@ from dse.reproduce.section import Chart, Comparison, Section, Series, Table, sho
 TITLES = {
     "table1": "Table I: accuracy of cost models on graphs that they have not learned from",
     "fig2": "Figure 2: rank correlation by kind of block",
+    "table2": "Table II: layers of BERT-large and GPT2-XL, in turns on a fabric that is too small for them",
     "table3": "Table III: without edge and without node embeddings",
     "annotations": "Without performance annotations: how long operators work on a unit",
     "left-out": "Each kind of block predicted by models that have learned from the other kinds",
@@ -24,6 +25,10 @@ KIND_LEFT_OUT = "kind left out"
 """What stands after a model's name where it has not learned from the kind of block that it predicts."""
 
 _MODELS = ("expert", "route", "ridge", "trees", "baselines", "paper", "network")
+LAYERS = ("bert-large:layer3", "gpt2-xl:layer3")
+"""Of the models in Table II, in its order."""
+
+_LAYER_MODELS = ("expert", "route", "ridge", "trees", "baselines", "paper", "network")
 _HEAD = ("cost model", "RE", "RE, placer", "ρ", "ρ, placer")
 _WHAT = {
     "expert": "expert rule: isolated speeds, then congestion",
@@ -55,6 +60,49 @@ def table1(study: Study) -> Section:
     count = of["ridge"].placements
     notes = (f"{count:,} placements that were held out, in five folds by graph; the paper does not say how it split.",)
     return Section("table1", TITLES["table1"], (Table(_HEAD, tuple(rows)),), notes, tuple(comparisons))
+
+
+def table2(study: Study) -> Section:
+    """Layers of real models, which are cut into pieces."""
+    paper = read_published().models
+    errors: list[tuple[str, ...]] = []
+    rates: list[tuple[str, ...]] = []
+    comparisons, notes = [], []
+    for name, published in zip(LAYERS, (paper["bert"], paper["gpt"]), strict=True):
+        layer = study.layer(name, _LAYER_MODELS)
+        errors += [(name, _WHAT[model], *_figures(layer.accuracy[model])) for model in _LAYER_MODELS]
+        errors.append((name, "the paper: GNN, whole model", shown(published.error["present"]), "", "", ""))
+        expert = layer.samples_per_s["expert rule"]
+        for cost, rate in layer.samples_per_s.items():
+            gain = f"{100 * (rate / expert - 1):+.1f} %" if expert else "–"
+            rates.append((name, cost, shown(rate), gain, f"{100 * (1 - rate / layer.bound_per_s):.1f} %"))
+        printed = f"{100 * published.throughput_gain['present']:+.1f} %"
+        rates.append((name, "the paper: GNN, whole model", "", printed, ""))
+        gain_of_learned = layer.samples_per_s["learned"] / expert - 1 if expert else None
+        error = layer.accuracy["network"].error
+        comparisons += [
+            Comparison(name, "", "relative error", "1", error, published.error["present"], _OTHER_DATA),
+            Comparison(
+                name,
+                "",
+                "gain of throughput",
+                "1",
+                gain_of_learned,
+                published.throughput_gain["present"],
+                _OTHER_DATA,
+            ),
+        ]
+        count = layer.accuracy["network"].placements
+        notes.append(f"{name}: {layer.pieces} pieces in {layer.turns} turns; {count:,} placements of them predicted.")
+    tables = (
+        Table(("layer", *_HEAD), tuple(errors)),
+        Table(("layer", "placed under", "samples/s", "against expert rule", "gap"), tuple(rates)),
+    )
+    notes.append(
+        f"One chain of {study.budget.moves:,} moves for each piece and cost. The gap is to the least time that these "
+        "pieces can take, however they are placed. The paper's models are whole, on its own chip."
+    )
+    return Section("table2", TITLES["table2"], tables, tuple(notes), tuple(comparisons))
 
 
 _ABLATIONS: tuple[tuple[Denied, str], ...] = (("full", ""), ("edges", ", no edges"), ("nodes", ", no nodes"))

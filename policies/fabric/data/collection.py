@@ -76,24 +76,30 @@ class Collector:
     def __call__(self, piece: Piece) -> dict[str, Any]:
         """The graph, and its labelled placements, as JSON types."""
         case = block_case(piece.graph, self.fabric, self.slots)
-        record, pipeline = record_of(case, self.fabric), case.expansion.pipeline
-        simulator = Simulator(pipeline, self.fabric)
-        samples = []
-        for seed in piece.seeds():
-            placed = self.placer(pipeline, self.fabric, seed)
-            measured = throughput(simulator, placed.placement)
-            sample = Sample(
-                graph=piece.graph,
-                round=piece.round,
-                seed=seed,
-                placement=placed.placement,
-                interval_slots=measured.interval_slots,
-                ideal_slots=pipeline.ideal_slots,
-                wirelength=_wirelength(record, placed.placement),
-                placer=placed.placer,
-            )
-            samples.append(sample.document())
-        return {"graph": record.document(), "samples": samples}
+        record = record_of(case, self.fabric)
+        samples = labelled(record, self.fabric, self.placer, piece.round, piece.seeds())
+        return {"graph": record.document(), "samples": [sample.document() for sample in samples]}
+
+
+def labelled(record: GraphRecord, fabric: Fabric, placer: Placer, number: int, seeds: Sequence[int]) -> list[Sample]:
+    """A placement of a graph for every seed, simulated; ``number`` is that of the round."""
+    pipeline, samples = record.pipeline, []
+    simulator = Simulator(pipeline, fabric)
+    for seed in seeds:
+        placed = placer(pipeline, fabric, seed)
+        measured = throughput(simulator, placed.placement)
+        sample = Sample(
+            graph=record.number,
+            round=number,
+            seed=seed,
+            placement=placed.placement,
+            interval_slots=measured.interval_slots,
+            ideal_slots=pipeline.ideal_slots,
+            wirelength=_wirelength(record, placed.placement),
+            placer=placed.placer,
+        )
+        samples.append(sample)
+    return samples
 
 
 def _wirelength(record: GraphRecord, placement: Placement) -> float:

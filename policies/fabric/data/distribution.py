@@ -12,16 +12,23 @@ from policies.fabric.data.records import GraphRecord
 
 def record_of(case: BlockCase, fabric: Fabric) -> GraphRecord:
     """The record of a case on its fabric."""
-    graph, origins = case.expansion.graph, case.expansion.origins
+    return expansion_record(case.seed, case.block.kind, case.graph_pass, case.fill, case.expansion, fabric)
+
+
+def expansion_record(
+    number: int, kind: str, graph_pass: str, fill: float, expansion: Expansion, fabric: Fabric
+) -> GraphRecord:
+    """The record of any graph that is spread over units."""
+    graph, origins = expansion.graph, expansion.origins
     return GraphRecord(
-        number=case.seed,
-        kind=case.block.kind,
-        graph_pass=case.graph_pass,
-        fill=case.fill,
+        number=number,
+        kind=kind,
+        graph_pass=graph_pass,
+        fill=fill,
         name=graph.name,
-        pipeline=case.expansion.pipeline,
+        pipeline=expansion.pipeline,
         operators=tuple(graph.operators[origin.operator].kind for origin in origins),
-        plain_work=plain_work(case.expansion, fabric),
+        plain_work=plain_work(expansion, fabric),
     )
 
 
