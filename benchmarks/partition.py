@@ -5,8 +5,10 @@
    is linear, quartiles of the chips used, and the median processor time of one call for one sample (SAMPLE, and FIX of
    a random candidate) and its target. The three largest graphs have fewer samples.
 2. Shares: the best of 600 samples, the median of five seeds, with all samples general, half of them, and all linear.
-3. Evaluators: partitions a second, batched, on BERT at 36 chips.
-4. Quality: the default method on every entry of ``best_known.json`` beside random search, greedy and hill climbing with
+3. Candidates: what FIX and its closest form change of the partition by shares of the work (*diagonal*), of that with
+   noise (deviation half a chip), and of random candidates, the median cost of what comes out and the time, at 36 chips.
+4. Evaluators: partitions a second, batched, on BERT at 36 chips.
+5. Quality: the default method on every entry of ``best_known.json`` beside random search, greedy and hill climbing with
    600 samples, all under the reference evaluator, in-process; the bound, the gap, and the best known value. Where the
    best known lies below the proven optimum, that is said: several of its values come from models with rounded times.
 
@@ -39,7 +41,7 @@ from hardware.packages import package
 LINK_BYTES_PER_S = 20e9
 SMALL, BERT, CHIPS, SAMPLES, TIMED = ("lstm10x2", "lstm20x4", "unet", "resnet50", "inception"), "bert24", 36, 2_000, 100
 MS, LARGE_MS, FALL_BACKS = 3.0, 10.0, 0.05
-LARGE, LARGE_SAMPLES = "gpt-1008b-primitive", 200
+LARGE, LARGE_SAMPLES, CANDIDATES = "gpt-1008b-primitive", 200, 50
 SHARES, SEEDS = (0.0, 0.5, 1.0), 5
 BASELINES = ("random", "greedy", "hill-climb")
 PROVEN = 1e-9
@@ -108,6 +110,39 @@ def shares():
             print(f"{name:<10} {chips:>5} | {'':>23}" + "".join(f" {median:>12.4f}" for median in medians), flush=True)
 
 
+def candidates():
+    """What both forms of FIX make of three kinds of candidates."""
+    print(f"{'graph':<10} {'candidates':<10} | {'changed':>17} | {'cost over bound':>17} | {'ms':>15}   (FIX, closest)")
+    for name in (*SMALL, BERT):
+        graph = read_graph(GRAPHS / f"{name}.json")
+        problem, draw = PartitionProblem(graph, CHIPS, LINK_BYTES_PER_S), np.random.default_rng(0)
+        evaluator, bound_s, sampler = AnalyticalEvaluator(problem), simple_bound_s(problem), Sampler(graph, CHIPS)
+        middle_s = np.zeros(len(graph))
+        middle_s[graph.late_order] = np.cumsum(graph.latency_s[graph.late_order])
+        middle_s -= graph.latency_s / 2
+        diagonal = np.minimum(CHIPS * middle_s / graph.latency_s.sum(), CHIPS - 1).astype(np.int64)
+        noise = np.rint(diagonal + draw.normal(0, 0.5, (CANDIDATES, len(graph))))
+        kinds = {
+            "diagonal": np.repeat(diagonal[None], CANDIDATES, axis=0),
+            "noisy": np.clip(noise, 0, CHIPS - 1).astype(np.int64),
+            "random": draw.integers(0, CHIPS, (CANDIDATES, len(graph))),
+        }
+        for kind, wanted in kinds.items():
+            changed, cost, ms = [], [], []
+            for form in (sampler.fix, sampler.closest):
+                form(wanted[:1], seeds_of(0, 0, 1))
+                begun = time.process_time()
+                chips = form(wanted, seeds_of(0, 0, CANDIDATES))
+                ms.append(1e3 * (time.process_time() - begun) / CANDIDATES)
+                changed.append(100 * np.mean(chips != wanted))
+                cost.append(float(np.median(evaluator.costs(chips))) / bound_s)
+            print(
+                f"{name:<10} {kind:<10} | {changed[0]:>6.1f} % {changed[1]:>6.1f} % | "
+                f"{cost[0]:>8.3f} {cost[1]:>8.3f} | {ms[0]:>7.3f} {ms[1]:>7.3f}",
+                flush=True,
+            )
+
+
 def evaluators():
     """Partitions a second of both evaluators."""
     graph, chosen = read_graph(GRAPHS / f"{BERT}.json"), package("mcm-36")
@@ -162,7 +197,7 @@ def quality():
     return all(within) and statistics.mean(gaps) <= 0.08
 
 
-PARTS = {"samples": samples, "shares": shares, "evaluators": evaluators, "quality": quality}
+PARTS = {"samples": samples, "shares": shares, "candidates": candidates, "evaluators": evaluators, "quality": quality}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

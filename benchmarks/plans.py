@@ -12,8 +12,8 @@ import numpy as np
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
-from dse.plan.plan_arrays import PlanArrays
-from dse.plan.search.enumeration import _chunks, enumerate_plans
+from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.search.vocabulary import families, members, plans_of
 from tests.plan.problems import problem
 
 CASES = (
@@ -34,9 +34,12 @@ def cpu_s(work) -> float:
 def measure(model: str, on: str, devices: int, batch: int, precision: str) -> None:
     """One row."""
     posed = problem(model, on, devices, batch, 2048, precision)
-    rows = np.concatenate(list(_chunks(posed)))
+    found = enumerate_plans(posed)
     draws = random.Random(0)
-    plans = PlanArrays.of_rows(rows[draws.sample(range(len(rows)), 16_384)], precision)
+    rows_of_families = np.concatenate(list(families(posed, 1 << 20)))
+    chosen = rows_of_families[draws.sample(range(len(rows_of_families)), min(4_096, len(rows_of_families)))]
+    rows = members(posed, chosen)
+    plans = plans_of(posed, rows[draws.sample(range(len(rows)), 16_384)])
     seconds = [cpu_s(lambda: evaluate(posed, plans)) for _ in range(REPEATS)]
     few = [plans.plan(position) for position in range(50)]
     one_s = statistics.median(cpu_s(lambda: [plan_costs(posed, each) for each in few]) for _ in range(REPEATS)) / len(
@@ -45,11 +48,12 @@ def measure(model: str, on: str, devices: int, batch: int, precision: str) -> No
     proof = [cpu_s(lambda: enumerate_plans(posed)) for _ in range(REPEATS)]
     rate = plans.count / statistics.median(seconds)
     rates = f"{rate:>12,.0f} {plans.count / max(seconds):>12,.0f} {1 / one_s:>10,.0f}"
-    print(f"{model:<16} {devices:>6} {len(rows):>9,} {rates} {statistics.median(proof):>8.2f} {max(proof):>8.2f}")
+    counts = f"{model:<16} {devices:>6} {found.count:>10,} {found.priced:>9,}"
+    print(f"{counts} {rates} {statistics.median(proof):>8.2f} {max(proof):>8.2f}")
 
 
 if __name__ == "__main__":
     heads = f"{'plans/s':>12} {'least':>12} {'checker/s':>10} {'proof s':>8} {'most':>8}"
-    print(f"{'model':<16} {'devices':>6} {'plans':>9} {heads}")
+    print(f"{'model':<16} {'devices':>6} {'plans':>10} {'priced':>9} {heads}")
     for case in CASES:
         measure(*case)

@@ -1,6 +1,7 @@
 """The rows of ``benchmarks/data/training/runs.csv`` as problems of ``dse predict``.
 
 What a row leaves open (recomputation, microbatch, interleaving) stays open: the prediction is that of the best plan.
+State is shared out among all replicas and ranks are in the usual order, as frameworks do by default.
 """
 
 import csv
@@ -14,6 +15,7 @@ from dse.plan.model import Experts, Transformer
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import stack
+from dse.plan.training_plan import USUAL_ORDER
 from hardware.chips import system
 
 RUNS = Path(__file__).parent / "data" / "training" / "runs.csv"
@@ -185,6 +187,8 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     elif row["micro_batch"]:
         yield "microbatch", int(row["micro_batch"])
     yield "zero", _zero(name, row["fsdp"])
+    yield "zero_copies", 1
+    yield "order", USUAL_ORDER
     recompute = row["recompute"].partition("(")[0]
     if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute

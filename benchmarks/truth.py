@@ -8,6 +8,9 @@ fitted to (40 % where there is none).
 Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
 fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). ``--fit``
 fits them again and prints them; the specs in dse/plan/stacks hold them.
+
+``--calculon PATH`` is a checkout of Calculon, which then predicts the plans that it can express beside ours
+(:mod:`benchmarks.calculon`).
 """
 
 import argparse
@@ -16,7 +19,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
+from benchmarks.calculon import can_express
+from benchmarks.calculon import predicted as calculon_predicted
 from benchmarks.training_rows import Run, fitting_runs, runs, with_rates
 from dse.plan.search.enumeration import Priced, enumerate_plans
 from hardware.units import GIB
@@ -122,6 +128,30 @@ def ordered(rows: Sequence[Row]) -> tuple[int, int]:
     return right, total
 
 
+def show_calculon(rows: Sequence[Row], checkout: Path) -> None:
+    """Calculon's predictions of the same plans, beside ours."""
+    print(f"\n{'the same plans':<58} {'measured s':>11} {'ours, error %':>14} {'Calculon, error %':>18}")
+    ours, theirs = [], []
+    for row in rows:
+        if row.run.step_s is None or not can_express(row.run.problem, row.best.plan):
+            continue
+        said = calculon_predicted(checkout, row.run.problem, row.best.plan)
+        if said.step_s is None:
+            print(f"{row.run.name[:57]:<58} {row.run.step_s:>11.4g} {100 * row.error:>+14.1f} {said.refusal}")
+            continue
+        error = said.step_s / row.run.step_s - 1
+        mark = "fitted" if row.fitted else ""
+        print(
+            f"{row.run.name[:57]:<58} {row.run.step_s:>11.4g} {100 * row.error:>+14.1f} {100 * error:>+18.1f}  {mark}"
+        )
+        if not row.fitted:
+            ours.append(row.error)
+            theirs.append(error)
+    print(
+        f"mean and worst of {len(ours)} not fitted to: ours {mean_and_worst(ours)}, Calculon {mean_and_worst(theirs)}"
+    )
+
+
 def show(rows: Sequence[Row]) -> None:
     """The tables."""
     print(f"{'run':<58} {'q':<2}{'stack':<17}{'measured s':>11} {'predicted s':>11} {'error %':>8} {'fixed MFU %':>11}")
@@ -171,9 +201,13 @@ def refit() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
-    begun = time.process_time()
-    if parser.parse_args().fit:
+    parser.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
+    begun, arguments = time.process_time(), parser.parse_args()
+    if arguments.fit:
         refit()
     else:
-        show(table())
+        every = table()
+        show(every)
+        if arguments.calculon is not None:
+            show_calculon(every, arguments.calculon)
     print(f"{time.process_time() - begun:.1f} s CPU")

@@ -12,6 +12,9 @@ from hardware.inputs import fail
 MIN_ROWS = 4
 """Rows that a kind of work must have: two to fit to and two held out."""
 
+MIN_SIZES = 2
+"""Sizes that kernels of one kind are fitted to: one alone tells no rate from a launch."""
+
 Row = TypeVar("Row", MeasuredKernel, MeasuredAllReduce)
 
 
@@ -49,11 +52,13 @@ def by_kind(rows: Sequence[MeasuredKernel], measurements: str | Path) -> dict[st
     """The rows of each kind, in their order.
 
     Raises:
-        InputError: fewer than :data:`MIN_ROWS` of a kind.
+        InputError: fewer than :data:`MIN_ROWS` of a kind, or rows that tell nothing apart.
     """
     kinds = {kind: [row for row in rows if row.kind == kind] for kind in dict.fromkeys(row.kind for row in rows)}
     for kind, own in kinds.items():
         require_enough(own, kind, measurements)
+        require_variety(own, kind, measurements)
+        require_sizes(own, kind, measurements)
     return kinds
 
 
@@ -61,7 +66,33 @@ def require_enough(rows: Sequence[Row], kind: str, measurements: str | Path, lea
     """Raises InputError where there are fewer than ``least`` rows."""
     if len(rows) < least:
         rule = f"at least {least} rows are needed of each kind: half of them are held out"
-        raise fail(measurements, kind, f"{len(rows)} rows", rule)
+        raise fail(measurements, kind, f"{len(rows)} row{'s' * (len(rows) != 1)}", rule)
+
+
+def require_variety(rows: Sequence[Row], kind: str, measurements: str | Path) -> None:
+    """Refuse rows that tell nothing apart.
+
+    Raises:
+        InputError: all have the same time, or one stands twice and could be held out of a fit to itself.
+    """
+    if len({row.measured_s for row in rows}) == 1:
+        rule = f"all {len(rows)} rows have the same time, to which no rate can be fitted"
+        raise fail(measurements, kind, f"{rows[0].measured_s:g} s", rule)
+    copies = len(rows) - len({*rows})
+    if copies:
+        rule = "must not stand twice: the other could be held out of a fit to the first"
+        raise fail(measurements, kind, f"{copies} cop{'ies' if copies > 1 else 'y'} of other rows", rule)
+
+
+def require_sizes(rows: Sequence[MeasuredKernel], kind: str, measurements: str | Path) -> None:
+    """Refuse rows whose fitted half is of one size.
+
+    Raises:
+        InputError: it is.
+    """
+    if len({row.operation for row in fitting_rows(rows)}) < MIN_SIZES:
+        rule = f"the fitted half (rows 1, 3, 5, … of the kind) needs at least {MIN_SIZES} different sizes"
+        raise fail(measurements, kind, "1 size", rule)
 
 
 def kind_errors(

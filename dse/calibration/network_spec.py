@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.calibration.calibration import Calibration, kind_errors, require_enough
+from dse.calibration.calibration import Calibration, kind_errors, require_enough, require_variety
 from dse.calibration.fit import fit_network, fitting_rows, mean_absolute_error
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce
 from hardware.inputs import fail, validate
@@ -30,6 +30,7 @@ def calibrate_network(spec: str, rows: Sequence[MeasuredAllReduce], measurements
     if sizes < _MIN_SIZES:
         rule = f"the fitted half (rows 1, 3, 5, …) needs at least {_MIN_SIZES} different sizes, one for each constant"
         raise fail(measurements, ALL_REDUCE, f"{sizes} {'size' if sizes == 1 else 'sizes'}", rule)
+    require_variety(rows, ALL_REDUCE, measurements)
     before = flat.network()
     after = fit_network(before, fitting_rows(rows))
     peak = flat.links.value * flat.link_bytes_per_s.value

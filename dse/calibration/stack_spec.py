@@ -11,7 +11,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from dse.calibration.calibration import Calibration, Row, kind_errors, require_enough
+from dse.calibration.calibration import Calibration, Row, kind_errors, require_enough, require_variety
 from dse.calibration.fit import fitting_rows
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
 from dse.plan.stack import stack
@@ -62,6 +62,7 @@ def calibrate_stack(
     for share in _shares(machine, precision, rows):
         require_enough(share.rows, share.kind, measurements)
         value = _fitted(share, measurements, machine.chip.name)
+        require_variety(share.rows, share.kind, measurements)
         source = f"calibrated: on half of the {len(share.rows)} rows of {share.kind} in {name}"
         old = before.rates[share.key].value
         fitted.add(share.key)

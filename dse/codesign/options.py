@@ -8,7 +8,8 @@ from dse.codesign.modern.problem import PRECISION, ModernProblem
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.models.recipe import TrainingRecipe, recipe_for
-from dse.models.workload import Workload
+from dse.models.traced.model import TracedModel
+from dse.models.workload import BuiltModel, Workload
 from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.model_sources import transformer
@@ -46,6 +47,9 @@ _WITHOUT_TIME_UNIT = "phaze-2024"
 CostModelName = Literal["consistent", "phaze-2024"]
 Plans = Literal["phaze", "phaze-2024", "modern"]
 """Which plans there are: see docs/codesign.md."""
+
+Granularity = Literal["operators", "trace"]
+"""What the operators of a layer are: see docs/codesign.md."""
 
 _LIST = "N,…"
 
@@ -117,6 +121,13 @@ class CodesignOptions(Options):
     mean: Annotated[Mean, Option("Mean over several models.")] = "geometric"
     weights: Annotated[str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…")] = None
     cost_model: Annotated[CostModelName, Option("Cost model of operators, memory and training.")] = "consistent"
+    granularity: Annotated[
+        Granularity,
+        Option(
+            "operators: those that work; trace: every node, as the published tool traces the models of its Table 4 "
+            "(with phaze-2024 only)."
+        ),
+    ] = "operators"
     pipeline_schedule: Annotated[PipelineSchedule, Option("Order of the passes of a pipeline.")] = "1f1b"
     sequence: Annotated[
         int | None, Option("Tokens per sample, for a config.json of transformers.", min=1, max=10**7)
@@ -214,6 +225,7 @@ class CodesignOptions(Options):
             "weights": "--weights needs several models; --plans modern takes one",
             "pareto": "--pareto needs --plans phaze",
             "sensitivity": "--sensitivity needs --plans phaze",
+            "granularity": "--granularity trace needs --plans phaze",
             "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
             "pipeline_schedule": "--plans modern fixes it by --plan schedule=gpipe",
@@ -243,6 +255,9 @@ class CodesignOptions(Options):
         if self.fixed is not None and self.search != "exhaustive":
             rule = f"a fixed accelerator leaves nothing to search; leave out --fixed or --search {self.search}"
             raise fail("dse codesign", "--search", self.search, rule)
+        if self.granularity == "trace" and self.cost_model != _WITHOUT_TIME_UNIT:
+            rule = f"traced layers are those of the published tool; they need --cost-model {_WITHOUT_TIME_UNIT}"
+            raise fail("dse codesign", "--granularity", self.granularity, rule)
         if self.sensitivity and self.search != "exhaustive":
             raise fail("dse codesign", "--sensitivity", "", f"compares proven optima, but --search is {self.search}")
 
@@ -250,12 +265,21 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        workloads = [workload(name, self.sequence) for name in self.models]
+        workloads = [self._of_granularity(workload(name, self.sequence)) for name in self.models]
         names = [each.name for each in workloads]
         for name in names:
             if names.count(name) > 1:
                 raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
         return workloads
+
+    def _of_granularity(self, chosen: Workload) -> Workload:
+        """The model with the operators that are asked for."""
+        if self.granularity == "operators":
+            return chosen
+        if not isinstance(chosen, BuiltModel):
+            rule = "an imported model has no layers of the published tool"
+            raise fail("dse codesign", "--granularity", self.granularity, rule)
+        return TracedModel(chosen.hyperparameters)
 
     def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:
         """One model's training job."""

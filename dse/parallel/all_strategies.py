@@ -5,35 +5,32 @@ bound; the least of the bounds holds for the plans of all strategies together.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from dse.parallel import sharded
 from dse.parallel.hybrid import strategy as hybrid
-from dse.parallel.hybrid.view import view as hybrid_view
 from dse.parallel.mesh import mesh_of
 from dse.parallel.options import ParallelOptions
 from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
-from dse.parallel.pipeline.formats import plan_of
-from dse.parallel.pipeline.length import length
-from dse.parallel.pipeline.question import PipelineQuestion
-from dse.parallel.step_time import with_update
-from dse.parallel.view import view as sharding_view
+from dse.parallel.step_time import whole_step
+from dse.parallel.strategies import STRATEGIES
 from dse.problem import Posed
-from dse.report.units import memory_text, time_text
-from dse.report.view import Heading, Paragraph, Part, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, Objective, Result, percent, result_of
+from dse.results.result import Objective, Result, result_of
 from dse.run.run import Run
 from hardware.inputs import InputError, fail, validate
 
 _COMMAND = "dse parallel"
+
+ROUNDING = 1e-12
+"""Relative: the sums of seconds of the same plan under two strategies can differ by so much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,95 +91,12 @@ class AllMetrics(BaseModel):
     plans: dict[str, dict[str, Any]]
 
 
-class _Strategy(Protocol):
-    """What ``all`` needs of a strategy; its value is the time of a whole step."""
-
-    OBJECTIVE: str
-
-    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result: ...
-
-    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]: ...
-
-    def view(self, result: Result, problem: Any) -> View: ...
-
-    def own_value(self, result: Result, problem: Any) -> float: ...
-
-    def device_bytes(self, metrics: Mapping[str, Any]) -> float: ...
-
-
-class _Sharding:
-    OBJECTIVE = "step_s"
-
-    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result:
-        return sharded.answer(posed, problem, run)
-
-    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]:
-        return sharded.faults(result, options, problem)
-
-    def view(self, result: Result, problem: Any) -> View:
-        return sharding_view(problem, result)
-
-    def own_value(self, result: Result, problem: Any) -> float:
-        del problem
-        return float(result.metrics["step_s"])
-
-    def device_bytes(self, metrics: Mapping[str, Any]) -> float:
-        return float(metrics["peak_bytes"])
-
-
-class _Pipeline:
-    OBJECTIVE = "length_s"
-
-    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result:
-        return pipeline.answer(posed, problem, run)
-
-    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]:
-        del options
-        return pipeline.faults(result, problem)
-
-    def view(self, result: Result, problem: Any) -> View:
-        return pipeline.view(result, problem)
-
-    def own_value(self, result: Result, problem: PipelineQuestion) -> float:
-        without = replace(problem.problem, update_s_per_byte=0.0)
-        return length(without, plan_of(problem, result.solution, "result")).length_s
-
-    def device_bytes(self, metrics: Mapping[str, Any]) -> float:
-        return float(max(stage["device_bytes"] for stage in metrics["stages"]))
-
-
-class _Hybrid:
-    OBJECTIVE = "step_s"
-
-    def answer(self, posed: Posed[ParallelOptions, Any], problem: Any, run: Run) -> Result:
-        return hybrid.answer(posed, problem, run)
-
-    def faults(self, result: Result, options: ParallelOptions, problem: Any) -> list[str]:
-        del options
-        return hybrid.faults(result, problem)
-
-    def view(self, result: Result, problem: Any) -> View:
-        return hybrid_view(result, problem)
-
-    def own_value(self, result: Result, problem: Any) -> float:
-        del problem
-        return float(result.metrics["step_s"])
-
-    def device_bytes(self, metrics: Mapping[str, Any]) -> float:
-        return float(max(stage["device_bytes"] for stage in metrics["stages"]))
-
-
-_STRATEGIES: Mapping[str, _Strategy] = MappingProxyType(
-    {"sharding": _Sharding(), "pipeline": _Pipeline(), "hybrid": _Hybrid()}
-)
-
-
 def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     """The problems of all strategies.
 
     Raises:
-        InputError: a method that is none of all of them, a profile, another state than the optimizer's, a single stage,
-            or no strategy can be asked: then as by the first.
+        InputError: a method that is none of all of them, a profile, another state than the optimizer's, or no strategy
+            can be asked: then as by the first.
     """
     if options.method not in ("auto", "exact"):
         raise fail(
@@ -194,8 +108,6 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if options.state != "optimizer":
         rule = "must be optimizer with --strategy all: a sharded step keeps all of its arguments"
         raise fail(_COMMAND, "--state", options.state, rule)
-    if options.stages == 1:
-        raise fail(_COMMAND, "--stages", 1, "must be at least 2 with --strategy all: one stage is a sharded step")
     mesh_of(options.mesh)
     each: dict[str, Posed[ParallelOptions, Any]] = {}
     errors: dict[str, InputError] = {}
@@ -218,15 +130,11 @@ def _sharding_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
 
 def _pipeline_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     cut = pipeline.posed(replace(options, strategy="pipeline", mesh=str(mesh_of(options.mesh).devices)))
-    return replace(cut, problem=with_update(cut.problem))
+    return replace(cut, problem=whole_step(cut.problem))
 
 
 def _hybrid_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
-    """Without plain data parallelism by equal shares, which is a sharded step whose weights are read by shares."""
-    asked = hybrid.posed(replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices)))
-    problem = replace(asked.problem.problem, single_equal_share=False)
-    document = {**asked.document, "single_equal_share": False}
-    return replace(asked, problem=replace(asked.problem, problem=problem), document=document)
+    return hybrid.posed(replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices)))
 
 
 _POSERS: Mapping[str, Callable[[ParallelOptions], Posed[ParallelOptions, Any]]] = MappingProxyType(
@@ -238,7 +146,7 @@ def answer(posed: Posed[ParallelOptions, Any], question: AllQuestion, run: Run) 
     """The plan of the shortest step, with the least of all bounds."""
     started = time.perf_counter()
     results = {
-        name: _STRATEGIES[name].answer(each, each.problem, run.with_share((number + 1) / len(question.posed)))
+        name: STRATEGIES[name].answer(each, each.problem, run.with_share((number + 1) / len(question.posed)))
         for number, (name, each) in enumerate(question.posed.items())
     }
     documents = {name: _document(name, each, question) for name, each in results.items()}
@@ -263,7 +171,7 @@ def answer(posed: Posed[ParallelOptions, Any], question: AllQuestion, run: Run) 
 
 def _document(name: str, result: Result, question: AllQuestion) -> StrategyDocument:
     """What a strategy gave, from its own result."""
-    strategy, lack = _STRATEGIES[name], result.infeasibility
+    strategy, lack = STRATEGIES[name], result.infeasibility
     return StrategyDocument(
         status=result.status,
         objective=strategy.OBJECTIVE,
@@ -285,9 +193,10 @@ def _metrics(best: str, documents: Mapping[str, StrategyDocument], results: Mapp
 
 
 def _best(documents: Mapping[str, StrategyDocument]) -> str | None:
-    """The strategy of the shortest step, of equal ones the first; None where none has a plan."""
+    """The strategy of the shortest step, of those equal but for rounding the first; None where none has a plan."""
     times = {name: each.step_s for name, each in documents.items() if each.step_s is not None}
-    return min(times, key=lambda name: times[name], default=None)
+    least_s = min(times.values(), default=0.0) * (1 + ROUNDING)
+    return next((name for name, step_s in times.items() if step_s <= least_s), None)
 
 
 def _bound(documents: Mapping[str, StrategyDocument]) -> float | None:
@@ -321,7 +230,7 @@ def faults(result: Result, question: AllQuestion) -> list[str]:
     if not set(solution.plans) <= set(question.posed):
         return [f"solution.plans must be of {', '.join(question.posed)}"]
     again = {
-        name: _again(result, name, posed, metrics.strategies[name], solution, metrics)
+        name: own_result(result, name, posed, metrics.strategies[name], solution, metrics)
         for name, posed in question.posed.items()
     }
     documents = {name: _document(name, each, question) for name, each in again.items()}
@@ -339,12 +248,12 @@ def faults(result: Result, question: AllQuestion) -> list[str]:
     if found:
         return found
     for name, posed in question.posed.items():
-        of = _STRATEGIES[name].faults(again[name], posed.options, posed.problem)
+        of = STRATEGIES[name].faults(again[name], posed.options, posed.problem)
         found += [f"{name}: {each}" for each in of]
     return found
 
 
-def _again(
+def own_result(
     result: Result, name: str, posed: Posed[ParallelOptions, Any], stated: StrategyDocument, solution: AllSolution,
     metrics: AllMetrics,
 ) -> Result:  # fmt: skip
@@ -360,7 +269,7 @@ def _again(
         metrics=metrics.plans.get(name),
     )
     if stated.status == "infeasible":
-        lack = _STRATEGIES[name].answer(posed, posed.problem, Run(seed=result.seed)).infeasibility
+        lack = STRATEGIES[name].answer(posed, posed.problem, Run(seed=result.seed)).infeasibility
         return own.model_copy(update={"status": "infeasible", "infeasibility": lack})
     return own if own.solution else own.model_copy(update={"status": stated.status})
 
@@ -382,7 +291,7 @@ def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:
     if result.status != "infeasible":
         return found if result.status in ("unknown", "interrupted") else [*found, "a plan must be given"]
     results = {
-        name: _STRATEGIES[name].answer(each, each.problem, Run(seed=result.seed))
+        name: STRATEGIES[name].answer(each, each.problem, Run(seed=result.seed))
         for name, each in question.posed.items()
     }
     expected = _infeasibility(results)
@@ -390,122 +299,3 @@ def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:
         return [*found, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return found + differences("infeasibility", stated, expected.model_dump())
-
-
-def view(result: Result, question: AllQuestion) -> View:
-    """The strategies side by side, then the best plan as its own strategy shows it."""
-    name = next(iter(question.posed.values())).name
-    title = f"{name}: all strategies"
-    others = [f"Not applicable: {each}. {reason}" for each, reason in question.not_applicable.items()]
-    if result.infeasibility is not None:
-        return View(title, f"Proven infeasible: {result.infeasibility.explanation}", notes=others)
-    if not result.solution:
-        return View(title, "No plan was found before the run was stopped.", notes=others)
-    solution, metrics = AllSolution.model_validate(result.solution), AllMetrics.model_validate(result.metrics)
-    table = Table(
-        ("strategy", "training step", "lower bound", "its own objective", "memory per device", "relative to best"),
-        [
-            *(_row(each, of, metrics.step_s) for each, of in metrics.strategies.items()),
-            *((each, "not applicable", "", "", "", "") for each in question.not_applicable),
-        ],
-        "Strategies",
-    )
-    posed = question.posed[solution.best]
-    stated = metrics.strategies[solution.best]
-    own = _again(result, solution.best, posed, stated, solution, metrics)
-    of_best = _STRATEGIES[solution.best].view(own.model_copy(update={"seconds": result.seconds}), posed.problem)
-    proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
-    notes = [*_about(solution, question), *others]
-    return View(
-        title=title,
-        verdict=f"{time_text(metrics.step_s)} a training step by {solution.best}; over the plans of all strategies "
-        f"{proof} ({time_text(result.seconds)})",
-        notes=[*notes, *of_best.notes],
-        tables=[table, *of_best.tables],
-        page=lambda: _page(table, solution.best, of_best, notes),
-        files=of_best.files,
-        cards=of_best.cards,
-    )
-
-
-_ABOUT = (
-    "A training step is forward and backward pass of all microbatches, the part of the gradient all-reduce that is not "
-    "overlapped, and the optimizer's update. Strategies are compared by this time only. Memory is everything that a "
-    "device stores."
-)
-
-_IDEALISED = (
-    "Stages of the best plan are an idealisation: weights count as read once a batch, not once a microbatch, and the "
-    "replicas or equal shares of a stage divide the reads among themselves. Differences of that order mean nothing."
-)
-
-
-def _about(solution: AllSolution, question: AllQuestion) -> list[str]:
-    """What is compared, over which plans, and whether the best one is idealised."""
-    ideal = [_IDEALISED] if _is_idealised(solution, question) else []
-    return [_ABOUT, f"The bound holds for {_space(question)}.", *ideal]
-
-
-def _is_idealised(solution: AllSolution, question: AllQuestion) -> bool:
-    """Whether a stage of the best plan has microbatches or replicas, whose reads of weights are counted as one."""
-    asked = question.posed[solution.best].problem
-    if solution.best == "pipeline":
-        return bool(asked.problem.microbatches > 1 or asked.problem.devices > asked.problem.stages)
-    if solution.best == "hybrid":
-        replicas = solution.plans["hybrid"]["replicas"]
-        return bool(asked.problem.base.microbatches > 1 or max(replicas) > 1)
-    return False
-
-
-def _space(question: AllQuestion) -> str:
-    """The plans that the bound holds for."""
-    parts = ["sharded steps"] if "sharding" in question.posed else []
-    if (cut := question.posed.get("pipeline")) is not None:
-        asked = cut.problem
-        parts.append(f"pipelines of exactly {asked.problem.stages} stages (--device-cuts {asked.device_cutting})")
-    if (mixed := question.posed.get("hybrid")) is not None:
-        hybrids = mixed.problem.problem
-        parts.append(f"hybrid plans of at most {hybrids.base.stages} stages (candidate cuts: {len(hybrids.cuts)})")
-    return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
-
-
-def _page(table: Table, best: str, of_best: View, notes: Sequence[str]) -> Sequence[Part]:
-    return [
-        Heading("Strategies"),
-        *(Paragraph(each, True) for each in notes),
-        Table(table.headers, table.rows),
-        Heading(f"The best plan: {best}"),
-        Paragraph(of_best.verdict, True),
-        *of_best.page(),
-    ]
-
-
-def _row(name: str, of: StrategyDocument, best_s: float) -> Row:
-    if of.step_s is None:
-        why = (
-            "no plan was found"
-            if of.lacking_bytes is None
-            else f"does not fit: at least {of.lacking_bytes:,.0f} bytes too many"
-        )
-        return (name, why, "" if of.bound_s is None else time_text(of.bound_s), "", "", "")
-    return (
-        name,
-        time_text(of.step_s),
-        "" if of.bound_s is None else time_text(of.bound_s),
-        f"{of.objective} {time_text(of.value or 0.0)}",
-        memory_text(of.device_bytes or 0.0),
-        f"{of.step_s / best_s:.2f} ×" if of.step_s > best_s * (1 + PROOF_TOLERANCE) else "best",
-    )
-
-
-def compared(results: Sequence[Result]) -> dict[str, tuple[Any, ...]]:
-    """What ``dse compare`` shows: the step of each strategy's plan."""
-    metrics = [AllMetrics.model_validate(each.metrics) if each.metrics else None for each in results]
-    rows: dict[str, tuple[Any, ...]] = {
-        "best": tuple(each.solution.get("best") if each.solution else None for each in results)
-    }
-    for name in _STRATEGIES:
-        rows[f"{name} step_s"] = tuple(
-            each.strategies[name].step_s if each is not None and name in each.strategies else None for each in metrics
-        )
-    return rows

@@ -6,26 +6,22 @@ the problem alone, one operation at a time.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from itertools import product
 from math import prod
 
 import numpy as np
 
 from dse.graph.step import StepGraph, StepOperation
+from dse.parallel.check_sending import Sending
 from dse.parallel.formats import Stated
 from dse.parallel.mesh import Layout
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.storage import FUSED
-from dse.sharding.factors import Dims, Factor
-from hardware.operations import CollectiveKind
+from dse.sharding.factors import Factor
 
 _FORWARDING = ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier", "bitcast")
 """Operations whose results are their operands."""
-
-_FAR = 2**60
-"""More than any time in picoseconds: there is no such step."""
 
 
 @dataclass
@@ -81,7 +77,7 @@ class _Checking:
         self._stored = {value for value in self._in_memory if not problem.graph.values[value].constant}
         self._read_by_kernel: set[tuple[int, int]] = set()
         self._before_products = _before_products(problem.graph)
-        self._distances: dict[tuple[Dims, int], Mapping[tuple[Layout, Layout], int]] = {}
+        self._sending = Sending(problem)
         self._arguments_taken = {argument.value for argument in problem.graph.arguments}
         self.account = Account()
         self._layout_of = self.account.layouts
@@ -113,12 +109,13 @@ class _Checking:
             self._layout_of[argument.value] = layout
             split = [dim for dim in layout if dim >= 0]
             for dim in set(split):
-                if value.dims[dim] % self._parts(layout, dim) or value.dims[dim] <= 1:
-                    rule = f"dimension {dim} of {value.dims[dim]} is no multiple of {self._parts(layout, dim)} parts"
+                parts = self._sending.parts(layout, dim)
+                if value.dims[dim] % parts or value.dims[dim] <= 1:
+                    rule = f"dimension {dim} of {value.dims[dim]} is no multiple of {parts} parts"
                     self.account.faults.append(f"{argument.name}: {rule}")
             if number in self._problem.pins and layout != self._problem.pins[number]:
                 self.account.faults.append(f"{argument.name}: is not split as its pin says")
-            self.account.state_bytes += value.size_bytes // self._shards(layout)
+            self.account.state_bytes += value.size_bytes // self._sending.shards(layout)
             if argument.role == "parameter":
                 self.account.split_dimensions += len(set(split))
         limit = self._problem.state_bytes
@@ -148,18 +145,12 @@ class _Checking:
         for number, operation in enumerate(graph.operations):
             for value in () if _forwards(operation) else operation.results:
                 if value in self._stored and value in self._layout_of and value not in replaced:
-                    size = graph.values[value].size_bytes // self._shards(self._layout_of[value])
+                    size = graph.values[value].size_bytes // self._sending.shards(self._layout_of[value])
                     loads[number : last[number] + 1] += size
         self.account.peak_bytes = int(loads.max())
         limit = self._problem.state_bytes
         if self._problem.activations and limit is not None and self.account.peak_bytes > limit:
             self.account.faults.append(f"the step takes {self.account.peak_bytes:,} bytes of {limit:,}")
-
-    def _parts(self, layout: Layout, dim: int) -> int:
-        return prod(size for size, split in zip(self._sizes, layout, strict=True) if split == dim)
-
-    def _shards(self, layout: Layout) -> int:
-        return prod(size for size, split in zip(self._sizes, layout, strict=True) if split >= 0)
 
     def _operation(self, operation: StepOperation, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor]) -> None:
         for number, _ in cuts:
@@ -215,32 +206,33 @@ class _Checking:
         before: Sequence[Layout],
     ) -> int:  # fmt: skip
         """The time of one device's share of the work."""
-        moved = 0
+        moved = 0.0
         for sizes, layouts in zip(self._moved(operation), (taken, before), strict=True):
-            moved += sum(size // self._shards(layout) for size, layout in zip(sizes, layouts, strict=True))
+            moved += sum(size / self._sending.shards(layout) for size, layout in zip(sizes, layouts, strict=True))
         share = prod(size for size, (number, _) in zip(self._sizes, cuts, strict=True) if number >= 0)
+        share *= self._problem.parts_in_time(self._number)
         device = self._problem.device
         seconds = max(_flops(self._graph, operation) / share / device.flops_per_s, moved / device.bytes_per_s)
         return operation.repeats * round(seconds * 1e12)
 
-    def _moved(self, operation: StepOperation) -> tuple[list[int], list[int]]:
+    def _moved(self, operation: StepOperation) -> tuple[list[float], list[float]]:
         """Bytes to and from memory, of each operand and of each result."""
         if _forwards(operation):
-            return [0] * len(operation.operands), [0] * len(operation.results)
-        values, in_memory = self._graph.values, self._in_memory
-        written = [values[value].size_bytes if value in in_memory else 0 for value in operation.results]
+            return [0.0] * len(operation.operands), [0.0] * len(operation.results)
+        moved_bytes, in_memory = self._problem.moved_bytes, self._in_memory
+        written = [moved_bytes(value) if value in in_memory else 0.0 for value in operation.results]
         read = []
         for value in operation.operands:
             again = operation.kernel is not None and (operation.kernel, value) in self._read_by_kernel
-            read.append(values[value].size_bytes if value in in_memory and not again else 0)
+            read.append(moved_bytes(value) if value in in_memory and not again else 0.0)
             if operation.kernel is not None:
                 self._read_by_kernel.add((operation.kernel, value))
         if operation.opcode in ("gather", "dynamic-slice"):
-            read[0] = values[operation.results[0]].size_bytes if read[0] else 0
+            read[0] = moved_bytes(operation.results[0]) if read[0] else 0.0
         elif operation.opcode in ("scatter", "dynamic-update-slice"):
             updates = operation.operands[2 if operation.opcode == "scatter" else 1]
-            read[0] = 0
-            written[0] = values[updates].size_bytes if operation.results[0] in in_memory else 0
+            read[0] = 0.0
+            written[0] = moved_bytes(updates) if operation.results[0] in in_memory else 0.0
         return read, written
 
     def _join(
@@ -266,87 +258,32 @@ class _Checking:
                 if dim in before[place][axis + 1 :]:
                     self._refuse(operation, "parts must be scattered inside those of the axes before")
                     return
-                self.account.communication_ps += operation.repeats * self._collective_ps(
-                    "reduce_scatter", axis, size // self._shards(tuple(layout))
+                self.account.communication_ps += operation.repeats * self._sending.collective_ps(
+                    "reduce_scatter", axis, size // self._sending.shards(tuple(layout))
                 )
                 layout[axis] = dim
                 self.account.resharded = self._graph.values[value].name
             remaining = [axis for axis in reduced if axis not in scattered]
             if remaining:
-                self.account.communication_ps += operation.repeats * self._all_reduce_ps(
-                    remaining, size // self._shards(tuple(layout))
+                self.account.communication_ps += operation.repeats * self._sending.all_reduce_ps(
+                    remaining, size // self._sending.shards(tuple(layout))
                 )
             self.account.sent.append((value, self._number, self.account.communication_ps - begun_ps))
             for dim in {each for each in layout if each >= 0}:
-                if dims[dim] % self._parts(tuple(layout), dim):
+                if dims[dim] % self._sending.parts(tuple(layout), dim):
                     self._refuse(operation, f"dimension {dim} of {dims[dim]} does not divide")
             self._layout_of[value] = tuple(layout)
-
-    def _collective_ps(self, kind: CollectiveKind, axis: int, size: int) -> int:
-        each = self._problem.mesh.axes[axis]
-        seconds = self._problem.network.collective_s(kind, size, each.size, each.stride, groups=each.stride)
-        return round(seconds * 1e12)
-
-    def _all_reduce_ps(self, axes: Sequence[int], size: int) -> int:
-        """Neighbouring axes as one; of others the inner ones scatter first and gather last."""
-        inside_s = 0.0
-        left: float = size
-        outermost, *others = axes
-        group = [outermost]
-        for axis in others:
-            if axis == group[-1] + 1 and group[0] == outermost:
-                group.append(axis)
-        for axis in reversed([axis for axis in axes if axis not in group]):
-            each = self._problem.mesh.axes[axis]
-            for kind in ("reduce_scatter", "all_gather"):
-                inside_s += self._problem.network.collective_s(kind, left, each.size, each.stride, each.stride)
-            left /= each.size
-        members = prod(self._sizes[axis] for axis in group)
-        stride = self._problem.mesh.axes[group[-1]].stride
-        across_s = self._problem.network.collective_s("all_reduce", left, members, stride, stride)
-        return round((inside_s + across_s) * 1e12)
 
     def _send(self, value: int, layouts: set[Layout], times: int) -> int:
         """The time to bring a value from its layout into others."""
         if layouts != {self._layout_of[value]}:
             self.account.resharded = self._graph.values[value].name
         dims, size = self._graph.values[value].dims, self._problem.sent_bytes(value)
-        if (dims, size) not in self._distances:
-            self._distances[dims, size] = self._all_distances(dims, size)
-        sent_ps = 0
-        for layout in layouts:
-            sent_ps += times * self._distances[dims, size][self._layout_of[value], layout]
+        distances = self._sending.distances(dims, size)
+        sent_ps = sum(times * distances[self._layout_of[value], layout] for layout in layouts)
         self.account.communication_ps += sent_ps
         self.account.sent.append((value, self._number, sent_ps))
         return sent_ps
-
-    def _all_distances(self, dims: Dims, size: int) -> Mapping[tuple[Layout, Layout], int]:
-        """The least time between all layouts of an array (Floyd and Warshall)."""
-        layouts = [
-            layout
-            for layout in product(range(-1, len(dims)), repeat=len(self._sizes))
-            if all(dim < 0 or (dims[dim] > 1 and dims[dim] % self._parts(layout, dim) == 0) for dim in layout)
-        ]
-        number = {layout: place for place, layout in enumerate(layouts)}
-        distance = np.full((len(layouts), len(layouts)), _FAR)
-        for one, other in product(layouts, repeat=2):
-            changed = [axis for axis in range(len(self._sizes)) if one[axis] != other[axis]]
-            if len(changed) <= 1:
-                step_ps = self._one_step_ps(one, other, changed[0], size) if changed else 0
-                distance[number[one], number[other]] = step_ps
-        for middle in range(len(layouts)):
-            distance = np.minimum(distance, distance[:, middle, None] + distance[None, middle, :])
-        return {(one, other): int(distance[number[one], number[other]]) for one, other in product(layouts, repeat=2)}
-
-    def _one_step_ps(self, one: Layout, other: Layout, axis: int, size: int) -> int:
-        """The time to change one axis, if it is the innermost one along both dimensions."""
-        inner = one[axis + 1 :]
-        if (one[axis] >= 0 and one[axis] in inner) or (other[axis] >= 0 and other[axis] in inner):
-            return _FAR
-        if one[axis] < 0:
-            return 0
-        together = size // (self._shards(one) // self._sizes[axis])
-        return self._collective_ps("all_gather" if other[axis] < 0 else "all_to_all", axis, together)
 
 
 def _plain(layout: Sequence[Sequence[int]]) -> Layout:

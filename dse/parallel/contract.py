@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dse.algorithms.pairwise.problem import PairwiseProblem
-from dse.parallel import all_strategies, contest, sharded
+from dse.parallel import all_strategies, all_strategies_view, contest, sharded
 from dse.parallel.all_strategies import AllQuestion
 from dse.parallel.comparison import Rows, compared
 from dse.parallel.hybrid import strategy as hybrid
@@ -102,7 +102,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         if isinstance(problem, PipelineQuestion):
             return pipeline.view(result, problem)
         if isinstance(problem, AllQuestion):
-            return all_strategies.view(result, problem)
+            return all_strategies_view.view(result, problem)
         if isinstance(problem, HybridQuestion):
             return hybrid_view(result, problem)
         return view(problem, result)
@@ -111,7 +111,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         """Of sharding, times, memory, bytes by collective, and what is split otherwise; of all else the usual rows."""
         strategies = {each.settings.get("strategy", "sharding") for each in results}
         if strategies == {"all"}:
-            return all_strategies.compared(results)
+            return all_strategies_view.compared(results)
         # A problem of the contest has that strategy, too, and a solution of another form.
         is_contest = any("operations" not in each.solution for each in results if each.solution)
         is_sharding = strategies == {"sharding"} and not is_contest

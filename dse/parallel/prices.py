@@ -35,9 +35,9 @@ class Work(NamedTuple):
         repeats: how often a step does it.
     """
 
-    flops: int
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
+    flops: float
+    operands: tuple[float, ...]
+    results: tuple[float, ...]
     repeats: int
 
 
@@ -94,11 +94,16 @@ class Prices:
 
     def _priced(self, number: int, operation: StepOperation) -> tuple[Priced, ...]:
         values = self._problem.graph.values
-        work = work_of(operation, values, self.storage.read[number], self.stored)
+        work = work_of(operation, values, self._moved_bytes, self.storage.read[number], self.stored)
+        work = work._replace(flops=work.flops / self._problem.parts_in_time(number))
         results = tuple((values[each].dims, self._problem.sent_bytes(each)) for each in operation.results)
         return _priced_choices(
             work, self._problem.rules[number] or (), results, self._fabric, self._problem.device, self._is_late[number]
         )
+
+    @cached_property
+    def _moved_bytes(self) -> tuple[float, ...]:
+        return tuple(map(self._problem.moved_bytes, range(len(self._problem.graph.values))))
 
     @cached_property
     def _is_late(self) -> tuple[bool, ...]:
@@ -107,22 +112,21 @@ class Prices:
 
 
 def work_of(
-    operation: StepOperation, values: Sequence[StepValue], read: Sequence[bool], stored: Sequence[bool]
-) -> Work:
-    """What ``operation`` does in all: ``read`` of its operands, ``stored`` of all values."""
-    operands = [
-        values[each].size_bytes if is_read else 0 for each, is_read in zip(operation.operands, read, strict=True)
-    ]
-    results = [values[each].size_bytes if stored[each] else 0 for each in operation.results]
+    operation: StepOperation, values: Sequence[StepValue], sizes: Sequence[float], read: Sequence[bool],
+    stored: Sequence[bool],
+) -> Work:  # fmt: skip
+    """What ``operation`` does in all: ``read`` of its operands, ``stored`` of all values, of ``sizes`` in bytes."""
+    operands = [sizes[each] if is_read else 0 for each, is_read in zip(operation.operands, read, strict=True)]
+    results = [sizes[each] if stored[each] else 0 for each in operation.results]
     match operation.opcode:
         case "gather" | "dynamic-slice":
             # Of a table only what is looked up is read.
-            operands[0] = values[operation.results[0]].size_bytes if read[0] else 0
+            operands[0] = sizes[operation.results[0]] if read[0] else 0
         case "scatter" | "dynamic-update-slice":
             written = 2 if operation.opcode == "scatter" else 1
             operands[0] = 0  # updated in place
             updated = operation.operands[written : written + 1]
-            results[0] = sum(values[each].size_bytes for each in updated) if stored[operation.results[0]] else 0
+            results[0] = sum(sizes[each] for each in updated) if stored[operation.results[0]] else 0
         case _ if operation.forwards:
             operands, results = [0] * len(operands), [0] * len(results)
     return Work(flops_of(operation, values), tuple(operands), tuple(results), operation.repeats)
@@ -151,7 +155,7 @@ def _price(
 def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, device: Device) -> int:
     """The time of one device's share of the work, once."""
     arrays = zip((*work.operands, *work.results), (*layouts.operands, *layouts.before), strict=True)
-    moved = sum(size // mesh.shards(layout) for size, layout in arrays)
+    moved = sum(size / mesh.shards(layout) for size, layout in arrays)
     return _picoseconds(work.flops / parts_of(choice, mesh), moved, device)
 
 
@@ -160,7 +164,7 @@ def whole_picoseconds(work: Work, device: Device) -> int:
     return work.repeats * _picoseconds(work.flops, sum(work.operands) + sum(work.results), device)
 
 
-def _picoseconds(flops: float, moved: int, device: Device) -> int:
+def _picoseconds(flops: float, moved: float, device: Device) -> int:
     return round(max(flops / device.flops_per_s, moved / device.bytes_per_s) / PICO)
 
 

@@ -91,6 +91,15 @@ class ParallelProblem:
         """The bytes of a value, of all devices together, when it is joined or resharded."""
         return self.graph.values[value].size_bytes
 
+    def moved_bytes(self, value: int) -> float:
+        """The bytes of a value, of all devices together, that one run of an operation reads or writes."""
+        return self.graph.values[value].size_bytes
+
+    def parts_in_time(self, operation: int) -> int:
+        """Into how many runs and replicas an operation is divided, beside its cut over the mesh."""
+        del operation
+        return 1
+
     def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
         """The layouts that an argument may have: its pin, or all."""
         if number in self.pins:

@@ -13,35 +13,36 @@ stage. The strategies are cases of it:
 
 * *sharding* is one stage and one microbatch. F + B + C is everything that the step computes and sends, one after the
   other, which is the time by which sharding plans are chosen (:mod:`dse.parallel.prices`): T is that time.
-* *pipeline* has stages whose devices do equal shares of each microbatch. C_s is the all-reduce of the stage's gradients
-  over its devices and the update, which each of them does for all of the stage. The update of a step is shared out to
-  trained tensors by their bytes. The length that strategy ``pipeline`` minimises leaves the update out; here the
-  pipeline is the one of least T.
-
+* *pipeline* has stages whose devices do equal shares of each microbatch (:mod:`dse.parallel.pipeline.shares`): each
+  device reads the weights of its stage whole in every microbatch. C_s is the all-reduce of each of the stage's
+  gradients over its devices, what runs once a batch, and the update, which each of them does for all of the stage. The
+  update of a step is shared out to trained tensors by their bytes. The length that strategy ``pipeline`` minimises is
+  that of the paper: it leaves the update out, lets the devices of a stage share the reads of its weights, once a batch,
+  and all-reduces its gradients as one array. Here the pipeline is the one of least T.
 * *hybrid* has stages whose devices do equal shares, as those of a pipeline, and sharded ones
   (:mod:`dse.parallel.hybrid.stage_problem`): F_s and B_s are the work of a device and what a microbatch joins and
-  reshards, C_s is what it joins and reshards once a batch, the all-reduce over replicas, and the update, which is split
-  as its arrays are.
+  reshards, C_s is what it joins and reshards once a batch, the all-reduces over replicas, and the update, which is
+  split as its arrays are.
 
+One stage of one microbatch takes the same under all of them: as a sharded step whose outer axis splits the batch.
 All have to fit into the same memory, and count all that a device keeps: a sharded step its arguments and what it
 makes, as long as it is read (``--activations``), a stage its trained tensors with gradients and the optimizer's state,
 and the activations of the microbatches in flight.
 
-Work is priced by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`. Equal shares are an idealisation:
-they need not divide the batch, and a stage of D devices takes the time of one device divided by D, so that each reads
-weights once a batch and only its share of them. The replicas of a sharded stage divide its work in the same way. Such a
-stage can come out below a sharded step that does the same; differences of this order mean nothing. One stage of equal
-shares, which is plain data parallelism, is left out where strategies are compared: a sharded step is that with whole
-reads.
+Work is priced by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`. Shares need not divide the batch.
+A stage adds the gradients of a trained tensor up before it joins them, once a batch; a sharded step joins each where it
+is made, so that for trained tensors that are read several times a stage can take less than any sharded step.
 """
 
 from dataclasses import replace
 
 from dse.parallel.pipeline.question import PipelineQuestion
+from dse.parallel.pipeline.shares import equal_shares
 
 
-def with_update(question: PipelineQuestion) -> PipelineQuestion:
-    """The same pipeline with the update of the optimizer: its length is the time of a whole step."""
+def whole_step(question: PipelineQuestion) -> PipelineQuestion:
+    """The same pipeline of a step, its length being the time of a whole step."""
     total = int(question.problem.profile.weight_bytes.sum())
     per_byte_s = question.source.update_s / total if total else 0.0
-    return replace(question, problem=replace(question.problem, update_s_per_byte=per_byte_s))
+    shares = None if question.step is None else equal_shares(question.step)
+    return replace(question, problem=replace(question.problem, update_s_per_byte=per_byte_s, shares=shares))

@@ -187,7 +187,7 @@ def _balanced(problem: PartitionProblem, sampler: Sampler, seed: int) -> Chips:
         for chips in range(1, problem.chips + 1):
             share = max(float(amounts.sum()) / chips, np.finfo(float).tiny)
             candidates.append(np.minimum(middle / share, chips - 1).astype(np.int64))
-    return sampler.fix(np.array(candidates), seeds_of(seed, 0, len(candidates)), orders=order[None])
+    return sampler.closest(np.array(candidates), seeds_of(seed, 0, len(candidates)), orders=order[None])
 
 
 def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) -> MisfitDocument:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from dse.plan.bound import least_step_s
@@ -13,11 +12,12 @@ from dse.plan.constraints import CONSTRAINTS, relaxed
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
-from dse.plan.training_plan import KEYS
+from dse.plan.training_plan import CHOSEN_KEYS, USUAL_ORDER
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, digest
 from dse.run.progress import StoppedError, StopSignal, ask, never_stop
+from dse.run.remembered import Remembered
 from hardware.inputs import fail
 from hardware.network import Network
 
@@ -29,6 +29,8 @@ PLAIN: Mapping[str, Any] = {
     "pipeline": 1,
     "interleave": 1,
     "zero": 0,
+    "zero_copies": 1,
+    "order": USUAL_ORDER,
     "recompute": "none",
 }
 """Each part of the vocabulary as it is without it."""
@@ -43,57 +45,40 @@ class PlanAnswer:
 
     Attributes:
         found: of the plans that have what is fixed.
-        every: of all plans on the same machine.
+        every: of all plans on the same machine; None where they were not searched.
     """
 
     found: Enumerated
-    every: Enumerated
+    every: Enumerated | None
 
     @property
     def evaluations(self) -> int:
         """Plans that were priced."""
-        return self.found.count if self.found is self.every else self.found.count + self.every.count
+        others = 0 if self.every is None or self.every is self.found else self.every.priced
+        return self.found.priced + others
+
+    @property
+    def other(self) -> Priced | None:
+        """The best of all plans, where they were searched to the end and one fits."""
+        return None if self.every is None or self.every.stopped is not None else self.every.best
 
 
-class _ByDigest:
-    """A problem that is looked up by what it holds."""
+_ENUMERATED: Remembered[Enumerated] = Remembered(64, lambda found: found.stopped is None)
+"""Of the last problems, by their digests."""
 
-    def __init__(self, problem: PlanProblem, stop: StopSignal) -> None:
-        self.problem, self.stop, self._digest = problem, stop, digest(problem.document())
-
-    def __hash__(self) -> int:
-        return hash(self._digest)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByDigest) and other._digest == self._digest
-
-
-class _CutShortError(Exception):
-    """Raised with the plans so far, so that they are not remembered as all plans."""
-
-    def __init__(self, found: Enumerated) -> None:
-        super().__init__(found.stopped)
-        self.found = found
-
-
-@lru_cache(maxsize=64)
-def _enumerated(keyed: _ByDigest) -> Enumerated:
-    found = enumerate_plans(keyed.problem, keyed.stop)
-    if found.stopped is not None:
-        raise _CutShortError(found)
-    return found
+_AMONG: Remembered[Enumerated] = Remembered(16, lambda found: found.stopped is None)
+"""Of the last searches for plans of so many devices that are faster than a known one."""
 
 
 def enumerated(problem: PlanProblem, stop: StopSignal = never_stop) -> Enumerated:
     """All plans of a problem; the last ones are remembered, as a check asks for them again."""
-    try:
-        return _enumerated(_ByDigest(problem, stop))
-    except _CutShortError as cut:
-        return cut.found
+    return _ENUMERATED.get(digest(problem.document()), lambda: enumerate_plans(problem, stop))
 
 
 def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
-    """The best plan, proven by pricing every one; the best so far where ``stop`` gives a reason.
+    """The best plan, proven by pricing or ruling out every one; the best so far where ``stop`` gives a reason.
+
+    Where none fits that has what is fixed, also the best of all plans; of these, those until ``stop`` gives a reason.
 
     Raises:
         InputError: no plan keeps the rules.
@@ -102,8 +87,20 @@ def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
     if found.least is None:
         raise nothing_legal(problem)
     free = opened(problem)
-    alone = found.stopped is not None or free.fixed == problem.fixed
-    return PlanAnswer(found, found if alone else enumerated(free))
+    needs_others = found.stopped is None and found.best is None and free.fixed != problem.fixed
+    return PlanAnswer(found, enumerated(free, stop) if needs_others else None)
+
+
+def compared(problem: PlanProblem) -> PlanAnswer:
+    """The best plan that has what is fixed, beside the best of all plans.
+
+    Raises:
+        InputError: no plan keeps the rules.
+    """
+    found = enumerated(problem)
+    if found.least is None:
+        raise nothing_legal(problem)
+    return PlanAnswer(found, enumerated(opened(problem)))
 
 
 def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_stop) -> dict[str, float | None]:
@@ -133,7 +130,7 @@ def without_constraints(problem: PlanProblem, best: Priced, stop: StopSignal = n
     for name in CONSTRAINTS:
         ask(stop)
         free = relaxed(problem, name)
-        found = _enumerated_among(_ByDigest(free, stop), _min_devices(problem, best.step_s)).best
+        found = _faster_without(free, _min_devices(problem, best.step_s), best.step_s, stop).best
         after[name] = best if found is None or found.step_s >= best.step_s else found
         faults = violations(free, after[name].plan, after[name].step_s)
         if faults:
@@ -146,9 +143,9 @@ def _min_devices(problem: PlanProblem, step_s: float) -> int:
     return max(1, math.ceil(problem.devices * least_step_s(problem) / step_s * (1 - _ROUNDING)))
 
 
-@lru_cache(maxsize=16)
-def _enumerated_among(keyed: _ByDigest, min_devices: int) -> Enumerated:
-    return _whole(enumerate_plans(keyed.problem, keyed.stop, min_devices))
+def _faster_without(free: PlanProblem, min_devices: int, below_s: float, stop: StopSignal) -> Enumerated:
+    key = digest(free.document()), min_devices, below_s
+    return _whole(_AMONG.get(key, lambda: enumerate_plans(free, stop, min_devices, below_s)))
 
 
 def _whole(found: Enumerated) -> Enumerated:
@@ -217,7 +214,7 @@ CHANGES: Mapping[str, Callable[[PlanProblem], PlanProblem]] = {
 
 def nothing_legal(problem: PlanProblem) -> Exception:
     """What is wrong with a problem where no plan keeps the rules."""
-    text = ",".join(f"{key}={value}" for key, value in problem.fixed if key != "precision")
+    text = ",".join(f"{key}={value}" for key, value in problem.fixed if key in CHOSEN_KEYS)
     if text:
         rule = "no plan that keeps the rules has these values on so many devices, at this batch and sequence"
         return fail("--plan", "", text, rule)
@@ -231,7 +228,7 @@ def checked(problem: PlanProblem, answer: PlanAnswer) -> None:
     Raises:
         FailedCheckError: a fault of this program.
     """
-    for best, asked in ((answer.found.best, problem), (answer.every.best, opened(problem))):
+    for best, asked in ((answer.found.best, problem), (answer.other, opened(problem))):
         faults = [] if best is None else violations(asked, best.plan, best.step_s)
         if faults:
             raise FailedCheckError("; ".join(faults))
@@ -247,7 +244,7 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     least, limit = answer.found.least, problem.system.chip.hbm_bytes
     assert least is not None
     costs = plan_costs(problem, least.plan)
-    is_whole = {*KEYS} <= {key for key, _ in problem.fixed}
+    is_whole = least.plan.is_given_by(dict(problem.fixed))
     need = needed_memory_text(costs.memory_bytes)
     have = f"{memory_text(limit)} of {problem.system.chip.name}"
     sentence = (
@@ -257,8 +254,8 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
         else f"no plan of this vocabulary fits: the least, {least.plan.text()}, needs {need}, more than the {have}"
     )
     levers = [f"accelerators with at least {need} of memory each"]
-    if answer.every.best is not None:
-        levers.insert(0, f"--plan {answer.every.best.plan.text()}")
+    if answer.other is not None:
+        levers.insert(0, f"--plan {answer.other.plan.text()}")
     else:
         levers.append("more accelerators, which share the state of weights")
     return Infeasibility(

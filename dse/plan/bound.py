@@ -11,7 +11,7 @@ def least_step_s(problem: PlanProblem) -> float:
     the sustained share. Microbatches pass the busiest stage one after the other, which takes as long as the average
     stage at least; attention, vector work, collectives, bubble and optimizer only add to it.
     """
-    precision = dict(problem.fixed)["precision"]
+    precision = problem.precision
     half = "fp16" if precision == "fp16" else "bf16"
     peak = max(problem.system.chip.peak_flops[each] for each in {precision, half})
     flops = 6.0 * problem.model.active_weights * problem.sequence * problem.global_batch

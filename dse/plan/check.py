@@ -3,10 +3,18 @@
 import math
 
 from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.check_mesh import Mesh
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from dse.results.result import PROOF_TOLERANCE
+
+_SETTINGS = (
+    *("weights", "gradients", "moments", "gradient_transfer", "weight_transfer"),
+    *("overlap_tensor", "overlap_context", "overlap_expert"),
+    *("overlap_gradients", "overlap_weights", "overlap_pipeline"),
+)
+"""Keys that no search chooses."""
 
 
 def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
@@ -48,8 +56,42 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),
         (plan.precision in problem.system.chip.peak_flops, f"{problem.system.chip.name} has no {plan.precision}"),
     ]
+    every = int(plan.recompute.partition("/")[2] or 1)
+    rules.append(
+        (every <= model.layers, f"recompute must be every k-th layer with k up to the layers ({model.layers})")
+    )
+    given = dict(problem.fixed)
+    rules += [*_copy_rules(plan, experts is not None), *_order_rules(plan), *_stage_rules(plan, model.layers)]
+    rules += [(getattr(plan, key) == "stack" or key in given, f"{key} must be as the stack") for key in _SETTINGS]
     rules += [(getattr(plan, key) == value, f"{key} must be {value}, as it is fixed") for key, value in problem.fixed]
     return [rule for holds, rule in rules if not holds]
+
+
+def _copy_rules(plan: TrainingPlan, has_experts: bool) -> list[tuple[bool, str]]:
+    copies, ranks = plan.zero_copies, plan.tensor * plan.context * plan.data
+    return [
+        (copies == 1 or plan.zero > 0, "zero_copies must be 1 where nothing is shared out"),
+        (plan.data % copies == 0, "zero_copies must divide data"),
+        (not has_experts or ranks % (plan.expert * copies) == 0, "zero_copies must divide the ranks of each expert"),
+    ]
+
+
+def _order_rules(plan: TrainingPlan) -> list[tuple[bool, str]]:
+    named = sorted(plan.order.split("-")) == ["context", "data", "pipeline", "tensor"]
+    if not named:
+        return [(False, "order must have each axis once")]
+    return [(Mesh(plan).inside % plan.expert == 0, "expert must divide the ranks of a stage inside the pipeline axis")]
+
+
+def _stage_rules(plan: TrainingPlan, layers: int) -> list[tuple[bool, str]]:
+    p, v, ends = plan.pipeline, plan.interleave, [plan.first_layers, plan.last_layers]
+    given = [count for count in ends if count]
+    left, others = layers - sum(given), p - len(given)
+    return [
+        (not given or p > 1, "first_layers and last_layers need stages"),
+        (all(count >= v for count in given), "first_layers and last_layers must be at least interleave"),
+        (left >= others * v if others else left == 0, f"the other stages must have the rest of {layers} layers"),
+    ]
 
 
 def violations(problem: PlanProblem, plan: TrainingPlan, step_s: float) -> list[str]:

@@ -6,7 +6,8 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 from dataclasses import dataclass
 from typing import Any
 
-from dse.plan.check_layers import Layer, RankCosts
+from dse.plan.check_layers import Layer, RankCosts, hides
+from dse.plan.check_mesh import members
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from hardware.operations import CollectiveKind
@@ -31,12 +32,14 @@ def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
     """The layers of each stage, by number: chunks of consecutive layers go round the stages.
 
     Stages have as many layers as each other, or one more: those in the middle first, from the last but one down, then
-    the first, then the last.
+    the first, then the last. An end whose layers are given has those, and the others share the rest.
     """
     p, v = plan.pipeline, plan.interleave
-    counts = [problem.model.layers // p] * p
-    for stage in sorted(range(p), key=lambda stage: (stage == p - 1, stage == 0, -stage))[: problem.model.layers % p]:
-        counts[stage] += 1
+    counts = [plan.first_layers, *[0] * (p - 2), plan.last_layers][:p] if p > 1 else [0]
+    others = [stage for stage in range(p) if not counts[stage]]
+    left = problem.model.layers - sum(counts)
+    for place, stage in enumerate(sorted(others, key=lambda stage: (stage == p - 1, stage == 0, -stage))):
+        counts[stage] = left // len(others) + (place < left % len(others))
     stages: list[list[int]] = [[] for _ in range(p)]
     layer = 0
     for chunk in range(v):
@@ -54,10 +57,11 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     sparse = costs.layer(sparse=True) if model.dense_layers < model.layers else None
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
     stream = 2 * costs.tokens * model.hidden
-    transfer = costs.network.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
+    joins = problem.system.network.spanning(min(problem.devices, costs.mesh.span))
+    transfer = joins.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
     if p > 1 and not plan.sequence_parallel:
-        transfer += costs.collective("all_gather", stream, costs.t, 1)
-    hides = v > 1 and stack.overlaps_pipeline.value
+        transfer += costs.on_tensor("all_gather", stream)
+    is_hidden = v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value)
     stages = stages_of(problem, plan)
     loads, times, memories, data, updates, passes = [], [], [], [], [], []
     for number, numbers in enumerate(stages):
@@ -76,18 +80,17 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         parts["vector"] += sum(costs.embedding_s()) if number == 0 else 0.0
         parts["recompute"] = sum(layer.again for layer in used)
         parts["sharding"] = each
-        parts["transfer"] = 0.0 if hides else 2 * v * transfer
+        parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer
         loads.append(forward + backward + each + parts["transfer"])
         passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
         times.append(parts)
         data.append(once)
-        sharded = plan.zero >= 1
-        own = weights / (costs.replicas if sharded else 1) + experts / (costs.expert_replicas if sharded else 1)
-        updates.append(costs.rates.pass_s(30 * own, own, 1, ("adam",)))
+        own = _shared(costs, weights, experts, 1)
+        updates.append(costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)))
         memories.append(_memory(costs, used, weights, experts, number))
     busiest = loads.index(max(loads))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
-    time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if hides else 0.0)
+    time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
@@ -109,55 +112,75 @@ def _parameters(costs: RankCosts, layers: list[Layer], stage: int, stages: int) 
     return weights, sum(layer.experts for layer in layers)
 
 
+def _shared(costs: RankCosts, weights: float, experts: float, zero: int) -> float:
+    """Parameters of a rank, shared out where the ZeRO stage is at least ``zero``."""
+    if costs.plan.zero < zero:
+        return weights + experts
+    return weights / members(costs.mesh.sharing()) + experts / members(costs.mesh.expert_sharing())
+
+
 def _replicas(
     costs: RankCosts, weights: float, experts: float, layers: int, forward: float, backward: float
 ) -> tuple[float, float]:
     """Exposed seconds of collectives among replicas: each microbatch, and once a step."""
     pieces = max(layers, 1)
 
+    mesh = costs.mesh
+
     def seconds(kind: CollectiveKind, size: float) -> float:
-        plan = costs.plan
-        one = costs.collective(kind, size * weights / pieces, costs.replicas, plan.tensor)
-        return pieces * (one + costs.collective(kind, size * experts / pieces, costs.expert_replicas, plan.expert))
+        one = costs.collective(kind, size * weights / pieces, mesh.sharing())
+        return pieces * (one + costs.collective(kind, size * experts / pieces, mesh.expert_sharing()))
 
-    def exposed(collectives: float, beside: float) -> float:
-        if not costs.stack.overlaps_data.value:
-            return collectives
-        return max(collectives / pieces, collectives - beside)
+    def across(size: float) -> float:
+        """Of copies, which add up their own parts."""
+        parts = weights / members(mesh.sharing()), experts / members(mesh.expert_sharing())
+        one = costs.collective("all_reduce", size * parts[0] / pieces, mesh.copies())
+        return pieces * (one + costs.collective("all_reduce", size * parts[1] / pieces, mesh.expert_copies()))
 
-    gradient = costs.stack.gradient_transfer_bytes.value
-    scatter, gather = seconds("reduce_scatter", gradient), seconds("all_gather", 2)
+    by_stack = costs.stack.overlaps_data.value
+    reduces, gathers = hides(costs.plan.overlap_gradients, by_stack), hides(costs.plan.overlap_weights, by_stack)
+
+    def exposed(beside: float, gather: float, reduce: float) -> float:
+        """What is left of collectives beside a pass."""
+        hidden = [seconds for seconds, does in ((gather, gathers), (reduce, reduces)) if does]
+        shown = [seconds for seconds, does in ((gather, gathers), (reduce, reduces)) if not does]
+        return max(sum(hidden) / pieces, sum(hidden) - beside) + sum(shown)
+
+    gradient = costs.state.reduced
+    scatter, gather = seconds("reduce_scatter", gradient), seconds("all_gather", costs.state.gathered)
+    copied = across(gradient)
     match costs.plan.zero:
         case 0:
-            return 0.0, exposed(seconds("all_reduce", gradient), backward)
+            return 0.0, exposed(backward, 0, seconds("all_reduce", gradient))
         case 1:
-            return 0.0, exposed(scatter, backward) + exposed(gather, forward)
+            return 0.0, exposed(backward, 0, scatter + copied) + exposed(forward, gather, 0)
         case 2:
-            return exposed(scatter, backward), exposed(gather, forward)
+            each = exposed(backward, 0, scatter)
+            return each, exposed(backward, 0, scatter + copied) - each + exposed(forward, gather, 0)
         case _:
-            return exposed(gather, forward) + exposed(gather + scatter, backward), 0.0
+            each = exposed(backward, gather, scatter)
+            return exposed(forward, gather, 0) + each, exposed(backward, gather, scatter + copied) - each
 
 
 def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: float, stage: int) -> dict[str, float]:
-    plan, stack, model = costs.plan, costs.stack, costs.model
+    plan, state, model = costs.plan, costs.state, costs.model
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
 
     def share(zero: int) -> float:
-        shares = (costs.replicas, costs.expert_replicas) if plan.zero >= zero else (1, 1)
-        return weights / shares[0] + experts / shares[1]
+        return _shared(costs, weights, experts, zero)
 
     chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every = [costs.layer(sparse) for sparse in _kinds(model)]
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    working += 4 * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
         working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     return {
-        "weights": stack.weight_bytes.value * share(3),
-        "gradients": stack.gradient_bytes.value * share(2),
-        "optimizer": stack.optimizer_bytes.value * share(1),
+        "weights": state.weights * share(3),
+        "gradients": state.gradients * share(2),
+        "optimizer": state.optimizer * share(1),
         "activations": chunks / v * sum(layer.kept for layer in layers),
         "working": working,
     }

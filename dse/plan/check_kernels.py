@@ -30,10 +30,11 @@ class VectorPass(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """What the kernels of a problem run at."""
+    """What the kernels of a problem run at; gradients of weights are kept in so many bytes."""
 
     problem: PlanProblem
     precision: str
+    gradient_bytes: float
 
     @property
     def half(self) -> str:
@@ -49,14 +50,14 @@ class Rates:
         """Forward and backward seconds of a linear layer whose operands have ``size`` bytes an element."""
         stack, machine = self.problem.stack, self.problem.machine
         if machine is not None:
-            wide = stack.gradient_bytes.value / machine.element_bytes * math.ceil(k) * math.ceil(n)
+            wide = self.gradient_bytes / machine.element_bytes * math.ceil(k) * math.ceil(n)
             own = math.ceil(k) * math.ceil(n)
             weight = _mapped_s(machine, Gemm(math.ceil(k), math.ceil(n), math.ceil(m)), wide, wide - own)
             gemms = Gemm(math.ceil(m), math.ceil(n), math.ceil(k)), Gemm(math.ceil(m), math.ceil(k), math.ceil(n))
             return _mapped_s(machine, gemms[0]), _mapped_s(machine, gemms[1]) + weight
         rate = self.problem.system.chip.peak_flops[self.precision if size < 2.0 else self.half]
         busy = 2.0 * m * n * k / (rate * stack.matrix.value)
-        state = 2.0 * stack.gradient_bytes.value
+        state = 2.0 * self.gradient_bytes
         traffic = (
             size * (m * k + k * n) + 2.0 * m * n,
             size * (m * n + k * n) + 2.0 * m * k,

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dse.plan.check_kernels import Rates, VectorPass
+from dse.plan.check_mesh import Axes, Mesh, group_s
 from dse.plan.problem import PlanProblem
+from dse.plan.stack import Stack
 from dse.plan.training_plan import TrainingPlan
 from hardware.operations import CollectiveKind, VectorKind
 
@@ -40,19 +42,65 @@ class Layer:
     experts: float = 0.0
 
 
+@dataclass(frozen=True)
+class State:
+    """Bytes of each parameter, in memory and on links, by what a plan says and what its stack has where it does not."""
+
+    plan: TrainingPlan
+    stack: Stack
+
+    def _bytes(self, word: str, by_stack: float) -> float:
+        return {"stack": by_stack, "fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}[word]
+
+    @property
+    def weights(self) -> float:
+        """Kept for passes."""
+        return self._bytes(self.plan.weights, self.stack.weight_bytes.value)
+
+    @property
+    def gradients(self) -> float:
+        """Kept, and added to."""
+        return self._bytes(self.plan.gradients, self.stack.gradient_bytes.value)
+
+    @property
+    def moments(self) -> float:
+        """Momentum and variance."""
+        return 2 * self._bytes(self.plan.moments, self.stack.moment_bytes.value / 2)
+
+    @property
+    def optimizer(self) -> float:
+        """All that the optimizer keeps."""
+        return self.stack.optimizer_bytes.value - self.stack.moment_bytes.value + self.moments
+
+    @property
+    def reduced(self) -> float:
+        """Sent of gradients."""
+        return self._bytes(self.plan.gradient_transfer, self.stack.gradient_transfer_bytes.value)
+
+    @property
+    def gathered(self) -> float:
+        """Sent of weights."""
+        return self._bytes(self.plan.weight_transfer, self.stack.weight_transfer_bytes.value)
+
+
+def hides(word: str, by_stack: bool) -> bool:
+    """Whether communication runs beside compute."""
+    return {"stack": by_stack, "yes": True, "no": False}[word]
+
+
 class RankCosts:
     """What a plan makes of one rank; T tokens of a microbatch, fewer between cut matrices."""
 
     def __init__(self, problem: PlanProblem, plan: TrainingPlan) -> None:
         self.problem, self.plan, self.model, self.stack = problem, plan, problem.model, problem.stack
         self.network = problem.system.network.spanning(problem.devices)
-        self.rates = Rates(problem, plan.precision)
+        self.state = State(plan, problem.stack)
+        self.rates = Rates(problem, plan.precision, self.state.gradients)
         self.size = {"fp16": 2.0, "bf16": 2.0, "fp4": 0.5}.get(plan.precision, 1.0)
         self.t = plan.tensor
         self.tokens = plan.microbatch * problem.sequence / plan.context
         self.between = self.tokens / plan.tensor if plan.sequence_parallel else self.tokens
-        self.replicas = plan.context * plan.data
-        self.expert_replicas = plan.tensor * self.replicas // plan.expert
+        self.mesh = Mesh(plan)
         self.heads = -(-self.model.heads // plan.tensor)
         self.key_heads = max(1, -(-(self.model.kv_heads or self.model.heads) // plan.tensor))
         self.columns = -(-self.model.feed_forward // plan.tensor)
@@ -61,9 +109,13 @@ class RankCosts:
         self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
-    def collective(self, kind: CollectiveKind, size: float, count: int, stride: int) -> float:
-        """Seconds at the sustained share of the links."""
-        return self.network.collective_s(kind, size / self.stack.link.value, count, stride, stride)
+    def collective(self, kind: CollectiveKind, size: float, axes: Axes) -> float:
+        """Seconds over a group of ranks, at the sustained share of the links."""
+        return group_s(self.network, kind, size / self.stack.link.value, axes)
+
+    def on_tensor(self, kind: CollectiveKind, size: float) -> float:
+        """Seconds over the tensor axis."""
+        return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])
 
     # One layer --------------------------------------------------------------------------------------------------------
 
@@ -196,24 +248,29 @@ class RankCosts:
         blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
         stream = 2 * self.tokens * self.model.hidden
         if plan.sequence_parallel:
-            gather, scatter = (self.collective(kind, stream, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
+            gather, scatter = (self.on_tensor(kind, stream) for kind in ("all_gather", "reduce_scatter"))
             raw = blocks * (gather + scatter), blocks * (2 * gather + scatter)
         else:
-            raw = (blocks * self.collective("all_reduce", stream, self.t, 1),) * 2
-        if self.stack.overlaps_tensor.value:
+            raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
+        if hides(plan.overlap_tensor, self.stack.overlaps_tensor.value):
             raw = max(raw[0] / self.t, raw[0] - beside[0]), max(raw[1] / self.t, raw[1] - beside[1])
         result.forward.tensor, result.backward.tensor = raw
         width = self.key_heads * (self.model.key_width + self.model.context_width)
         ring = 2 * width * plan.microbatch * self.problem.sequence
         gather, scatter = (
-            self.collective(kind, ring, plan.context, self.t) for kind in ("all_gather", "reduce_scatter")
+            self.collective(kind, ring, [(plan.context, self.mesh.stride("context"))])
+            for kind in ("all_gather", "reduce_scatter")
         )
-        result.forward.context = max(0.0, gather - forward)
-        result.backward.context = max(0.0, gather + scatter - backward)
+        beside_ring = (forward, backward) if hides(plan.overlap_context, self.stack.overlaps_context.value) else (0, 0)
+        result.forward.context = max(0.0, gather - beside_ring[0])
+        result.backward.context = max(0.0, gather + scatter - beside_ring[1])
         if sparse and self.model.experts is not None:
             size = 2 * plan.expert * self.between * self.model.experts.active * self.model.hidden
-            exchange = self.collective("all_to_all", size, plan.expert, 1)
-            result.forward.expert = result.backward.expert = 2 * exchange
+            exchange = self.collective("all_to_all", size, [(plan.expert, 1)])
+            hidden = hides(plan.overlap_expert, self.stack.overlaps_expert.value)
+            for each in (result.forward, result.backward):
+                compute = each.linear + each.attention + each.vector if hidden else 0.0
+                each.expert = max(0.0, 2 * exchange - compute)
         kept = self.kept_bytes(sparse)
         result.whole = kept + scores
         every = int(plan.recompute.removeprefix("full/")) if "/" in plan.recompute else 1
@@ -237,9 +294,9 @@ class RankCosts:
         forward, backward = self.passes_s(passes)
         full = 2 * self.tokens * self.model.hidden
         if self.plan.sequence_parallel:
-            gather, scatter = (self.collective(kind, full, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
+            gather, scatter = (self.on_tensor(kind, full) for kind in ("all_gather", "reduce_scatter"))
             return forward + scatter, backward + gather
-        return forward + self.collective("all_reduce", full, self.t, 1), backward
+        return forward + self.on_tensor("all_reduce", full), backward
 
     def head_s(self) -> tuple[float, float]:
         """By pass."""
@@ -254,6 +311,6 @@ class RankCosts:
         forward, backward = (sum(each[side] for each in products) + vector[side] for side in (0, 1))
         full = 2 * self.tokens * h
         if self.plan.sequence_parallel:
-            gather, scatter = (self.collective(kind, full, self.t, 1) for kind in ("all_gather", "reduce_scatter"))
+            gather, scatter = (self.on_tensor(kind, full) for kind in ("all_gather", "reduce_scatter"))
             return forward + gather, backward + scatter
-        return forward, backward + self.collective("all_reduce", full, self.t, 1)
+        return forward, backward + self.on_tensor("all_reduce", full)

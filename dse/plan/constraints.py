@@ -7,16 +7,19 @@ from types import MappingProxyType
 from dse.plan.problem import PlanProblem
 
 ALL_DEVICES, DIVIDING_WIDTHS, DIVIDING_BATCH = "all_devices", "dividing_widths", "dividing_batch"
+EQUAL_STAGES = "equal_stages"
 
 CONSTRAINTS: Mapping[str, str] = MappingProxyType(
     {
         ALL_DEVICES: "every device is used",
         DIVIDING_WIDTHS: "tensor divides heads and feed-forward widths, expert the experts",
         DIVIDING_BATCH: "data · microbatch divides the batch",
+        EQUAL_STAGES: "stages have as many layers as each other, or one more",
     }
 )
 """Names, and what they say. Without the second, the widest rank counts: heads, columns and experts are padded. Without
-the third, the last microbatch does: samples are padded."""
+the third, the last microbatch does: samples are padded. Without the fourth, the first and the last stage may have any
+number of layers, and those between are equal."""
 
 
 def relaxed(problem: PlanProblem, name: str) -> PlanProblem:

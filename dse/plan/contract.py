@@ -36,12 +36,13 @@ PlanPosed = Posed[TrainingOptions, PlanProblem]
 
 
 class PlanType(ProblemType[TrainingOptions, PlanProblem]):
-    """The best training plan of a machine, proven by pricing every one."""
+    """The best training plan of a machine, proven by pricing or ruling out every one."""
 
     name = "plan"
     help = (
         "Find the fastest training plan of MODEL that fits a machine, proven over the whole vocabulary (docs/plan.md): "
-        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, ZeRO, recomputation."
+        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation, "
+        "order of the axes."
     )
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument
@@ -51,6 +52,10 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     def pose(self, options: TrainingOptions) -> PlanPosed:
         """The model, the machine and the fixed part of the plan that the options name."""
         return posed_problem(options)
+
+    def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
+        """The best plan, and those beside it that the result needs."""
+        return solve(problem, stop)
 
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """What the metrics hold beside those of the best plan."""
@@ -93,7 +98,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         started = time.perf_counter()
         problem = posed.problem
         stop = run.stop if self.stoppable else never_stop
-        answer = solve(problem, stop)
+        answer = self.searched(problem, stop)
         checked(problem, answer)
         best = answer.found.best
         value = None if best is None else best.step_s
@@ -118,7 +123,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         problem = posed.problem
         if not result.solution and result.status != "infeasible":
             return self._unanswered_faults(result, problem)
-        again = solve(problem)
+        again = self.searched(problem, never_stop)
         if not result.solution:
             return self._infeasible_faults(result, problem, again)
         plan, value = whole_plan(result.solution["plan"], "result"), result.objective.value
@@ -149,10 +154,10 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         if again.found.best is not None:
             return ["status infeasible: but a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-        proof = infeasibility(problem, again).model_dump()
-        return differences("infeasibility", stated, proof) + [
-            f"metrics.{key} must not be given without a plan" for key in result.metrics
-        ]
+        # A run that was stopped while it looked for other plans, which would fit, names none.
+        answers = [again, *([PlanAnswer(again.found, None)] if self.stoppable else [])]
+        faults = [differences("infeasibility", stated, infeasibility(problem, each).model_dump()) for each in answers]
+        return min(faults, key=len) + [f"metrics.{key} must not be given without a plan" for key in result.metrics]
 
     def view(self, result: Result, posed: PlanPosed, tables: Tables) -> View:
         """Step time, where it goes, memory."""

@@ -12,18 +12,17 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.kernels import HALF_BYTES, ChipKernels, Kernels, Lanes
+from dse.plan.kernels import ChipKernels, Kernels, Lanes
 from dse.plan.layer_work import LayerWork, RankWork
-from dse.plan.plan_arrays import RECOMPUTED_SHARES, SCHEDULES, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import SCHEDULES, Floats, Integers, PlanArrays, recomputed_share
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from dse.plan.template_kernels import TemplateKernels
-from hardware.network_arrays import transfer_seconds
 from hardware.operations import CollectiveKind
 
-OPTIMIZER_STEP_BYTES = 30.0
-"""Of memory traffic for each parameter: Adam reads gradient, weight, momentum and variance of 4 bytes each, and writes
-the three and the 2-byte weight."""
+OPTIMIZER_STEP_BYTES = 14.0
+"""Of memory traffic for each parameter, beside its moments: Adam reads a gradient and a weight of 4 bytes each, and
+writes the weight and its 2-byte copy. Both moments are read and written."""
 
 TIME_PARTS = (
     "linear",
@@ -39,6 +38,9 @@ TIME_PARTS = (
     "data",
     "optimizer",
 )
+_LAYER_BITS = 12
+"""Of numbers up to the layers of a model."""
+
 MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working")
 
 
@@ -63,9 +65,13 @@ class _Stages:
     """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``number`` 0)."""
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
-        code = plans.pipeline * (1 << 32) + plans.interleave
-        distinct, inverse = np.unique(code, return_inverse=True)
-        kinds = [stage_kinds(problem.model, *divmod(int(each), 1 << 32)) for each in distinct]
+        code = np.zeros(plans.count, dtype=np.int64)
+        for column in (plans.pipeline, plans.interleave, plans.first_layers, plans.last_layers):
+            code = code << _LAYER_BITS | column
+        _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+        distinct = plans.part(first)
+        cuts = zip(distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, strict=True)
+        kinds = [stage_kinds(problem.model, *map(int, cut)) for cut in cuts]
         most = max(map(len, kinds), default=1)
         table = np.zeros((len(kinds), most, 6), dtype=np.int64)
         for row, each in enumerate(kinds):
@@ -135,31 +141,41 @@ class _Step:
     def shared_out(self, from_stage: int) -> Floats:
         """Parameters of a rank, divided among replicas where the ZeRO stage is at least ``from_stage``."""
         does = (self.plans.zero >= from_stage)[:, None]
-        dense = self.parameters / np.where(does, self.work.replicas[:, None], 1)
-        total: Floats = dense + self.expert_parameters / np.where(does, self.work.expert_replicas[:, None], 1)
+        replicas, expert_replicas = self.work.weight_groups.sharing.members, self.work.expert_groups.sharing.members
+        dense = self.parameters / np.where(does, replicas[:, None], 1)
+        total: Floats = dense + self.expert_parameters / np.where(does, expert_replicas[:, None], 1)
         return total
 
     # Replicas ---------------------------------------------------------------------------------------------------------
 
-    def _over_replicas(self, kind: CollectiveKind, bytes_each: float) -> Floats:
-        """Seconds of a collective of every parameter of a stage, layer by layer."""
+    def _over_replicas(self, kind: CollectiveKind, bytes_each: float, across: bool = False) -> Floats:
+        """Seconds of a collective of every parameter of a stage, layer by layer.
+
+        ``across``: of the part that a rank has after sharing out, over the copies of that part.
+        """
         work, pieces = self.work, np.maximum(self.stages.layers, 1)
+        groups = [work.weight_groups, work.expert_groups][: 2 if self.problem.model.experts is not None else 1]
+        parameters = self.parameters, self.expert_parameters
         seconds = np.zeros(pieces.shape)
+        if across and not (self.plans.zero_copies > 1).any():
+            return seconds
         for column in range(pieces.shape[1]):
             count = pieces[:, column]
-            dense = bytes_each * self.parameters[:, column] / count
-            expert = bytes_each * self.expert_parameters[:, column] / count
-            once = work.collective(kind, dense, work.replicas, self.plans.tensor)
-            if self.problem.model.experts is not None:
-                once = once + work.collective(kind, expert, work.expert_replicas, self.plans.expert)
-            seconds[:, column] = count * once
+            for of, held in zip(groups, parameters, strict=False):
+                size = bytes_each * held[:, column] / count
+                if across:
+                    once = work.group_collective(kind, size / of.sharing.members, of.copies)
+                else:
+                    once = work.group_collective(kind, size, of.sharing)
+                seconds[:, column] += count * once
         return seconds
 
-    def _beside(self, seconds: Floats, pass_s: Floats) -> Floats:
-        """What a pass does not hide of the collectives of its layers."""
-        if not self.problem.stack.overlaps_data.value:
-            return seconds
-        return np.maximum(seconds / np.maximum(self.stages.layers, 1), seconds - pass_s)
+    def _beside(self, pass_s: Floats, gathering: Floats | float = 0.0, reducing: Floats | float = 0.0) -> Floats:
+        """What a pass does not hide of the collectives of its layers, by weights and of gradients."""
+        software = self.problem.software
+        hidden = software.overlaps_weights * gathering + software.overlaps_gradients * reducing
+        exposed: Floats = np.maximum(hidden / np.maximum(self.stages.layers, 1), hidden - pass_s)
+        return exposed + (gathering + reducing - hidden)
 
     @cached_property
     def replica_collectives(self) -> tuple[Floats, Floats]:
@@ -170,18 +186,26 @@ class _Step:
         then a step gets shorter as a kernel gets longer.
         """
         zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
-        gradient = self.problem.stack.gradient_transfer_bytes.value
+        gradient = self.problem.software.gradient_transfer_bytes
         reduce = self._over_replicas("all_reduce", gradient)
         scatter = self._over_replicas("reduce_scatter", gradient)
-        gather = self._over_replicas("all_gather", HALF_BYTES)
-        both = self._beside(gather, forward) + self._beside(gather + scatter, backward)
-        each = np.select([zero == 2, zero == 3], [self._beside(scatter, backward), both], 0.0)
+        gather = self._over_replicas("all_gather", self.problem.software.weight_transfer_bytes)
+        across = self._over_replicas("all_reduce", gradient, across=True)
+        both = self._beside(forward, gathering=gather) + self._beside(backward, gather, scatter)
+        each = np.select([zero == 2, zero == 3], [self._beside(backward, reducing=scatter), both], 0.0)
         if self.work.kernels.are_bounds:
             chunked = (self.plans.interleave > 1)[:, None]
             forward, backward = np.where(chunked, np.inf, forward), np.where(chunked, np.inf, backward)
-        gathered = self._beside(gather, forward)
-        sharded = self._beside(scatter, backward) + gathered
-        once = np.select([zero == 0, zero == 1, zero == 2], [self._beside(reduce, backward), sharded, gathered], 0.0)
+        gathered = self._beside(forward, gathering=gather)
+        sharded = self._beside(backward, reducing=scatter + across) + gathered
+        reduced = self._beside(backward, reducing=reduce)
+        scattered = self._beside(backward, reducing=scatter)
+        # The last microbatch's backward pass hides what it has hidden of every one, and then copies.
+        copied = self._beside(backward, reducing=scatter + across) - scattered
+        copied_beside = self._beside(backward, gather, scatter + across) - self._beside(backward, gather, scatter)
+        once = np.select(
+            [zero == 0, zero == 1, zero == 2, zero == 3], [reduced, sharded, gathered + copied, copied_beside]
+        )
         return each, once
 
     # Time -------------------------------------------------------------------------------------------------------------
@@ -207,7 +231,7 @@ class _Step:
         it from each other (Narayanan et al., SC 2021, section 4.1: scatter/gather).
         """
         work = self.work
-        sent = transfer_seconds(work.network, work.residual_bytes / work.tensor / work.link)
+        sent = work.neighbour_s(work.residual_bytes / work.tensor)
         gathered = np.where(self.plans.sequence_parallel == 1, 0.0, work.tensor_halves[0])
         return np.where(self.plans.pipeline > 1, sent + gathered, 0.0)
 
@@ -215,7 +239,7 @@ class _Step:
         """The step and its parts."""
         plans, stages, rows = self.plans, self.stages, np.arange(self.plans.count)
         each, once = self.replica_collectives
-        hidden = (plans.interleave > 1) & self.problem.stack.overlaps_pipeline.value
+        hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
         loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
         busiest = np.argmax(loads, axis=1)
@@ -223,7 +247,8 @@ class _Step:
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
         updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)
-        update_s = self.work.kernels.vector_s(OPTIMIZER_STEP_BYTES * updated, Lanes("adam", updated))
+        update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
+        update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
             parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
@@ -256,27 +281,45 @@ class _Step:
         kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
         return kept
 
-    def memory(self) -> tuple[Floats, dict[str, Floats]]:
-        """The fullest rank and its parts."""
-        stack, stages, rows = self.problem.stack, self.stages, np.arange(self.plans.count)
+    def gathered_bytes(self) -> Floats:
+        """Weights of two layers, where each is gathered for its passes."""
         dense, sparse = self.kinds
-        full = RECOMPUTED_SHARES[self.plans.recompute] > 0
-        layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
         largest = dense.parameters + dense.expert_parameters
         if sparse is not None:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        gathered = np.where(self.plans.zero == 3, 2.0 * HALF_BYTES * largest, 0.0)
-        working = np.where(full, layer, 0.0) + gathered
+        return np.where(self.plans.zero == 3, 2.0 * self.problem.software.weight_transfer_bytes * largest, 0.0)
+
+    def memory(self) -> tuple[Floats, dict[str, Floats]]:
+        """The fullest rank and its parts."""
+        software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
+        dense, sparse = self.kinds
+        full = recomputed_share(self.plans.recompute) > 0
+        layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
+        working = np.where(full, layer, 0.0) + self.gathered_bytes()
         parts = {
-            "weights": stack.weight_bytes.value * self.shared_out(3),
-            "gradients": stack.gradient_bytes.value * self.shared_out(2),
-            "optimizer": stack.optimizer_bytes.value * self.shared_out(1),
+            "weights": software.weight_bytes * self.shared_out(3),
+            "gradients": software.gradient_bytes * self.shared_out(2),
+            "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * self.of_layers("kept_bytes"),
             "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
         }
         total = np.where(stages.number > 0, sum(parts.values()), 0.0)
         fullest = np.argmax(total, axis=1)
         return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
+
+
+class _LeastStep(_Step):
+    """What holds for every way of sharing out state: collectives among replicas take no time and keep nothing."""
+
+    @cached_property
+    def replica_collectives(self) -> tuple[Floats, Floats]:
+        """Nothing."""
+        nothing = np.zeros(self.stages.layers.shape)
+        return nothing, nothing
+
+    def gathered_bytes(self) -> Floats:
+        """Nothing."""
+        return np.zeros(self.plans.count)
 
 
 def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
@@ -294,9 +337,51 @@ def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
     return Evaluation(step_s, memory_bytes, time_s, memory)
 
 
-def memory_bytes(problem: PlanProblem, plans: PlanArrays) -> Floats:
-    """Bytes of the fullest rank of each plan, [P]; no machine makes a difference."""
-    return _Step(problem, plans, kernels_of(problem, plans.precision)).memory()[0]
+def least_costs(problem: PlanProblem, plans: PlanArrays) -> tuple[Floats, Floats]:
+    """Lower bounds on step time and memory, [P] each, of all plans that share out no more than ``plans`` do.
+
+    Everything else is as in ``plans``. Collectives among replicas only add to a step, and gathered weights to memory;
+    whoever shares out less keeps and updates more.
+    """
+    step = _LeastStep(problem, plans, kernels_of(problem, plans.precision))
+    return step.times()[0], step.memory()[0]
+
+
+@dataclass(frozen=True)
+class StageLoads:
+    """Seconds of a microbatch, both passes, without collectives among replicas and transfers; arrays of shape [P].
+
+    Attributes:
+        layer: of the lightest kind of layer.
+        embedding, head: of the ends.
+        total: of the whole model.
+    """
+
+    layer: Floats
+    embedding: Floats
+    head: Floats
+    total: Floats
+
+
+def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
+    """What stages are made of."""
+    work = _Step(problem, plans, kernels_of(problem, plans.precision))
+    dense, sparse = work.kinds
+    light = dense.forward + dense.backward
+    if sparse is not None:
+        light = np.minimum(light, sparse.forward + sparse.backward)
+    embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))
+    total = np.where(work.stages.number > 0, work.stages.number * sum(work.passes), 0.0).sum(axis=1)
+    return StageLoads(light, embedding, head, total)
+
+
+def steps_and_memory(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> tuple[Floats, Floats]:
+    """Step times of P plans on the one machine that ``kernels`` price, and bytes of their fullest ranks, [P] each.
+
+    No machine makes a difference to memory.
+    """
+    step = _Step(problem, plans, kernels)
+    return step.times()[0], step.memory()[0]
 
 
 def step_seconds(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> Floats:

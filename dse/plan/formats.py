@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.plan.training_plan import Recompute, Schedule
+from dse.plan.training_plan import RECOMPUTE_WORDS, Overlap, Schedule, StoredPrecision
 from hardware.chips import Precision
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -28,8 +28,23 @@ class PlanDocument(_Document):
     schedule: Schedule
     zero: Annotated[int, Field(ge=0, le=3)]
     microbatch: Width
-    recompute: Recompute
+    recompute: Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")]
     precision: Precision
+    zero_copies: Width
+    order: str
+    first_layers: Annotated[int, Field(ge=0)]
+    last_layers: Annotated[int, Field(ge=0)]
+    weights: StoredPrecision
+    gradients: StoredPrecision
+    moments: StoredPrecision
+    gradient_transfer: StoredPrecision
+    weight_transfer: StoredPrecision
+    overlap_tensor: Overlap
+    overlap_context: Overlap
+    overlap_expert: Overlap
+    overlap_gradients: Overlap
+    overlap_weights: Overlap
+    overlap_pipeline: Overlap
 
 
 class SolutionDocument(_Document):

@@ -77,6 +77,7 @@ class ChipKernels:
     def __init__(self, problem: PlanProblem, precision: str) -> None:
         chip, stack = problem.system.chip, problem.stack
         self._model, self._sequence, self._stack = problem.model, problem.sequence, stack
+        self._gradient_bytes = problem.software.gradient_bytes
         self._element_bytes = ELEMENT_BYTES[precision]
         self._low_flops = chip.peak_flops[precision] * stack.matrix.value
         half_flops = chip.peak_flops[halved(precision)]
@@ -88,7 +89,7 @@ class ChipKernels:
         """See :class:`Kernels`; gradients of weights are accumulated in memory."""
         flops, element = (self._low_flops, self._element_bytes) if low else (self._half_flops, HALF_BYTES)
         busy = 2.0 * m * n * k / flops
-        rate, gradient = self._bytes_per_s, self._stack.gradient_bytes.value
+        rate, gradient = self._bytes_per_s, self._gradient_bytes
         return (
             np.maximum(busy, (element * (m * k + k * n) + HALF_BYTES * m * n) / rate),
             np.maximum(busy, (element * (m * n + k * n) + HALF_BYTES * m * k) / rate),

@@ -10,14 +10,16 @@ from typing import get_args
 
 import numpy as np
 
+from dse.plan.groups import Group, expert_groups, weight_groups
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import RECOMPUTED_SHARES, RECOMPUTES, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import SELECTIVE, Floats, Integers, PlanArrays, recomputed_share
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
-from hardware.network_arrays import collective_seconds
+from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.operations import CollectiveKind, VectorKind
 
 _DROPOUT_BYTES = 1.0
+_HALVES: tuple[CollectiveKind, CollectiveKind] = ("reduce_scatter", "all_gather")
 
 Size = Floats | float
 
@@ -101,9 +103,8 @@ class RankWork:
         self.tensor = tensor.astype(float)
         self.tokens: Floats = plans.microbatch * problem.sequence / context
         self.cut_tokens: Floats = np.where(plans.sequence_parallel == 1, self.tokens / tensor, self.tokens)
-        self.stage_ranks: Integers = tensor * context * plans.data
-        self.replicas: Integers = context * plans.data
-        self.expert_replicas: Integers = self.stage_ranks // plans.expert
+        self.weight_groups, self.expert_groups = weight_groups(plans), expert_groups(plans)
+        self._known: dict[tuple[int, int], tuple[Integers, Integers, list[tuple[int, int, Integers]]]] = {}
         # Where a width does not divide them, the widest rank counts.
         self.heads = np.ceil(self.model.heads / self.tensor)
         self.keys = np.maximum(np.ceil(self.model.key_heads / self.tensor), 1.0)
@@ -115,13 +116,46 @@ class RankWork:
         machines = self.kernels.machines
         sizes = np.broadcast_to(size_bytes / self.link, self.plans.count)[::machines]
         seconds = np.zeros(len(sizes))
-        codes = (participants * (1 << 32) + stride)[::machines]
-        for code in np.unique(codes):
-            chosen = codes == code
-            members, apart = divmod(int(code), 1 << 32)
-            if members > 1:
-                seconds[chosen] = collective_seconds(self.network, kind, sizes[chosen], members, apart)
+        for members, apart, chosen in self._alike(participants, stride):
+            seconds[chosen] = collective_seconds(self.network, kind, sizes[chosen], members, apart)
         return seconds if machines == 1 else np.repeat(seconds, machines)
+
+    def _alike(self, participants: Integers, stride: Integers) -> list[tuple[int, int, Integers]]:
+        """Groups of several members that there are, with the positions of the plans that have them."""
+        key = id(participants), id(stride)
+        if key not in self._known:
+            codes = (participants * (1 << 32) + stride)[:: self.kernels.machines]
+            order = np.argsort(codes, kind="stable")
+            starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+            parts = np.split(order, starts[1:])
+            pairs = (divmod(int(codes[part[0]]), 1 << 32) for part in parts if len(part))
+            alike = [(*pair, part) for pair, part in zip(pairs, parts, strict=False) if pair[0] > 1]
+            self._known[key] = participants, stride, alike  # the arrays, so that no other ones get their identities
+        return self._known[key][2]
+
+    def neighbour_s(self, size_bytes: Floats) -> Floats:
+        """Seconds of a transfer between neighbouring stages, over the lowest level that joins all of a pipeline."""
+        spans = self.plans.stride("pipeline") * self.plans.pipeline
+        sizes, seconds = size_bytes / self.link, np.zeros(self.plans.count)
+        levels = {int(span): self.network.spanning(int(span)) for span in np.unique(spans)}
+        for level in dict.fromkeys(levels.values()):
+            chosen = np.isin(spans, [span for span, network in levels.items() if network == level])
+            seconds[chosen] = transfer_seconds(level, sizes[chosen])
+        return seconds
+
+    def group_collective(self, kind: CollectiveKind, size_bytes: Floats, of: Group) -> Floats:
+        """Seconds over groups of two axes: inside the inner one, then of the part that each member has across.
+
+        Mikami et al. 2018, 2D-torus all-reduce; of one axis, a ring over it.
+        """
+        if not (of.outer_count > 1).any():
+            return self.collective(kind, size_bytes, of.inner_count, of.inner_stride)
+        outer = self.collective(kind, size_bytes / of.inner_count, of.outer_count, of.outer_stride)
+        flat = self.collective(kind, size_bytes, of.inner_count, of.inner_stride)
+        if kind != "all_reduce":
+            return outer + flat
+        halves = [self.collective(half, size_bytes, of.inner_count, of.inner_stride) for half in _HALVES]
+        return np.where(of.outer_count > 1, outer + sum(halves), flat)
 
     @cached_property
     def residual_bytes(self) -> Floats:
@@ -132,10 +166,10 @@ class RankWork:
     @cached_property
     def tensor_halves(self) -> tuple[Floats, Floats, Floats]:
         """Seconds to gather, to scatter and to all-reduce the residual stream over the tensor axis."""
-        ones = np.ones_like(self.plans.tensor)
+        stride = self.plans.stride("tensor")
         kinds: tuple[CollectiveKind, ...] = ("all_gather", "reduce_scatter", "all_reduce")
         gather, scatter, reduce = (
-            self.collective(kind, self.residual_bytes, self.plans.tensor, ones) for kind in kinds
+            self.collective(kind, self.residual_bytes, self.plans.tensor, stride) for kind in kinds
         )
         return gather, scatter, reduce
 
@@ -147,7 +181,7 @@ class RankWork:
         return np.where(cut, gather + scatter, reduce), np.where(cut, 2 * gather + scatter, reduce)
 
     def _exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
-        if not self.problem.stack.overlaps_tensor.value:
+        if not self.problem.software.overlaps_tensor:
             return raw
         exposed: Floats = np.maximum(raw / self.tensor, raw - linear)
         return exposed
@@ -280,8 +314,11 @@ class RankWork:
         """Seconds of keys and values that go round the context axis and that attention does not hide."""
         width = self.model.key_width + self.model.context_width
         size = HALF_BYTES * self.keys * width * self.plans.microbatch * self.problem.sequence
-        gather = self.collective("all_gather", size, self.plans.context, self.plans.tensor)
-        scatter = self.collective("reduce_scatter", size, self.plans.context, self.plans.tensor)
+        stride = self.plans.stride("context")
+        gather = self.collective("all_gather", size, self.plans.context, stride)
+        scatter = self.collective("reduce_scatter", size, self.plans.context, stride)
+        if not self.problem.software.overlaps_context:
+            return gather, gather + scatter
         core = self.attention_core
         return np.maximum(0.0, gather - core[0]), np.maximum(0.0, gather + scatter - core[1])
 
@@ -335,11 +372,12 @@ class RankWork:
         tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         vector = _total(work.vector), _total(work.vector_back)
         context = self._context()
-        exchange = 2.0 * self._exchange() if has_experts else np.zeros(self.plans.count)
         core, (own, scores) = self.attention_core, self.kept_by_attention
-        forward = linear[0] + core[0] + vector[0] + tensor[0] + context[0] + exchange
-        share = RECOMPUTED_SHARES[self.plans.recompute]
-        selective = self.plans.recompute == RECOMPUTES.index("selective")
+        compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
+        exchange = self._exposed_exchange(*compute) if has_experts else (np.zeros(self.plans.count),) * 2
+        forward = compute[0] + tensor[0] + context[0] + exchange[0]
+        share = recomputed_share(self.plans.recompute)
+        selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
         whole = kept + scores
@@ -349,13 +387,20 @@ class RankWork:
             vector=vector,
             tensor=(tensor[0], tensor[1]),
             context=context,
-            expert=(exchange, exchange),
+            expert=exchange,
             recompute=np.where(selective, core[0], share * forward),
             kept_bytes=np.where(selective, kept, share * stream + (1.0 - share) * whole),
             whole_bytes=whole,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )
+
+    def _exposed_exchange(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
+        """What the compute of a pass does not hide of a dispatch to experts and a combination, where it hides any."""
+        exchange = 2.0 * self._exchange()
+        if not self.problem.software.overlaps_expert:
+            return exchange, exchange
+        return np.maximum(0.0, exchange - forward), np.maximum(0.0, exchange - backward)
 
     def _exchange(self) -> Floats:
         """Seconds of one dispatch to experts, or of one combination."""

@@ -55,7 +55,10 @@ class PlanOptions(TrainingOptions):
         bool, Option("Also say what faster links, memory and products, more memory and a larger batch would bring.")
     ] = False
     constraints: Annotated[
-        bool, Option("Also say what each practical constraint costs: all devices used, widths and batches that divide.")
+        bool,
+        Option(
+            "Also say what practical constraints cost: all devices used, widths and batches that divide, equal stages."
+        ),
     ] = False
 
 
@@ -97,6 +100,6 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
 
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:
-    """The same with nothing but the precision, and ``fixed``, fixed."""
-    kept = {"precision": dict(problem.fixed)["precision"], **fixed}
+    """The same with nothing but the settings, and ``fixed``, fixed."""
+    kept = {"precision": problem.precision, **problem.settings, **fixed}
     return replace(problem, fixed=tuple(sorted(kept.items())))

@@ -1,29 +1,71 @@
 """Many plans at once, one array for each key."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.plan.training_plan import KEYS, Recompute, Schedule, TrainingPlan
+from dse.plan.training_plan import AXES, CHOSEN_KEYS, ORDERS, SETTINGS, Schedule, TrainingPlan
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-RECOMPUTES: tuple[str, ...] = get_args(Recompute)
-RECOMPUTED_SHARES: Floats = np.array([0.0, 0.0, 1.0, 1 / 2, 1 / 4, 1 / 8])
-"""The layers that each of them makes again."""
+RECOMPUTES = ("none", "selective", "full", "full/2", "full/4", "full/8")
+"""The choices where it is left open."""
+
+SELECTIVE, _EVERY_LAYER = 1, 2
 
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
-_WORDS = {"recompute": RECOMPUTES, "schedule": SCHEDULES}
+
+
+def recompute_code(word: str) -> int:
+    """What stands for a word: 0 none, 1 selective, and k + 1 for ``full/k``."""
+    mode, _, every = word.partition("/")
+    return RECOMPUTES.index(mode) + int(every or 1) - 1
+
+
+def recompute_word(code: int) -> str:
+    """The word that a number stands for."""
+    every = code - _EVERY_LAYER + 1
+    return RECOMPUTES[code] if every <= 1 else f"full/{every}"
+
+
+def recomputed_share(codes: Integers) -> Floats:
+    """The layers that are made again, [P]."""
+    share: Floats = np.where(codes >= _EVERY_LAYER, 1.0 / np.maximum(codes - 1, 1), 0.0)
+    return share
+
+
+_TO_NUMBER: Mapping[str, Callable[[Any], int]] = {
+    "recompute": recompute_code,
+    "schedule": SCHEDULES.index,
+    "order": ORDERS.index,
+}
+_TO_WORD: Mapping[str, Callable[[int], Any]] = {
+    "recompute": recompute_word,
+    "schedule": SCHEDULES.__getitem__,
+    "order": ORDERS.__getitem__,
+    "sequence_parallel": bool,
+}
+
+
+_IS_INSIDE = {
+    (one, other): np.array([order.split("-").index(one) < order.split("-").index(other) for order in ORDERS])
+    for one in AXES
+    for other in AXES
+}
+"""Whether one axis is inside another, by order."""
 
 
 @dataclass(frozen=True)
 class PlanArrays:
-    """Plans of one precision; arrays of shape [P]. Words stand as their positions in their lists."""
+    """Plans of the same settings; arrays of shape [P], one for each key that is chosen. Words stand as numbers.
+
+    ``settings`` are keys and values beside the precision; those left out are as the stack has them.
+    """
 
     tensor: Integers
     sequence_parallel: Integers
@@ -36,7 +78,12 @@ class PlanArrays:
     zero: Integers
     microbatch: Integers
     recompute: Integers
+    zero_copies: Integers
+    order: Integers
+    first_layers: Integers
+    last_layers: Integers
     precision: str
+    settings: tuple[tuple[str, Any], ...] = ()
 
     @property
     def count(self) -> int:
@@ -45,19 +92,30 @@ class PlanArrays:
 
     @classmethod
     def of(cls, plans: Sequence[TrainingPlan]) -> "PlanArrays":
-        """Plans as arrays; all have the precision of the first."""
-        arrays = {key: np.array([_number(key, getattr(plan, key)) for plan in plans]) for key in KEYS[:-1]}
-        return cls(**arrays, precision=plans[0].precision)
+        """Plans as arrays; all have the settings of the first."""
+        arrays = {key: np.array([_number(key, getattr(plan, key)) for plan in plans]) for key in CHOSEN_KEYS}
+        settings = tuple((key, getattr(plans[0], key)) for key in SETTINGS if key != "precision")
+        return cls(**arrays, precision=plans[0].precision, settings=settings)
 
     @classmethod
-    def of_rows(cls, rows: Sequence[tuple[int, ...]] | Integers, precision: str) -> "PlanArrays":
-        """Rows [P, 11] of numbers in the order of the keys."""
-        columns = np.asarray(rows, dtype=np.int64).reshape(-1, len(KEYS) - 1).T
-        return cls(*columns, precision=precision)  # type: ignore[misc]
+    def of_rows(
+        cls, rows: Sequence[tuple[int, ...]] | Integers, precision: str, settings: Mapping[str, Any] | None = None
+    ) -> "PlanArrays":
+        """Rows [P, keys that are chosen] of numbers in the order of the keys."""
+        columns = np.asarray(rows, dtype=np.int64).reshape(-1, len(CHOSEN_KEYS)).T
+        return cls(*columns, precision=precision, settings=tuple((settings or {}).items()))  # type: ignore[misc]
+
+    def stride(self, axis: str) -> Integers:
+        """Ranks between two neighbours on an axis of the mesh, [P]: the widths of the axes inside it, multiplied."""
+        stride = np.ones(self.count, dtype=np.int64)
+        for other in AXES:
+            if other != axis:
+                stride *= np.where(_IS_INSIDE[other, axis][self.order], getattr(self, other), 1)
+        return stride
 
     def part(self, chosen: Any) -> "PlanArrays":
         """The plans at ``chosen`` positions."""
-        return replace(self, **{each.name: getattr(self, each.name)[chosen] for each in fields(self)[:-1]})
+        return replace(self, **{key: getattr(self, key)[chosen] for key in CHOSEN_KEYS})
 
     def repeated(self, times: int) -> "PlanArrays":
         """Each plan so many times, one after the other."""
@@ -65,12 +123,10 @@ class PlanArrays:
 
     def plan(self, position: int) -> TrainingPlan:
         """One of them."""
-        values: dict[str, Any] = {key: int(getattr(self, key)[position]) for key in KEYS[:-1]}
-        for key, words in _WORDS.items():
-            values[key] = words[values[key]]
-        values["sequence_parallel"] = bool(values["sequence_parallel"])
-        return TrainingPlan(**values, precision=self.precision)  # type: ignore[arg-type]
+        values: dict[str, Any] = {key: int(getattr(self, key)[position]) for key in CHOSEN_KEYS}
+        values |= {key: word(values[key]) for key, word in _TO_WORD.items()}
+        return TrainingPlan(**values, precision=self.precision, **dict(self.settings))  # type: ignore[arg-type]
 
 
 def _number(key: str, value: Any) -> int:
-    return _WORDS[key].index(value) if key in _WORDS else int(value)
+    return _TO_NUMBER.get(key, int)(value)

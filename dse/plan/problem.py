@@ -1,10 +1,13 @@
 """The immutable problem: a model, a machine, a batch, a software stack, and what of the plan is fixed."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dse.plan.model import Transformer
+from dse.plan.software import Software
 from dse.plan.stack import Stack
+from dse.plan.training_plan import SETTINGS
 from hardware.chips import System
 from hardware.machines import ARRAY_FIELDS, Machines
 
@@ -39,6 +42,22 @@ class PlanProblem:
     def name(self) -> str:
         """The model on so many chips."""
         return f"{self.model.name} on {self.devices:,} {self.system.chip.name}"
+
+    @property
+    def precision(self) -> str:
+        """Of the operands of linear layers."""
+        precision: str = dict(self.fixed)["precision"]
+        return precision
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is fixed of the keys that are never chosen, but for the precision."""
+        return {key: value for key, value in self.fixed if key in SETTINGS and key != "precision"}
+
+    @cached_property
+    def software(self) -> Software:
+        """The stack as the settings have it."""
+        return Software.of(self.stack, self.settings)
 
     def document(self) -> dict[str, Any]:
         """The problem in JSON types."""

@@ -74,7 +74,8 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     metrics = result.metrics
     used = sum(metrics["memory_bytes"].values())
     proof = "predicted"
-    if result.status == "optimal" and len(problem.fixed) < len(result.solution["plan"]):
+    plan = whole_plan(result.solution["plan"], "result")
+    if result.status == "optimal" and not plan.is_given_by(dict(problem.fixed)):
         proof = "proven best" if metrics.get("best") is None else "proven best with what is fixed"
     if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
         proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
@@ -124,13 +125,19 @@ def _tables(result: Result) -> list[Table]:
         time_table(metrics["time_s"], metrics["step_s"]),
         memory_table(metrics["memory_bytes"]),
     ]
-    more = _without(metrics), _constraints(metrics), _sensitivity(metrics), _pareto(metrics)
+    more = _without(metrics), _constraints(metrics, plan), _sensitivity(metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
 
 
 def plan_rows(plan: Mapping[str, Any]) -> list[Row]:
-    """Keys and values of a plan."""
-    return [(key, "yes" if value is True else "no" if value is False else f"{value}") for key, value in plan.items()]
+    """Keys and values of a plan, but for those that nothing else leaves a choice."""
+    words = {True: "yes", False: "no"}
+    left_out = whole_plan(plan, "result").implied
+    return [
+        (key, words[value] if isinstance(value, bool) else f"{value}")
+        for key, value in plan.items()
+        if key not in left_out
+    ]
 
 
 def time_table(time_s: Mapping[str, float], step_s: float) -> Table:
@@ -161,20 +168,22 @@ def _without(metrics: Mapping[str, Any]) -> Table | None:
     return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
 
 
-def _constraints(metrics: Mapping[str, Any]) -> Table | None:
+def _constraints(metrics: Mapping[str, Any], best: Mapping[str, Any]) -> Table | None:
     stated: Mapping[str, Any] = metrics.get("constraints") or {}
     if not stated:
         return None
     rows = []
     for name, each in stated.items():
         price = metrics["step_s"] / each["step_s"] - 1
-        cells = (
-            ("nothing", "")
-            if price <= PROOF_TOLERANCE
-            else (f"+{share_text(price)}", whole_plan(each["plan"], "result").text())
-        )
+        cells = ("nothing", "") if price <= PROOF_TOLERANCE else (f"+{share_text(price)}", _changes(best, each["plan"]))
         rows.append((CONSTRAINTS[name], *cells))
     return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs", narrow=(0, 1))
+
+
+def _changes(best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The keys of a plan that have other values."""
+    words = {f"{key}": word for key, word, *_ in plan_rows(other)}
+    return ",".join(f"{key}={words.get(key, value)}" for key, value in other.items() if value != best[key])
 
 
 def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
@@ -216,7 +225,8 @@ def _pareto(metrics: Mapping[str, Any]) -> Table | None:
 
 def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[str, Any]) -> Card:
     """A plan with its figures, drawn."""
-    layers = stage_layers(problem.model.layers, plan["pipeline"])[:_MAX_STAGES]
+    ends = plan["first_layers"], plan["last_layers"]
+    layers = stage_layers(problem.model.layers, plan["pipeline"], *ends)[:_MAX_STAGES]
     boxes = [StageBox(count, f"{count} layers", plan["tensor"] * plan["context"]) for count in layers]
     drawn = Plan(boxes, plan["data"], plan["tensor"]) if plan["pipeline"] <= _MAX_STAGES else None
     times = [Share(*_named(_TIME_NAMES[name], seconds)) for name, seconds in metrics["time_s"].items()]

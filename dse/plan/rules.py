@@ -1,15 +1,14 @@
 """What a plan must keep, for people: each broken rule in one line, with the nearest value that keeps it."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
+from dse.plan.plan_arrays import RECOMPUTES
 from dse.plan.problem import PlanProblem, divisors
+from dse.plan.training_plan import AXES, USUAL_ORDER
 from hardware.inputs import Fault, nearest, shown
-
-AXES = ("tensor", "context", "data", "pipeline")
-"""Of the mesh: they multiply to the devices."""
 
 
 def device_divisors(problem: PlanProblem) -> Sequence[int]:
@@ -72,11 +71,24 @@ def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
     return divisors(math.gcd(experts.routed, stage_ranks))
 
 
+def recomputations(layers: int) -> list[str]:
+    """What recomputation may be where it is left open; every eighth layer needs eight of them."""
+    return [mode for mode in RECOMPUTES if _every(mode) <= layers]
+
+
+def _every(recompute: str) -> int:
+    """K of ``full/K``."""
+    return int(recompute.partition("/")[2] or 1)
+
+
 def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:
     """What is wrong with the fixed part of a plan, whatever the rest may be."""
     fixed = dict(problem.fixed)
     found = [*_widths(problem, fixed, where)]
-    return found or [*_products(problem, fixed, where), *_combinations(problem, fixed, where)]
+    if found:
+        return found
+    parts = _products, _combinations, _hybrid_sharding, _ends
+    return [fault for part in parts for fault in part(problem, fixed, where)]
 
 
 def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
@@ -93,11 +105,17 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
         "expert": (divisors(experts), f"must divide the experts ({experts})"),
         "interleave": (layers, f"must be at most the layers ({model.layers})"),
         "microbatch": (divisors(problem.global_batch), f"must divide the batch ({problem.global_batch:,})"),
+        "zero_copies": (data_widths(problem), f"must divide data, and so devices ({devices:,}) and batch"),
     }  # fmt: skip
     for key, (valid, rule) in words.items():
         if key in fixed and fixed[key] not in valid:
             yield Fault(where, key, shown(fixed[key]), rule, _closest(fixed[key], valid))
     chip = problem.system.chip
+    if _every(fixed.get("recompute", "")) > model.layers:
+        rule = f"must be every k-th layer with k up to the layers ({model.layers})"
+        yield Fault(
+            where, "recompute", fixed["recompute"], rule, f"full/{model.layers}" if model.layers > 1 else "full"
+        )
     precision = fixed["precision"]
     half = "fp16" if precision == "fp16" else "bf16"
     for needed in dict.fromkeys((precision, half)):
@@ -164,6 +182,59 @@ def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> It
                 yield Fault(where, "interleave", shown(fixed["interleave"]), rule, "1")
     if fixed.get("schedule") == "gpipe" and fixed.get("pipeline") == 1:
         yield Fault(where, "schedule", "gpipe", "must be 1f1b where there is one stage", "1f1b")
+
+
+def _hybrid_sharding(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
+    copies, order = fixed.get("zero_copies", 1), fixed.get("order", USUAL_ORDER)
+    if copies > 1 and fixed.get("zero") == 0:
+        yield Fault(where, "zero_copies", shown(copies), "must be 1 with zero=0, which shares out nothing", "1")
+    if "data" in fixed and fixed["data"] % copies:
+        valid = divisors(fixed["data"])
+        rule = f"must divide data ({fixed['data']:,})"
+        yield Fault(where, "zero_copies", shown(copies), rule, _closest(copies, valid))
+    if not {*AXES, "expert"} <= fixed.keys():
+        return
+    inside = ranks_inside(order, fixed)
+    if inside % fixed["expert"]:
+        rule = f"must divide the ranks of a stage that follow each other in this order ({inside:,})"
+        valid = [width for width in expert_widths(problem, inside) if inside % width == 0]
+        yield Fault(where, "expert", shown(fixed["expert"]), rule, _closest(fixed["expert"], valid))
+    elif problem.model.experts is not None:
+        ranks = fixed["tensor"] * fixed["context"] * fixed["data"] // fixed["expert"]
+        if ranks % copies:
+            rule = f"must divide the ranks that hold the same experts ({ranks:,})"
+            yield Fault(where, "zero_copies", shown(copies), rule, _closest(copies, divisors(ranks)))
+
+
+def ranks_inside(order: str, widths: Mapping[str, int]) -> int:
+    """Ranks of a stage that follow each other: those inside of the pipeline axis, or all where there is one stage."""
+    names = order.split("-")
+    inside = [name for name in names if name != "pipeline"]
+    if widths["pipeline"] > 1:
+        inside = names[: names.index("pipeline")]
+    return math.prod(widths[name] for name in inside)
+
+
+def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
+    """Layers of the first and the last stage."""
+    depth, chunks, layers = fixed.get("pipeline"), fixed.get("interleave", 1), problem.model.layers
+    given = {key: fixed[key] for key in ("first_layers", "last_layers") if fixed.get(key)}
+    for key, count in given.items():
+        if depth == 1:
+            yield Fault(where, key, shown(count), "must be 0 where there is one stage", "0")
+            return
+        if count < chunks:
+            yield Fault(where, key, shown(count), f"must be 0, or at least interleave ({chunks})", shown(chunks))
+            return
+    if not given or depth is None:
+        return
+    others, rest = depth - len(given), layers - sum(given.values())
+    if (rest < others * chunks) if others else rest != 0:
+        key, count = next(reversed(given.items()))
+        need = f"at least {others * chunks}" if others else "none"
+        rule = f"must leave {need} of the {layers} layers to the other {others} stages"
+        most = rest + count - others * chunks
+        yield Fault(where, key, shown(count), rule, shown(most) if most >= chunks else None)
 
 
 def _closest(value: int, valid: Sequence[int]) -> str | None:

@@ -52,8 +52,12 @@ class Stack(StrictModel):
         overlaps_tensor: whether collectives of the tensor axis run beside the linear layers that they belong to.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
+        overlaps_context: whether keys and values travel beside the core of attention.
+        overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
-        gradient_transfer_bytes: sent for each parameter in a reduction of gradients.
+        moment_bytes: of optimizer_bytes, those of both moments.
+        gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
+            gathering of weights.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
         fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
@@ -66,10 +70,18 @@ class Stack(StrictModel):
     overlaps_tensor: Choice
     overlaps_data: Choice
     overlaps_pipeline: Choice
+    overlaps_context: Choice = Choice(
+        value=True, source="Liu et al., Ring Attention, 2023: blocks of keys travel while others are attended to"
+    )
+    overlaps_expert: Choice = Choice(
+        value=False, source="an exchange waits for the router and experts for the exchange"
+    )
     weight_bytes: Bytes
     gradient_bytes: Bytes
     optimizer_bytes: Bytes
+    moment_bytes: Bytes = Bytes(value=8, source="Adam: momentum and variance of 4 bytes each")
     gradient_transfer_bytes: Bytes
+    weight_transfer_bytes: Bytes = Bytes(value=2, source="weights are gathered as passes read them, in 16 bits")
     matrix: SharedRate
     attention_rate: SharedRate
     memory: SharedRate
@@ -82,6 +94,8 @@ class Stack(StrictModel):
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
         if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
             raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
+        if self.moment_bytes.value > self.optimizer_bytes.value:
+            raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
         return self
 
     @property

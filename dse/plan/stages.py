@@ -25,12 +25,17 @@ class StageKind(NamedTuple):
 
 
 @cache
-def stage_layers(layers: int, pipeline: int) -> tuple[int, ...]:
-    """Layers of each stage: equal, and where they are not, those in the middle have one more than the ends."""
-    each, rest = divmod(layers, pipeline)
+def stage_layers(layers: int, pipeline: int, first: int = 0, last: int = 0) -> tuple[int, ...]:
+    """Layers of each stage: equal, and where they are not, those in the middle have one more than the ends.
+
+    Where ``first`` or ``last`` is not 0, that stage has so many, and the others are equal among themselves.
+    """
+    given = {stage: count for stage, count in ((0, first), (pipeline - 1, last)) if count}
     order = [*range(pipeline - 2, 0, -1), 0, pipeline - 1][:pipeline] if pipeline > 1 else [0]
+    order = [stage for stage in order if stage not in given]
+    each, rest = divmod(layers - sum(given.values()), max(1, len(order)))
     larger = set(order[:rest])
-    return tuple(each + (stage in larger) for stage in range(pipeline))
+    return tuple(given.get(stage, each + (stage in larger)) for stage in range(pipeline))
 
 
 def chunk_layers(counts: tuple[int, ...], interleave: int) -> tuple[tuple[int, ...], ...]:
@@ -41,10 +46,10 @@ def chunk_layers(counts: tuple[int, ...], interleave: int) -> tuple[tuple[int, .
 
 
 @cache
-def _dense_layers(layers: int, dense: int, pipeline: int, interleave: int) -> tuple[int, ...]:
+def _dense_layers(counts: tuple[int, ...], dense: int, interleave: int) -> tuple[int, ...]:
     """Layers without experts of each stage: they come first, and chunks go round the stages."""
-    found, left = [0] * pipeline, dense
-    for sizes in chunk_layers(stage_layers(layers, pipeline), interleave):
+    found, left = [0] * len(counts), dense
+    for sizes in chunk_layers(counts, interleave):
         for stage, size in enumerate(sizes):
             taken = min(left, size)
             found[stage] += taken
@@ -52,10 +57,12 @@ def _dense_layers(layers: int, dense: int, pipeline: int, interleave: int) -> tu
     return tuple(found)
 
 
-def stage_kinds(model: Transformer, pipeline: int, interleave: int) -> tuple[StageKind, ...]:
+def stage_kinds(
+    model: Transformer, pipeline: int, interleave: int, first: int = 0, last: int = 0
+) -> tuple[StageKind, ...]:
     """The distinct stages, in the order of their first one."""
-    counts = stage_layers(model.layers, pipeline)
-    dense = _dense_layers(model.layers, model.dense_layers, pipeline, interleave)
+    counts = stage_layers(model.layers, pipeline, first, last)
+    dense = _dense_layers(counts, model.dense_layers, interleave)
     kinds: dict[tuple[int, int, bool, bool], list[int]] = {}
     for stage, (count, plain) in enumerate(zip(counts, dense, strict=True)):
         kinds.setdefault((plain, count - plain, stage == 0, stage == pipeline - 1), []).append(stage)

@@ -45,7 +45,7 @@ class _MachineKernels(ABC):
     def __init__(self, problem: PlanProblem, machines: int, element_bytes: int) -> None:
         self.machines = machines
         self._model, self._sequence = problem.model, problem.sequence
-        self._gradient_words = problem.stack.gradient_bytes.value / element_bytes
+        self._gradient_words = problem.software.gradient_bytes / element_bytes
 
     @abstractmethod
     def _products_s(self, products: Products) -> Floats:

@@ -1,11 +1,14 @@
 """A training plan: how a training step is spread over devices and pipelined, what it keeps and what it makes again.
 
-Ranks are counted with the tensor axis innermost, then context, data and the pipeline outermost (Megatron-LM's order);
-experts are spread over the ranks of one pipeline stage, so that the expert axis takes part in no product.
+Ranks are counted with the tensor axis innermost, then context, data and the pipeline outermost (Megatron-LM's order),
+or in another order of these axes; experts are spread over the ranks of one pipeline stage, so that the expert axis
+takes part in no product.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
+from itertools import permutations
 from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
@@ -15,8 +18,26 @@ from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 
 Schedule = Literal["1f1b", "gpipe"]
-Recompute = Literal["none", "selective", "full", "full/2", "full/4", "full/8"]
+RECOMPUTE_WORDS = re.compile(r"none|selective|full|full/([2-9]|[1-9][0-9]{1,2})")
 """``full/2``: every second layer."""
+
+AXES = ("tensor", "context", "data", "pipeline")
+"""Of the mesh: they multiply to the devices."""
+
+ORDERS = tuple("-".join(axes) for axes in permutations(AXES))
+"""Of the axes, the innermost first; the first is the usual one."""
+
+USUAL_ORDER, PIPELINE_INSIDE = ORDERS[0], "tensor-context-pipeline-data"
+"""Megatron-LM's order, and that of its ``--use-tp-pp-dp-mapping``."""
+
+StoredPrecision = Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+"""Of state and of transfers; ``stack``: as the software stack has it."""
+
+Overlap = Literal["stack", "yes", "no"]
+"""Whether communication is hidden; ``stack``: as the software stack does."""
+
+PartialPlan = Mapping[str, Any]
+"""Some keys of a plan with their values; the others are open."""
 
 SCHEMA = "dse.plan/1"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -38,9 +59,19 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, whole layers, or every second,
-            fourth or eighth of them.
+        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``) every
+            k-th of them.
         precision: of the operands of linear layers.
+        zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
+            al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
+        order: of the axes of the mesh, the innermost first.
+        first_layers, last_layers: of the first and the last stage; 0: as many as the others, as far as possible.
+        weights, gradients, moments: precisions in which a rank keeps the weights that its passes read, the gradients
+            that microbatches add up in, and both moments of the optimizer.
+        gradient_transfer, weight_transfer: precisions in which replicas reduce gradients and gather weights.
+        overlap_tensor, overlap_context, overlap_expert, overlap_gradients, overlap_weights, overlap_pipeline: whether
+            the collectives of these axes, the reduction of gradients, the gathering of weights and the transfers
+            between stages run beside compute.
     """
 
     tensor: int
@@ -53,8 +84,23 @@ class TrainingPlan:
     schedule: Schedule
     zero: int
     microbatch: int
-    recompute: Recompute
+    recompute: str
     precision: Precision
+    zero_copies: int = 1
+    order: str = USUAL_ORDER
+    first_layers: int = 0
+    last_layers: int = 0
+    weights: StoredPrecision = "stack"
+    gradients: StoredPrecision = "stack"
+    moments: StoredPrecision = "stack"
+    gradient_transfer: StoredPrecision = "stack"
+    weight_transfer: StoredPrecision = "stack"
+    overlap_tensor: Overlap = "stack"
+    overlap_context: Overlap = "stack"
+    overlap_expert: Overlap = "stack"
+    overlap_gradients: Overlap = "stack"
+    overlap_weights: Overlap = "stack"
+    overlap_pipeline: Overlap = "stack"
 
     @property
     def devices(self) -> int:
@@ -62,21 +108,42 @@ class TrainingPlan:
         return self.tensor * self.context * self.data * self.pipeline
 
     def text(self) -> str:
-        """The short form, which :func:`read_plan` reads."""
-        return ",".join(f"{key}={_word(value)}" for key, value in asdict(self).items())
+        """The short form, which :func:`read_plan` reads; what no choice leaves open is left out."""
+        return ",".join(f"{key}={_word(value)}" for key, value in asdict(self).items() if key not in self.implied)
+
+    @property
+    def implied(self) -> set[str]:
+        """Keys that have the only value that would be tried with the others, where they are left open."""
+        implied = {key for key in SETTINGS if getattr(self, key) == AS_STACK}
+        implied |= {key for key in ("first_layers", "last_layers") if getattr(self, key) == 0}
+        if self.order == USUAL_ORDER and 1 in (self.pipeline, self.data):
+            implied.add("order")
+        if self.zero_copies == 1 and (self.zero == 0 or self.data == 1):
+            implied.add("zero_copies")
+        return implied
+
+    def is_given_by(self, fixed: PartialPlan) -> bool:
+        """Whether the keys of ``fixed`` leave nothing to choose."""
+        return {*CHOSEN_KEYS} <= {*fixed} | self.implied
 
     def document(self) -> dict[str, Any]:
         """The keys and values in JSON types."""
         return asdict(self)
 
 
+AS_STACK = "stack"
+
 KEYS = tuple(each.name for each in fields(TrainingPlan))
 
-PartialPlan = Mapping[str, Any]
-"""Some keys of a plan with their values; the others are open."""
+SETTINGS = ("precision", *KEYS[KEYS.index("weights") :])
+"""Keys that are never chosen: what is not fixed of them is as the stack has it."""
+
+CHOSEN_KEYS = tuple(key for key in KEYS if key not in SETTINGS)
+"""Keys that are chosen where they are open."""
 
 _TYPES = get_type_hints(TrainingPlan)
 _LARGEST = 2**24
+_LOWEST = {"zero": 0, "first_layers": 0, "last_layers": 0}
 
 
 def read_plan(text: str) -> dict[str, Any]:
@@ -111,7 +178,8 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
     """
     if not isinstance(document, dict):
         raise fail(where, "", shown(document), "must be a plan's keys and values")
-    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
+    optional = {each.name for each in fields(TrainingPlan) if each.default is not MISSING}
+    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document and key not in optional]
     if missing:
         raise InputError(missing)
     return TrainingPlan(**_typed(document, where))
@@ -120,6 +188,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
 def yaml_text(plan: TrainingPlan) -> str:
     """A file that :func:`read_plan` reads."""
     words = {key: _word(value) if isinstance(value, bool) else value for key, value in asdict(plan).items()}
+    words = {key: value for key, value in words.items() if key not in SETTINGS or value != AS_STACK}
     written: str = yaml.safe_dump({"schema": SCHEMA, **words}, sort_keys=False)
     return written
 
@@ -144,7 +213,8 @@ def _value(value: Any) -> Any:
     return int(value) if value.isascii() and value.isdigit() and len(value) < 12 else value
 
 
-def _typed(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
+    given = {key: _word(value) if _TYPES.get(key) is Overlap else value for key, value in read.items()}
     faults = [fault for key, value in given.items() if (fault := _fault(key, value, where)) is not None]
     if faults:
         raise InputError(faults)
@@ -159,11 +229,23 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if kind is bool:
         return None if isinstance(value, bool) else Fault(where, key, word, "must be yes or no")
     if kind is int:
-        low, high = (0, 3) if key == "zero" else (1, _LARGEST)
+        low, high = _LOWEST.get(key, 1), 3 if key == "zero" else _LARGEST
         if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
             return None
-        rule = "must be 0, 1, 2 or 3" if key == "zero" else "must be a whole number of at least 1"
+        rule = "must be 0, 1, 2 or 3" if key == "zero" else f"must be a whole number of at least {low}"
         return Fault(where, key, word, rule)
+    if key == "recompute":
+        if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
+            return None
+        rule = "must be none, selective, full, or full/K with K from 2 to 999: every K-th layer"
+        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "full", "full/2")))
+    if key == "order":
+        if value in ORDERS:
+            return None
+        rule = (
+            f"must be {', '.join(AXES[:-1])} and {AXES[-1]} in some order, the innermost first, such as {USUAL_ORDER}"
+        )
+        return Fault(where, key, word, rule, nearest(word, ORDERS))
     choices = get_args(kind)
     if value in choices:
         return None

@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar
 
-from dse.plan.answer import PlanAnswer
+from dse.plan.answer import PlanAnswer, compared
 from dse.plan.contract import PlanPosed, PlanType
 from dse.plan.formats import MetricsDocument, priced_document
 from dse.plan.options import PredictOptions
+from dse.plan.problem import PlanProblem
 from dse.run.progress import StopSignal, never_stop
 
 
@@ -21,11 +22,16 @@ class PredictType(PlanType):
     Metrics: ClassVar[Any] = MetricsDocument
     stoppable = False
 
+    def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
+        """The user's plan and the best one of the same machine."""
+        del stop
+        return compared(problem)
+
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """The best plan of the same machine."""
         del stop
-        assert answer.every.best is not None, "a plan that fits is one of these"
-        return {"best": priced_document(answer.every.best)}
+        assert answer.other is not None, "a plan that fits is one of these"
+        return {"best": priced_document(answer.other)}
 
 
 PROBLEM = PredictType()

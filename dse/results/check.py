@@ -35,11 +35,19 @@ def check_result(path: Path, given: str | None = None) -> list[str]:
         InputError: an unreadable result, settings or input.
     """
     result = read_result(path)
-    posed = posed_again(result, path, given)
+    return file_faults(path, result, posed_again(result, path, given), given)
+
+
+def file_faults(path: Path, result: Result, posed: Posed[Any, Any], given: str | None = None) -> list[str]:
+    """Every violation of ``result``, which was read from the file ``path``, as an answer to ``posed``.
+
+    Raises:
+        InputError: a solution or metrics that are malformed.
+    """
     carried_faults = [] if given is not None else _input_faults(result.inputs, posed.inputs)
     with nullcontext() if given is not None else carried(result.inputs):
         faults = faults_of(result, posed, str(path))
-    return [*_seal_faults(path), *carried_faults, *_run_faults(result, path), *faults]
+    return [*seal_faults(path), *carried_faults, *_run_faults(result, path), *faults]
 
 
 def posed_again(result: Result, path: Path, given: str | None = None) -> Posed[Any, Any]:
@@ -103,7 +111,7 @@ def _validated(model: type[BaseModel], part: Mapping[str, Any], where: str) -> N
     validate(model, dict(part), where)
 
 
-def _seal_faults(path: Path) -> list[str]:
+def seal_faults(path: Path) -> list[str]:
     """Whether the file is whole, and as it was written."""
     document = read_document(path)
     keys = [field.alias or name for name, field in Result.model_fields.items()]

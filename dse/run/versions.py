@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+from functools import cache
 
 import dse
 
@@ -10,7 +11,13 @@ LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
 
 def versions() -> dict[str, str]:
     """Versions by name; a library that is not installed is left out."""
-    installed = {"dse": dse.__version__, "python": platform.python_version()}
+    return {"dse": dse.__version__, "python": platform.python_version(), **_libraries()}
+
+
+@cache
+def _libraries() -> dict[str, str]:
+    """Read once a process: to find the metadata of a library takes milliseconds."""
+    installed = {}
     for library in LIBRARIES:
         try:
             installed[library] = importlib.metadata.version(library)

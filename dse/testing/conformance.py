@@ -13,8 +13,8 @@ from typing import Any
 
 from dse.problem import Posed, ProblemType, pose
 from dse.results.answer import Answer
-from dse.results.check import check_result, faults_of
-from dse.results.result import Result, seal_of
+from dse.results.check import check_result, faults_of, file_faults, posed_again, seal_faults
+from dse.results.result import Result, read_result, seal_of
 from dse.results.session import Session, answer
 from dse.run.directory import RUN_FILE
 from dse.run.executor import Executor
@@ -26,6 +26,9 @@ from hardware.inputs import InputError
 
 RUN_ONLY = ("seconds", "evaluations", "versions")
 """Entries of any result that only the run itself can know: whether they can be is checked, not what they are."""
+
+POSES = ("command", "settings", "inputs")
+"""Entries that say which problem a result answers."""
 
 
 class Shared(Executor):
@@ -175,12 +178,14 @@ def no_alteration_passes(
     path = folder / "sealed" / "result.json"
     document = json.loads(path.read_text())
     assert check_result(path) == []
+    again = posed_again(read_result(path), path)
     passed = []
     for place in sampled(document, count):
+        same = None if place[0] in POSES else again
         for number, (what, forged) in enumerate(altered(document, place)):
-            if number == 0 and not _refused(path, forged):
+            if number == 0 and not _breaks_the_seal(path, forged):
                 passed.append(f"{what} (not sealed)")
-            if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged)):
+            if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged), same):
                 passed.append(what)
     passed += [f"settings.{key} is missing (without {RUN_FILE})" for key in _free_settings(document, folder)]
     assert passed == [], f"altered without being noticed: {passed}"
@@ -206,10 +211,21 @@ def _resealed(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"seal": seal_of(document)}
 
 
-def _refused(path: Path, document: Any) -> bool:
-    path.unlink()  # some file systems write out at once what replaces the content of a file
-    path.write_text(json.dumps(document))
+def _breaks_the_seal(path: Path, document: Any) -> bool:
+    _write(path, document)
+    return bool(seal_faults(path))
+
+
+def _refused(path: Path, document: Any, posed: Posed[Any, Any] | None = None) -> bool:
+    """Whether the check refuses ``document``; ``posed``: the problem that it answers, where that was posed before."""
+    _write(path, document)
     try:
-        return bool(check_result(path))
+        result = read_result(path)
+        return bool(file_faults(path, result, posed or posed_again(result, path)))
     except InputError:
         return True
+
+
+def _write(path: Path, document: Any) -> None:
+    path.unlink()  # some file systems write out at once what replaces the content of a file
+    path.write_text(json.dumps(document))

@@ -29,6 +29,9 @@ from dse.wafer.sweep.sweep import point_problems, sweep
 _MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
 """What a move of annealing takes, about: of itself, and for each kernel; and what a run takes before the first."""
 
+_AS_PRINTED_S = 0.3
+"""What ``--method gigaplacer`` takes for each kernel, about; it makes no moves."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -70,6 +73,8 @@ class WaferType(ProblemType[WaferOptions, Case]):
         """By the moves of annealing at every point."""
         problem = posed.problem.problem
         points = len(point_problems(posed.options, problem))
+        if posed.options.method == "gigaplacer":
+            return points * _AS_PRINTED_S * len(problem.kernels)
         a_move_s = _MOVE_S + _MOVE_OF_A_KERNEL_S * len(problem.kernels)
         return points * (_ROWS_S + posed.options.annealing_moves * a_move_s)
 

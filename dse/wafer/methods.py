@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from dse.wafer.packing import packed
 from dse.wafer.search.context import COLUMNS, SearchContext, SearchResult
+from dse.wafer.search.gigaplacer.method import gigaplacer
 from dse.wafer.search.portfolio import search
 from dse.wafer.search.slicing_tree import slicing_tree
 
@@ -23,5 +24,7 @@ def rows(context: SearchContext) -> SearchResult:
 
 Method = Callable[[SearchContext], SearchResult]
 
-METHODS: Mapping[str, Method] = MappingProxyType({"portfolio": portfolio, "rows": rows, "slicing-tree": slicing_tree})
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {"portfolio": portfolio, "rows": rows, "slicing-tree": slicing_tree, "gigaplacer": gigaplacer}
+)
 """What a user can ask of ``dse wafer``."""

@@ -12,7 +12,7 @@ from dse.wafer.sources import graph_of, name_of
 from dse.wafer.sweep.axes import KEYS
 from hardware.inputs import InputError
 
-Method = Literal["portfolio", "rows", "slicing-tree"]
+Method = Literal["portfolio", "rows", "slicing-tree", "gigaplacer"]
 
 MOVES = 8_000_000
 """Moves of annealing in all, by default: half a minute for 100 kernels."""
@@ -29,7 +29,9 @@ class WaferOptions(Options):
 
     case: Annotated[Any, Option(metavar="CASE", positional=True, is_source=True)]
     kernels: Annotated[str | None, Option("Further kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
-    method: Annotated[Method, Option("Search method.")] = "portfolio"
+    method: Annotated[
+        Method, Option("Search method; gigaplacer is that of the paper as printed, which makes no annealing moves.")
+    ] = "portfolio"
     moves: Annotated[
         int | None,
         Option(f"Annealing moves (default: {MOVES:,}; at each point of a sweep {SWEEP_MOVES:,}).", min=0, max=10**12),

@@ -101,3 +101,34 @@ def test_bad_tables_are_refused_with_file_and_row(tmp_path, text, stated):
 def test_template_is_refused(tmp_path):
     with pytest.raises(InputError, match="only a real chip"):
         calibrate("tpuv4-phaze", published_gemms(tmp_path))
+
+
+SIZES = tuple(f"gemm,{256 * size},256,256,{size}e-5" for size in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("rows", "rule"),
+    [
+        (SIZES[:1], "gemm: 1 row: at least 4 rows are needed"),
+        (("gemm,8,8,8,2e-5",) * 4, "gemm: 2e-05 s: all 4 rows have the same time, to which no rate can be fitted"),
+        ([row.rpartition(",")[0] + ",2e-5" for row in SIZES], "gemm: 2e-05 s: all 8 rows have the same time"),
+        ((*SIZES, SIZES[0]), "gemm: 1 copy of other rows: must not stand twice"),
+        ([f"gemm,256,256,256,{time}e-5" for time in range(1, 9)], "gemm: 1 size: the fitted half (rows 1, 3, 5, "),
+        ((*SIZES[:3], "gemm,8,8,8,0"), "line 5.measured_s: 0: must be a positive number"),
+        ((*SIZES[:3], "gemm,8,8,8,nan"), "line 5.measured_s: nan: must be a positive number"),
+        ((*SIZES[:3], "gemm,8,8,8,inf"), "line 5.measured_s: inf: must be a positive number"),
+        ((*SIZES[:3], "gemm,8,8,8,-1e-5"), "line 5.measured_s: -1e-5: must be a positive number"),
+        ((*SIZES[:3], "gemm,8,8,8"), "line 5.measured_s: must be a positive number"),
+        ((), "must hold at least one row"),
+    ],
+)
+def test_a_table_that_tells_nothing_is_refused_in_one_line(tmp_path, uncalibrated, rows, rule):
+    measured = table(tmp_path, HEADER + "".join(f"{row}\n" for row in rows))
+    for asked in ([str(uncalibrated), str(measured)], ["h100-sxm", str(measured), "--stack", "generic"]):
+        if "size:" in rule and "--stack" in asked:
+            continue  # the share of a peak rate is fitted to the total time, of one size too
+        with pytest.raises(InputError) as refused:
+            calibrate(asked[0], measured, asked[3] if len(asked) > 2 else None)
+        (fault,) = refused.value.faults
+        assert rule in str(fault)
+        assert "\n" not in str(fault)

@@ -6,11 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo, read_hlo
 from dse.parallel.formats import plan_document, stated_from_document
+from dse.parallel.hybrid.chain_kernels import undominated
 from dse.parallel.hybrid.check import StageChecker
+from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.frontier import DIRECTIONS, corners
 from dse.parallel.hybrid.pieces import Pieces
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
@@ -20,6 +24,7 @@ from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults, step_time
 from dse.parallel.pipeline.problem import PipelineProblem
 from dse.parallel.pipeline.profiling import profile_of
+from dse.parallel.pipeline.shares import equal_shares
 from dse.parallel.pipeline.strategy import state_factor_of
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
@@ -55,7 +60,7 @@ ENTRY step {
 """Two products and a sum; nothing but the batch can be divided, so that every plan can be enumerated."""
 
 
-def hybrid(text, devices=4, stages=2, microbatches=2, memory_bytes=None, recompute=False):
+def hybrid(text, devices=4, stages=2, microbatches=2, memory_bytes=None, recompute=False, cuts=None):
     graph = step_graph(parse_hlo(text, "step.hlo"), "step.hlo")
     of = profile_of(graph, DEVICE)
     base = PipelineProblem(
@@ -68,9 +73,11 @@ def hybrid(text, devices=4, stages=2, microbatches=2, memory_bytes=None, recompu
         state_factor_of(graph, "optimizer"),
         recompute,
         of.update_s / int(of.profile.weight_bytes.sum()),
+        equal_shares(of),
     )
     steps = Stages(graph, step_factors(graph))
-    return HybridProblem(base, steps, DEVICE, "optimizer", tuple(range(1, of.profile.points)))
+    places = tuple(range(1, of.profile.points)) if cuts is None else candidate_cuts(of.profile, steps, cuts)
+    return HybridProblem(base, steps, DEVICE, "optimizer", places)
 
 
 def every_sharding(problem, mesh):
@@ -164,6 +171,64 @@ def test_pieces_take_no_more_than_the_stage_that_they_make_up():
         assert 0 < bounds[direction] <= found.bound_ps + 1e-6 * value
         assert found.bound_ps <= value
         assert pieces.least_bytes(4, 2, 0, last, 1) <= of.device_bytes
+
+
+TIED = """HloModule tied
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+ENTRY step {
+  w = f32[64,64] parameter(0), metadata={op_name="params['w']"}
+  x = f32[256,64] parameter(1), metadata={op_name="batch['x']"}
+  y = f32[256,64] parameter(2), metadata={op_name="batch['y']"}
+  v = f32[64,64] tanh(w)
+  h = f32[256,64] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[256,64] tanh(h)
+  o = f32[256,64] dot(a, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  e = f32[256,64] subtract(o, y)
+  q = f32[256,64] multiply(e, e)
+  zero = f32[] constant(0)
+  l = f32[] reduce(q, zero), dimensions={0,1}, to_apply=add
+  g2 = f32[64,64] dot(a, e), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  d = f32[256,64] dot(e, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  g1 = f32[64,64] dot(x, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  g = f32[64,64] add(g1, g2)
+  n = f32[64,64] subtract(w, g)
+  ROOT t = (f32[64,64], f32[]) tuple(n, l)
+}
+"""
+"""Two products with one weight, of which something is made that both take."""
+
+
+@pytest.mark.parametrize("text", [TIED, mlp_text(16)], ids=["tied", "layers"])
+def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
+    problem = hybrid(text)
+    pieces, last = Pieces(problem, 0, never_stop), len(problem.cuts) + 1
+    ends = (0, *problem.cuts, problem.steps.points)
+    before = pieces.bounds(4, 2, 0, last)
+    assert pieces.solve_block(4, 2, 1, 3, (1, 1))
+    assert not pieces.solve_block(4, 2, 1, 3, (1, 1))
+    assert pieces.bounds(4, 2, 0, last)[1, 1] >= before[1, 1]
+    for begin, end in itertools.combinations(range(last + 1), 2):
+        stage = problem.stage_problem(problem.steps.stage(range(ends[begin], ends[end])), 4, 2, 1)
+        prices = Prices(stage)
+        bounds = pieces.bounds(4, 2, begin, end)
+        for direction in ((1, 1), (1, 4), (1, 0)):
+            of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
+            assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(0, 2))
+def test_labels_are_dropped_only_where_a_kept_one_is_no_larger_give_or_take_the_tolerance(labels, tolerance):
+    labels.sort()
+    slowest, exposed = (np.array([each[of] for each in labels], dtype=np.float64) for of in (1, 2))
+    kept = undominated(slowest, exposed, float(tolerance), float(tolerance)).tolist()
+    for number, (_, slow, left) in enumerate(labels):
+        others = [each for each in kept if each < number]
+        dominated = any(slowest[each] <= slow + tolerance and exposed[each] <= left + tolerance for each in others)
+        assert (number in kept) == (not dominated)
 
 
 def test_every_point_above_the_bounds_is_above_a_corner():

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rustworkx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import DATA
 from dse.partition.check import violations
+from dse.partition.constraints.closest import FAR, reach_of
 from dse.partition.constraints.dive import LINEAR
 from dse.partition.constraints.sampler import Sampler, seeds_of
 from dse.partition.constraints.solver import ConstraintSolver
@@ -62,6 +64,8 @@ def test_every_sample_is_valid_whatever_the_order_and_the_weights(graph, chips, 
         sampler.sample(seeds_of(seed, 0, 5), weights, orders),
         sampler.fix(wanted, seeds_of(seed, 0, 5)),
         sampler.fix(wanted[:1], seeds_of(seed, 0, 5), weights, orders),
+        sampler.closest(wanted, seeds_of(seed, 0, 5)),
+        sampler.closest(wanted[:1], seeds_of(seed, 0, 5), weights, orders),
     ):
         for chip in found.tolist():
             assert violations(problem, chip) == []
@@ -73,6 +77,7 @@ def test_fix_leaves_a_valid_candidate_as_it_is(graph, chips, seed):
     sampler = Sampler(graph, chips)
     valid = sampler.sample(seeds_of(seed, 0, 4))
     assert (sampler.fix(valid, seeds_of(seed + 1, 0, 4)) == valid).all()
+    assert (sampler.closest(valid, seeds_of(seed + 1, 0, 4)) == valid).all()
 
 
 def test_a_batch_is_its_partitions_one_by_one():
@@ -206,10 +211,96 @@ def test_fix_is_never_nearer_than_the_nearest_valid_partition_and_keeps_valid_ca
     everything = np.array(sorted(valid_partitions(problem)))
     wanted = draw.integers(0, problem.chips, (20, len(problem.graph)))
     order = draw.permutation(len(problem.graph))[None]
-    moved = (Sampler(problem.graph, problem.chips).fix(wanted, seeds_of(seed, 0, 20), orders=order) != wanted).sum(1)
     nearest = (everything[:, None] != wanted).sum(axis=2).min(axis=0)
-    assert (nearest <= moved).all()
-    assert (moved[nearest == 0] == 0).all()
+    sampler = Sampler(problem.graph, problem.chips)
+    for form in (sampler.fix, sampler.closest):
+        moved = (form(wanted, seeds_of(seed, 0, 20), orders=order) != wanted).sum(1)
+        assert (nearest <= moved).all()
+        assert (moved[nearest == 0] == 0).all()
+
+
+def digraph(graph):
+    """The graph for rustworkx."""
+    joined = rustworkx.PyDiGraph()
+    joined.add_nodes_from(range(len(graph)))
+    joined.add_edges_from_no_data([(int(source), int(target)) for source, target in graph.edges])
+    return joined
+
+
+def linear_partitions(problem):
+    """The valid partitions in which every edge leads on by one chip at most, [·, N]."""
+    source, target = problem.graph.edges.T
+    everything = np.array(sorted(valid_partitions(problem)))
+    return everything[((everything[:, target] - everything[:, source]) <= 1).all(axis=1)]
+
+
+@pytest.mark.parametrize("seed", GRAPHS)
+def test_the_closest_changes_no_more_operators_than_any_linear_partition(seed):
+    problem, draw = random_problem(seed), np.random.default_rng(seed)
+    wanted = draw.integers(0, problem.chips, (20, len(problem.graph)))
+    moved = (Sampler(problem.graph, problem.chips).closest(wanted, seeds_of(seed, 0, 20)) != wanted).sum(axis=1)
+    linear = (linear_partitions(problem)[:, None] != wanted).sum(axis=2).min(axis=0)
+    connected = rustworkx.is_weakly_connected(digraph(problem.graph))
+    # Parts of a graph that nothing joins may leave chips empty, which moves whatever is above them.
+    assert (moved <= linear).all() or not connected
+
+
+@pytest.mark.parametrize("seed", GRAPHS)
+def test_the_closest_linear_partition_is_the_closest_of_all(seed):
+    problem, draw = random_problem(seed), np.random.default_rng(seed)
+    if not rustworkx.is_weakly_connected(digraph(problem.graph)):
+        return
+    wanted = draw.integers(0, problem.chips, (20, len(problem.graph)))
+    fixed = Sampler(problem.graph, problem.chips, linear_share=1.0).closest(wanted, seeds_of(seed, 0, 20))
+    nearest = (linear_partitions(problem)[:, None] != wanted).sum(axis=2).min(axis=0)
+    assert ((fixed != wanted).sum(axis=1) == nearest).all()
+
+
+def test_the_closest_mostly_changes_as_few_operators_as_any_valid_partition():
+    """On connected graphs; where there is a difference, it is of a few operators."""
+    excess = []
+    for seed in GRAPHS:
+        problem, draw = random_problem(seed), np.random.default_rng(seed)
+        if len(problem.graph) > 2 and rustworkx.is_weakly_connected(digraph(problem.graph)):
+            everything = np.array(sorted(valid_partitions(problem)))
+            wanted = draw.integers(0, problem.chips, (20, len(problem.graph)))
+            moved = (Sampler(problem.graph, problem.chips).closest(wanted, seeds_of(seed, 0, 20)) != wanted).sum(axis=1)
+            excess.append(moved - (everything[:, None] != wanted).sum(axis=2).min(axis=0))
+    assert np.mean(np.concatenate(excess) == 0) > 0.9
+    assert np.mean(np.concatenate(excess)) < 0.15
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reach_counts_the_edges_that_a_walk_must_follow(seed):
+    graph = random_graph(seed, 9, 0.25)
+    joined = rustworkx.PyDiGraph()
+    joined.add_nodes_from(range(9))
+    joined.add_edges_from([(int(a), int(b), 1.0) for a, b in graph.edges])
+    joined.add_edges_from([(int(b), int(a), 0.0) for a, b in graph.edges])
+    expected = np.full((9, 9), FAR)
+    for source in range(9):
+        expected[source, source] = 0
+        for target, length in rustworkx.dijkstra_shortest_path_lengths(joined, source, float).items():
+            expected[source, target] = length
+    assert (reach_of(structure_of(graph)) == expected).all()
+
+
+@pytest.mark.parametrize(("name", "share"), [("lstm20x4", 0.91), ("resnet50", 0.21), ("inception", 0.74)])
+def test_a_diagonal_is_moved_as_little_as_linear_partitions_allow(name, share):
+    graph = read_graph(DATA / "partition" / f"{name}.json")
+    work_s = np.zeros(len(graph))
+    work_s[graph.late_order] = np.cumsum(graph.latency_s[graph.late_order])
+    diagonal = np.minimum(work_s / work_s.max() * 36, 35).astype(np.int64)
+    linear, general = (Sampler(graph, 36, linear_share=kind) for kind in (1.0, 0.5))
+    moved = [np.mean(each.closest(diagonal[None], seeds_of(0, 0, 1))[0] != diagonal) for each in (linear, general)]
+    assert moved[1] <= moved[0] <= share
+
+
+def test_graphs_without_edges_are_fixed_too():
+    graph = random_graph(0, 5, 0.0)
+    problem, wanted = PartitionProblem(graph, 4, 1e9), np.array([[3, 3, 1, 2, 0], [3, 3, 3, 3, 3]])
+    for chip in Sampler(graph, 4).closest(wanted, seeds_of(0, 0, 2)).tolist():
+        assert violations(problem, chip) == []
 
 
 @pytest.mark.parametrize("chips", [8, 36])

@@ -1,5 +1,6 @@
 """Practical constraints switched off: against brute force, and what they cost where that is known."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from dse.plan.answer import without_constraints
 from dse.plan.check import illegal, violations
 from dse.plan.check_costs import plan_costs
-from dse.plan.constraints import ALL_DEVICES, CONSTRAINTS, DIVIDING_BATCH, DIVIDING_WIDTHS, relaxed
+from dse.plan.constraints import ALL_DEVICES, CONSTRAINTS, DIVIDING_BATCH, DIVIDING_WIDTHS, EQUAL_STAGES, relaxed
 from dse.plan.model import Transformer
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.training_plan import TrainingPlan
@@ -27,8 +28,14 @@ def every_plan(posed):
     for (tensor, context, data, depth), cut, expert in product(meshes, (False, True), widths):
         for chunks, zero, size, mode in product((1, 2, 4), range(4), sizes, ("none", "selective", "full", "full/2")):
             plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", zero, size, mode, "bf16")
-            if not illegal(posed, plan):
-                yield plan
+            for each in _with_ends(posed, plan):
+                if not illegal(posed, each):
+                    yield each
+
+
+def _with_ends(posed, plan):
+    ends = range(posed.model.layers) if posed.relaxed == EQUAL_STAGES and plan.pipeline > 1 else [0]
+    return [replace(plan, first_layers=first, last_layers=last) for first, last in product(ends, repeat=2)]
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

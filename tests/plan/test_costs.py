@@ -2,15 +2,19 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
+from dse.plan.check_mesh import Mesh
 from dse.plan.evaluate import evaluate
+from dse.plan.groups import expert_groups
 from dse.plan.plan_arrays import PlanArrays
-from dse.plan.search.enumeration import _chunks
+from dse.plan.search.vocabulary import all_plans
+from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
 from hardware.network import Network
 from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.network_specs import network
@@ -18,6 +22,9 @@ from hardware.units import GIB
 from tests.plan.problems import GENERIC, plan, problem, with_facts
 
 OLD = with_facts(attention="unfused", overlaps_tensor=True, overlaps_data=False, overlaps_pipeline=False)
+OVERLAPS = (
+    "overlap_tensor", "overlap_context", "overlap_expert", "overlap_gradients", "overlap_weights", "overlap_pipeline",
+)  # fmt: skip
 CASES = {
     "dense": ("llama3-8b", "h100-sxm", 64, 64, "fp8"),
     "latent and shared experts": ("deepseek-v3", "gb200", 256, 256, "mxfp8"),
@@ -32,9 +39,8 @@ CASES = {
 def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
     model, on, devices, batch, precision = case
     posed = problem(model, on, devices, batch, 4096, precision, software)
-    rows = np.concatenate(list(_chunks(posed)))
-    chosen = random.Random(7).sample(range(len(rows)), 40)
-    plans = PlanArrays.of_rows(rows[chosen], precision)
+    every = all_plans(posed)
+    plans = every.part(random.Random(7).sample(range(every.count), 60))
     costs = evaluate(posed, plans)
     for position in range(plans.count):
         each = plans.plan(position)
@@ -45,6 +51,183 @@ def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
         assert {name: part[position] for name, part in costs.time_s.items()} == pytest.approx(expected.time_s, rel=1e-9)
         assert {name: part[position] for name, part in costs.memory.items()} == pytest.approx(expected.memory, rel=1e-9)
         assert sum(part[position] for part in costs.time_s.values()) == pytest.approx(expected.step_s)
+
+
+SETTINGS = {
+    "all 8 and 16 bits": {
+        "weights": "fp8", "gradients": "bf16", "moments": "fp8", "gradient_transfer": "fp16", "weight_transfer": "fp8",
+    },
+    "all 32 bits": {
+        "weights": "fp32", "gradients": "fp32", "moments": "fp32", "gradient_transfer": "fp32",
+        "weight_transfer": "fp32",
+    },
+    "all hidden": dict.fromkeys(OVERLAPS, "yes"),
+    "nothing hidden": dict.fromkeys(OVERLAPS, "no"),
+    "half hidden": {"overlap_gradients": "yes", "overlap_weights": "no", "overlap_expert": "yes"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_arrays_cost_what_the_checker_finds_with_settings_of_the_plan(settings):
+    posed = problem("deepseek-v3", "gb200", 64, 64, 4096, "mxfp8", OLD, **settings)
+    plans = all_plans(posed)
+    chosen = plans.part(random.Random(3).sample(range(plans.count), 40))
+    costs = evaluate(posed, chosen)
+    for position in range(chosen.count):
+        each = chosen.plan(position)
+        assert illegal(posed, each) == []
+        expected = plan_costs(posed, each)
+        assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
+        assert {name: part[position] for name, part in costs.time_s.items()} == pytest.approx(expected.time_s, rel=1e-9)
+        assert {name: part[position] for name, part in costs.memory.items()} == pytest.approx(expected.memory, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v2"])
+def test_arrays_cost_what_the_checker_finds_in_any_order_with_copies_and_other_ends(model, order):
+    posed = problem(model, "h100-sxm", 48, 96, 4096, "bf16", OLD, order=order)
+    every = all_plans(posed)
+    plans = [every.plan(position) for position in random.Random(5).sample(range(every.count), 15)]
+    ended = [
+        replace(each, first_layers=each.interleave, last_layers=each.interleave) for each in plans if each.pipeline > 2
+    ]
+    plans += [each for each in ended if not illegal(posed, each)]
+    costs = evaluate(posed, PlanArrays.of(plans))
+    for position, each in enumerate(plans):
+        assert illegal(posed, each) == []
+        expected = plan_costs(posed, each)
+        assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
+        assert costs.memory_bytes[position] == pytest.approx(expected.memory_bytes, rel=1e-11), each.text()
+
+
+def ranks_of(axes):
+    """The members of the group of rank 0."""
+    ranks = {0}
+    for count, stride in axes:
+        ranks = {rank + step * stride for rank in ranks for step in range(count)}
+    return sorted(ranks)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_groups_are_the_ranks_that_the_definition_names(order):
+    """Ranks are listed one after the other in the order of the axes, and asked what they hold."""
+    each = plan(tensor=2, context=2, data=6, pipeline=3, expert=2, zero_copies=2, order=order, zero=1)
+    widths = {name: getattr(each, name) for name in ("tensor", "context", "data", "pipeline")}
+    names = order.split("-")
+    places = [
+        dict(zip(reversed(names), place, strict=True))
+        for place in product(*(range(widths[name]) for name in reversed(names)))
+    ]
+    mesh = Mesh(each)
+
+    def alike(*keys, where=lambda place: True):
+        return [
+            rank
+            for rank, place in enumerate(places)
+            if all(place[key] == places[0][key] for key in keys) and where(place)
+        ]
+
+    assert ranks_of(mesh.sharing()) == alike("tensor", "pipeline", where=lambda place: place["data"] < 3)
+    assert ranks_of(mesh.copies()) == alike("tensor", "context", "pipeline", where=lambda place: place["data"] % 3 == 0)
+    assert ranks_of([(3, mesh.stride("pipeline"))]) == alike("tensor", "context", "data")
+    stage = alike("pipeline")
+    if mesh.inside % 2 == 0:
+        holders = ranks_of([*mesh.expert_sharing(), *mesh.expert_copies()])
+        assert holders == stage[::2]
+        arrays = expert_groups(PlanArrays.of([each]))
+        axes = [
+            (int(count.max()), int(stride.max()))
+            for group in arrays
+            for count, stride in ((group.inner_count, group.inner_stride), (group.outer_count, group.outer_stride))
+        ]
+        assert ranks_of(axes) == holders
+
+
+def test_copies_cost_memory_and_links_between_copies_alone():
+    """Zhang et al., MiCS, 2022: collectives in groups, and an all-reduce of the part across them once a step."""
+    still = {"overlap_gradients": "no", "overlap_weights": "no"}
+    posed = problem("llama3-8b", "h100-sxm", devices=64, batch=64)
+    whole, inside = (plan_costs(posed, plan(data=64, zero=3, zero_copies=copies, **still)) for copies in (1, 8))
+    state = ("weights", "gradients", "optimizer")
+    assert {name: inside.memory[name] / whole.memory[name] for name in state} == pytest.approx(
+        dict.fromkeys(state, 8.0)
+    )
+    net, size = posed.system.network, posed.model.parameters / 32 / 0.8
+    assert inside.time_s["data"] == pytest.approx(32 * net.collective_s("all_reduce", 4 * size / 8, 8, 8, 8), rel=0.05)
+    assert inside.time_s["sharding"] < 0.55 * whole.time_s["sharding"]
+
+
+def test_a_pipeline_inside_of_a_node_sends_over_its_links():
+    posed = problem("llama3-8b", "h100-sxm", devices=64, batch=64, software=with_facts(overlaps_pipeline=False))
+    usual = plan(data=8, pipeline=8, sequence_parallel=False)
+    outside, inside = (plan_costs(posed, replace(usual, order=order)) for order in (USUAL_ORDER, PIPELINE_INSIDE))
+    assert inside.transfer_s < 0.3 * outside.transfer_s
+    assert inside.time_s["data"] > outside.time_s["data"]
+
+
+STATE = {
+    ("weights", "fp8"): {"weights": 1 / 2}, ("weights", "fp32"): {"weights": 2},
+    ("gradients", "bf16"): {"gradients": 1 / 2}, ("moments", "bf16"): {"optimizer": 8 / 12},
+    ("moments", "fp8"): {"optimizer": 6 / 12}, ("gradient_transfer", "bf16"): {}, ("weight_transfer", "fp8"): {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("role", STATE, ids="=".join)
+def test_a_precision_changes_the_state_of_its_role_alone(role):
+    key, word = role
+    posed = problem("llama3-8b", devices=8, batch=8)
+    before, after = (
+        plan_costs(posed, plan(data=8, zero=1, recompute="full", **setting)) for setting in ({}, {key: word})
+    )
+    ratios = {name: after.memory[name] / size for name, size in before.memory.items() if size}
+    assert ratios == pytest.approx(dict.fromkeys(ratios, 1.0) | STATE[role])
+
+
+def test_a_precision_changes_the_bytes_on_the_links_of_its_role_alone():
+    still = {"overlap_gradients": "no", "overlap_weights": "no"}
+    posed = problem("llama3-8b", devices=8, batch=8)
+    seconds = {
+        setting: plan_costs(posed, plan(data=8, zero=1, **still, **dict([setting]))).time_s["data"]
+        for setting in (("gradient_transfer", "fp32"), ("gradient_transfer", "bf16"), ("weight_transfer", "fp8"))
+    }
+    whole, halved_gradients, halved_weights = seconds.values()
+    # 4 bytes of gradients and 2 of weights go round; latencies are small beside them.
+    assert halved_gradients / whole == pytest.approx(4 / 6, rel=0.01)
+    assert halved_weights / whole == pytest.approx(5 / 6, rel=0.01)
+
+
+HIDDEN = {
+    "overlap_tensor": ({"tensor": 8, "sequence_parallel": True}, "tensor"),
+    "overlap_context": ({"context": 8}, "context"),
+    "overlap_expert": ({"expert": 8, "data": 8}, "expert"),
+    "overlap_gradients": ({"data": 8}, "data"),
+    "overlap_weights": ({"data": 8, "zero": 3}, "sharding"),
+    "overlap_pipeline": ({"pipeline": 8, "interleave": 2}, "transfer"),
+}
+
+
+@pytest.mark.parametrize("key", HIDDEN)
+def test_an_overlap_hides_communication_of_its_kind_alone(key):
+    values, part = HIDDEN[key]
+    posed = problem("mixtral-8x7b", devices=8, batch=8)
+    shown, hidden = (
+        plan_costs(posed, plan(**values, **dict.fromkeys(OVERLAPS, "no") | {key: word})) for word in ("no", "yes")
+    )
+    assert hidden.time_s[part] < shown.time_s[part]
+    others = {name for name in shown.time_s if name not in (part, "bubble")}
+    assert {name: hidden.time_s[name] for name in others} == {name: shown.time_s[name] for name in others}
+
+
+def test_every_kth_layer_is_made_again_for_any_k():
+    posed = problem("llama3-8b", devices=1, batch=1)
+    whole, third = (plan_costs(posed, plan(recompute=word)) for word in ("full", "full/3"))
+    assert third.time_s["recompute"] == pytest.approx(whole.time_s["recompute"] / 3)
+    arrays = PlanArrays.of([plan(recompute=word) for word in ("full/3", "full/32")])
+    assert [arrays.plan(position).recompute for position in (0, 1)] == ["full/3", "full/32"]
+    assert evaluate(posed, arrays).step_s[0] == pytest.approx(third.step_s)
+    assert illegal(posed, plan(recompute="full/33")) == [
+        "recompute must be every k-th layer with k up to the layers (32)"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
@@ -139,8 +322,8 @@ FASTER = {
 @pytest.mark.parametrize("change", FASTER.values(), ids=FASTER)
 def test_a_faster_machine_is_faster_for_every_plan(change):
     posed = problem("mixtral-8x7b", devices=32, batch=64)
-    rows = next(iter(_chunks(posed)))[::97]
-    plans = PlanArrays.of_rows(rows, "bf16")
+    every = all_plans(posed)
+    plans = every.part(np.arange(0, every.count, 97))
     before = evaluate(posed, plans).step_s
     after = evaluate(replace(posed, system=change(posed.system)), plans).step_s
     assert np.all(after <= before * (1 + 1e-12))

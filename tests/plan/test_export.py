@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from dse.plan.check import illegal
-from dse.plan.export import exports
+from dse.plan.export import REFUSALS_FILE, exports
+from dse.plan.training_plan import SETTINGS
 from tests.plan.problems import plan, problem
 
 WIDE = {
@@ -23,6 +24,16 @@ PLANS = {
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
     "gpipe": WIDE | {"interleave": 1, "schedule": "gpipe", "zero": 2},
+    "hybrid": {"data": 32, "zero": 3, "zero_copies": 4},
+    "optimizer copies": WIDE | {"zero": 1, "zero_copies": 2, "data": 4, "context": 1},
+    "pipeline inside": WIDE | {"order": "tensor-context-pipeline-data"},
+    "data inside": WIDE | {"order": "data-tensor-context-pipeline"},
+    "ends": WIDE | {"first_layers": 14, "last_layers": 18},
+    "roles": WIDE | {"zero": 1, "gradients": "bf16", "gradient_transfer": "bf16", "moments": "bf16"},
+    "all 16 bits": WIDE | {"weights": "bf16", "gradients": "bf16", "moments": "bf16", "gradient_transfer": "bf16"},
+    "8-bit gathering": WIDE | {"weight_transfer": "fp8", "overlap_tensor": "no"},
+    "8-bit weights": WIDE | {"weights": "fp8", "weight_transfer": "fp8"},
+    "32-bit sums": {"data": 32, "gradients": "fp32", "gradient_transfer": "bf16"},
 }
 
 
@@ -46,7 +57,23 @@ def megatron(text, posed):
         chunk = posed.model.layers // sizes["pipeline"] // sizes["interleave"]
         recompute = f"full/{chunk // int(words['--recompute-num-layers'])}"
     data = posed.devices // sizes["tensor"] // sizes["context"] // sizes["pipeline"]
-    return sizes | {
+    layout = words.get("--pipeline-model-parallel-layout")
+    if layout:
+        chunks = [len(chunk.strip("EL")) for chunk in layout.split("|")]
+        stages = [sum(chunks[stage :: sizes["pipeline"]]) for stage in range(sizes["pipeline"])]
+        sizes |= {"interleave": len(chunks) // sizes["pipeline"], "first_layers": stages[0], "last_layers": stages[-1]}
+    sizes["zero_copies"] = int(words.get("--num-distributed-optimizer-instances", 1))
+    if "--use-tp-pp-dp-mapping" in words:
+        sizes["order"] = "tensor-context-pipeline-data"
+    kept = {"--grad-reduce-in-bf16": "bf16", "--accumulate-allreduce-grads-in-fp32": "fp32"}
+    gradients = next((word for flag, word in kept.items() if flag in words), "stack")
+    weights = "fp8" if "--fp8-param-gather" in words else "stack"
+    stated = {
+        "gradients": gradients, "gradient_transfer": gradients, "weights": weights, "weight_transfer": weights,
+        "moments": words.get("--exp-avg-dtype", "stack"),
+    }  # fmt: skip
+    assert words.get("--exp-avg-sq-dtype", "stack") == stated["moments"]
+    return plan().document() | sizes | stated | {
         "sequence_parallel": "--sequence-parallel" in words, "data": data, "schedule": "1f1b", "zero": zero,
         "recompute": recompute, "precision": precision,
     }  # fmt: skip
@@ -61,7 +88,19 @@ def torchtitan(text, posed):
     mode = document["activation_checkpoint"]["mode"]
     option = document["activation_checkpoint"].get("selective_ac_option", "")
     kinds = {"quantize.linear.float8": "fp8", "quantize.linear.mx": "mxfp8"}
-    return {
+    types = {"bfloat16": "bf16", "float32": "fp32", None: "stack"}
+    state = types[training.get("dtype")]
+    gathered = types[training.get("mixed_precision_param")]
+    if document.get("quantize", {}).get("linear", {}).get("float8", {}).get("enable_fsdp_float8_all_gather"):
+        gathered = "fp8"
+    hides = document.get("experimental", {}).get("enable_async_tensor_parallel")
+    return plan().document() | {
+        "weights": state,
+        "gradients": state,
+        "moments": state,
+        "weight_transfer": gathered,
+        "gradient_transfer": types[training.get("mixed_precision_reduce")],
+        "overlap_tensor": {None: "stack", True: "yes", False: "no"}[hides],
         "tensor": mesh["tensor_parallel_degree"],
         "sequence_parallel": mesh["tensor_parallel_degree"] > 1,
         "context": mesh["context_parallel_degree"],
@@ -70,6 +109,7 @@ def torchtitan(text, posed):
         "pipeline": stages,
         "interleave": posed.model.layers // layers // stages,
         "schedule": mesh.get("pipeline_parallel_schedule", "1f1b").lower().removeprefix("interleaved"),
+        "zero_copies": mesh["data_parallel_replicate_degree"] if sharded > 1 else 1,
         "zero": 0 if sharded == 1 else {"always": 3, "never": 2}[mesh["fsdp_reshard_after_forward"]],
         "microbatch": mesh.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
         "recompute": mode if option in ("", "op") else f"full/{option}",
@@ -84,7 +124,7 @@ def maxtext(text, posed):
     rounds = settings.get("num_pipeline_microbatches", settings.get("gradient_accumulation_steps"))
     layers = settings.get("num_layers_per_pipeline_stage", posed.model.layers)
     cut = settings["ici_tensor_sequence_parallelism"]
-    return {
+    return plan().document() | {
         "tensor": cut * settings["ici_tensor_parallelism"],
         "sequence_parallel": cut > 1,
         "context": settings["ici_context_parallelism"],
@@ -94,6 +134,7 @@ def maxtext(text, posed):
         "interleave": posed.model.layers // layers // stages,
         "schedule": "1f1b",
         "zero": 3 if sharded > 1 else 0,
+        "zero_copies": settings["ici_data_parallelism"] if sharded > 1 else 1,
         "microbatch": posed.global_batch // data // rounds,
         "recompute": {"minimal": "none", "save_qkv_proj": "selective", "full": "full"}[settings["remat_policy"]],
         "precision": settings["quantization"] or "bf16",
@@ -104,7 +145,12 @@ def deepspeed(text, posed):
     settings = json.loads(text)
     size, rounds = settings["train_micro_batch_size_per_gpu"], settings["gradient_accumulation_steps"]
     values = plan(data=posed.global_batch // size // rounds, microbatch=size).document()
-    return values | {"zero": settings["zero_optimization"]["stage"]}
+    return values | {
+        "zero": settings["zero_optimization"]["stage"],
+        "zero_copies": values["data"] // settings["zero_optimization"].get("mics_shard_size", values["data"]),
+        "gradients": settings.get("data_types", {}).get("grad_accum_dtype", "stack"),
+        "gradient_transfer": settings.get("communication_data_type", "stack"),
+    }
 
 
 READERS = {
@@ -117,17 +163,23 @@ READERS = {
 
 @pytest.mark.parametrize("values", PLANS.values(), ids=PLANS)
 def test_what_is_exported_is_read_back_as_the_plan(values):
-    posed = problem("llama3-8b", devices=32, batch=128, sequence=8192)
+    settings = {key: values[key] for key in SETTINGS if key in values}
+    posed = problem("llama3-8b", devices=32, batch=128, sequence=8192, **settings)
     each = plan(**values)
-    assert illegal(posed, each) == ([] if each.precision == "bf16" else ["precision must be bf16, as it is fixed"])
+    assert illegal(posed, each) == []
     made = exports(posed, each)
+    made.pop(REFUSALS_FILE, None)
     for name, text in made.items():
-        assert READERS[name](text, posed) == each.document(), name
+        expected = each.document()
+        if name == "megatron.args" and each.weights == "bf16":
+            expected["weights"] = "stack"  # Megatron-LM has them so, and no argument for it
+        assert READERS[name](text, posed) == expected, name
 
 
 def test_each_framework_gets_what_it_can_express():
     posed = problem("llama3-8b", devices=32, batch=128, sequence=8192)
     names = {label: [*exports(posed, plan(**values))] for label, values in PLANS.items()}
+    names = {label: [name for name in each if name != REFUSALS_FILE] for label, each in names.items()}
     assert names == {
         "wide": ["megatron.args", "torchtitan.toml", "maxtext.yml"],
         "distributed optimizer": ["megatron.args"],
@@ -136,7 +188,27 @@ def test_each_framework_gets_what_it_can_express():
         "not cut": ["megatron.args", "maxtext.yml"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
         "gpipe": ["torchtitan.toml"],
+        "hybrid": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
+        "optimizer copies": ["megatron.args"],
+        "pipeline inside": ["megatron.args"],
+        "data inside": [],
+        "ends": ["megatron.args"],
+        "roles": ["megatron.args"],
+        "all 16 bits": ["megatron.args", "torchtitan.toml"],
+        "8-bit gathering": ["torchtitan.toml"],
+        "8-bit weights": ["megatron.args"],
+        "32-bit sums": ["deepspeed.json"],
     }
+
+
+def test_what_a_framework_lacks_is_said_in_one_line_each():
+    posed = problem("llama3-8b", devices=32, batch=128, sequence=8192)
+    lines = exports(posed, plan(**PLANS["roles"]))[REFUSALS_FILE].splitlines()
+    assert lines == [
+        "torchtitan.toml: not written, since it cannot express zero=1",
+        "maxtext.yml: not written, since it cannot express gradients=bf16",
+        "deepspeed.json: not written, since it cannot express moments=bf16",
+    ]
 
 
 def test_megatron_gets_the_model_too():

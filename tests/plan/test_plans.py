@@ -19,7 +19,23 @@ BAD = {
     "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
     "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
     "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
-    "word": ("recompute=ful", "recompute: ful: must be one of none, selective, full, full/2"),
+    "word": ("recompute=ful", "recompute: ful: must be none, selective, full, or full/K with K from 2 to 999"),
+    "every": ("recompute=full/64", "recompute: full/64: must be every k-th layer with k up to the layers (32)"),
+    "copies": ("data=4,zero_copies=8,tensor=2", "zero_copies: 8: must divide data (4) (did you mean 4?)"),
+    "no copies": ("zero=0,zero_copies=2", "zero_copies: 2: must be 1 with zero=0"),
+    "order": ("order=tensor-data-pipeline", "order: tensor-data-pipeline: must be tensor, context, data and pipeline"),
+    "one stage": ("pipeline=1,first_layers=3", "first_layers: 3: must be 0 where there is one stage"),
+    "short end": ("pipeline=2,interleave=2,last_layers=1", "last_layers: 1: must be 0, or at least interleave (2)"),
+    "ends": (
+        "pipeline=2,first_layers=10,last_layers=20",
+        "last_layers: 20: must leave none of the 32 layers to the other 0 stages (did you mean 22?)",
+    ),
+    "long end": (
+        "pipeline=4,first_layers=30",
+        "first_layers: 30: must leave at least 3 of the 32 layers to the other 3 stages (did you mean 29?)",
+    ),
+    "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
+    "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),
     "number": ("tensor=two", "tensor: two: must be a whole number of at least 1"),
     "flag": ("sequence_parallel=2", "sequence_parallel: 2: must be yes or no"),
     "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3"),
@@ -65,7 +81,9 @@ def test_other_options_are_refused_in_one_line(dse, arguments, message):
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path):
-    each = plan(tensor=8, sequence_parallel=True, zero=3, recompute="selective", schedule="gpipe", precision="fp8")
+    settings = {"moments": "bf16", "gradient_transfer": "fp32", "overlap_tensor": "no", "overlap_expert": "yes"}
+    mesh = {"tensor": 8, "sequence_parallel": True, "order": "context-tensor-data-pipeline", "first_layers": 5}
+    each = plan(**mesh, **settings, zero=3, zero_copies=2, recompute="full/3", schedule="gpipe", precision="fp8")
     path = tmp_path / "plan.yaml"
     path.write_text(yaml_text(each))
     assert whole_plan(read_plan(each.text()), "text") == whole_plan(read_plan(str(path)), "file") == each

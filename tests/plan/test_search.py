@@ -2,15 +2,19 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 
 from dse.plan.answer import CHANGES, without_parts
 from dse.plan.check import illegal, violations
 from dse.plan.check_costs import plan_costs
+from dse.plan.evaluate import evaluate, least_costs
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import RECOMPUTES
+from dse.plan.search import enumeration
 from dse.plan.search.enumeration import enumerate_plans
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.search.vocabulary import families, member_counts, members, plans_of
+from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 from tests.plan.problems import problem
 
 SMALL = {"name": "small", "layers": 4, "hidden": 512, "heads": 4, "vocabulary": 32000, "sequence": 512}
@@ -29,9 +33,11 @@ def every_plan(posed):
     for values in axes:
         if values[0] * values[2] * values[4] * values[5] != posed.devices:
             continue
-        for recompute in RECOMPUTES:
-            plan = TrainingPlan(*values, recompute, "bf16")
-            if not illegal(posed, plan):
+        copies = [each for each in (1, 2, 4) if values[4] % each == 0 and (values[8] or each == 1)]
+        orders = ORDERS if values[4] > 1 and values[5] > 1 else ORDERS[:1]
+        for recompute, count, order in product(RECOMPUTES, copies, orders):
+            plan = TrainingPlan(*values, recompute, "bf16", count, order)
+            if order in (USUAL_ORDER, PIPELINE_INSIDE) and not illegal(posed, plan):
                 yield plan
 
 
@@ -49,6 +55,26 @@ def test_no_plan_whatever_beats_the_best(model, fixed):
         assert one.memory_bytes < other.memory_bytes
         assert one.step_s > other.step_s
     assert found.front[-1] == found.best
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_plans(model, monkeypatch):
+    monkeypatch.setattr(enumeration, "_CHUNK", 64)
+    posed = problem(model, devices=8, batch=16, sequence=512)
+    rows = np.concatenate([*families(posed, 1 << 20)])
+    least_s, least_bytes = least_costs(posed, plans_of(posed, rows))
+    every = evaluate(posed, plans_of(posed, members(posed, rows)))
+    own = np.repeat(np.arange(len(rows)), member_counts(posed, rows))
+    assert np.all(every.step_s >= least_s[own])
+    assert np.all(every.memory_bytes >= least_bytes[own])
+    found = enumerate_plans(posed)
+    assert found.count == len(own) > found.priced
+    for each in found.front:
+        better = (every.step_s < each.step_s) & (every.memory_bytes <= each.memory_bytes)
+        assert not better.any()
+    fits = every.memory_bytes <= posed.system.chip.hbm_bytes
+    assert found.front[-1].step_s == every.step_s[fits].min()
+    assert found.front[0].memory_bytes == every.memory_bytes[fits].min()
 
 
 def test_the_best_of_a_large_machine_is_proven():

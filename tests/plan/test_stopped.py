@@ -7,8 +7,8 @@ from dse.plan.bound import least_step_s
 from dse.plan.contract import PROBLEM
 from dse.plan.evaluate import evaluate
 from dse.plan.options import PlanOptions
-from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search import enumeration
+from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import list_stacks, stack
 from dse.results.check import faults_of
 from dse.run.progress import StoppedError
@@ -30,7 +30,7 @@ def stopped_at(question, reason="time limit"):
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     """A complete search that is remembered is not stopped."""
-    plan_answer._enumerated.cache_clear()
+    plan_answer._ENUMERATED.clear()
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_a_stop_after_the_last_plan_costs_only_what_stands_beside_it(monkeypatch
 def test_what_stands_beside_an_answer_stops_in_the_middle_of_a_search_and_leaves_no_part_of_one(small_chunks, part):
     posed, _ = answered(10**9)
     problem, best = posed.problem, plan_answer.enumerated(posed.problem).best
-    plan_answer._enumerated.cache_clear()
-    plan_answer._enumerated_among.cache_clear()
+    plan_answer._ENUMERATED.clear()
+    plan_answer._AMONG.clear()
     compute = {
         "without_parts": lambda stop: plan_answer.without_parts(problem, best, stop),
         "without_constraints": lambda stop: plan_answer.without_constraints(problem, best, stop),
@@ -76,14 +76,35 @@ def test_what_stands_beside_an_answer_stops_in_the_middle_of_a_search_and_leaves
     }[part]
     with pytest.raises(StoppedError):
         compute(stopped_at(2))  # the first question is before the first search, the second in it
-    remembered = plan_answer._enumerated.cache_info().currsize, plan_answer._enumerated_among.cache_info().currsize
-    assert remembered == (0, 0)
+    assert (len(plan_answer._ENUMERATED), len(plan_answer._AMONG)) == (0, 0)
 
 
 def test_a_run_that_is_stopped_before_a_plan_fits_says_so(small_chunks):
     posed, result = answered(1, model="llama3-405b")
     assert (result.status, result.solution, result.infeasibility) == ("unknown", {}, None)
     assert faults_of(result, posed) == []
+
+
+def test_a_run_with_a_fixed_part_searches_for_no_other_plans_where_one_fits(small_chunks):
+    options = PlanOptions(model="llama3-8b", accelerators=16, global_batch=64, sequence=1024, plan="tensor=2")
+    posed = PROBLEM.pose(options)
+    result = PROBLEM.answer(posed, Run())
+    assert result.status == "optimal"
+    assert result.evaluations == plan_answer.enumerated(posed.problem).priced
+    assert faults_of(result, posed) == []
+
+
+def test_a_proof_that_nothing_fits_stands_where_the_search_for_other_plans_is_stopped(small_chunks):
+    options = PlanOptions(model="llama3-8b", accelerators=8, global_batch=64, sequence=8192, plan="data=8,zero=0")
+    posed = PROBLEM.pose(options)
+    whole = PROBLEM.answer(posed, Run())
+    plan_answer._ENUMERATED.clear()
+    own = len(range(0, plan_answer.enumerated(posed.problem).priced, 64))
+    cut = PROBLEM.answer(posed, Run(stop=stopped_at(own)))
+    assert (cut.status, cut.infeasibility.demand) == ("infeasible", whole.infeasibility.demand)
+    assert whole.infeasibility.levers[0].startswith("--plan")
+    assert not any(lever.startswith("--plan") for lever in cut.infeasibility.levers)
+    assert faults_of(whole, posed) == faults_of(cut, posed) == []
 
 
 def test_a_stopped_run_cannot_claim_a_better_bound_or_a_front(small_chunks):
@@ -98,5 +119,4 @@ def test_a_stopped_run_cannot_claim_a_better_bound_or_a_front(small_chunks):
 @pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v2", "gpt-oss-120b", "megatron-1.7b"])
 def test_no_plan_whatever_is_faster_than_the_bound(model, precision, name):
     posed = problem(model, devices=16, batch=32, sequence=1024, precision=precision, software=stack(name))
-    for rows in enumeration._chunks(posed):
-        assert evaluate(posed, PlanArrays.of_rows(rows, precision)).step_s.min() >= least_step_s(posed)
+    assert evaluate(posed, all_plans(posed)).step_s.min() >= least_step_s(posed)

@@ -11,7 +11,7 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate, step_seconds
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
-from dse.plan.search.enumeration import all_plans
+from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import template_stack
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels, distinct_rows
 from hardware.chips import Chip, System

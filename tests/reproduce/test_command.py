@@ -14,12 +14,13 @@ def test_table_4_needs_no_search(dse):
     assert document["schema"] == "dse.reproduction/1"
     (section,) = document["sections"]
     ours = {(each["model"], each["quantity"]): each["ours"] for each in section["comparisons"]}
-    # By hand: 12 · hidden² weights of a block and its biases and norms, 2 bytes each.
+    # By hand: 12 · hidden² weights of a block and its biases and norms, 2 bytes each, in thousandths of 2³⁰ bytes.
     hidden = 1024
-    assert ours["bert-large", "parameter size"] == pytest.approx(2e-6 * (12 * hidden**2 + 13 * hidden), rel=1e-9)
-    # One block's products of a 512-token sample, forward and twice that backward.
-    block = 2 * 512 * 12 * hidden**2 + 4 * 512**2 * hidden
-    assert ours["bert-large", "tensor FLOPs"] == pytest.approx(3e-9 * block)
+    weights = 2 * (12 * hidden**2 + 13 * hidden)
+    assert ours["bert-large", "parameter size"] == pytest.approx(1000 * weights / 2**30, rel=1e-9)
+    # Multiply-accumulates of a block: linear layers of one sample of 512 tokens, attention of eight, both passes.
+    block = 512 * 12 * hidden**2 + 8 * 2 * 512**2 * hidden
+    assert ours["bert-large", "tensor FLOPs"] == pytest.approx(2e-9 * block)
     assert ours["opt-350m", "layers"] == 24
 
 

@@ -8,7 +8,7 @@ import pytest
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
 from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, SPOTLIGHT, SPOTLIGHT_EXPERT, strategies
-from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
+from dse.reproduce.phaze.context import DEFAULT_BUDGET, TRACED, Budget, Context
 from dse.reproduce.phaze.parts import PAPER, PARTS, PhazeOptions, posed
 from dse.reproduce.phaze.published import read_published
 from dse.reproduce.phaze.spotlight import AS_PRINTED, BOTH, LANES, SQUARE
@@ -51,10 +51,11 @@ def test_every_part_prints_whole_rows(done):
     assert_whole(done, PARTS)
 
 
-def numbers(done, part):
+def numbers(done, part, traced=False):
     """{(model, quantity): (ours, paper)} of one section."""
     (section,) = [section for section in done.sections if section.part == part]
-    return {(each.model, each.quantity): (each.ours, each.paper) for each in section.comparisons}
+    chosen = [each for each in section.comparisons if (each.cost_model == TRACED) == traced]
+    return {(each.model, each.quantity): (each.ours, each.paper) for each in chosen}
 
 
 def test_the_proven_optimum_is_no_worse_than_the_papers_machine(done, context):
@@ -62,6 +63,31 @@ def test_the_proven_optimum_is_no_worse_than_the_papers_machine(done, context):
     ours, reference = (table["bert-large", name][0] for name in ("throughput", "throughput of the paper's accelerator"))
     assert context.model_search("bert-large", "phaze-2024").proof == "proven"
     assert ours >= reference * (1 - 1e-9) > 0
+
+
+def test_traced_layers_are_searched_and_compared_too(done, context):
+    assert context.ways("bert-large") == ("phaze-2024", TRACED)
+    table, plain = numbers(done, "table2", traced=True), numbers(done, "table2")
+    ours, reference = (table["bert-large", name][0] for name in ("throughput", "throughput of the paper's accelerator"))
+    assert ours >= reference * (1 - 1e-9) > 0
+    assert ours != plain["bert-large", "throughput"][0]
+    utilisations = numbers(done, "table5", traced=True)
+    assert len(utilisations) == 3
+    expert, solver, common = (ours for ours, _ in utilisations.values())
+    assert 0 < expert <= solver < common <= 200
+
+
+def test_models_outside_of_table_4_have_no_traced_layers(paper):
+    context = Context(paper, tuple(paper.models), ("consistent", "phaze-2024"), Run(), DEFAULT_BUDGET)
+    assert context.ways("llama2-7b") == ("consistent", "phaze-2024")
+    assert Context(paper, ("bert-large",), ("consistent",), Run(), DEFAULT_BUDGET).ways("bert-large") == ("consistent",)
+
+
+def test_table_4_is_what_the_papers_tool_counts(done):
+    table = numbers(done, "table4")
+    assert table["bert-large", "operators"] == (34, 34)
+    for quantity, (ours, theirs) in table.items():
+        assert ours == pytest.approx(theirs, rel=0.03), quantity
 
 
 def test_a_common_architecture_of_one_model_is_that_models(done):

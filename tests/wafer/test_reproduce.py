@@ -15,7 +15,9 @@ from dse.reproduce.gigaplacer.figures import rows_of
 from dse.reproduce.gigaplacer.parts import PAPER as GIGAPLACER
 from dse.reproduce.gigaplacer.parts import PARTS, GigaplacerOptions
 from dse.reproduce.gigaplacer.published import PlacementPaper, read_published
+from dse.reproduce.gigaplacer.refinement import refined_costs
 from dse.reproduce.gigaplacer.study import (
+    AS_PRINTED,
     FULL,
     ROWS,
     SLICING_TREE,
@@ -171,7 +173,7 @@ def test_every_part_prints_whole_rows(study, tmp_path):
     write(done, tmp_path)
     document = json.loads((tmp_path / DOCUMENT_FILE).read_text())
     pictures = [picture for section in document["sections"] for picture in section["pictures"]]
-    assert len(pictures) == 4
+    assert len(pictures) == 6  # two final layouts, and four of Figure 8
     for picture in pictures:
         assert "<svg" in (tmp_path / picture["name"]).read_text()
         assert picture["title"] in (tmp_path / "report.html").read_text()
@@ -253,6 +255,37 @@ def test_variants_share_all_but_one_thing():
     assert [VARIANTS[step].share for step in (*steps, SLICING_TREE)] == [0, 0, 1, 1, 1, 1]
     added = [set(VARIANTS[after].steps) - set(VARIANTS[before].steps) for before, after in pairwise(steps)]
     assert added == [{"protocols"}, {"columns"}, {"trees"}, {"compaction"}]
+
+
+def test_the_papers_algorithm_stands_beside_ours(study):
+    table1, refinement = made(("table1", "refinement"), study).sections
+    printed, ours = study.searched(AS_PRINTED), study.searched(FULL)
+    values = {(each.model, each.quantity): each.ours for each in (*table1.comparisons, *refinement.comparisons)}
+    ratios = []
+    for name, problem in study.problems.items():
+        found = printed[name]
+        generated, adapted, refined = refined_costs(problem, found)
+        assert (generated.time, adapted.time) == (found.cost.time,) * 2
+        assert refined == found.cost == cost(problem, found.placement)
+        assert values[name, "total, GigaPlacer as printed"] == found.total
+        assert found.search_s > 0
+        ratios.append(ours[name].total / found.total)
+    mean = values["geometric mean", "cost over that of GigaPlacer as printed"]
+    assert mean == pytest.approx(statistics.geometric_mean(ratios))
+    stages = [refined_costs(study.problems[name], each) for name, each in printed.items()]
+    changes = [100 * (refined.distance / adapted.distance - 1) for _, adapted, refined in stages]
+    assert values["mean", "L1 refinement, mean change of distance"] == pytest.approx(statistics.fmean(changes))
+    generated, adapted, _ = stages[1]
+    quantity = "adapter refinement, mean change of adapters where they count"
+    assert values["mean", quantity] == pytest.approx(100 * (adapted.adapter / generated.adapter - 1))
+
+
+def test_what_a_refinement_began_with_is_checked_too(study):
+    study.searched(AS_PRINTED, ["a"])
+    (key,) = study.run.journal
+    study.run.journal[key]["before"][0]["kernels"]["k1"]["x"] = 39
+    with pytest.raises(FailedCheckError, match="outside the grid"):
+        study.searched(AS_PRINTED, ["a"])
 
 
 def test_the_command_prints_and_keeps(dse, tmp_path):

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,13 @@ from dse.plan.answer import nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.plan_arrays import RECOMPUTES
+from dse.plan.training_plan import ORDERS, USUAL_ORDER
 from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, Result, result_of
 from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.machines import Machines
 from hardware.specs import accelerator
@@ -51,25 +52,13 @@ class ModernAnswer:
         return None if self.at_size is None else self.at_size.best
 
 
-class _ByDigest:
-    """A posed problem that is looked up by what it holds."""
-
-    def __init__(self, posed: ModernPosed, run: Run) -> None:
-        self.posed, self.run = posed, run
-
-    def __hash__(self) -> int:
-        return hash(self.posed.digest)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByDigest) and other.posed.digest == self.posed.digest
+def _is_whole(found: ModernAnswer | str) -> bool:
+    return not isinstance(found, str) and found.outcome.stopped is None
 
 
-class _CutShortError(Exception):
-    """Raised with what is known by a stop, so that it is not remembered as the whole search."""
-
-    def __init__(self, found: ModernAnswer | str) -> None:
-        super().__init__("stopped")
-        self.found = found
+_SEARCHED: Remembered[ModernAnswer | str] = Remembered(4, _is_whole)
+_BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4)
+"""Of the last posed problems, by their digests."""
 
 
 def search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
@@ -80,18 +69,7 @@ def search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
     Raises:
         InputError: no plan keeps the rules.
     """
-    try:
-        return _searched(_ByDigest(posed, run))
-    except _CutShortError as cut:
-        return cut.found
-
-
-@lru_cache(maxsize=4)
-def _searched(keyed: _ByDigest) -> ModernAnswer:
-    found = _search(keyed.posed, keyed.run)
-    if isinstance(found, str) or found.outcome.stopped is not None:
-        raise _CutShortError(found)
-    return found
+    return _SEARCHED.get(posed.digest, lambda: _search(posed, run))
 
 
 def _search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
@@ -260,16 +238,15 @@ def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[
     Raises:
         StoppedError: ``stop`` gave a reason.
     """
-    return _baselines(_ByDigest(posed, Run(stop=stop)))
+    return _BASELINES.get(posed.digest, lambda: _baselines(posed, stop))
 
 
-@lru_cache(maxsize=4)
-def _baselines(keyed: _ByDigest) -> list[dict[str, Any]]:
-    found = search(keyed.posed, keyed.run)
+def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
+    found = search(posed, Run(stop=stop))
     if isinstance(found, str):
         raise StoppedError(found)
-    problem, machines = keyed.posed.problem.problem, keyed.posed.problem.machines
-    candidates, stop = found.candidates, keyed.run.stop
+    problem, machines = posed.problem.problem, posed.problem.machines
+    candidates = found.candidates
     papers = candidates.part(_papers_plans(candidates))
     rows = []
     if papers.plans.count:  # --plan may hold fixed what the paper's plans lack
@@ -289,6 +266,7 @@ def _papers_plans(candidates: Candidates) -> Any:
     plans = candidates.plans
     modes = [RECOMPUTES.index("none"), RECOMPUTES.index("full")]
     whole = np.isin(plans.recompute, modes) & (plans.sequence_parallel == 0) & (plans.zero == 0)
+    whole &= plans.order == ORDERS.index(USUAL_ORDER)
     return np.flatnonzero(whole & (plans.context == 1) & (plans.expert == 1) & (plans.interleave == 1))
 
 

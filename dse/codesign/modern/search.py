@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem
 from dse.codesign.search.choice import TIE
-from dse.plan.evaluate import memory_bytes, step_seconds
+from dse.plan.evaluate import step_seconds, steps_and_memory
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
-from dse.plan.search.enumeration import all_plans
+from dse.plan.search.vocabulary import all_plans
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
 from hardware.machines import Machines
@@ -131,8 +131,7 @@ class ModernSearch:
             ask(self._stop)
             self._progress("bounding plans", int(chosen[0]), plans.count)
             part = plans.part(chosen)
-            memory[chosen] = memory_bytes(self._posed, part)
-            ideal[chosen] = step_seconds(self._posed, part, most)[:, 0]
+            ideal[chosen], memory[chosen] = steps_and_memory(self._posed, part, most)
         return Candidates(plans, memory, ideal)
 
     def outcome(self, candidates: Candidates) -> ModernOutcome:

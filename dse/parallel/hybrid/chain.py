@@ -10,6 +10,9 @@ and with all stages the step takes ``through + (M - 1) · slowest + max(0, expos
 label is dropped where another one of the same state (cut, device, stages, devices of the first stage) is no larger in
 all three; and where the work in front of it, on all devices that are left, cannot be done in time: with D devices, some
 stage of it takes at least 1 / (M · D) of it a microbatch.
+
+Where labels of bounds are many, those are dropped too whose slowest and exposed times another one exceeds by a
+tolerance at most; the bound is less by as much for each stage.
 """
 
 from collections import defaultdict
@@ -19,7 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dse.parallel.hybrid.chain_kernels import undominated
 from dse.parallel.hybrid.problem import HybridProblem
+from dse.parallel.pipeline.problem import Floats, Integers
 from dse.run.progress import StopSignal, ask
 
 
@@ -44,9 +49,10 @@ class Link(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The shortest chain: its time, infinite where there is none, and its stages."""
+    """The shortest chain: its time, infinite where there is none, what no chain is below, and its stages."""
 
     step_s: float
+    bound_s: float
     links: tuple[Link, ...]
 
 
@@ -57,12 +63,61 @@ A step takes at least the passes of all microbatches and the closing of any one 
 these are above the limit may be left out.
 """
 
-_Label = tuple[float, float, float, Link | None, Any]
-"""through, slowest and exposed, the first stage, and the label behind it"""
-
-
 _State = tuple[int, int, int]
 """(first device, stages, devices of the first stage)"""
+
+
+class _Place(NamedTuple):
+    """Where a stage is put in front of labels: :class:`Link` without its point, and the points that it can take."""
+
+    begin: int
+    end: int
+    first: int
+    width: int
+    behind: int
+    points: Sequence[Point]
+
+
+class _Labels(NamedTuple):
+    """Labels of one state, one a column.
+
+    Attributes:
+        times_s: through, slowest and exposed, [3, labels].
+        origin: the place, the number of its point, and the label behind it, [3, labels].
+    """
+
+    times_s: Floats
+    origin: Integers
+
+    def only(self, kept: Integers) -> "_Labels":
+        """Some of them."""
+        return _Labels(self.times_s[:, kept], self.origin[:, kept])
+
+
+class _Grown:
+    """Everything that one program makes: places, and labels that are kept for good."""
+
+    def __init__(self, stages: int) -> None:
+        self.stages = stages
+        self.places: list[_Place] = []
+        self.settled: list[Integers] = []
+        self.count = 0
+
+    def settle(self, labels: _Labels) -> Integers:
+        """Keep labels, and number them, [labels]."""
+        numbers = np.arange(self.count, self.count + labels.times_s.shape[1])
+        self.settled.append(labels.origin)
+        self.count += len(numbers)
+        return numbers
+
+    def links(self, number: int) -> tuple[Link, ...]:
+        """The stages of a settled label, from the first on."""
+        origin, links = np.concatenate(self.settled, axis=1), list[Link]()
+        while origin[0, number] >= 0:
+            place, point, number = origin[:, number].tolist()
+            of = self.places[place]
+            links.append(Link(of.begin, of.end, of.first, of.width, of.behind, of.points[point]))
+        return tuple(links)
 
 
 class ChainSearch:
@@ -77,9 +132,10 @@ class ChainSearch:
         self._problem, self._stop = problem, stop
         base = problem.base
         self._ends = (0, *problem.cuts, problem.steps.points)
-        work = np.concatenate(([0.0], np.cumsum(base.profile.forward_s + base.backward_s)))
-        self._work_s = work[list(self._ends)] / base.microbatches
+        work = np.concatenate(([0.0], np.cumsum(sum(base.passes_s(1)))))
+        self._work_s = work[list(self._ends)]
         self._slack_s = problem.rounding_s / base.microbatches
+        self._later = base.microbatches - 1
         variables = np.concatenate(([0], np.cumsum(base.profile.variables)))
         self._variables = variables[list(self._ends)]
         self._send_s = lru_cache(maxsize=None)(self._sent_s)
@@ -90,44 +146,55 @@ class ChainSearch:
         base = self._problem.base
         return max(0.0, float(self._work_s[-1]) - self._slack_s) / base.devices * base.microbatches
 
-    def shortest(self, points_of: PointsOf, limit_s: float) -> Chain:
-        """The shortest chain of less than ``limit_s``.
+    def shortest(self, points_of: PointsOf, limit_s: float, tolerance_s: float = 0.0) -> Chain:
+        """The shortest chain of less than ``limit_s``, or one whose bound is lower by the tolerance for each stage.
 
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        last = len(self._ends) - 1
-        open_: list[dict[_State, list[_Label]]] = [defaultdict(list) for _ in self._ends]
-        open_[last][self._problem.base.devices, 0, 0] = [(0.0, 0.0, 0.0, None, None)]
-        for end in range(last, 0, -1):
+        last, stages = len(self._ends) - 1, self._problem.base.stages
+        grown = _Grown(stages)
+        open_: list[dict[_State, list[_Labels]]] = [defaultdict(list) for _ in self._ends]
+        start = _Labels(np.zeros((3, 1)), np.full((3, 1), -1))
+        open_[last][self._problem.base.devices, 0, 0].append(start)
+        best_s, best = np.inf, -1
+        for end in range(last, -1, -1):
             ask(self._stop)
-            for state, labels in open_[end].items():
-                self._extend(open_, end, state, labels, points_of, limit_s)
+            for state, parts in open_[end].items():
+                labels = self._kept(parts, tolerance_s if end < last else 0.0)
+                numbers = grown.settle(labels)
+                if end > 0:
+                    self._extend(open_, end, state, labels.times_s, numbers, grown, points_of, limit_s)
+                elif (steps_s := self._steps_s(labels.times_s)).min(initial=np.inf) < best_s:
+                    best_s, best = float(steps_s.min()), int(numbers[steps_s.argmin()])
             open_[end].clear()
-        final = [label for labels in open_[0].values() for label in labels]
-        best = min(final, key=self._step_s, default=None)
-        if best is None or self._step_s(best) >= limit_s:
-            return Chain(np.inf, ())
-        step_s, links = self._step_s(best), []
-        while best is not None and best[3] is not None:
-            links.append(best[3])
-            best = best[4]
-        return Chain(step_s, tuple(links))
+        slack_s = tolerance_s * stages
+        if best_s >= limit_s:
+            return Chain(np.inf, limit_s - slack_s, ())
+        return Chain(best_s, best_s - slack_s, grown.links(best))
 
-    def _step_s(self, label: _Label) -> float:
-        later = self._problem.base.microbatches - 1
-        return label[0] + later * label[1] + max(0.0, label[2])
+    def _steps_s(self, times_s: Floats) -> Floats:
+        through_s, slowest_s, exposed_s = times_s
+        steps_s: Floats = through_s + self._later * slowest_s + np.maximum(0.0, exposed_s)
+        return steps_s
+
+    def _kept(self, parts: list[_Labels], tolerance_s: float) -> _Labels:
+        """Those labels that no other is at most as large as in all three, give or take the tolerance."""
+        labels = _Labels(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
+        order = np.lexsort(labels.times_s[::-1])
+        _, slowest_s, exposed_s = labels.times_s[:, order]
+        of_slowest_s = tolerance_s / 2 / self._later if self._later else 0.0
+        return labels.only(order[undominated(slowest_s, exposed_s, of_slowest_s, tolerance_s / 2)])
 
     def _extend(
-        self, open_: list[dict[_State, list[_Label]]], end: int, state: _State, labels: list[_Label],
-        points_of: PointsOf, limit_s: float,
+        self, open_: list[dict[_State, list[_Labels]]], end: int, state: _State, times_s: Floats, numbers: Integers,
+        grown: _Grown, points_of: PointsOf, limit_s: float,
     ) -> None:  # fmt: skip
         """Put a stage in front of each label of a state, in all ways that can be in time."""
         stop, behind, next_width = state
-        if behind == self._problem.base.stages:
+        if behind == grown.stages:
             return
-        later = self._problem.base.microbatches - 1
-        fastest_s = min(label[0] + later * label[1] for label in labels)
+        fastest_s = float((times_s[0] + self._later * times_s[1]).min())
         for width in self._problem.widths:
             first = stop - width
             if first < 0 or first % min(width, self._problem.server):
@@ -135,15 +202,15 @@ class ChainSearch:
             send_s = self._send_s(end, first, stop, stop + next_width)
             for begin in range(end - 1, -1, -1):
                 own_s = max(0.0, self._work_s[end] - self._work_s[begin] - self._slack_s) / width
-                if fastest_s + own_s > limit_s or later * own_s > limit_s:
+                if fastest_s + own_s > limit_s or self._later * own_s > limit_s:
                     break
                 if (first == 0) != (begin == 0) or not self._is_possible(begin, end, first, limit_s):
                     continue
-                points = points_of(begin, end, width, behind, limit_s)
-                grown = self._grown(labels, points, send_s, (begin, end, first, width, behind), limit_s)
-                if grown:
-                    key = (first, behind + 1, width)
-                    open_[begin][key] = _pareto(open_[begin][key] + grown)
+                place = _Place(begin, end, first, width, behind, points_of(begin, end, width, behind, limit_s))
+                labels = self._with_stage(times_s, numbers, send_s, place, len(grown.places), limit_s)
+                if labels is not None:
+                    grown.places.append(place)
+                    open_[begin][first, behind + 1, width].append(labels)
 
     def _is_possible(self, begin: int, end: int, first: int, limit_s: float) -> bool:
         """Whether the stage reads a trained tensor, and what is in front of it can be done in time."""
@@ -157,27 +224,24 @@ class ChainSearch:
         """What some stage in front takes a microbatch at least, on all devices that are left."""
         return max(0.0, float(self._work_s[begin]) - self._slack_s) / first if begin else 0.0
 
-    def _grown(
-        self, labels: list[_Label], points: Sequence[Point], send_s: float, place: tuple[int, int, int, int, int],
-        limit_s: float,
-    ) -> list[_Label]:  # fmt: skip
-        """The labels with a stage in front of them that can be in time."""
-        begin, end, first, width, behind = place
-        later = self._problem.base.microbatches - 1
-        ahead_s = self._ahead_s(begin, first)
-        grown: list[_Label] = []
-        for point in points:
-            link = Link(begin, end, first, width, behind, point)
-            own_s, drain_s = point.passes_s + 2 * send_s, point.backward_s + send_s
-            floor_s, closing_s = max(point.passes_s, 2 * send_s), point.closing_s
-            for label in labels:
-                through_s, slowest_s = label[0] + own_s, max(label[1], floor_s)
-                exposed_s = max(closing_s, label[2] - drain_s)
-                # Each stage in front adds as much to ``through`` as it can take off ``exposed``, or more.
-                least_s = through_s + max(exposed_s, ahead_s) + later * max(slowest_s, ahead_s)
-                if least_s < limit_s:
-                    grown.append((through_s, slowest_s, exposed_s, link, label))
-        return grown
+    def _with_stage(
+        self, times_s: Floats, numbers: Integers, send_s: float, place: _Place, number: int, limit_s: float
+    ) -> _Labels | None:
+        """The labels with a stage in front of them that can be in time; None where there are none."""
+        if not place.points:
+            return None
+        passes_s, backward_s, closing_s = np.array([each[:3] for each in place.points]).T[:, :, None]
+        ahead_s = self._ahead_s(place.begin, place.first)
+        through_s = times_s[0] + passes_s + 2 * send_s
+        slowest_s = np.maximum(times_s[1], np.maximum(passes_s, 2 * send_s))
+        exposed_s = np.maximum(closing_s, times_s[2] - backward_s - send_s)
+        # Each stage in front adds as much to ``through`` as it can take off ``exposed``, or more.
+        least_s = through_s + np.maximum(exposed_s, ahead_s) + self._later * np.maximum(slowest_s, ahead_s)
+        points, labels = np.nonzero(least_s < limit_s)
+        if len(points) == 0:
+            return None
+        times = np.array([each[points, labels] for each in (through_s, slowest_s, exposed_s)])
+        return _Labels(times, np.array([np.full(len(points), number), points, numbers[labels]]))
 
     def _sent_s(self, end: int, first: int, stop: int, behind: int) -> float:
         """The transfer behind a stage, one way."""
@@ -186,12 +250,3 @@ class ChainSearch:
             return 0.0
         size = int(base.profile.cut_bytes[self._ends[end]]) / base.microbatches
         return base.network.stage_transfer_s(size, range(first, stop), range(stop, behind))
-
-
-def _pareto(labels: list[_Label]) -> list[_Label]:
-    """Those labels that no other is at most as large as in all three."""
-    found: list[_Label] = []
-    for label in sorted(labels, key=lambda each: each[:3]):
-        if not any(each[1] <= label[1] and each[2] <= label[2] for each in found):
-            found.append(label)
-    return found

@@ -36,12 +36,12 @@ class StageChecker:
             raise FailedCheckError("; ".join(of.faults))
         forward = backward = joined = update = 0
         for number, work_ps in of.worked.items():
-            if step.updates[number]:
+            if step.runs_once[number]:
                 update += work_ps
             elif step.forward[number]:
-                forward += work_ps // problem.replicas
+                forward += problem.microbatches * work_ps
             else:
-                backward += work_ps // problem.replicas
+                backward += problem.microbatches * work_ps
         for value, number, sent_ps in of.sent:
             if step.once[value]:
                 joined += sent_ps
@@ -61,12 +61,20 @@ class StageChecker:
         return shards
 
     def _reduced_ps(self, problem: StageProblem, stated: Stated) -> int:
-        size = 0
-        for argument, layout in zip(problem.graph.arguments, stated.arguments, strict=True):
-            if argument.role == "parameter":
-                size += problem.graph.values[argument.value].size_bytes // self._shards(problem, layout)
-        width = problem.mesh.devices
-        return round(problem.network.collective_s("all_reduce", size, problem.replicas, width, groups=width) * 1e12)
+        values, width = problem.graph.values, problem.mesh.devices
+        sizes = [
+            values[argument.value].size_bytes // self._shards(problem, layout)
+            for argument, layout in zip(problem.graph.arguments, stated.arguments, strict=True)
+            if argument.role == "parameter"
+        ]
+        summed = [
+            each for each, is_summed in zip(problem.graph.operations, problem.step.summed, strict=True) if is_summed
+        ]
+        sizes += [values[value].size_bytes for operation in summed for value in operation.results]
+        seconds = (
+            problem.network.collective_s("all_reduce", size, problem.replicas, width, groups=width) for size in sizes
+        )
+        return sum(round(each * 1e12) for each in seconds)
 
     def _bytes(self, problem: StageProblem, stated: Stated, layouts: dict[int, tuple[int, ...]]) -> int:
         """What a device keeps: state, what has arrived for recomputation, and what the backward pass reads."""

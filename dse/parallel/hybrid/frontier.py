@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from dse.parallel.hybrid.stage_problem import Direction
 
-DIRECTIONS: tuple[Direction, ...] = ((1, 0), (2, 1), (1, 1), (0, 1))
-"""In which pieces are solved. The first and the last bound passes and closing alone."""
+DIRECTIONS: tuple[Direction, ...] = ((1, 0), (2, 1), (1, 1), (1, 2), (1, 4), (1, 8), (0, 1))
+"""In which pieces are solved. The first and the last bound passes and closing alone.
 
-SOLVED: tuple[Direction, ...] = ((1, 1), (2, 1))
-"""In which stages and blocks of pieces are solved; in the others the bounds of pieces are hardly below."""
+A stage of a chain seldom closes longer than those in front of it have passes left, whatever passes that takes: so the
+closing is what counts more.
+"""
 
-PARTS = 12
+PARTS = 24
 """Into which each straight piece of the envelope is divided at most."""
 
 FINE = 1e-3
@@ -56,3 +57,9 @@ def corners(bounds: Mapping[Direction, float]) -> tuple[Corner, ...]:
         width = (right - left) / parts
         found += [Corner(left + width * part, closing(left + width * (part + 1))) for part in range(parts)]
     return (*found, Corner(places[-1], closing(places[-1])))
+
+
+def tightest(bounds: Mapping[Direction, float], passes_ps: float, closing_ps: float) -> Direction:
+    """The direction of passes and closing together whose bound is nearest to a point, as a share of it."""
+    lines = {each: bound for each, bound in bounds.items() if each[0] and each[1]}
+    return min(lines, key=lambda each: (each[0] * passes_ps + each[1] * closing_ps) / max(1.0, lines[each]))

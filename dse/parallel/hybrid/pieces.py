@@ -2,28 +2,25 @@
 
 A plan of a stage has a part in each of its pieces; what it sends between pieces is left out, and what several pieces
 have counts in the first alone. So the least sums of passes and closing of the pieces add up to a bound on the stage,
-and so do the fewest bytes. Where :data:`BLOCK` neighbours are solved together, less is left out, so that a stage is
-divided into pieces and blocks in the way that gives most. Pieces and blocks of equal structure are solved once.
+and so do the fewest bytes. The first piece of a stage has everything that it takes, what stages in front have too.
+Where neighbours are solved together, as a block, less is left out, so that a stage is divided into pieces and blocks
+in the way that gives most. Pieces and blocks of equal structure are solved once.
 """
 
 import hashlib
-import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
-from dse.parallel.hybrid.frontier import DIRECTIONS, SOLVED
+from dse.parallel.hybrid.frontier import DIRECTIONS
 from dse.parallel.hybrid.problem import HybridProblem
 from dse.parallel.hybrid.stage_problem import Direction, StageProblem, least_bytes, solve_stage
 from dse.parallel.hybrid.stage_step import StageStep
 from dse.parallel.pipeline.problem import Floats
 from dse.parallel.prices import Prices
-from dse.parallel.resharding import PICO
 from dse.run.progress import StopSignal
-
-BLOCK = 3
-"""Neighbouring pieces that are solved together."""
 
 
 def signature(step: StageStep) -> str:
@@ -35,9 +32,10 @@ def signature(step: StageStep) -> str:
         for each in graph.operations
     ]
     arguments = [(each.value, each.role) for each in graph.arguments]
-    flags = (step.of_batch, step.once, step.updates, step.forward, step.in_memory, step.kept, step.again, step.copies)
+    times = (step.of_batch, step.once, step.divided, step.runs_once, step.summed, step.forward)
+    flags = (step.in_memory, step.kept, step.again, step.copies)
     more = (step.arrives, step.entering, sorted(step.carried.items()), graph.results)
-    return hashlib.sha256(repr((values, operations, arguments, flags, more)).encode()).hexdigest()
+    return hashlib.sha256(repr((values, operations, arguments, times, flags, more)).encode()).hexdigest()
 
 
 class Pieces:
@@ -51,12 +49,12 @@ class Pieces:
 
     def __init__(self, problem: HybridProblem, seed: int, stop: StopSignal) -> None:
         self._problem, self._seed, self._stop = problem, seed, stop
-        ends = (0, *problem.cuts, problem.steps.points)
-        self._steps = [problem.steps.stage(range(*each)) for each in pairwise(ends)]
+        self._ends = (0, *problem.cuts, problem.steps.points)
+        self._steps = [problem.steps.stage(range(*each)) for each in pairwise(self._ends)]
         self._signatures = [signature(each) for each in self._steps]
-        blocks = zip(ends, ends[BLOCK:], strict=False)
-        self._blocks = [problem.steps.stage(range(*each)) for each in blocks]
-        self._block_signatures = [signature(each) for each in self._blocks]
+        self._whole: dict[tuple[int, int], str] = {}
+        self._firsts: dict[tuple[int, int], list[dict[Direction, int]]] = {}
+        self._blocks: dict[tuple[int, int], dict[tuple[int, int], dict[Direction, int]]] = {}
         self._sums: dict[tuple[int, int], dict[Direction, Floats]] = {}
         self._bytes: dict[tuple[int, int], tuple[Floats, Floats]] = {}
         self.solved = 0
@@ -67,23 +65,45 @@ class Pieces:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
+        if (width, mesh) not in self._blocks:
+            ones = self._each(width, mesh, self._steps)
+            self._blocks[width, mesh] = {(place, place + 1): of for place, of in enumerate(ones)}
+            self._firsts[width, mesh] = self._each(width, mesh, [each.as_first for each in self._steps])
         if (width, mesh) not in self._sums:
-            self._sums[width, mesh] = self._solved(width, mesh)
-        sums = self._sums[width, mesh]
-        copied_ps = self._copied_ps(width, mesh, begin, end)
-        return {(alpha, beta): float(sums[alpha, beta][begin, end]) + beta * copied_ps for alpha, beta in DIRECTIONS}
+            blocks = self._blocks[width, mesh]
+            self._sums[width, mesh] = {each: _most(len(self._steps), blocks, each) for each in DIRECTIONS}
+        sums, first = self._sums[width, mesh], self._firsts[width, mesh][begin]
+        return {
+            each: float(max(sums[each][begin, end], first[each] + sums[each][begin + 1, end])) for each in DIRECTIONS
+        }
 
-    def _copied_ps(self, width: int, mesh: int, begin: int, end: int) -> float:
-        """The all-reduce of trained tensors that a stage in front reads too, which no piece counts."""
-        base, ends = self._problem.base, (0, *self._problem.cuts, self._problem.steps.points)
-        points = range(ends[begin], ends[end])
-        own = int(base.profile.weight_bytes[points.start : points.stop].sum())
-        copied = base.profile.stage_weight_bytes(points) - own
-        whole = int(base.profile.weight_bytes.sum())
-        if not copied:
-            return 0.0
-        whole_s = base.network.collective_s("all_reduce", whole, width // mesh, mesh, groups=mesh)
-        return math.floor(whole_s / PICO / whole * (copied // mesh))
+    def solve_block(self, width: int, mesh: int, begin: int, end: int, direction: Direction) -> bool:
+        """Solve the pieces from ``begin`` up to ``end`` together, for all of equal structure; False where that is done.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
+        blocks = self._blocks[width, mesh]
+        if direction in blocks.get((begin, end), {}):
+            return False
+        own, length = self._signatures[begin:end], end - begin
+        alike = [
+            (start, start + length)
+            for start in range(len(self._steps) - length + 1)
+            if self._signatures[start : start + length] == own
+            and self._signature_of(start, start + length) == self._signature_of(begin, end)
+        ]
+        step = self._problem.steps.stage(range(self._ends[begin], self._ends[end]))
+        bounds = self._solve(width, mesh, step, (direction,))
+        for each in alike:
+            blocks[each] = {**blocks.get(each, {}), **bounds}
+        self._sums.pop((width, mesh), None)
+        return True
+
+    def _signature_of(self, begin: int, end: int) -> str:
+        if (begin, end) not in self._whole:
+            self._whole[begin, end] = signature(self._problem.steps.stage(range(self._ends[begin], self._ends[end])))
+        return self._whole[begin, end]
 
     def least_bytes(self, width: int, mesh: int, begin: int, end: int, in_flight: int) -> float:
         """What each device of such a stage keeps at least."""
@@ -101,46 +121,34 @@ class Pieces:
                 known[name] = least_bytes(problem, Prices(problem))
         return _prefix([known[name] for name in self._signatures])
 
-    def _solved(self, width: int, mesh: int) -> dict[Direction, Floats]:
-        """The most that pieces and blocks add up to, [first piece, last piece + 1], in each direction."""
-        ones = self._each(width, mesh, self._steps, self._signatures, DIRECTIONS)
-        blocks = self._each(width, mesh, self._blocks, self._block_signatures, SOLVED)
-        return {
-            direction: _most([each[direction] for each in ones], [each.get(direction, 0) for each in blocks])
-            for direction in DIRECTIONS
-        }
-
-    def _each(
-        self, width: int, mesh: int, steps: list[StageStep], signatures: list[str], directions: tuple[Direction, ...]
-    ) -> list[dict[Direction, int]]:
+    def _each(self, width: int, mesh: int, steps: list[StageStep]) -> list[dict[Direction, int]]:
         """Bounds on each of the steps, each kind solved once."""
-        known: dict[str, dict[Direction, int]] = {}
-        for name, step in zip(signatures, steps, strict=True):
+        names, known = [signature(each) for each in steps], dict[str, dict[Direction, int]]()
+        for name, step in zip(names, steps, strict=True):
             if name not in known:
-                problem = _unlimited(self._problem.stage_problem(step, width, mesh, 1, is_piece=True))
-                prices = Prices(problem)
-                known[name] = {
-                    direction: solve_stage(problem, prices, direction, self._seed, self._stop).bound_ps or 0
-                    for direction in directions
-                }
-                self.solved += len(directions)
-        return [known[name] for name in signatures]
+                known[name] = self._solve(width, mesh, step, DIRECTIONS)
+        return [known[name] for name in names]
+
+    def _solve(self, width: int, mesh: int, step: StageStep, directions: tuple[Direction, ...]) -> dict[Direction, int]:
+        problem = _unlimited(self._problem.stage_problem(step, width, mesh, 1, is_piece=True))
+        prices = Prices(problem)
+        self.solved += len(directions)
+        return {
+            direction: solve_stage(problem, prices, direction, self._seed, self._stop).bound_ps or 0
+            for direction in directions
+        }
 
 
 def _unlimited(problem: StageProblem) -> StageProblem:
     return replace(problem, state_bytes=None)
 
 
-def _most(ones: list[int], blocks: list[int]) -> Floats:
-    """The most that divisions into single pieces and blocks add up to, for every run of pieces."""
-    count = len(ones)
+def _most(count: int, blocks: Mapping[tuple[int, int], Mapping[Direction, int]], direction: Direction) -> Floats:
+    """The most that divisions into pieces and blocks add up to, for every run of pieces, [begin, end]."""
     most = np.zeros((count + 1, count + 1))
-    for begin in range(count):
-        for end in range(begin + 1, count + 1):
-            most[begin, end] = most[begin, end - 1] + ones[end - 1]
-            if end - begin >= BLOCK:
-                together = most[begin, end - BLOCK] + blocks[end - BLOCK]
-                most[begin, end] = max(most[begin, end], together)
+    for begin, end in sorted(blocks, key=lambda each: each[1]):
+        reached = most[: begin + 1, begin] + blocks[begin, end].get(direction, 0)
+        most[: begin + 1, end] = np.maximum(most[: begin + 1, end], reached)
     return most
 
 

@@ -31,7 +31,6 @@ class HybridProblem:
         device: each device.
         state: what a device keeps of trained tensors.
         cuts: where stages may begin, rising; neither at the first point nor behind the last.
-        single_equal_share: whether a single stage may do equal shares.
     """
 
     base: PipelineProblem
@@ -39,7 +38,6 @@ class HybridProblem:
     device: Device
     state: StateName
     cuts: tuple[int, ...]
-    single_equal_share: bool = True
 
     @cached_property
     def server(self) -> int:
@@ -49,7 +47,7 @@ class HybridProblem:
     @property
     def rounding_s(self) -> float:
         """By how much the work of a batch on one device can be above that of all parts: they are whole picoseconds."""
-        return 4 * PICO * len(self.steps.graph.operations) * self.base.devices
+        return 4 * PICO * len(self.steps.graph.operations) * self.base.devices * self.base.microbatches
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
@@ -85,7 +83,6 @@ class HybridProblem:
             state=self.state,
             recompute=base.recompute,
             is_piece=is_piece,
-            step_bytes=int(base.profile.weight_bytes.sum()),
         )
 
 

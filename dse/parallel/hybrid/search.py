@@ -1,35 +1,57 @@
 """Hybrid plans with a bound: chains of stages of which at first only a bound is known, solved where they matter.
 
-Every stage can take what its pieces take at least (:mod:`dse.parallel.hybrid.pieces`). The shortest chain of such
-stages is a bound on all plans. The stages of this chain are solved as sharding problems of their own, with their
-memory, which lifts their bounds and gives plans of them; and so on, until the shortest chain of plans is proven, no
-stage of the bound's chain is left to be solved, or :data:`ROUNDS` have passed. Stages of equal shares are known exactly
-from the start.
+A stage takes at least its work and the all-reduce of its trained tensors, split over a replica. The shortest chain of
+such stages is a bound on all plans. For the devices and replicas of its stages, what pieces take at least
+(:mod:`dse.parallel.hybrid.pieces`) is worked out next, and so on, until the shortest chain has no others. Then its
+stages are solved as sharding problems of their own, which lifts their bounds and gives plans of them, until the
+shortest chain of plans is proven, no stage of the bound's chain is left to be solved, or :data:`ROUNDS` have passed.
+Stages of equal shares are known exactly from the start.
+
+A stage is solved for weighted sums of its passes and its closing. Whenever the bound's chain needs it between two of
+its plans, the next sum is the one that both have as much of: it gives a plan below their line, or proves that there is
+none (Aneja and Nair, Bicriteria transportation problem, Management Science 1979).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from dse.parallel.hybrid.chain import Chain, ChainSearch, Link, Point, PointsOf
-from dse.parallel.hybrid.frontier import SOLVED, corners
+from dse.parallel.hybrid.frontier import corners, tightest
 from dse.parallel.hybrid.pieces import Pieces, signature
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.stage_problem import Direction, StageFigures, figures, solve_stage
-from dse.parallel.hybrid.stage_step import StageStep
+from dse.parallel.hybrid.stage_problem import (
+    Direction,
+    StageFigures,
+    StageProblem,
+    device_bytes,
+    figures,
+    solve_stage,
+)
 from dse.parallel.hybrid.step_times import step_time
+from dse.parallel.pipeline.problem import Floats, Integers
+from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import PICO
 from dse.run.progress import StoppedError, StopSignal, never_stop
 
-ROUNDS = 12
-"""At most: a search ends in the same state on every machine."""
+ROUNDS = 24
+"""In which stages are solved, at most: a search ends in the same state on every machine."""
+
+MAX_WEIGHT = 64
+"""The larger of the weights of passes and closing, at most."""
 
 GAP = 5e-3
 """Share of the shortest chain below which its bound need not be lifted."""
+
+
+TOLERANCE = 1e-4
+"""Share of the bound by which labels of bounds may differ for each stage, so that there are not too many."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +71,55 @@ class HybridAnswer:
     solved: int
 
 
-class _Solved(NamedTuple):
-    """A stage that was solved: plans with what they take, and the bounds; both empty where none fits."""
+class _Taken(NamedTuple):
+    """What a plan of a stage takes: with one microbatch in flight, and bytes for each further one."""
 
-    plans: tuple[tuple[Sharding, StageFigures], ...]
-    bounds: dict[Direction, float]
+    figures: StageFigures
+    further_bytes: int
+
+    def device_bytes(self, in_flight: int) -> int:
+        """With so many microbatches in flight."""
+        return self.figures.device_bytes + (in_flight - 1) * self.further_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """A stage that is solved, with its memory or without: plans and bounds, by the directions that are done.
+
+    Attributes:
+        problem: of the stage; its microbatches in flight count where it has a limit of memory.
+        prices: of its operations.
+        bounds: on the sum in each direction.
+        plans: that were the best of some direction.
+        directions: in which it is solved.
+    """
+
+    problem: StageProblem
+    prices: Prices
+    bounds: dict[Direction, float] = field(default_factory=dict)
+    plans: dict[Sharding, _Taken] = field(default_factory=dict)
+    directions: set[Direction] = field(default_factory=set)
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether it is proven that no plan fits."""
+        return bool(self.directions) and not self.plans and not self.bounds
+
+    def solve(self, directions: Iterable[Direction], seed: int, stop: StopSignal) -> bool:
+        """Solve it in directions; whether any of them is not done yet."""
+        fresh = [each for each in directions if each not in self.directions]
+        for direction in fresh:
+            found = solve_stage(self.problem, self.prices, direction, seed, stop)
+            self.directions.add(direction)
+            if found.bound_ps is not None:
+                self.bounds[direction] = float(found.bound_ps)
+            if found.plan is not None:
+                self.plans[Sharding(self.problem.mesh.devices, found.plan)] = self._taken(found.plan)
+        return bool(fresh)
+
+    def _taken(self, plan: Plan) -> _Taken:
+        one, two = (device_bytes(replace(self.problem, in_flight=each), self.prices, plan) for each in (1, 2))
+        return _Taken(figures(self.problem, self.prices, plan)._replace(device_bytes=one), two - one)
 
 
 class _Key(NamedTuple):
@@ -86,29 +152,38 @@ class _Search:
         self.pieces = Pieces(problem, seed, stop)
         self.chains = ChainSearch(problem, stop)
         self.equal = _EqualShares(problem)
-        self.solved: dict[_Key, _Solved] = {}
+        self.solved: dict[_Key, list[_Solved]] = {}
         self._by_signature: dict[tuple[object, ...], _Solved] = {}
+        self._with_pieces: set[tuple[int, int]] = set()
         self._points: dict[_Key, tuple[Point, ...]] = {}
-        self.best = Chain(np.inf, ())
+        self.best = Chain(np.inf, np.inf, ())
         self.bound_s = self.chains.least_s
 
     def run(self) -> None:
         """Rounds of a bound, the stages of its chain, and the shortest chain of plans."""
-        self.best = self._within(self._plans, self.chains.least_s, np.inf)
-        for _ in range(ROUNDS):
-            lowest = self._within(self._optimistic, self.bound_s, self.best.step_s * (1 + 1e-12))
-            self.bound_s = max(self.bound_s, min(lowest.step_s, self.best.step_s))
-            open_ = [key for key in map(_key_of, lowest.links) if key is not None and key not in self.solved]
-            if not open_ or self.bound_s >= self.best.step_s * (1 - GAP):
+        self.best = self._within(self._plans, self.chains.least_s, np.inf, 0.0)
+        rounds = 0
+        while rounds < ROUNDS:
+            tolerance_s = TOLERANCE * self.bound_s
+            lowest = self._within(self._optimistic, self.bound_s, self.best.step_s * (1 + 1e-12), tolerance_s)
+            self.bound_s = max(self.bound_s, min(lowest.bound_s, self.best.step_s))
+            if self.bound_s >= self.best.step_s * (1 - GAP):
                 break
-            for key in open_:
-                self._solve(key)
-            better = self._within(self._plans, self.bound_s, self.best.step_s)
+            sharded = [(key, link.point) for link in lowest.links if (key := _key_of(link)) is not None]
+            unknown = {(key.width, key.mesh) for key, _ in sharded} - self._with_pieces
+            if unknown:
+                self._with_pieces |= unknown
+                continue
+            if not sum(self._refine(key, point) for key, point in sharded):
+                break
+            rounds += 1
+            better = self._within(self._plans, self.bound_s, self.best.step_s, 0.0)
             self.best = better if better.links else self.best
 
     def answer(self) -> HybridAnswer:
         """The best plan, by the definition of a step's time, and the bound."""
-        solved = self.pieces.solved + len(SOLVED) * len(self._by_signature)
+        limited = (each for stages in self.solved.values() for each in stages[1:])
+        solved = self.pieces.solved + sum(len(each.directions) for each in (*self._by_signature.values(), *limited))
         if not self.best.links:
             return HybridAnswer(None, np.inf, np.inf if np.isinf(self.bound_s) else self.bound_s, solved)
         ends = (0, *self.problem.cuts, self.problem.steps.points)
@@ -121,15 +196,16 @@ class _Search:
         step_s = step_time(self.problem, plan).length_s
         return HybridAnswer(plan, step_s, min(self.bound_s, step_s), solved)
 
-    def _within(self, points_of: PointsOf, least_s: float, most_s: float) -> Chain:
+    def _within(self, points_of: PointsOf, least_s: float, most_s: float, tolerance_s: float) -> Chain:
         """The shortest chain, looked for under limits that rise until there is one below them."""
         factor = 1.02
-        while True:
+        while factor <= _MAX_FACTOR:
             limit_s = min(least_s * factor, most_s)
-            found = self.chains.shortest(points_of, limit_s)
-            if found.links or limit_s >= most_s or factor > _MAX_FACTOR:
+            found = self.chains.shortest(points_of, limit_s, tolerance_s)
+            if found.links or limit_s >= most_s:
                 return found
-            factor *= 1.2
+            factor *= 1.08 if factor < 4 else 10.0
+        return Chain(np.inf, np.inf, ())
 
     def _plans(self, begin: int, end: int, width: int, behind: int, limit_s: float) -> list[Point]:
         """What plans of a stage take."""
@@ -137,8 +213,7 @@ class _Search:
         points = self.equal.points(begin, end, width, behind)
         count = self.problem.base.microbatches
         for mesh in self.problem.meshes(width)[1:]:
-            solved = self.solved.get(_Key(begin, end, width, mesh, behind))
-            for sharding, of in () if solved is None else solved.plans:
+            for sharding, of in self._fitting(_Key(begin, end, width, mesh, behind)):
                 passes_s, backward_s = (each * PICO / count for each in (of.passes_ps, of.backward_ps))
                 points.append(Point(passes_s, backward_s, of.closing_ps * PICO, sharding))
         return points
@@ -149,54 +224,111 @@ class _Search:
         points = self.equal.points(begin, end, width, behind)
         for mesh in self.problem.meshes(width)[1:]:
             key = _Key(begin, end, width, mesh, behind)
+            if (width, mesh) not in self._with_pieces:
+                points.append(self._point(key, *self.equal.least_s(begin, end, width, mesh)))
+                continue
             if key not in self._points:
-                if self.equal.least_s(begin, end, width, mesh) > limit_s:
+                if sum(self.equal.least_s(begin, end, width, mesh)) > limit_s:
                     continue
                 self._points[key] = tuple(self._corners(key))
             points += self._points[key]
         return _lowest([each for each in points if count * each.passes_s + each.closing_s < limit_s])
 
     def _corners(self, key: _Key) -> Iterator[Point]:
-        begin, end, width, mesh, behind = key
-        solved = self.solved.get(key)
-        if solved is not None and not solved.plans:
-            return
+        begin, end, width, mesh, _ = key
+        solved = self.solved.get(key, [])
         limit = self.problem.base.memory_bytes
-        in_flight = min(self.problem.base.microbatches, behind + 1)
-        if limit is not None and self.pieces.least_bytes(width, mesh, begin, end, in_flight) > limit:
+        if limit is not None and self.pieces.least_bytes(width, mesh, begin, end, self._in_flight(key)) > limit:
             return
-        bounds = solved.bounds if solved is not None else self.pieces.bounds(width, mesh, begin, end)
-        slack_s = self.problem.rounding_s / self.problem.base.microbatches
-        forward_s = max(0.0, self.equal.forward_s(begin, end, width) - slack_s)
-        for corner in corners(bounds):
-            passes_s = corner.passes_ps * PICO / self.problem.base.microbatches
-            yield Point(passes_s, max(0.0, passes_s - forward_s), corner.closing_ps * PICO, key)
+        if any(each.is_impossible for each in solved):
+            return
+        for corner in corners(self._bounds(key)):
+            yield self._point(key, corner.passes_ps * PICO, corner.closing_ps * PICO)
 
-    def _solve(self, key: _Key) -> None:
-        """Solve a stage in all directions."""
+    def _bounds(self, key: _Key) -> dict[Direction, float]:
+        """What is known of a stage, by direction."""
+        bounds = self.pieces.bounds(key.width, key.mesh, key.begin, key.end)
+        for each in self.solved.get(key, ()):
+            for direction, bound in each.bounds.items():
+                bounds[direction] = max(bound, bounds.get(direction, 0.0))
+        return bounds
+
+    def _point(self, key: _Key, passes_s: float, closing_s: float) -> Point:
+        """Of a stage that takes at least these passes of a batch and this closing."""
+        count = self.problem.base.microbatches
+        forward_s = self.equal.forward_s(key.begin, key.end, key.width) - self.problem.rounding_s / count
+        return Point(passes_s / count, max(0.0, passes_s / count - max(0.0, forward_s)), closing_s, key)
+
+    def _refine(self, key: _Key, point: Point) -> bool:
+        """Solve a stage that the bound's chain has at ``point``; whether there was anything to be solved.
+
+        First without its memory: so it is the same for all stages that are alike, and bounds those that hold it. With
+        its memory where plans do not fit.
+        """
+        count = self.problem.base.microbatches
+        place = point.passes_s * count / PICO, point.closing_s / PICO
+        nearest = tightest(self._bounds(key), *place)
+        is_new = key not in self.solved
+        if is_new:
+            self.solved[key] = [self._posed(key)]
+        is_new |= self.pieces.solve_block(key.width, key.mesh, key.begin, key.end, nearest)
+        for solved in self.solved[key]:
+            is_new |= solved.solve({nearest, *_between(solved, place[0])}, self.seed, self.stop)
+        if len(self.solved[key]) == 1 and len(list(self._fitting(key))) < len(self.solved[key][0].plans):
+            limit, in_flight = self.problem.base.memory_bytes, self._in_flight(key)
+            free = self.solved[key][0]
+            limited = replace(free.problem, state_bytes=limit, in_flight=in_flight)
+            self.solved[key].append(_Solved(limited, free.prices))
+            is_new |= self.solved[key][1].solve([nearest], self.seed, self.stop)
+        self._points.clear()
+        return is_new
+
+    def _in_flight(self, key: _Key) -> int:
+        return min(self.problem.base.microbatches, key.behind + 1)
+
+    def _fitting(self, key: _Key) -> Iterator[tuple[Sharding, StageFigures]]:
+        """The plans of a stage that fit into memory."""
+        limit = self.problem.base.memory_bytes
+        for solved in self.solved.get(key, ()):
+            for sharding, taken in solved.plans.items():
+                if limit is None or taken.device_bytes(self._in_flight(key)) <= limit:
+                    yield sharding, taken.figures
+
+    def _posed(self, key: _Key) -> _Solved:
+        """A stage without its memory, the same one for all that differ in names alone."""
         ends = (0, *self.problem.cuts, self.problem.steps.points)
         step = self.problem.steps.stage(range(ends[key.begin], ends[key.end]))
-        in_flight = min(self.problem.base.microbatches, key.behind + 1)
-        alike = (signature(step), key.width, key.mesh, in_flight)
+        alike = (signature(step), key.width, key.mesh)
         if alike not in self._by_signature:
-            self._by_signature[alike] = self._solved(key, step, in_flight)
-        self.solved[key] = self._by_signature[alike]
-        self._points.pop(key, None)
+            problem = replace(self.problem.stage_problem(step, key.width, key.mesh, 1), state_bytes=None)
+            self._by_signature[alike] = _Solved(problem, Prices(problem))
+        return self._by_signature[alike]
 
-    def _solved(self, key: _Key, step: StageStep, in_flight: int) -> _Solved:
-        problem = self.problem.stage_problem(step, key.width, key.mesh, in_flight)
-        prices = Prices(problem)
-        pieces = self.pieces.bounds(key.width, key.mesh, key.begin, key.end)
-        plans: dict[Sharding, StageFigures] = {}
-        bounds: dict[Direction, float] = dict(pieces)
-        for direction in SOLVED:
-            found = solve_stage(problem, prices, direction, self.seed, self.stop)
-            if found.bound_ps is None:
-                return _Solved((), {})
-            bounds[direction] = max(float(found.bound_ps), pieces[direction])
-            if found.plan is not None:
-                plans[Sharding(key.mesh, found.plan)] = figures(problem, prices, found.plan)
-        return _Solved(tuple(plans.items()), bounds)
+
+def _between(solved: _Solved, passes_ps: float) -> Iterator[Direction]:
+    """What is minimised next, so that more is known of a stage where it takes these passes."""
+    if not solved.plans:
+        return
+    taken = [each.figures for each in solved.plans.values()]
+    plans = sorted(((each.passes_ps, each.closing_ps) for each in taken), key=lambda each: each[0])
+    before = [each for each in plans if each[0] <= passes_ps]
+    behind = [each for each in plans if each[0] > passes_ps]
+    if before and behind:
+        yield _direction(before[-1][1] - behind[0][1], behind[0][0] - before[-1][0])
+        return
+    ratios = [alpha / beta for alpha, beta in solved.directions if alpha and beta]
+    ratio = max(ratios) * 2 if behind else min(ratios) / 2
+    if 1 / MAX_WEIGHT <= ratio <= MAX_WEIGHT:
+        yield _direction(ratio, 1.0)
+
+
+def _direction(alpha: float, beta: float) -> Direction:
+    """Weights of passes and closing in about this ratio, as whole numbers of at most :data:`MAX_WEIGHT`."""
+    if alpha <= 0 or beta <= 0:
+        return 1, 1
+    ratio = Fraction(alpha / beta if alpha >= beta else beta / alpha).limit_denominator(8)
+    large, small = min(ratio.numerator, MAX_WEIGHT * ratio.denominator), ratio.denominator
+    return (large, small) if alpha >= beta else (small, large)
 
 
 _MAX_FACTOR = 1e6
@@ -219,30 +351,32 @@ def _key_of(link: Link) -> _Key | None:
 
 
 class _EqualShares:
-    """Stages whose devices do equal shares, by prefix sums over the profile."""
+    """Stages whose devices do equal shares, by prefix sums over the points."""
 
     def __init__(self, problem: HybridProblem) -> None:
         self._problem = problem
         base = problem.base
-        ends = [0, *problem.cuts, problem.steps.points]
-        self._ends = ends
-        self._forward_s, self._backward_s, self._stash = (
-            np.concatenate(([0.0], np.cumsum(each)))[ends]
-            for each in (base.profile.forward_s, base.backward_s, base.profile.stash_bytes)
-        )
+        self._ends = [0, *problem.cuts, problem.steps.points]
+        forward_s, backward_s = base.passes_s(1)
+        self._forward_s, self._work_s = (_prefix(each)[self._ends] for each in (forward_s, forward_s + backward_s))
+        self._stash = _prefix(base.profile.stash_bytes)[self._ends]
+        self._sums = lru_cache(maxsize=None)(self._summed)
         self._cache: dict[tuple[int, int, int, int], list[Point]] = {}
 
     def forward_s(self, begin: int, end: int, width: int) -> float:
-        """The forward pass of a microbatch."""
-        return float(self._forward_s[end] - self._forward_s[begin]) / (self._problem.base.microbatches * width)
+        """The forward pass of a microbatch at least."""
+        return float(self._forward_s[end] - self._forward_s[begin]) / width
 
-    def least_s(self, begin: int, end: int, width: int, mesh: int) -> float:
-        """What a sharded stage takes at least: its work, and its trained tensors split over a replica, all-reduced."""
+    def least_s(self, begin: int, end: int, width: int, mesh: int) -> tuple[float, float]:
+        """Passes of a batch and closing of a sharded stage at least: its work, and its trained tensors all-reduced.
+
+        These are split over a replica; fewer bytes at once never take longer than the same in several arrays.
+        """
         base, ends = self._problem.base, self._ends
-        work_s = float(self._forward_s[end] - self._forward_s[begin] + self._backward_s[end] - self._backward_s[begin])
+        work_s = base.microbatches * float(self._work_s[end] - self._work_s[begin])
         weights = base.profile.stage_weight_bytes(range(ends[begin], ends[end])) // mesh
         joined_s = base.network.collective_s("all_reduce", weights * (1 - 1e-3), width // mesh, mesh, groups=mesh)
-        return max(0.0, work_s - self._problem.rounding_s) / width + joined_s
+        return max(0.0, work_s - self._problem.rounding_s) / width, joined_s
 
     def points(self, begin: int, end: int, width: int, behind: int) -> list[Point]:
         """The stage, if it fits into memory."""
@@ -253,17 +387,22 @@ class _EqualShares:
 
     def _made(self, begin: int, end: int, width: int, behind: int) -> Iterator[Point]:
         base = self._problem.base
-        if not self._problem.single_equal_share and end - begin == len(self._ends) - 1:
-            return
-        share = 1 / (base.microbatches * width)
-        weights = base.profile.stage_weight_bytes(range(self._ends[begin], self._ends[end]))
+        points = range(self._ends[begin], self._ends[end])
         flying = min(base.microbatches, behind + 1)
         stash = float(self._stash[end] - self._stash[begin])
-        stash = stash + flying * int(base.profile.cut_bytes[self._ends[begin]]) if base.recompute else stash * flying
-        if base.memory_bytes is not None and weights * base.state_factor + stash * share > base.memory_bytes:
+        stash = stash + flying * int(base.profile.cut_bytes[points.start]) if base.recompute else stash * flying
+        weights = base.profile.stage_weight_bytes(points)
+        held = weights * base.state_factor + stash / (base.microbatches * width)
+        if base.memory_bytes is not None and held > base.memory_bytes:
             return
-        forward_s = self.forward_s(begin, end, width)
-        backward_s = float(self._backward_s[end] - self._backward_s[begin]) * share
-        first = 0  # stages of equal width begin at like places of servers
-        closing_s = sum(ring.seconds(weights) for ring in base.closing_rings(range(first, first + width)))
-        yield Point(forward_s + backward_s, backward_s, closing_s, None)
+        forward_s, backward_s = (float(sums[end] - sums[begin]) for sums in self._sums(width))
+        # Stages of equal width begin at like places of servers.
+        yield Point(forward_s + backward_s, backward_s, base.stage_closing_s(points, range(width)), None)
+
+    def _summed(self, width: int) -> tuple[Floats, Floats]:
+        forward_s, backward_s = (_prefix(each)[self._ends] for each in self._problem.base.passes_s(width))
+        return forward_s, backward_s
+
+
+def _prefix(values: Floats | Integers) -> Floats:
+    return np.concatenate(([0.0], np.cumsum(values)))

@@ -6,10 +6,16 @@ share of every microbatch (data parallelism).
 
 Of M microbatches,
 
-* the *passes* are the work of forward and backward pass, each operation's share of a batch on a device divided by R,
-  and M times what a microbatch joins and reshards, of which an array of the batch has 1 / (M · R) of its bytes;
-* the *closing* runs once a batch: the joining and resharding of gradients inside the mesh, their all-reduce over the
-  replicas, in the layouts of their trained tensors, and the update, which every replica does.
+* the *passes* are M times what a microbatch works, joins and reshards. An array of the batch has 1 / (M · R) of its
+  bytes there, and an operation on one that share of its floating-point operations; all other arrays are whole, so that
+  every replica reads its part of the weights, and writes that of their gradients, in every microbatch
+  (:mod:`dse.parallel.pipeline.microbatching`);
+* the *closing* runs once a batch: the joining and resharding of gradients inside the mesh, their all-reduces over the
+  replicas, one after the other in the layouts of their trained tensors, that of the loss, and the update, which every
+  replica does.
+
+With one microbatch and one replica this is the price of a sharded step (:mod:`dse.parallel.prices`), and with R
+replicas that of one whose outer axis of R devices splits the batch and joins what was added up of each gradient.
 
 What a stage receives arrives in equal parts on the devices of a mesh, and what it sends leaves so: splitting further is
 free, and what is taken whole is gathered first. With recomputation the backward pass does the forward pass again.
@@ -19,7 +25,6 @@ forward part leaves for the backward pass, for as many microbatches as are in fl
 receives for these, and the rest for one. All times are whole picoseconds, all bytes of a share whole numbers.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,7 +63,6 @@ class StageProblem(ParallelProblem):
         recompute: whether the forward pass runs again.
         is_piece: whether it is a piece of a stage: it receives arrays in any layout, and what a piece in front of it
             has too costs nothing. The least sums of pieces add up to no more than that of the stage.
-        step_bytes: of a piece, the bytes of all trained tensors of the step.
     """
 
     step: StageStep = field(kw_only=True, repr=False)
@@ -68,7 +72,6 @@ class StageProblem(ParallelProblem):
     state: StateName = field(default="optimizer", kw_only=True)
     recompute: bool = field(default=False, kw_only=True)
     is_piece: bool = field(default=False, kw_only=True)
-    step_bytes: int = field(default=0, kw_only=True)
 
     @cached_property
     def carried(self) -> Mapping[int, int]:
@@ -85,6 +88,15 @@ class StageProblem(ParallelProblem):
         size = self.graph.values[value].size_bytes
         return size // (self.microbatches * self.replicas) if self.step.of_batch[value] else size
 
+    def moved_bytes(self, value: int) -> float:
+        """Of a microbatch of one replica where the value grows with the batch, otherwise all of it."""
+        size = self.graph.values[value].size_bytes
+        return size / (self.microbatches * self.replicas) if self.step.of_batch[value] else size
+
+    def parts_in_time(self, operation: int) -> int:
+        """Microbatches and replicas, where each of them does a share."""
+        return self.microbatches * self.replicas if self.step.divided[operation] else 1
+
     def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
         """The layouts that an argument may have; what arrives is split over all devices, as far as it can be."""
         layouts = super().layouts_of_argument(number)
@@ -98,8 +110,8 @@ class StageProblem(ParallelProblem):
         return 1 if self.step.once[value] else self.microbatches
 
     def runs(self, operation: int) -> int:
-        """How often a microbatch runs an operation."""
-        return 2 if self.recompute and self.step.forward[operation] else 1
+        """How often a batch runs an operation of the passes."""
+        return self.microbatches * (2 if self.recompute and self.step.forward[operation] else 1)
 
     def state_copies(self, number: int) -> int:
         """The arrays in the layout of an argument that a device keeps for it."""
@@ -124,8 +136,8 @@ class StageFigures(NamedTuple):
     Attributes:
         forward_ps, backward_ps: the passes of all microbatches of a batch.
         joined_ps: what is joined and resharded once a batch.
-        reduced_ps: the all-reduce of gradients over replicas.
-        update_ps: the optimizer's update.
+        reduced_ps: the all-reduces over replicas.
+        update_ps: the operations that run once a batch, the optimizer's update above all.
         device_bytes: what a device keeps.
     """
 
@@ -153,10 +165,10 @@ def figures(problem: StageProblem, prices: Prices, plan: Plan) -> StageFigures:
     passes = {True: 0, False: 0}
     joined_ps = update_ps = 0
     for number, (priced, choice) in enumerate(zip(prices.priced, plan.choices, strict=True)):
-        if priced and step.updates[number]:
+        if priced and step.runs_once[number]:
             update_ps += priced[choice].work_ps
         elif priced:
-            passes[step.forward[number]] += priced[choice].work_ps // problem.replicas
+            passes[step.forward[number]] += problem.microbatches * priced[choice].work_ps
     for sent in sent_by(problem, prices, plan):
         if step.once[sent.value]:
             joined_ps += sent.picoseconds
@@ -170,27 +182,38 @@ def figures(problem: StageProblem, prices: Prices, plan: Plan) -> StageFigures:
         joined_ps=joined_ps,
         reduced_ps=reduced_ps(problem, plan.arguments),
         update_ps=update_ps,
-        device_bytes=_bytes(problem, prices, plan),
+        device_bytes=device_bytes(problem, prices, plan),
     )
 
 
 def reduced_ps(problem: StageProblem, layouts: tuple[Layout, ...]) -> int:
-    """The all-reduce of all gradients over the replicas, each in the layout of its trained tensor."""
-    size = sum(
-        problem.graph.values[each.value].size_bytes // problem.mesh.shards(layout)
+    """The all-reduces of gradients over the replicas, each in the layout of its trained tensor, and of the loss."""
+    values = problem.graph.values
+    gradients = sum(
+        all_reduce_ps(problem, values[each.value].size_bytes // problem.mesh.shards(layout))
         for each, layout in zip(problem.graph.arguments, layouts, strict=True)
         if each.role == "parameter"
     )
-    return round(all_reduce_s(problem, size) / PICO)
+    return gradients + sum(_summed_ps(problem, number) for number in range(len(problem.graph.operations)))
 
 
-def all_reduce_s(problem: StageProblem, size_bytes: int) -> float:
+def _summed_ps(problem: StageProblem, operation: int) -> int:
+    """The all-reduces over the replicas of what an operation sums up to one number."""
+    if not problem.step.summed[operation]:
+        return 0
+    results = problem.graph.operations[operation].results
+    return sum(all_reduce_ps(problem, problem.graph.values[value].size_bytes) for value in results)
+
+
+def all_reduce_ps(problem: StageProblem, size_bytes: int) -> int:
     """The all-reduce of so many bytes over the replicas."""
     width = problem.mesh.devices
-    return problem.network.collective_s("all_reduce", size_bytes, problem.replicas, width, groups=width)
+    seconds = problem.network.collective_s("all_reduce", size_bytes, problem.replicas, width, groups=width)
+    return round(seconds / PICO)
 
 
-def _bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:
+def device_bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:
+    """What a device keeps."""
     choices = StageChoices(problem, prices, (1, 1))
     total = 0
     for number, layout in enumerate(plan.arguments):
@@ -251,56 +274,29 @@ class StageChoices(ChoiceGraph):
         return [(0, 1)] * (len(self.layouts) + len(self._node))
 
     def _cost_of_argument(self, number: int) -> Costs:
-        """The part of an argument in the all-reduce over replicas, from below: a chord of a concave function."""
+        """The all-reduce over replicas of the gradient of a trained tensor, [its layouts]."""
         stage = self._stage
         argument = stage.graph.arguments[number]
-        costs = super()._cost_of_argument(number)
-        if argument.role == "parameter" and stage.replicas > 1 and not (stage.is_piece and stage.step.copies[number]):
-            size = stage.graph.values[argument.value].size_bytes
-            shares = np.array([size // stage.mesh.shards(layout) for layout in self.layouts[number]], np.int64)
-            costs = np.floor(self._closing * self._chord[1] * shares).astype(np.int64)
-        return costs
-
-    @property
-    def constant_ps(self) -> int:
-        """What every plan takes in addition to its choices, at least."""
-        return math.floor(self._closing * self._chord[0])
-
-    @cached_property
-    def _chord(self) -> tuple[float, float]:
-        """(picoseconds, picoseconds per byte) of the all-reduce over replicas, from below.
-
-        Its time is a concave function of the bytes, so that a chord is below it between its ends: from the fewest bytes
-        that the trained tensors can have on a device to all of them. Of a piece, the slope alone of the chord from
-        nothing to all trained tensors of the step.
-        """
-        stage = self._stage
-        most = sum(stage.graph.values[each.value].size_bytes for each in stage.graph.trainable)
-        if stage.is_piece:
-            return 0.0, all_reduce_s(stage, stage.step_bytes) / PICO / max(1, stage.step_bytes)
-        least = sum(stage.graph.values[each.value].size_bytes // stage.mesh.devices for each in stage.graph.trainable)
-        low_ps, high_ps = (all_reduce_s(stage, size) / PICO for size in (least, most))
-        slope = (high_ps - low_ps) / (most - least) if most > least else 0.0
-        return max(0.0, low_ps - slope * least - 1), slope
+        if argument.role != "parameter" or (stage.is_piece and stage.step.copies[number]):
+            return super()._cost_of_argument(number)
+        size = stage.graph.values[argument.value].size_bytes
+        shards = [stage.mesh.shards(layout) for layout in self.layouts[number]]
+        return np.array([self._closing * all_reduce_ps(stage, size // each) for each in shards], np.int64)
 
     def _cost(self, operation: int) -> Costs:
         stage, priced = self._stage, self._prices.priced[operation]
         if stage.is_piece and stage.step.again[operation]:
             return np.zeros(len(priced), np.int64)
-        if stage.step.updates[operation]:
-            work = [self._closing * each.work_ps for each in priced]
-        else:
-            times = self._passes * stage.runs(operation)
-            work = [times * (each.work_ps // stage.replicas) for each in priced]
+        runs = self._closing if stage.step.runs_once[operation] else self._passes * stage.runs(operation)
         times = self._times(stage.graph.operations[operation].results[0], operation)
-        return np.array([own + times * each.joined_ps for own, each in zip(work, priced, strict=True)], np.int64)
+        summed = self._closing * _summed_ps(stage, operation)
+        return np.array([runs * each.work_ps + times * each.joined_ps + summed for each in priced], np.int64)
 
     def _times(self, value: int, operation: int) -> int:
         """How often what is sent of a value for an operation counts."""
         if self._stage.step.once[value]:
             return self._closing
-        runs = self._stage.runs(operation) if operation >= 0 else 1
-        return self._passes * self._stage.microbatches * runs
+        return self._passes * (self._stage.runs(operation) if operation >= 0 else self._stage.microbatches)
 
     def _exposed(self, transfer: Transfer, costs: Costs) -> Costs:
         stage = self._stage
@@ -328,7 +324,7 @@ def solve_stage(
     found = solve_pairwise(choices.pairwise(stop), Limits(gap=GAP), seed, stop)
     ask(stop)
     plan = None if found.choices is None else choices.plan(found.choices)
-    return StageSolution(plan, None if found.bound is None else found.bound + choices.constant_ps)
+    return StageSolution(plan, found.bound)
 
 
 GAP = 1e-4

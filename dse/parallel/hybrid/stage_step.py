@@ -7,17 +7,16 @@ What other stages make is an argument of the stage, what they take a result.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dse.graph.step import StepArgument, StepGraph
-from dse.parallel.overlap import before_products
 from dse.parallel.pipeline.backward import Backward, backward_of
 from dse.parallel.pipeline.forward import Forward, forward_of
+from dse.parallel.pipeline.microbatching import Microbatching, microbatching_of
 from dse.parallel.problem import carried_results
 from dse.parallel.storage import Storage
 from dse.sharding.factors import Factor
-from dse.sharding.linkage import linkage
 
 Rules = tuple[tuple[Factor, ...] | None, ...]
 
@@ -30,10 +29,8 @@ class StageStep:
         graph: its operations, in the order of the whole step.
         rules: of every operation (:func:`dse.sharding.hlo.table.step_factors`).
         carried: as :func:`~dse.parallel.problem.carried_results` of the whole step.
-        of_batch: of each value, whether it grows with the batch.
-        once: of each value, whether it is joined and resharded once a batch: what grows with the microbatch, or comes
-            before a product, is so in each microbatch.
-        updates: of each operation, whether it is part of the optimizer's update.
+        of_batch, once, divided, runs_once, summed: as
+            :class:`~dse.parallel.pipeline.microbatching.Microbatching` of the whole step.
         forward: of each operation, whether it is part of the forward pass.
         in_memory: of each value, whether the whole step has it in memory.
         kept: of each value, whether the forward part leaves it in memory for the backward pass.
@@ -48,7 +45,9 @@ class StageStep:
     carried: Mapping[int, int]
     of_batch: tuple[bool, ...]
     once: tuple[bool, ...]
-    updates: tuple[bool, ...]
+    divided: tuple[bool, ...]
+    runs_once: tuple[bool, ...]
+    summed: tuple[bool, ...]
     forward: tuple[bool, ...]
     in_memory: tuple[bool, ...]
     kept: tuple[bool, ...]
@@ -56,6 +55,11 @@ class StageStep:
     copies: tuple[bool, ...]
     arrives: tuple[int, ...]
     entering: tuple[int, ...]
+
+    @property
+    def as_first(self) -> "StageStep":
+        """The same piece at the beginning of a stage, which has all that it takes by itself."""
+        return replace(self, again=(False,) * len(self.again), copies=(False,) * len(self.copies))
 
 
 class Stages:
@@ -166,13 +170,16 @@ class Stages:
             if graph.results[result] in results and graph.arguments[argument].name in position
         }
         places = [number for number, each in enumerate(arguments) if each.value in arriving]
+        times = self.microbatching
         return StageStep(
             own,
             tuple(self.rules[number] for number in numbers),
             carried,
-            tuple(self._of_batch[value] for value in values),
-            tuple(not (self._of_batch[value] or self._before_products[value]) for value in values),
-            tuple(self._role[number] == "update" for number in numbers),
+            tuple(times.of_batch[value] for value in values),
+            tuple(times.once[value] for value in values),
+            tuple(times.divided[number] for number in numbers),
+            tuple(times.runs_once[number] for number in numbers),
+            tuple(times.summed[number] for number in numbers),
             tuple(self._role[number] == "forward" for number in numbers),
             tuple(self._stored[value] for value in values),
             tuple(value in self.backward.kept and self._stored[value] for value in values),
@@ -278,31 +285,10 @@ class Stages:
         return {number: roles.get(number, "forward") for number in range(len(self.graph.operations))}
 
     @cached_property
+    def microbatching(self) -> Microbatching:
+        """What microbatches share of the step."""
+        return microbatching_of(self.graph, self.forward, self.file)
+
+    @cached_property
     def _stored(self) -> tuple[bool, ...]:
         return Storage(self.graph).stored
-
-    @cached_property
-    def _before_products(self) -> tuple[bool, ...]:
-        return before_products(self.graph)
-
-    @cached_property
-    def _of_batch(self) -> tuple[bool, ...]:
-        """Whether each value has the dimension of the batch: the linkage group that most inputs share.
-
-        What the forward part makes is of the batch in any case.
-        """
-        graph = self.graph
-        ties = [(graph.results[result], graph.arguments[number].value) for result, number in self._carried.items()]
-        groups = linkage(graph, self.file, ties).group_of
-        trained = {each.value for each in graph.trainable}
-        features = {group for (value, _), group in groups.items() if value in trained}
-        inputs: dict[int, int] = {}
-        for argument in graph.arguments:
-            if argument.role == "input":
-                dims = range(len(graph.values[argument.value].dims))
-                for group in {groups.get((argument.value, dim)) for dim in dims} - features - {None}:
-                    inputs[group or 0] = inputs.get(group or 0, 0) + 1
-        batch = min(inputs, key=lambda each: (-inputs[each], each), default=None)
-        grows = {value for (value, _), group in groups.items() if batch is not None and group == batch}
-        grows |= set(self.forward.made_at)
-        return tuple(value in grows for value in range(len(graph.values)))

@@ -51,8 +51,6 @@ def faults(problem: HybridProblem, plan: HybridPlan, of: Length) -> list[str]:
         return found
     if len(plan.shardings) > problem.base.stages:
         found.append(f"there are {len(plan.shardings)} stages, but must be at most {problem.base.stages}")
-    if plan.shardings == (None,) and not problem.single_equal_share:
-        found.append("a single stage must be sharded")
     for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
         width = len(devices)
         if points.start not in (0, *problem.cuts):

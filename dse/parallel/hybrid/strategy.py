@@ -22,7 +22,7 @@ from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.length import Length
 from dse.parallel.pipeline.question import Source
 from dse.parallel.plan import Plan
-from dse.parallel.step_time import with_update
+from dse.parallel.step_time import whole_step
 from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
@@ -64,7 +64,7 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
         raise fail(where, "", "", rule)
-    question = with_update(cut.problem)
+    question = whole_step(cut.problem)
     device = device_of(accelerator(options.accelerator))
     steps = Stages(graph, step_factors(graph, where), where)
     cuts = candidate_cuts(question.problem.profile, steps, MAX_CUTS)
@@ -120,7 +120,7 @@ def _checked(question: HybridQuestion, document: Any, path: str) -> tuple[Hybrid
     problem = question.problem
     parsed, cuts = stated_of(question.source, document, path)
     bare = HybridPlan(cuts, tuple(parsed.device_cuts), (None,) * (len(cuts) + 1))
-    without_limit = replace(problem, base=replace(problem.base, memory_bytes=None), single_equal_share=True)
+    without_limit = replace(problem, base=replace(problem.base, memory_bytes=None))
     if violations := plan_faults(without_limit, bare, step_time(problem, bare)) if _rises(problem, bare) else ["cuts"]:
         raise FailedCheckError("; ".join(violations))
     checker, figures_of, shardings = StageChecker(problem), {}, []

@@ -20,9 +20,10 @@ class Case(NamedTuple):
     """Points and devices of every stage, as the kernels take them; K stages, N points.
 
     Attributes:
-        work_s: of all points in front of each cut, forward and backward, of a whole batch on one device, [N + 1].
-        backward_s: the same for the backward pass alone, [N + 1].
-        share: of that, which a device of each stage does of a microbatch, [K].
+        work_s: of all points in front of each cut, forward and backward, of a microbatch on a device of each stage,
+            [K, N + 1].
+        backward_s: the same for the backward pass alone, [K, N + 1].
+        share: the part of a batch that a device of each stage does of a microbatch, [K].
         send_s: from each stage to the next if it ends at a cut, one way, [K, N + 1]; 0 for the last stage.
         weight_bytes, variables: of all points in front of each cut, counted with their first readers, [N + 1].
         shared_bytes: of each of V groups of trained tensors with several readers, [V].
@@ -30,6 +31,8 @@ class Case(NamedTuple):
         next_reader: the next reader of each group from each cut on, or N where there is none, [V, N + 1].
         fits: the last cut at which a stage that begins at each cut can end, for its memory, [K, N + 1].
         rings: of the all-reduce of each stage (:class:`hardware.network.Ring`), [K, R, 6]; steps of 0 fill up.
+        joined_s: what follows the last microbatch too, of all points in front of each cut, [K, N + 1].
+        copied_s: and of copies of each group, [K, V].
         microbatches: M.
         places: the first and the last place that each cut may have at all, [2, K + 1].
     """
@@ -45,6 +48,8 @@ class Case(NamedTuple):
     next_reader: Integers
     fits: Integers
     rings: Floats
+    joined_s: Floats
+    copied_s: Floats
     microbatches: int
     places: Integers
 
@@ -78,35 +83,51 @@ def slowest_ring_s(rings, sizes):
 
 
 @njit(cache=True)
-def stage_bytes(case, start, end):
+def stage_bytes(weight_bytes, shared_bytes, first_reader, next_reader, start, end):
     """Weights of a stage from one cut to another: those of its points, and copies that points in front read first.
 
     They never fall as the end rises, and never rise with the start.
     """
-    size_bytes = case.weight_bytes[end] - case.weight_bytes[start]
-    for group in range(len(case.shared_bytes)):
-        if case.first_reader[group] < start and case.next_reader[group, start] < end:
-            size_bytes += case.shared_bytes[group]
+    size_bytes = weight_bytes[end] - weight_bytes[start]
+    for group in range(len(shared_bytes)):
+        if first_reader[group] < start and next_reader[group, start] < end:
+            size_bytes += shared_bytes[group]
     return size_bytes
 
 
 @njit(cache=True)
-def last_fitting(case, stash_bytes, state_factor, limit_bytes):
+def closing_s(case, stage, start, end):
+    """What follows the last microbatch of a stage from one cut to another; it behaves as :func:`stage_bytes`."""
+    size_bytes = stage_bytes(case.weight_bytes, case.shared_bytes, case.first_reader, case.next_reader, start, end)
+    seconds = ring_s(case.rings[stage], size_bytes)
+    seconds += case.joined_s[stage, end] - case.joined_s[stage, start]
+    for group in range(len(case.shared_bytes)):
+        if case.first_reader[group] < start and case.next_reader[group, start] < end:
+            seconds += case.copied_s[stage, group]
+    return seconds
+
+
+@njit(cache=True)
+def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_bytes, state_factor, limit_bytes):
     """The last cut at which a stage that begins at each cut fits, [N + 1]; before its start where none does.
 
     Args:
-        case: without :attr:`Case.fits`.
+        weight_bytes: as of :class:`Case`, and so
+        shared_bytes: those of groups,
+        first_reader: and their first
+        next_reader: and next readers.
         stash_bytes: on a device, of all points in front of each cut, [N + 1].
         state_factor: bytes on a device for each byte of weights.
         limit_bytes: of a device, for a stage that begins at each cut, [N + 1].
     """
-    points = len(case.work_s) - 1
+    points = len(weight_bytes) - 1
     fits = np.empty(points + 1, dtype=np.int64)
     for start in range(points + 1):
         low, high = start - 1, points
         while low < high:
             middle = (low + high + 1) // 2
-            used = stage_bytes(case, start, middle) * state_factor + stash_bytes[middle] - stash_bytes[start]
+            weights = stage_bytes(weight_bytes, shared_bytes, first_reader, next_reader, start, middle)
+            used = weights * state_factor + stash_bytes[middle] - stash_bytes[start]
             if used <= limit_bytes[start]:
                 low = middle
             else:
@@ -120,22 +141,20 @@ def joined_in_time(case, cap_s, exposed_s, window):
     """:attr:`Case.fits` with no all-reduce exposed for longer than ``exposed_s``, inside the windows, [K, N + 1].
 
     What hides the all-reduce of a stage is at most the backward work in front of it, all of it done by the stage in
-    front that is slowest at it, and what its own cuts and those in front send at most.
+    front that has fewest devices, and what its own cuts and those in front send at most.
     """
     fits = case.fits.copy()
-    sent_s = slowest = 0.0
+    sent_s, narrowest = 0.0, 0
     for stage in range(len(case.share)):
         end = window[0, stage]
         for start in range(window[0, stage], window[1, stage] + 1):
-            hidden_s = min(case.backward_s[start] * slowest, stage * cap_s) + sent_s
+            hidden_s = min(case.backward_s[narrowest, start], stage * cap_s) + sent_s  # stage 0 begins at cut 0
             end = max(end, start)
-            while end < window[1, stage + 1]:
-                size_bytes = stage_bytes(case, start, end + 1)
-                if ring_s(case.rings[stage], size_bytes) > exposed_s + hidden_s:
-                    break
+            while end < window[1, stage + 1] and closing_s(case, stage, start, end + 1) <= exposed_s + hidden_s:
                 end += 1
             fits[stage, start] = min(fits[stage, start], end)
-        slowest = max(slowest, case.share[stage])
+        if case.share[stage] > case.share[narrowest]:
+            narrowest = stage
         sent_s += min(case.send_s[stage].max(), cap_s / 2)
     return fits
 
@@ -147,27 +166,29 @@ def windows(case, cap_s):
     Ends are as far as stages of the cap reach from either side. Exact where memory is no matter; otherwise no cut of a
     plan is outside.
     """
-    stages, points = len(case.share), len(case.work_s) - 1
+    stages, points = len(case.share), case.work_s.shape[1] - 1
     window = np.empty((2, stages + 1), dtype=np.int64)
     window[:, 0], window[:, stages] = 0, points
     furthest = 0
     for stage in range(stages - 1):
-        end, limit_s = window[1, stage], case.work_s[window[1, stage]] + cap_s / case.share[stage]
+        work_s, end = case.work_s[stage], window[1, stage]
+        limit_s = work_s[end] + cap_s
         for cut in range(window[0, 0], window[1, stage] + 1):
             furthest = max(furthest, case.fits[stage, cut])
-        while end < points and end < furthest and case.work_s[end + 1] <= limit_s:
+        while end < points and end < furthest and work_s[end + 1] <= limit_s:
             end += 1
         while end > 0 and case.variables[points] - case.variables[end] < stages - 1 - stage:
             end -= 1
         window[1, stage + 1], furthest = end, 0
     for stage in range(stages - 1, 0, -1):
-        start, limit_s = window[0, stage + 1], case.work_s[window[0, stage + 1]] - cap_s / case.share[stage]
-        while start > 0 and case.work_s[start - 1] >= limit_s:
+        work_s, start = case.work_s[stage], window[0, stage + 1]
+        limit_s = work_s[start] - cap_s
+        while start > 0 and work_s[start - 1] >= limit_s:
             start -= 1
         while start < points and case.variables[start] < stage:
             start += 1
         window[0, stage] = start
-    if case.work_s[window[0, 1]] * case.share[0] > cap_s:
+    if case.work_s[0, window[0, 1]] > cap_s:
         window[1, 1] = -1
     for stage in range(1, stages + 1):  # first places never fall, and last ones neither
         window[0, stage] = max(window[0, stage], case.places[0, stage], window[0, stage - 1])
@@ -183,22 +204,22 @@ def tails(case, cap_s, window):
     Infinite where a cap, the memory or the rule of variables leaves no way. Minima over windows that move on with the
     start of a stage: O(K · N).
     """
-    stages, points = len(case.share), len(case.work_s) - 1
+    stages, points = len(case.share), case.work_s.shape[1] - 1
     tail_s = np.full((stages + 1, points + 1), np.inf)
     best_end = np.full((stages + 1, points + 1), -1, dtype=np.int64)
     tail_s[stages, points] = 0.0
     queue = np.empty(points + 1, dtype=np.int64)
     value_s = np.empty(points + 1)
     for stage in range(stages - 1, -1, -1):
-        share, low, high = case.share[stage], window[0, stage + 1], window[1, stage + 1]
+        work_s, low, high = case.work_s[stage], window[0, stage + 1], window[1, stage + 1]
         head = filled = 0
         end, furthest = low, 0
         for start in range(window[0, stage], window[1, stage] + 1):
             furthest = max(furthest, case.fits[stage, start])
-            while end <= min(high, furthest) and (case.work_s[end] - case.work_s[start]) * share <= cap_s:
+            while end <= min(high, furthest) and work_s[end] - work_s[start] <= cap_s:
                 through_s = 2 * case.send_s[stage, end]
                 if through_s <= cap_s:
-                    value_s[end] = case.work_s[end] * share + through_s + tail_s[stage + 1, end]
+                    value_s[end] = work_s[end] + through_s + tail_s[stage + 1, end]
                     while filled > head and value_s[queue[filled - 1]] >= value_s[end]:
                         filled -= 1
                     queue[filled] = end
@@ -207,7 +228,7 @@ def tails(case, cap_s, window):
             while head < filled and case.variables[queue[head]] == case.variables[start]:
                 head += 1
             if head < filled:
-                tail_s[stage, start] = value_s[queue[head]] - case.work_s[start] * share
+                tail_s[stage, start] = value_s[queue[head]] - work_s[start]
                 best_end[stage, start] = queue[head]
     return tail_s, best_end
 
@@ -225,9 +246,8 @@ def exposed_bound(case, window):
         if end > start:
             hidden_s = sent_s
             if stage > 0:
-                hidden_s += case.backward_s[start] * case.share[:stage].max()
-            size_bytes = stage_bytes(case, start, end)
-            least_s = max(least_s, ring_s(case.rings[stage], size_bytes) - hidden_s)
+                hidden_s += case.backward_s[case.share[:stage].argmax(), start]
+            least_s = max(least_s, closing_s(case, stage, start, end) - hidden_s)
         sent_s += case.send_s[stage, window[0, stage + 1] : window[1, stage + 1] + 1].max()
     return least_s
 
@@ -262,7 +282,7 @@ def shortest(case, cap_s, window, tail_s, limit_s):
     the first stage on. A label goes if another one of the same cut is as good in all four, or if even the shortest
     rest cannot bring it below the limit. The seconds are infinite if there is no such plan.
     """
-    stages, points = len(case.share), len(case.work_s) - 1
+    stages, points = len(case.share), case.work_s.shape[1] - 1
     cuts, made, best_s = np.full(stages + 1, -1, dtype=np.int64), 1, np.inf
     label = np.zeros((4, 1))  # first, slowest, exposed, drain
     first_label = np.zeros(points + 2, dtype=np.int64)
@@ -270,9 +290,10 @@ def shortest(case, cap_s, window, tail_s, limit_s):
     parents, ends = [np.full(1, -1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
     buffer, origin = np.empty((4, 1024)), np.empty(1024, dtype=np.int64)
     for stage in range(stages):
-        share, rest_share = case.share[stage], 0.0
-        if stage + 1 < stages:
-            rest_share = 1 / (1 / case.share[stage + 1 :]).sum()
+        work_s, rest_share, narrowest = case.work_s[stage], 0.0, stage
+        if stage + 1 < stages:  # on fewer devices the same work takes no more device seconds
+            narrowest = stage + 1 + case.share[stage + 1 :].argmax()
+            rest_share = 1 / (1 / case.share[stage + 1 :]).sum() / case.share[narrowest]
         grown, grown_origin, grown_end = (
             np.empty((4, 1024)),
             np.empty(1024, dtype=np.int64),
@@ -284,21 +305,22 @@ def shortest(case, cap_s, window, tail_s, limit_s):
         for end in range(window[0, stage + 1], window[1, stage + 1] + 1):
             next_first[end] = total
             if tail_s[stage + 1, end] < np.inf and 2 * case.send_s[stage, end] <= cap_s:
-                send_s, rest_s = case.send_s[stage, end], (case.work_s[points] - case.work_s[end]) * rest_share
+                send_s = case.send_s[stage, end]
+                rest_s = (case.work_s[narrowest, points] - case.work_s[narrowest, end]) * rest_share
                 hideable_s = 0.0
                 for later in range(stage + 1, stages):
-                    hideable_s = max(hideable_s, ring_s(case.rings[later], stage_bytes(case, end, points)))
+                    hideable_s = max(hideable_s, closing_s(case, later, end, points))
                 count = 0
-                while low < end and (case.work_s[end] - case.work_s[low]) * share > cap_s:
+                while low < end and work_s[end] - work_s[low] > cap_s:
                     low += 1
                 for start in range(low, min(window[1, stage], end - 1) + 1):
                     if first_label[start] == first_label[start + 1] or end > case.fits[stage, start]:
                         continue
                     if case.variables[start] == case.variables[end]:
                         break
-                    time_s = (case.work_s[end] - case.work_s[start]) * share
-                    joined_s = ring_s(case.rings[stage], stage_bytes(case, start, end))
-                    back_s = (case.backward_s[end] - case.backward_s[start]) * share + send_s
+                    time_s = work_s[end] - work_s[start]
+                    joined_s = closing_s(case, stage, start, end)
+                    back_s = case.backward_s[stage, end] - case.backward_s[stage, start] + send_s
                     for each in range(first_label[start], first_label[start + 1]):
                         made += 1
                         first_s = label[0, each] + time_s + 2 * send_s

@@ -24,10 +24,10 @@ import numpy as np
 from dse.parallel.pipeline.cut_kernels import (
     Case,
     Windows,
+    closing_s,
     exposed_bound,
     joined_in_time,
     last_fitting,
-    ring_s,
     shortest,
     slowest_ring_s,
     tails,
@@ -143,7 +143,7 @@ class _Search:
         self.case = lru_cache(maxsize=64)(Cases(problem, places).case)
         self._numbers = itertools.count()
         profile = problem.profile
-        self._whole_s = float((profile.forward_s + problem.backward_s).sum()) / problem.microbatches
+        self._whole_s = float(sum(each.sum() for each in problem.passes_s(1)))
         inner = profile.cut_bytes[1:-1]
         self._sent_bytes = float(inner.min()) / problem.microbatches if len(inner) else 0.0
         self._least_send_s = lru_cache(maxsize=None)(self._send_s)
@@ -203,11 +203,12 @@ class _Search:
 
     def _slowest_interval(self, case: Case) -> Interval:
         """With all devices busy all the time, and with one stage that does everything."""
-        high_s = max(float(case.work_s[-1]) * float(case.share.max()), 2 * float(case.send_s.max()))
+        high_s = max(float(case.work_s[:, -1].max()), 2 * float(case.send_s.max()))
         return self._whole_s / self.problem.devices, high_s * (1 + TOLERANCE)
 
     def _exposed_interval(self, case: Case) -> Interval:
-        return 0.0, max(ring_s(rings, case.weight_bytes[-1]) for rings in case.rings)
+        last = len(case.weight_bytes) - 1
+        return 0.0, max(closing_s(case, stage, 0, last) for stage in range(len(case.share)))
 
     def bound(self, node: _Node, case: Case, slowest_s: Interval, exposed_s: Interval) -> None:
         """Bound the part of a node in these intervals, and remember it.
@@ -215,7 +216,7 @@ class _Search:
         What a plan shorter than the shortest one can take lowers the upper ends, which lifts the bound in turn.
         """
         later, low_s = case.microbatches - 1, slowest_s[0]
-        least_s, first_s = exposed_s[0], float(case.work_s[-1] * case.share.min())
+        least_s, first_s = exposed_s[0], float(case.work_s[:, -1].min())
         high_s = highest_s = np.inf
         while True:
             capped_s = min(slowest_s[1], (self.limit_s - first_s - least_s) / later if later else np.inf)
@@ -278,8 +279,6 @@ class Cases:
         anywhere = range(profile.points + 1)
         within = [anywhere, *(places or [anywhere] * (problem.stages - 1)), anywhere]
         self._places = np.array([[each.start for each in within], [each.stop - 1 for each in within]])
-        self._backward_s = _prefix(problem.backward_s)
-        self._work_s = _prefix(profile.forward_s + problem.backward_s)
         self._weight_bytes = _prefix(profile.weight_bytes).astype(np.float64)
         self._variables = _prefix(profile.variables).astype(np.int64)
         self._stash_bytes = _prefix(profile.stash_bytes).astype(np.float64)
@@ -289,6 +288,8 @@ class Cases:
         self._first_reader = np.array([each.readers[0] for each in profile.shared], dtype=np.int64)
         self._next_reader = _next_readers(profile)
         self._send = lru_cache(maxsize=1024)(self._send_s)
+        self._passes = lru_cache(maxsize=1024)(self._passes_s)
+        self._closing = lru_cache(maxsize=1024)(self._closing_s)
         self._fits = lru_cache(maxsize=1024)(self._last_fitting)
 
     def case(self, cuts: DeviceCuts) -> Case:
@@ -297,33 +298,39 @@ class Cases:
         edges = (0, *cuts, problem.devices)
         ranges = [range(*each) for each in itertools.pairwise(edges)]
         if problem.memory_bytes is None:
-            fits = np.full((len(ranges), len(self._work_s)), problem.profile.points)
+            fits = np.full((len(ranges), problem.profile.points + 1), problem.profile.points)
         else:
             fits = np.array([self._fits(stage, len(each)) for stage, each in enumerate(ranges)])
         sends = [self._send(*each) for each in zip(edges, edges[1:], edges[2:], strict=False)]
-        return self._case(
+        passes = [self._passes(len(each)) for each in ranges]
+        closing = [self._closing(each) for each in ranges]
+        return Case(
+            work_s=np.array([work_s for work_s, _ in passes]),
+            backward_s=np.array([backward_s for _, backward_s in passes]),
             share=np.array([1 / (problem.microbatches * len(each)) for each in ranges]),
-            send_s=np.array([*sends, np.zeros(len(self._work_s))]),
+            send_s=np.array([*sends, np.zeros(problem.profile.points + 1)]),
+            weight_bytes=self._weight_bytes,
+            variables=self._variables,
+            shared_bytes=self._shared_bytes,
+            first_reader=self._first_reader,
+            next_reader=self._next_reader,
             fits=fits,
             rings=_ring_array([problem.closing_rings(each) for each in ranges]),
+            joined_s=np.array([joined_s for joined_s, _ in closing]),
+            copied_s=np.array([copied_s for _, copied_s in closing]),
+            microbatches=problem.microbatches,
+            places=self._places,
         )
 
-    def _case(self, share: Floats, send_s: Floats, fits: Integers, rings: Floats) -> Case:
-        return Case(
-            self._work_s,
-            self._backward_s,
-            share,
-            send_s,
-            self._weight_bytes,
-            self._variables,
-            self._shared_bytes,
-            self._first_reader,
-            self._next_reader,
-            fits,
-            rings,
-            self._problem.microbatches,
-            self._places,
-        )
+    def _passes_s(self, devices: int) -> tuple[Floats, Floats]:
+        """Work and backward part of all points in front of each cut, [N + 1] each."""
+        forward_s, backward_s = self._problem.passes_s(devices)
+        return _prefix(forward_s + backward_s), _prefix(backward_s)
+
+    def _closing_s(self, ranks: range) -> tuple[Floats, Floats]:
+        """:attr:`Case.joined_s` and :attr:`Case.copied_s` of a stage on these devices."""
+        of_points, of_copies = self._problem.closing_s(ranks)
+        return _prefix(of_points), of_copies
 
     def _send_s(self, start: int, cut: int, end: int) -> Floats:
         rings = self._problem.network.stage_transfer_rings(range(start, cut), range(cut, end))
@@ -332,15 +339,14 @@ class Cases:
 
     def _last_fitting(self, stage: int, devices: int) -> Integers:
         """The last cut at which a stage that begins at each cut can end, [N + 1]; before its start where none."""
-        problem, points = self._problem, len(self._work_s)
+        problem, points = self._problem, self._problem.profile.points + 1
         share, flying = 1 / (problem.microbatches * devices), problem.in_flight(stage)
         limit_bytes = np.full(points, float(problem.memory_bytes or 0))
         if problem.recompute:
             limit_bytes -= problem.profile.cut_bytes * (share * flying)
         held = self._stash_bytes * (share * (1 if problem.recompute else flying))
-        nothing = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0, 6))
-        case = self._case(np.zeros(0), *nothing)
-        fits: Integers = last_fitting(case, held, problem.state_factor, limit_bytes)
+        weights = self._weight_bytes, self._shared_bytes, self._first_reader, self._next_reader
+        fits: Integers = last_fitting(*weights, held, problem.state_factor, limit_bytes)
         return fits
 
 

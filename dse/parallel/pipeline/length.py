@@ -1,6 +1,8 @@
 """The length of a pipeline: what a batch takes, by definition. Searches share nothing with this but the network.
 
 Stage s does its share of a microbatch in F_s seconds forward and B_s backward; the cut behind it takes X_s each way.
+By the paper a stage of D devices takes the time of one divided by D, and all-reduces all its gradients as one array;
+where the length is that of a whole step, its devices read weights whole (:mod:`dse.parallel.pipeline.shares`).
 Stages and cuts work at the same time, on different microbatches, and a cut counts as a stage of its own (Fan et al.,
 DAPPLE, PPoPP 2021, section 4). The first microbatch passes all of them; every further one comes out later by what the
 slowest of them needs:
@@ -99,7 +101,7 @@ def _stages(problem: PipelineProblem, plan: PipelinePlan) -> tuple[StageTimes, .
     for number, (points, devices) in enumerate(ranges):
         of = slice(points.start, points.stop)
         weight_bytes = profile.stage_weight_bytes(points)
-        joined_s = sum(ring.seconds(weight_bytes) for ring in problem.network.all_reduce_rings(devices))
+        forward_s, backward_s = problem.passes_s(len(devices))
         share = 1 / (count * len(devices))
         stash_bytes, flying = int(profile.stash_bytes[of].sum()), problem.in_flight(number)
         if problem.recompute:
@@ -112,10 +114,10 @@ def _stages(problem: PipelineProblem, plan: PipelinePlan) -> tuple[StageTimes, .
             send_s = problem.network.stage_transfer_s(sent_bytes, devices, ranges[number + 1][1])
         stages.append(
             StageTimes(
-                forward_s=float(profile.forward_s[of].sum()) * share,
-                backward_s=float(problem.backward_s[of].sum()) * share,
+                forward_s=float(forward_s[of].sum()),
+                backward_s=float(backward_s[of].sum()),
                 send_s=send_s,
-                all_reduce_s=joined_s + weight_bytes * problem.update_s_per_byte,
+                all_reduce_s=problem.stage_closing_s(points, devices),
                 device_bytes=weight_bytes * problem.state_factor + stash_bytes * share,
             )
         )

@@ -4,12 +4,15 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hardware.network import Network, Ring
+
+if TYPE_CHECKING:
+    from dse.parallel.pipeline.shares import EqualShares
 
 DeviceCutting = Literal["equal", "near", "free"]
 """Devices of the stages: equally many, at most :data:`RADIUS` from that in front of each cut, or any."""
@@ -131,6 +134,8 @@ class PipelineProblem:
         recompute: whether a stage keeps only its input of a microbatch and computes the rest again.
         update_s_per_byte: of the optimizer's update on one device, for each byte of a stage's trained tensors, where
             the length counts it (:mod:`dse.parallel.step_time`); 0 where it does not.
+        shares: where the length is that of a whole step, what equal shares take; otherwise a stage of D devices takes
+            the time of one device divided by D, and all-reduces its gradients as one array.
 
     Raises:
         ValueError: fewer than one stage, microbatch or device for each stage, or a factor below 1.
@@ -145,6 +150,7 @@ class PipelineProblem:
     state_factor: float = 1.0
     recompute: bool = False
     update_s_per_byte: float = 0.0
+    shares: "EqualShares | None" = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.stages <= self.devices:
@@ -160,12 +166,42 @@ class PipelineProblem:
         profile = self.profile
         return profile.backward_s + profile.forward_s if self.recompute else profile.backward_s
 
+    def passes_s(self, devices: int) -> tuple[Floats, Floats]:
+        """Forward and backward seconds of a microbatch at every point, on each of so many devices, [N] each.
+
+        More devices never take longer, and D of them no less than a D-th of what one takes.
+        """
+        if self.shares is None:
+            share = 1 / (self.microbatches * devices)
+            return self.profile.forward_s * share, self.backward_s * share
+        forward_s, backward_s = self.shares.passes_s(self.microbatches, devices)
+        return forward_s, backward_s + forward_s if self.recompute else backward_s
+
     def closing_rings(self, ranks: range) -> tuple[Ring, ...]:
-        """What follows the last microbatch of a stage, one after the other, as rings of its trained tensors."""
-        rings = self.network.all_reduce_rings(ranks)
+        """What follows the last microbatch of a stage, one after the other, as rings of all its trained tensors."""
+        rings = self.network.all_reduce_rings(ranks) if self.shares is None else ()
         if self.update_s_per_byte == 0:
             return rings
         return (*rings, Ring(0.0, 0.0, 1 / self.update_s_per_byte, 1, 1, 1.0))
+
+    def closing_s(self, ranks: range) -> tuple[Floats, Floats]:
+        """What else follows: of every point, [N], and of each group of copies of shared trained tensors, [groups]."""
+        if self.shares is None:
+            return np.zeros(self.profile.points), np.zeros(len(self.profile.shared))
+        rings = self.network.all_reduce_rings(ranks)
+        return self.shares.closing_s(rings), self.shares.copied_s(rings)
+
+    def stage_closing_s(self, points: range, ranks: range) -> float:
+        """The closing of a stage: all-reduces of its gradients, and, where it counts, the update."""
+        weight_bytes = self.profile.stage_weight_bytes(points)
+        of_points, of_copies = self.closing_s(ranks)
+        seconds = sum(ring.seconds(weight_bytes) for ring in self.closing_rings(ranks))
+        copies = (
+            copy_s
+            for copy_s, each in zip(of_copies, self.profile.shared, strict=True)
+            if each.readers[0] < points.start and any(reader in points for reader in each.readers)
+        )
+        return float(seconds + of_points[points.start : points.stop].sum() + sum(copies))
 
     def in_flight(self, stage: int) -> int:
         """Microbatches whose activations a stage holds at once: one forward, one backward (Narayanan et al., 2019)."""

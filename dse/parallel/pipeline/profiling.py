@@ -25,6 +25,8 @@ class StepProfile:
         update_s: of the update of trained tensors and state, on one device, which no stage waits for.
         unused: trained tensors that the loss does not depend on, by name; they are in no stage.
         edges: (the point that makes an array, one that takes it, its bytes).
+        forward, backward: the parts of the step.
+        device: that the seconds are of.
     """
 
     profile: Profile
@@ -32,6 +34,9 @@ class StepProfile:
     update_s: float
     unused: tuple[str, ...]
     edges: tuple[tuple[int, int, int], ...]
+    forward: Forward
+    backward: Backward
+    device: Device
 
 
 def profile_of(graph: StepGraph, device: Device, file: str = "") -> StepProfile:
@@ -62,7 +67,7 @@ def profile_of(graph: StepGraph, device: Device, file: str = "") -> StepProfile:
         shared=shared,
     )
     update_s = sum(costs[unit] for unit in backward.update) * PICO
-    return StepProfile(profile, forward.points, update_s, unused, _edges(graph, forward))
+    return StepProfile(profile, forward.points, update_s, unused, _edges(graph, forward), forward, backward, device)
 
 
 def _edges(graph: StepGraph, forward: Forward) -> tuple[tuple[int, int, int], ...]:
@@ -76,10 +81,11 @@ def _edges(graph: StepGraph, forward: Forward) -> tuple[tuple[int, int, int], ..
 def _picoseconds(forward: Forward, storage: Storage, device: Device) -> dict[int, int]:
     """Of every unit of the step on one device."""
     graph = forward.units.graph
+    sizes = [each.size_bytes for each in graph.values]
     return {
         unit: sum(
             whole_picoseconds(
-                work_of(graph.operations[number], graph.values, storage.read[number], storage.stored), device
+                work_of(graph.operations[number], graph.values, sizes, storage.read[number], storage.stored), device
             )
             for number in members
         )

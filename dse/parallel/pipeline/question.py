@@ -5,6 +5,7 @@ from typing import Any
 
 from dse.parallel.pipeline.methods import PipelineContext
 from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
+from dse.parallel.pipeline.profiling import StepProfile
 from dse.run.progress import StopSignal, never_stop
 
 Edge = tuple[int, int, int]
@@ -47,12 +48,14 @@ class PipelineQuestion:
         problem: its profile, the devices, and what a plan has to keep.
         device_cutting: which ways there are to cut the devices.
         accelerator: each device, by name.
+        step: the step whose profile is cut; None of a profile in a file.
     """
 
     source: Source
     problem: PipelineProblem
     device_cutting: DeviceCutting
     accelerator: str
+    step: StepProfile | None = None
 
     def context(self, seed: int = 0, stop: StopSignal = never_stop) -> PipelineContext:
         """What a method is given."""

@@ -57,14 +57,14 @@ def posed(options: ParallelOptions) -> PipelinePosed:
         raise fail(_COMMAND, "--method", "linkage", "splits tensors; it belongs to --strategy sharding")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     joined = network(options.network or chosen.network).spanning(devices)
-    source, profile, state_factor = _read(options, device_of(chosen))
+    source, profile, state_factor, step = _read(options, device_of(chosen))
     stages = _stages(options, devices, joined, source)
     _require_variables(stages, profile)
     problem = PipelineProblem(
         profile, joined, devices, stages, options.microbatches, memory_bytes, state_factor, options.recompute
     )
     cutting = _device_cutting(options, devices, stages)
-    question = PipelineQuestion(source, problem, cutting, chosen.name)
+    question = PipelineQuestion(source, problem, cutting, chosen.name, step)
     document = {
         "step": source.document,
         "given": source.given,
@@ -75,8 +75,8 @@ def posed(options: ParallelOptions) -> PipelinePosed:
     return Posed(options, question, source.name, document, goal)
 
 
-def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, float]:
-    """What is cut, its profile, and the bytes that a device keeps for each byte of trained tensors."""
+def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, float, StepProfile | None]:
+    """What is cut, its profile, the bytes that a device keeps for each byte of trained tensors, and the step."""
     profiled = profiled_graph(options.step)
     if profiled is not None:
         if options.variables is not None:
@@ -84,11 +84,11 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
         path = os.fsdecode(options.step)
         factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
         notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
-        return (*source_of_graph(profiled, Path(path).stem, notes, path), factor)
+        return (*source_of_graph(profiled, Path(path).stem, notes, path), factor, None)
     where, graph = named_step(options)
     step_factors(graph, where)  # refuses an operation whose shapes break its rule
     of = profile_of(graph, device, where)
-    return source_of(graph, of), of.profile, state_factor_of(graph, options.state)
+    return source_of(graph, of), of.profile, state_factor_of(graph, options.state), of
 
 
 def source_of(graph: StepGraph, of: StepProfile) -> Source:

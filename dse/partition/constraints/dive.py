@@ -23,6 +23,13 @@ few chips only on recurrent ones. So SAMPLE draws some of its partitions from th
 the first dead end it turns to the linear partitions. To go on as SAMPLE does changed fewer operators of some
 candidates, but what came out cost up to seven times as much: ``greedy`` on an Inception with 36 chips.
 
+**The closest of FIX** begins with the linear partition that changes the fewest operators of the candidate
+(:mod:`dse.partition.constraints.closest`). What that keeps is decided first, and then, by the rules of general
+partitions, whatever else of the candidate can be kept; the others get the chips of the linear partition where these are
+left. At a dead end, or where chips that stay empty would move more, it is the linear partition. So a valid candidate is
+kept as it is, and no linear partition is closer to any other one. Of a whole partition that was drawn or computed this
+leaves most; of a few changed operators in a valid one, nothing, so that search steps need the plain FIX.
+
 Chips that stay empty are taken out at the end, and those above move down: nothing that (2) and (4) say changes.
 """
 
@@ -35,12 +42,16 @@ import numpy as np
 from dse.algorithms import bits, draws
 from dse.algorithms.bits import bit, interval, lowest, size
 from dse.algorithms.draws import draw
-from dse.partition.constraints import chip_graph, decisions
+from dse.partition.constraints import chip_graph, closest, decisions
+from dse.partition.constraints.closest import keep_closest
 from dse.partition.constraints.decisions import DECIDED, begin, decide, domain, undo
 from hardware.compiled import compiled, kernel
 
 DEAD_ENDS = 80
 """Dead ends after which chips are joined in pairs. They cost about 10 µs each on an LSTM of 262 operators."""
+
+MAX_CLOSEST = 4096
+"""Operators of a graph at most for which a closest linear partition is looked for: more take seconds to prepare."""
 
 FALL_BACK, LINEAR = -2, -1
 """In place of the number of dead ends: a linear partition where no general one was found, or one that was wanted."""
@@ -85,12 +96,12 @@ def _lowest_source(sources, wanted, seed):
 
 
 @kernel
-def _linear(state, graph, gap, bounds, sources, order, weights, wanted, seed):
-    """A linear partition; one of the ``sources`` is on chip 0, as in every linear partition of a connected graph."""
+def _linear(state, graph, gap, bounds, first, order, weights, wanted, seed):
+    """A linear partition with the operator ``first`` on chip 0, as one without producers is in every one."""
     begin(state, bounds, len(state.arcs) - 1)
     for operator in range(len(order)):
         state.high[operator] = len(state.arcs) - 1
-    decide(state, graph, gap, True, _lowest_source(sources, wanted, seed), np.int32(0))
+    decide(state, graph, gap, True, first, np.int32(0))
     for place in range(len(wanted)):
         operator = order[place]
         if state.chip[operator] < 0 and state.low[operator] <= wanted[operator] <= state.high[operator]:
@@ -172,9 +183,11 @@ def _join_pairs(state, bounds, former, chips):
 
 @kernel
 def _general(state, graph, bounds, order, weights, wanted, former, seed):
-    """A general partition: the dead ends that it took, :data:`FALL_BACK` where they were too many."""
+    """A general partition: the dead ends that it took, :data:`FALL_BACK` where they were too many.
+
+    ``former``: chips that operators get where they can, −1 for none, [N]. It is used up.
+    """
     begin(state, bounds, len(state.arcs) - 1)
-    former[:] = -1
     _keep_wanted(state, graph, graph.gap, order, wanted, former)
     dead_ends, chips = 0, len(state.arcs)
     while state.at[DECIDED] < len(order):
@@ -223,14 +236,69 @@ def _order(orders, number, order, seed):
         _shuffle(order, seed)
 
 
-@compiled(bits, draws, chip_graph, decisions)
-def partitions(state, graph, bounds, orders, weights, wanted, seeds, linear_share):
+@kernel
+def _kept_first(room, order):
+    """Move the operators that are kept to the front, each part in the order it has."""
+    for place in range(len(order)):
+        room.order[place] = order[place]
+    place = 0
+    for want in (True, False):
+        for operator in room.order:
+            if room.kept[operator] == want:
+                order[place] = operator
+                place += 1
+
+
+@kernel
+def _closest_linear(state, graph, one, bounds, reach, room, order, weights, wanted, seed):
+    """The closest linear partition of a candidate; whether it is that. What it keeps comes first in ``order``."""
+    first = keep_closest(reach, graph.sources, wanted, len(state.arcs), room)
+    _kept_first(room, order)
+    _linear(state, graph, one, bounds, first, order, weights, wanted, seed)
+    whole = True
+    for operator in range(len(order)):
+        whole = whole and room.kept[operator]
+    return whole
+
+
+@kernel
+def _changes(chip, wanted):
+    """Operators that have other chips than are wanted once the empty chips are taken out."""
+    used = np.uint64(0)
+    for operator in range(len(chip)):
+        used |= bit(chip[operator])
+    changes = 0
+    for operator in range(len(chip)):
+        if size(used & (bit(chip[operator]) - np.uint64(1))) != wanted[operator]:
+            changes += 1
+    return changes
+
+
+@kernel
+def _extended(state, graph, bounds, room, order, weights, wanted, former, seed):
+    """Keep more of a candidate than the closest linear partition does, which ``state`` holds and which else stays."""
+    for operator in range(len(order)):
+        room.chip[operator] = former[operator] = state.chip[operator]
+    dead_ends = _general(state, graph, bounds, order, weights, wanted, former, seed)
+    if dead_ends >= 0 and _changes(state.chip, wanted) > _changes(room.chip, wanted):
+        dead_ends = LINEAR
+    if dead_ends < 0:
+        for operator in range(len(order)):
+            state.chip[operator] = room.chip[operator]
+    return dead_ends
+
+
+@compiled(bits, draws, chip_graph, decisions, closest)
+def partitions(state, graph, bounds, reach, room, orders, weights, wanted, seeds, linear_share):
     """Valid partitions, one for each seed.
 
     Args:
         state: room for the decisions about N operators on C chips.
         graph: a :class:`Structure`.
         bounds: the highest chip of every operator, [N].
+        reach: of :func:`~dse.partition.constraints.closest.reach_of`, [N, N], or [0, 0]
+            for the plain FIX.
+        room: to look for closest partitions.
         orders: the order of each partition, [B or 1, N]; without rows a random one each.
         weights: of every operator and chip, [N, C], or [N, 0] where all are the same.
         wanted: chips to keep where possible, [B or 1, N] (FIX), or [1, 0] (SAMPLE).
@@ -247,13 +315,23 @@ def partitions(state, graph, bounds, orders, weights, wanted, seeds, linear_shar
     for number in range(len(seeds)):
         seed[0] = seeds[number]
         keep = wanted[min(number, len(wanted) - 1)]
+        if len(keep) and len(reach):
+            _order(orders, number, order, seed)
+            same = _closest_linear(state, graph, one, bounds, reach, room, order, weights, keep, seed)
+            dead_ends[number] = LINEAR
+            if not same and linear_share < 1.0:
+                dead_ends[number] = _extended(state, graph, bounds, room, order, weights, keep, former, seed)
+            _pack(state.chip, renumbered, result[number])
+            continue
         if linear_share >= 1.0 or (len(keep) == 0 and draw(seed) < linear_share):
             dead_ends[number] = LINEAR
         else:
             _order(orders, number, order, seed)
+            former[:] = -1
             dead_ends[number] = _general(state, graph, bounds, order, weights, keep, former, seed)
         if dead_ends[number] < 0:
             _order(orders, number, order, seed)
-            _linear(state, graph, one, bounds, graph.sources, order, weights, keep, seed)
+            first = _lowest_source(graph.sources, keep, seed)
+            _linear(state, graph, one, bounds, first, order, weights, keep, seed)
         _pack(state.chip, renumbered, result[number])
     return result, dead_ends

@@ -5,13 +5,15 @@ are left to it (Algorithm 1). FIX first keeps the candidate's chip wherever it i
 (Algorithm 2). How, and why neither ever fails, is in :mod:`dse.partition.constraints.dive`.
 """
 
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from dse.partition.constraints.closest import new_room, reach_of
 from dse.partition.constraints.decisions import new_state
-from dse.partition.constraints.dive import FALL_BACK, partitions
+from dse.partition.constraints.dive import FALL_BACK, MAX_CLOSEST, partitions
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, PartitionGraph, Words
 
@@ -20,6 +22,9 @@ SolverMode = Literal["sample", "fix"]
 
 LINEAR_SHARE = 0.5
 """Share of the linear partitions among the samples."""
+
+
+_UNKNOWN_REACH = np.zeros((0, 0), dtype=np.uint8)
 
 
 class Sampler:
@@ -67,8 +72,31 @@ class Sampler:
         weights: npt.NDArray[np.float64] | None = None,
         orders: npt.NDArray[np.int64] | None = None,
     ) -> Chips:
-        """One partition near a candidate for each of ``seeds`` (FIX). ``candidates``: [B, N] or [1, N]."""
+        """One partition near a candidate for each of ``seeds`` (FIX). ``candidates``: [B, N] or [1, N].
+
+        Operators keep the candidate's chips where those visited before them let them: what comes first is kept and may
+        drag others along, so that a step away from a valid partition leads somewhere.
+        """
         return self._partitions(seeds, weights, orders, np.ascontiguousarray(candidates, dtype=np.int64))
+
+    def closest(
+        self,
+        candidates: npt.NDArray[np.int64],
+        seeds: Words,
+        weights: npt.NDArray[np.float64] | None = None,
+        orders: npt.NDArray[np.int64] | None = None,
+    ) -> Chips:
+        """As :meth:`fix`, with as few operators changed as :mod:`~dse.partition.constraints.closest` can: no linear
+        partition changes fewer (on weakly connected graphs, of up to :data:`MAX_CLOSEST` operators).
+        """
+        wanted = np.ascontiguousarray(candidates, dtype=np.int64)
+        return self._partitions(seeds, weights, orders, wanted, self._reach)
+
+    @cached_property
+    def _reach(self) -> npt.NDArray[np.uint8]:
+        """What :meth:`closest` needs to find linear partitions."""
+        reach: npt.NDArray[np.uint8] = reach_of(self.structure) if self.operators <= MAX_CLOSEST else _UNKNOWN_REACH
+        return reach
 
     def _partitions(
         self,
@@ -76,12 +104,15 @@ class Sampler:
         weights: npt.NDArray[np.float64] | None,
         orders: npt.NDArray[np.int64] | None,
         wanted: npt.NDArray[np.int64],
+        reach: npt.NDArray[np.uint8] = _UNKNOWN_REACH,
     ) -> Chips:
         chips: Chips
         chips, self.dead_ends = partitions(
             new_state(self.operators, self.chips),
             self.structure,
             self._bounds,
+            reach,
+            new_room(len(reach)),
             np.zeros((0, self.operators), dtype=np.int64) if orders is None else np.ascontiguousarray(orders, np.int64),
             np.zeros((self.operators, 0)) if weights is None else np.ascontiguousarray(weights, np.float64),
             wanted,

@@ -22,7 +22,7 @@ def random_fix(context: SearchContext) -> SearchResult:
 
 def _repaired(sampler: Sampler, seeds: Words) -> Chips:
     candidates = [np.random.default_rng(seed).integers(0, sampler.chips, sampler.operators) for seed in seeds]
-    return sampler.fix(np.stack(candidates), seeds)
+    return sampler.closest(np.stack(candidates), seeds)
 
 
 def anneal_fix(context: SearchContext) -> SearchResult:

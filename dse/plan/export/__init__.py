@@ -1,6 +1,7 @@
 """A plan as the settings of training frameworks, as far as each can express it."""
 
 from dse.plan.export.deepspeed import deepspeed_json
+from dse.plan.export.expressible import NotExpressibleError
 from dse.plan.export.maxtext import maxtext_settings
 from dse.plan.export.megatron import megatron_arguments
 from dse.plan.export.torchtitan import torchtitan_toml
@@ -13,14 +14,21 @@ _EXPORTS = {
     "maxtext.yml": maxtext_settings,
     "deepspeed.json": deepspeed_json,
 }
+REFUSALS_FILE = "not-exported.txt"
 
 
 def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     """By file name, the settings of each framework that can express the plan.
 
-    Only those of DeepSpeed say nothing of the model; the others are of decoders.
+    Only those of DeepSpeed say nothing of the model; the others are of decoders. What a framework lacks is said in a
+    file of its own, one line each.
     """
-    decodes = problem.model.head == "causal_lm"
-    names = _EXPORTS if decodes else ["deepspeed.json"]
-    made = {name: _EXPORTS[name](problem, plan) for name in names}
-    return {name: text for name, text in made.items() if text is not None}
+    texts, lacking = {}, []
+    for name, write in _EXPORTS.items():
+        try:
+            if problem.model.head != "causal_lm" and name != "deepspeed.json":
+                raise NotExpressibleError("the model is no decoder")
+            texts[name] = write(problem, plan)
+        except NotExpressibleError as reason:
+            lacking.append(f"{name}: not written, since it cannot express {reason}\n")
+    return texts | ({REFUSALS_FILE: "".join(lacking)} if lacking else {})

@@ -2,23 +2,40 @@
 
 import json
 
+from dse.plan.export.expressible import refuse, refuse_settings
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import AS_STACK, TrainingPlan
 
 
-def deepspeed_json(problem: PlanProblem, plan: TrainingPlan) -> str | None:
-    """The JSON text; None where a plan has more than replicas, ZeRO and 16 bits: the rest is the model's own."""
-    if plan.data != problem.devices or plan.expert > 1 or plan.precision not in ("bf16", "fp16"):
-        return None
-    if plan.recompute != "none":
-        return None
-    overlaps = problem.stack.overlaps_data.value
+def deepspeed_json(problem: PlanProblem, plan: TrainingPlan) -> str:
+    """The JSON text.
+
+    Raises:
+        NotExpressibleError: the plan has more than replicas, ZeRO and 16 bits: the rest is the model's own.
+    """
+    refuse_settings(plan, ("gradients", "gradient_transfer", "overlap_gradients", "overlap_weights"))
+    software = problem.software
+    overlaps = software.overlaps_gradients
+    refuse(
+        (plan.data != problem.devices or plan.expert > 1, "other axes than data"),
+        (plan.precision not in ("bf16", "fp16"), f"precision={plan.precision}"),
+        (plan.recompute != "none", f"recompute={plan.recompute}: the model's own code decides"),
+        (plan.zero_copies > 1 and plan.zero < 3, f"zero_copies={plan.zero_copies} with zero={plan.zero}"),
+        (plan.zero > 0 and software.overlaps_weights != overlaps, "overlap of gradients or of weights alone"),
+    )
+    zero: dict[str, object] = {"stage": plan.zero, "overlap_comm": overlaps}
+    if plan.zero_copies > 1:
+        zero["mics_shard_size"] = plan.data // plan.zero_copies
     document = {
         "train_batch_size": problem.global_batch,
         "train_micro_batch_size_per_gpu": plan.microbatch,
         "gradient_accumulation_steps": problem.global_batch // (plan.data * plan.microbatch),
         "bf16": {"enabled": plan.precision == "bf16"},
         "fp16": {"enabled": plan.precision == "fp16"},
-        "zero_optimization": {"stage": plan.zero, "overlap_comm": overlaps},
+        "zero_optimization": zero,
     }
+    if plan.gradients != AS_STACK:
+        document["data_types"] = {"grad_accum_dtype": plan.gradients}
+    if plan.gradient_transfer != AS_STACK:
+        document["communication_data_type"] = plan.gradient_transfer
     return json.dumps(document, indent=2) + "\n"

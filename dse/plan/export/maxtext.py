@@ -2,8 +2,9 @@
 
 import yaml
 
+from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import USUAL_ORDER, TrainingPlan
 
 _REMAT = {"none": "minimal", "selective": "save_qkv_proj", "full": "full"}
 """The closest policies: MaxText's ``minimal`` keeps what matrix products give."""
@@ -11,21 +12,31 @@ _REMAT = {"none": "minimal", "selective": "save_qkv_proj", "full": "full"}
 _QUANTIZATION = {"bf16": "", "int8": "int8", "fp8": "fp8"}
 
 
-def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str | None:
-    """The YAML text; None for what MaxText lacks.
+def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
+    """The YAML text.
 
-    That is ZeRO 1 and 2, GPipe, stages of unequal layers, recomputation of some layers, experts spread over other axes,
-    and other precisions than bf16, fp8 and int8.
+    Raises:
+        NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers,
+            recomputation of some layers, other orders of the axes, experts spread over other axes, other precisions
+            than bf16, fp8 and int8, or precisions of state and overlaps of its own (XLA decides what overlaps).
     """
     stages = plan.pipeline * plan.interleave
-    if plan.zero in (1, 2) or plan.schedule == "gpipe" or plan.expert > 1 or plan.precision not in _QUANTIZATION:
-        return None
-    if problem.model.layers % stages or plan.recompute not in _REMAT:
-        return None
+    refuse_settings(plan)
+    refuse(
+        (plan.zero in (1, 2), f"zero={plan.zero}"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
+        (not has_equal_stages(plan), "first_layers and last_layers"),
+        (plan.schedule == "gpipe", "schedule=gpipe"),
+        (plan.expert > 1, f"expert={plan.expert} over the ranks of other axes"),
+        (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
+        (problem.model.layers % stages > 0, f"{problem.model.layers} layers in {stages} unequal chunks"),
+        (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),
+    )
     rounds = problem.global_batch // (plan.data * plan.microbatch)
     settings: dict[str, object] = {
-        "ici_data_parallelism": 1 if plan.zero else plan.data,
-        "ici_fsdp_parallelism": plan.data if plan.zero else 1,
+        "ici_data_parallelism": plan.zero_copies if plan.zero else plan.data,
+        "ici_fsdp_parallelism": plan.data // plan.zero_copies if plan.zero else 1,
         "ici_context_parallelism": plan.context,
         "ici_tensor_parallelism": 1 if plan.sequence_parallel else plan.tensor,
         "ici_tensor_sequence_parallelism": plan.tensor if plan.sequence_parallel else 1,

@@ -2,26 +2,72 @@
 
 from collections.abc import Iterator
 
+from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import chunk_layers, stage_layers
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import AS_STACK, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 
 _SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
 
 
-def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str | None:
-    """One argument a line; None for what Megatron-LM lacks.
+def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
+    """One argument a line.
 
-    That is GPipe, 8-bit integers, 4-bit formats, and recomputation of unequal parts of chunks.
+    Raises:
+        NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
+            unequal parts of chunks, or precisions of state and overlaps that it ties to each other.
     """
-    if plan.schedule != "1f1b" or plan.precision in ("int8", "fp4"):
-        return None
-    if _every(plan) > 1 and problem.model.layers % (plan.pipeline * plan.interleave * _every(plan)):
-        return None
+    layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
+    refuse(
+        (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
+        (plan.precision in ("int8", "fp4"), f"precision={plan.precision}"),
+        (
+            not any(is_ordered_as(plan, order) for order in (USUAL_ORDER, PIPELINE_INSIDE)),
+            f"order={plan.order}",
+        ),
+        (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
+        (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
+    )
+    _refuse_settings(problem, plan)
     lines = [*_plan(problem, plan), *_model(problem.model), *_job(problem)]
     return "\n".join(lines) + "\n"
+
+
+def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
+    """Megatron-LM reduces gradients as it keeps them, and keeps 8-bit weights where it gathers them so."""
+    state = ("weights", "gradients", "moments", "gradient_transfer", "weight_transfer")
+    refuse_settings(plan, (*state, *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert"))))
+    halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
+    sharded, software = plan.zero > 0, problem.software
+    refuse(
+        (plan.gradients != plan.gradient_transfer, "gradients and gradient_transfer of other precisions"),
+        (plan.gradients not in (AS_STACK, "fp32", "bf16"), f"gradients={plan.gradients}"),
+        ("fp8" in eight and eight != ("fp8", "fp8"), "8 bits of weights or weight_transfer alone"),
+        (eight != ("fp8", "fp8") and not {*eight} <= {*halves}, f"weights={plan.weights}"),
+        ("fp8" in eight and plan.precision not in _RECIPES, "weights=fp8 without 8-bit products"),
+        (plan.moments not in (AS_STACK, "fp32") and not sharded, "moments of fewer than 32 bits with zero=0"),
+        (plan.overlap_tensor == "yes" and not plan.sequence_parallel, "overlap_tensor=yes without sequence_parallel"),
+        (
+            software.overlaps_weights and not software.overlaps_gradients and sharded,
+            "overlap of weights without that of gradients",
+        ),
+    )
+
+
+def _precisions(plan: TrainingPlan) -> Iterator[str]:
+    """Of state and transfers, where the plan says them."""
+    if plan.gradients == "bf16":
+        yield "--grad-reduce-in-bf16"
+    if plan.gradients == "fp32":
+        yield "--accumulate-allreduce-grads-in-fp32"
+    if plan.weights == "fp8":
+        yield "--fp8-param-gather"
+    if plan.moments not in (AS_STACK, "fp32"):
+        yield "--use-precision-aware-optimizer"
+        yield f"--exp-avg-dtype {plan.moments}"
+        yield f"--exp-avg-sq-dtype {plan.moments}"
 
 
 def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
@@ -30,7 +76,9 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
         yield "--sequence-parallel"
     yield f"--context-parallel-size {plan.context}"
     yield f"--pipeline-model-parallel-size {plan.pipeline}"
-    if problem.model.layers % (plan.pipeline * plan.interleave):
+    if not is_ordered_as(plan, USUAL_ORDER):
+        yield "--use-tp-pp-dp-mapping"
+    if problem.model.layers % (plan.pipeline * plan.interleave) or not has_equal_stages(plan):
         yield f"--pipeline-model-parallel-layout {_layout(problem.model.layers, plan)}"
     elif plan.interleave > 1:
         yield f"--num-virtual-stages-per-pipeline-rank {plan.interleave}"
@@ -41,17 +89,22 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     yield f"--global-batch-size {problem.global_batch}"
     if plan.zero:
         yield "--use-distributed-optimizer"
+        if plan.zero_copies > 1:
+            yield f"--num-distributed-optimizer-instances {plan.zero_copies}"
     if plan.zero in _SHARDING:
         yield "--use-megatron-fsdp"
         yield f"--data-parallel-sharding-strategy {_SHARDING[plan.zero]}"
         yield "--no-gradient-accumulation-fusion"
         yield "--ckpt-format fsdp_dtensor"
-    if problem.stack.overlaps_data.value:
+    if problem.software.overlaps_gradients:
         yield "--overlap-grad-reduce"
-        if plan.zero:
+        if plan.zero and problem.software.overlaps_weights:
             yield "--overlap-param-gather"
-    if problem.stack.overlaps_tensor.value and plan.sequence_parallel:
+    if problem.software.overlaps_tensor and plan.sequence_parallel:
         yield "--tp-comm-overlap"
+    if problem.software.overlaps_expert and plan.expert > 1:
+        yield "--overlap-moe-expert-parallel-comm"
+    yield from _precisions(plan)
     if plan.recompute == "selective":
         yield "--recompute-activations"
     if plan.recompute == "full":
@@ -75,7 +128,7 @@ def _every(plan: TrainingPlan) -> int:
 
 def _layout(layers: int, plan: TrainingPlan) -> str:
     """The layers of every chunk, in order: E embedding, t a layer, L the loss."""
-    counts = stage_layers(layers, plan.pipeline)
+    counts = stage_layers(layers, plan.pipeline, plan.first_layers, plan.last_layers)
     chunks = ["t" * size for chunk in chunk_layers(counts, plan.interleave) for size in chunk]
     return "E" + "|".join(chunks) + "L"
 

@@ -1,21 +1,41 @@
 """Settings of torchtitan (2025): the sections that a plan decides, to be merged into a model's own file."""
 
 import math
+from collections.abc import Iterator
 
+from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import AS_STACK, USUAL_ORDER, TrainingPlan
 
 _CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
+_TYPES = {"bf16": "bfloat16", "fp32": "float32"}
+_STATE = ("weights", "gradients", "moments")
 
 
-def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str | None:
-    """The TOML text; None for what torchtitan lacks.
+def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
+    """The TOML text.
 
-    That is ZeRO 1, tensor parallelism without sequence parallelism, and other precisions than bf16, fp8 and mxfp8.
+    Raises:
+        NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, tensor parallelism without sequence
+            parallelism, other precisions than bf16, fp8 and mxfp8, state of mixed precisions, or overlaps that FSDP2
+            decides.
     """
     cuts = plan.tensor == 1 or plan.sequence_parallel
-    if plan.zero == 1 or not cuts or plan.precision not in ("bf16", *_CONVERTERS):
-        return None
+    state = {getattr(plan, key) for key in _STATE}
+    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
+    refuse(
+        (plan.zero == 1, "zero=1"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
+        (not has_equal_stages(plan), "first_layers and last_layers"),
+        (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
+        (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
+        (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
+        (not state <= {AS_STACK, *_TYPES}, f"weights={plan.weights}"),
+        (plan.gradient_transfer not in (AS_STACK, *_TYPES), f"gradient_transfer={plan.gradient_transfer}"),
+        (plan.weight_transfer == "fp16", "weight_transfer=fp16"),
+        (plan.weight_transfer == "fp8" and plan.precision != "fp8", "weight_transfer=fp8 without precision=fp8"),
+    )
     replicas = problem.global_batch // plan.data
     schedule = {"1f1b": "1F1B", "gpipe": "GPipe"}[plan.schedule] if plan.interleave == 1 else "Interleaved1F1B"
     lines = [
@@ -23,10 +43,11 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str | None:
         f"seq_len = {problem.sequence}",
         f"local_batch_size = {replicas if plan.pipeline > 1 else plan.microbatch}",
         f"global_batch_size = {problem.global_batch}",
+        *_precisions(plan),
         "",
         "[parallelism]",
-        f"data_parallel_replicate_degree = {1 if plan.zero else plan.data}",
-        f"data_parallel_shard_degree = {plan.data if plan.zero else 1}",
+        f"data_parallel_replicate_degree = {plan.zero_copies if plan.zero else plan.data}",
+        f"data_parallel_shard_degree = {plan.data // plan.zero_copies if plan.zero else 1}",
         f'fsdp_reshard_after_forward = "{"always" if plan.zero == 3 else "never"}"',
         f"tensor_parallel_degree = {plan.tensor}",
         f"context_parallel_degree = {plan.context}",
@@ -43,6 +64,20 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str | None:
     lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if every else mode}"']
     if every or mode == "selective":
         lines.append(f'selective_ac_option = "{every or "op"}"')
+    if plan.overlap_tensor != AS_STACK:
+        lines += ["", "[experimental]", f"enable_async_tensor_parallel = {str(plan.overlap_tensor == 'yes').lower()}"]
     if plan.precision in _CONVERTERS:
         lines += ["", "[model]", f'converters = ["{_CONVERTERS[plan.precision]}"]']
+    if plan.weight_transfer == "fp8":
+        lines += ["", "[quantize.linear.float8]", "enable_fsdp_float8_all_gather = true"]
     return "\n".join(lines) + "\n"
+
+
+def _precisions(plan: TrainingPlan) -> Iterator[str]:
+    """Of state and transfers, where the plan says them."""
+    if plan.weights != AS_STACK:
+        yield f'dtype = "{_TYPES[plan.weights]}"'
+    if plan.weight_transfer in _TYPES:
+        yield f'mixed_precision_param = "{_TYPES[plan.weight_transfer]}"'
+    if plan.gradient_transfer != AS_STACK:
+        yield f'mixed_precision_reduce = "{_TYPES[plan.gradient_transfer]}"'

@@ -1,32 +1,32 @@
-"""Every plan of the vocabulary, in arrays, and the best of them: a proof by complete enumeration.
+"""The best plan of the vocabulary (:mod:`dse.plan.search.vocabulary`), proven: every one is priced, or ruled out.
 
-The vocabulary is all plans that keep the rules (:mod:`dse.plan.rules`), use all devices, and whose ``interleave``
-divides the layers of the largest stage, so that chunks are even. Of what is left open, two kinds are not tried, as they
-are never better:
-
-- ``schedule`` GPipe takes as long as 1F1B and keeps at least as many microbatches;
-- ``zero`` above 0 shares out nothing where there is one replica.
+Plans that differ in what replicas share out alone are a family. A family has a lower bound on the step and the memory
+of its members: with collectives among replicas that take no time, and everything shared out
+(:func:`dse.plan.evaluate.least_costs`). It is ruled out where a plan that fits is faster than its bound and needs no
+more memory, so that the best plan, the front of step and memory and the least memory are those of all plans.
 """
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH
-from dse.plan.evaluate import evaluate
-from dse.plan.plan_arrays import RECOMPUTES, SCHEDULES, PlanArrays
-from dse.plan.problem import PlanProblem, divisors
-from dse.plan.rules import context_widths, expert_widths, pipeline_depths, tensor_widths
-from dse.plan.training_plan import KEYS, TrainingPlan
+from dse.plan.constraints import EQUAL_STAGES
+from dse.plan.evaluate import evaluate, least_costs
+from dse.plan.plan_arrays import Floats, PlanArrays
+from dse.plan.problem import PlanProblem
+from dse.plan.search.uneven import uneven_families
+from dse.plan.search.vocabulary import Rows, families, member_counts, members, plans_of
+from dse.plan.training_plan import TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 
 _CHUNK = 16_384
 """Plans that are evaluated together: their arrays stay in the cache."""
+
+_BATCH = 1 << 18
+"""Families that are bounded before any of them is priced: the most promising ones are first."""
 
 
 @dataclass(frozen=True)
@@ -43,59 +43,126 @@ class Enumerated:
     """What all plans say.
 
     Attributes:
-        count: plans of the vocabulary.
-        best: the fastest that fits; of equals the first. None where none fits.
+        count: plans of the vocabulary that are priced or ruled out.
+        priced: those that are priced.
+        best: the fastest that fits; None where none fits.
         least: the one that needs the least memory; None where no plan keeps the rules.
         front: the fastest that fits in each amount of memory, ascending in memory; of all plans that fit.
-        stopped: why not all plans were priced; None where they were. The rest is then that of the plans so far.
+        stopped: why not all plans were priced or ruled out; None where they were. The rest is then that of the plans
+            so far.
     """
 
     count: int
+    priced: int
     best: Priced | None
     least: Priced | None
     front: tuple[Priced, ...]
     stopped: str | None = None
 
 
-def enumerate_plans(problem: PlanProblem, stop: StopSignal = never_stop, min_devices: int = 1) -> Enumerated:
+@dataclass
+class _Incumbents:
+    """The best plans so far."""
+
+    limit_bytes: int
+    below_s: float
+    priced: int = 0
+    least: Priced | None = None
+    front: list[Priced] = field(default_factory=list)
+    """The fastest first."""
+
+    def add(self, plans: PlanArrays, step_s: Floats, memory_bytes: Floats) -> None:
+        """Take what is better of plans."""
+        self.priced += plans.count
+        lightest = int(np.argmin(memory_bytes))
+        if self.least is None or memory_bytes[lightest] < self.least.memory_bytes:
+            self.least = _priced(plans, step_s, memory_bytes, lightest)
+        fits = np.flatnonzero(memory_bytes <= self.limit_bytes)
+        if not len(fits):
+            return
+        order = fits[np.lexsort((fits, memory_bytes[fits], step_s[fits]))]
+        lower = np.minimum.accumulate(memory_bytes[order])
+        leading = order[np.r_[True, lower[1:] < lower[:-1]]]
+        self.front = _front([*self.front, *(_priced(plans, step_s, memory_bytes, int(each)) for each in leading)])
+
+    def open(self, step_s: Floats, memory_bytes: Floats) -> NDArray[np.bool_]:
+        """Which families may have a better plan, by their bounds."""
+        lighter = memory_bytes < (np.inf if self.least is None else self.least.memory_bytes)
+        faster = (step_s < self.below_s) & (memory_bytes <= self.limit_bytes)
+        if not self.front:
+            return lighter | faster
+        steps = np.array([each.step_s for each in self.front])
+        sizes = np.array([each.memory_bytes for each in self.front])
+        before = np.searchsorted(steps, step_s)
+        beaten = (before > 0) & (sizes[np.maximum(before - 1, 0)] <= memory_bytes)
+        may: NDArray[np.bool_] = lighter | (faster & ~beaten)
+        return may
+
+
+def enumerate_plans(
+    problem: PlanProblem, stop: StopSignal = never_stop, min_devices: int = 1, below_s: float = np.inf
+) -> Enumerated:
     """All plans of the vocabulary that have what is fixed; ``stop`` is asked between two chunks of them.
 
-    Where devices may be idle, those that use ``min_devices`` or more.
+    Where devices may be idle, those that use ``min_devices`` or more. Only plans that take less than ``below_s`` are of
+    interest; others may be missing from the front.
     """
-    limit, precision = problem.system.chip.hbm_bytes, dict(problem.fixed)["precision"]
-    best: Priced | None = None
-    least: Priced | None = None
-    front: list[Priced] = []
+    known = _Incumbents(problem.system.chip.hbm_bytes, below_s)
     count, stopped = 0, None
-    for rows in _chunks(problem, min_devices):
-        stopped = stop() if count else None
+    for rows, step_s, memory_bytes in _bounded(problem, min_devices, below_s):
+        counts = member_counts(problem, rows)
+        for chosen in _promising(known, step_s, memory_bytes, counts):
+            stopped = stop() if known.priced else None
+            if stopped is not None:
+                count = known.priced
+                break
+            plans = plans_of(problem, members(problem, rows[chosen]))
+            costs = evaluate(problem, plans)
+            known.add(plans, costs.step_s, costs.memory_bytes)
         if stopped is not None:
             break
-        plans = PlanArrays.of_rows(rows, precision)
-        costs = evaluate(problem, plans)
-        count += plans.count
-        lightest = int(np.argmin(costs.memory_bytes))
-        if least is None or costs.memory_bytes[lightest] < least.memory_bytes:
-            least = _priced(plans, costs.step_s, costs.memory_bytes, lightest)
-        fits = np.flatnonzero(costs.memory_bytes <= limit)
-        if not len(fits):
-            continue
-        order = fits[np.lexsort((fits, costs.memory_bytes[fits], costs.step_s[fits]))]
-        first = order[0]
-        if best is None or costs.step_s[first] < best.step_s:
-            best = _priced(plans, costs.step_s, costs.memory_bytes, int(first))
-        lower = np.minimum.accumulate(costs.memory_bytes[order])
-        leading = order[np.r_[True, lower[1:] < lower[:-1]]]
-        front += [_priced(plans, costs.step_s, costs.memory_bytes, int(each)) for each in leading]
-        front = _front(front)
-    return Enumerated(count, best, least, tuple(reversed(front)), stopped)
+        count += int(counts.sum())
+    best = known.front[0] if known.front else None
+    return Enumerated(count, known.priced, best, known.least, tuple(reversed(known.front)), stopped)
 
 
-def all_plans(problem: PlanProblem) -> PlanArrays:
-    """All plans of the vocabulary that have what is fixed, in the order in which they are enumerated."""
-    rows = [*_rows(problem)]
-    every = np.concatenate(rows) if rows else np.empty((0, len(KEYS) - 1), dtype=np.int64)
-    return PlanArrays.of_rows(every, dict(problem.fixed)["precision"])
+def _bounded(problem: PlanProblem, min_devices: int, below_s: float) -> Iterator[tuple[Rows, Floats, Floats]]:
+    """Families in batches, with lower bounds on the step and the memory of their members."""
+    waiting: list[tuple[Rows, Floats, Floats]] = []
+    for rows in families(problem, _CHUNK, min_devices):
+        every = rows
+        if problem.relaxed == EQUAL_STAGES:
+            every = np.concatenate([rows, uneven_families(problem, rows, below_s)])
+        waiting.append((every, *least_costs(problem, plans_of(problem, every))))
+        if sum(len(each) for each, _, _ in waiting) >= _BATCH:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[tuple[Rows, Floats, Floats]]) -> tuple[Rows, Floats, Floats]:
+    rows, step_s, memory_bytes = zip(*parts, strict=True)
+    return np.concatenate(rows), np.concatenate(step_s), np.concatenate(memory_bytes)
+
+
+def _promising(
+    known: _Incumbents, step_s: Floats, memory_bytes: Floats, counts: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Positions of families that may have a better plan, a chunk of plans at a time.
+
+    Those with the least memory are first, so that few others may need less; then those with the least step.
+    """
+    start = np.argsort(memory_bytes, kind="stable")[: max(1, int(_CHUNK // max(1, counts.max())))]
+    first = start[known.open(step_s[start], memory_bytes[start])]
+    if len(first):
+        yield np.sort(first)
+    rest = np.setdiff1d(np.arange(len(step_s)), first)
+    rest = rest[np.argsort(step_s[rest], kind="stable")]
+    while len(rest := rest[known.open(step_s[rest], memory_bytes[rest])]):
+        size = max(1, int(np.searchsorted(np.cumsum(counts[rest]), _CHUNK, side="right")))
+        yield np.sort(rest[:size])
+        rest = rest[size:]
 
 
 def _priced(plans: PlanArrays, step_s: Any, memory_bytes: Any, position: int) -> Priced:
@@ -109,103 +176,3 @@ def _front(plans: list[Priced]) -> list[Priced]:
         if not leading or each.memory_bytes < leading[-1].memory_bytes:
             leading.append(each)
     return leading
-
-
-def _chunks(problem: PlanProblem, min_devices: int = 1) -> Iterator[NDArray[np.int64]]:
-    waiting: list[NDArray[np.int64]] = []
-    size = 0
-    for rows in _rows(problem, min_devices):
-        waiting.append(rows)
-        size += len(rows)
-        if size >= _CHUNK:
-            yield np.concatenate(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield np.concatenate(waiting)
-
-
-def _rows(problem: PlanProblem, min_devices: int = 1) -> Iterator[NDArray[np.int64]]:
-    """Rows in the order of a plan's keys; each array differs in microbatch, ZeRO stage and recomputation alone."""
-    fixed = dict(problem.fixed)
-    for tensor, context, depth in product(
-        _open(fixed, "tensor", tensor_widths(problem)),
-        _open(fixed, "context", context_widths(problem)),
-        _open(fixed, "pipeline", pipeline_depths(problem)),
-    ):
-        for data in _open(fixed, "data", _replicas(problem, tensor * context * depth, min_devices)):
-            for cut in _sequence_cuts(problem, fixed, tensor, context):
-                for expert in _open(fixed, "expert", expert_widths(problem, tensor * context * data)):
-                    mesh = (tensor, int(cut), context, expert, data, depth)
-                    yield from _of_mesh(problem, fixed, mesh)
-
-
-def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
-    """Numbers of replicas of so many ranks: one that uses all devices, or any that use ``min_devices`` or more."""
-    widths = divisors(problem.devices if problem.relaxed == DIVIDING_BATCH else problem.global_batch)
-    if problem.relaxed == ALL_DEVICES:
-        return [data for data in widths if min_devices <= ranks * data <= problem.devices]
-    return [data for data in widths if ranks * data == problem.devices]
-
-
-def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: tuple[int, ...]) -> Iterator[NDArray[np.int64]]:
-    tensor, _, context, expert, data, depth = mesh
-    alone = context * data == 1 and tensor * context * data == expert
-    zeros = _open(fixed, "zero", [0] if alone else [0, 1, 2, 3])
-    modes = [RECOMPUTES.index(mode) for mode in _open(fixed, "recompute", list(RECOMPUTES))]
-    schedules = [SCHEDULES.index(each) for each in _open(fixed, "schedule", ["1f1b"])]
-    sizes = _open(fixed, "microbatch", _microbatches(problem, data))
-    padded = problem.relaxed == DIVIDING_BATCH
-    for chunks, schedule in product(_open(fixed, "interleave", _interleavings(problem, depth)), schedules):
-        if chunks * depth > problem.model.layers or (depth == 1 and (chunks > 1 or schedule)):
-            continue
-        if chunks > 1 and SCHEDULES[schedule] == "gpipe":
-            continue
-        fitting = [
-            size
-            for size in sizes
-            if (padded or problem.global_batch % (data * size) == 0)
-            and (chunks == 1 or -(-problem.global_batch // (data * size)) % depth == 0)
-        ]
-        rows = [(*mesh, chunks, schedule, zero, size, mode) for size in fitting for zero in zeros for mode in modes]
-        if rows:
-            yield np.array(rows, dtype=np.int64)
-
-
-def _interleavings(problem: PlanProblem, depth: int) -> list[int]:
-    if depth == 1:
-        return [1]
-    largest = math.ceil(problem.model.layers / depth)
-    return [chunks for chunks in divisors(largest) if chunks * depth <= problem.model.layers]
-
-
-def _microbatches(problem: PlanProblem, data: int) -> list[int]:
-    """Sizes of microbatches: those that divide a replica's samples, or, where they need not, all that may be the best.
-
-    Of the sizes with one number of microbatches the smallest takes no longer than the others.
-    """
-    samples = -(-problem.global_batch // data)
-    if problem.relaxed != DIVIDING_BATCH:
-        return divisors(samples)
-    return sorted({-(-samples // rounds) for rounds in range(1, samples + 1)})
-
-
-def _sequence_cuts(problem: PlanProblem, fixed: dict[str, Any], tensor: int, context: int) -> list[bool]:
-    cuts = [False] if tensor == 1 else [True] if problem.model.experts is not None else [False, True]
-    if problem.sequence % (tensor * context):
-        cuts = [cut for cut in cuts if not cut]
-    asked = fixed.get("sequence_parallel")
-    return cuts if asked is None else [cut for cut in cuts if cut == asked]
-
-
-def _open(fixed: dict[str, Any], key: str, vocabulary: list[Any]) -> list[Any]:
-    """What a key may have: what is fixed, as far as it is legal, or everything.
-
-    Values that the vocabulary leaves out for being no better are legal where they are asked for.
-    """
-    if key not in fixed:
-        return vocabulary
-    value = fixed[key]
-    return [value] if key in _FREE or value in vocabulary else []
-
-
-_FREE = frozenset(("interleave", "schedule", "zero"))

@@ -23,7 +23,8 @@ from dse.wafer.documents import placement_document, placement_from_document
 from dse.wafer.methods import METHODS
 from dse.wafer.options import MOVES
 from dse.wafer.problem import Convolution, Cost, Kernel, Wafer, WaferPlacement, WaferProblem, Weights
-from dse.wafer.search.context import COLUMNS, COMPACTION, PROTOCOLS, TREES, SearchContext
+from dse.wafer.search.context import COLUMNS, COMPACTION, PROTOCOLS, TREES, SearchContext, SearchResult
+from dse.wafer.search.gigaplacer.method import answered
 
 CostPart = Literal["total", "time", "distance", "adapter"]
 """What a placement is judged by."""
@@ -48,7 +49,7 @@ class Variant:
     bounded: bool = False
 
 
-FULL, SLICING_TREE = "+ compaction", "slicing-tree annealing"
+FULL, SLICING_TREE, AS_PRINTED = "+ compaction", "slicing-tree annealing", "GigaPlacer as printed"
 ROWS, WITH_PROTOCOLS, WITH_ANNEALING, WITH_TREES = "rows only", "+ protocols", "+ annealing", "+ slicing trees"
 
 VARIANTS: Mapping[str, Variant] = MappingProxyType(
@@ -59,6 +60,7 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(
         WITH_TREES: Variant(steps=(COLUMNS, PROTOCOLS, TREES)),
         FULL: Variant(bounded=True),
         SLICING_TREE: Variant(method="slicing-tree"),
+        AS_PRINTED: Variant(method="gigaplacer", steps=(), share=0.0),
     }
 )
 """By what they are called in tables; the first four each have one step more than the one before."""
@@ -81,6 +83,7 @@ class Outcome:
     Attributes:
         placement, cost: the best, passed by the checker.
         bound: on the cost, where it was computed.
+        generated, adapted: of GigaPlacer as printed, the placement before its refinements, and after that of adapters.
         search_s, proof_s: what the search took on one core, and the bound.
         reason: why there is nothing.
     """
@@ -91,6 +94,8 @@ class Outcome:
     search_s: float = 0.0
     proof_s: float = 0.0
     reason: str = ""
+    generated: WaferPlacement | None = None
+    adapted: WaferPlacement | None = None
 
     def part(self, name: CostPart) -> float | None:
         """A part of the cost, or all of it."""
@@ -134,15 +139,24 @@ def search(trial: Trial, stop: StopSignal = never_stop) -> dict[str, Any]:
     begun = perf_counter()
     moves = round(trial.moves * variant.share)
     context = SearchContext(problem, InProcessExecutor(), trial.seed, moves, stop=stop, steps=frozenset(variant.steps))
-    answer = METHODS[variant.method](context)
+    answer, before = _answered(variant.method, context)
     searched = perf_counter()
     bound = cost_bound(problem, answer, stop) if variant.bounded else None
     return {
         "solution": None if answer.placement is None else placement_document(problem, answer.placement),
+        "before": [placement_document(problem, each) for each in before],
         "bound": bound,
         "search_s": searched - begun,
         "proof_s": perf_counter() - searched,
     }
+
+
+def _answered(method: str, context: SearchContext) -> tuple[SearchResult, tuple[WaferPlacement, ...]]:
+    """(the answer of a method; of GigaPlacer as printed also what its placement was before each refinement)."""
+    if method != VARIANTS[AS_PRINTED].method:
+        return METHODS[method](context), ()
+    answer = answered(context)
+    return answer.result, () if answer.best is None else (answer.best.generated, answer.best.adapted)
 
 
 @cache
@@ -192,8 +206,11 @@ def _checked(problem: WaferProblem, document: dict[str, Any]) -> Outcome:
     bound, seconds = document["bound"], (document["search_s"], document["proof_s"])
     if document["solution"] is None:
         return Outcome(None, None, bound, *seconds, f"{problem.name}: no placement found")
-    placement = placement_from_document(problem, document["solution"], JOURNAL_FILE)
-    broken = violations(problem, placement)
+    placement, *before = (
+        placement_from_document(problem, each, JOURNAL_FILE) for each in (document["solution"], *document["before"])
+    )
+    broken = [fault for each in (placement, *before) for fault in violations(problem, each)]
     if broken:
         raise FailedCheckError("; ".join(broken))
-    return Outcome(placement, cost(problem, placement), bound, *seconds)
+    generated, adapted = before or (None, None)
+    return Outcome(placement, cost(problem, placement), bound, *seconds, generated=generated, adapted=adapted)

@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.codesign.baseline import PAPERS_REFERENCE
-from dse.reproduce.phaze.context import Answered, Context
+from dse.codesign.evaluation.evaluator import Evaluator
+from dse.reproduce.phaze.context import TRACED, Answered, Context, plan_at, position
 from dse.reproduce.phaze.spotlight import spec_name
+from hardware.units import bytes_from_gib
 
 EXPERT, SOLVER, COMMON, OWN = "TPUv4 + expert", "TPUv4 + our placement", "common", "per model"
 SPOTLIGHT_EXPERT, SPOTLIGHT = "Spotlight + expert", "Spotlight + our placement"
 BLACK_BOX = "Bayesian + our placement"
+PAPERS_COMMON = "the paper's common machine"
 
 Strategy = tuple[float | None, float | None]
 """(samples/s, model FLOPs utilisation in per cent); None where nothing fits or the search had no answer."""
@@ -27,6 +30,22 @@ def strategies(context: Context, model: str, cost_model: str) -> dict[str, Strat
         SPOTLIGHT: _baseline(spotlight.get("own")),
         COMMON: _answer(shared, model),
         OWN: _answer(own, model),
+    }
+
+
+def traced_utilisations(context: Context, model: str) -> dict[str, float | None]:
+    """Model FLOPs utilisation in per cent with traced layers, on TPUv4 and on the paper's common machine."""
+    tpuv4 = context.baselines(model, TRACED, PAPERS_REFERENCE)
+    problem = context.options((model,), TRACED).problem()
+    machines, common = problem.machines(), context.paper.common
+    index = position(machines, common.accelerator, common.accelerator.global_buffer_mb)
+    assert index is not None, "the paper's machines are points of the space"
+    plan = plan_at(context.evaluate(model, TRACED, index), bytes_from_gib(common.hbm_gb))
+    utilised = None if plan is None else 100 * Evaluator(problem.jobs[0], machines).utilisation(index, plan)
+    return {
+        EXPERT: _baseline(tpuv4.get("expert"))[1],
+        SOLVER: _baseline(tpuv4.get("own"))[1],
+        PAPERS_COMMON: utilised,
     }
 
 

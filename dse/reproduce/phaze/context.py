@@ -15,7 +15,7 @@ from dse.codesign.evaluation.evaluator import Evaluate
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.objective import Mean
-from dse.codesign.options import CodesignOptions, CostModelName
+from dse.codesign.options import CodesignOptions, CostModelName, Granularity
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
 from dse.codesign.search import exhaustive, sweep
 from dse.problem import pose
@@ -28,6 +28,9 @@ from dse.run.run import Run
 from dse.schedule.search.layer import DEFAULT_LIMITS
 from hardware.machines import Machines
 from hardware.units import MIB
+
+TRACED = "phaze-2024, traced"
+"""The cost model ``phaze-2024`` with layers as the published tool traces them."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,17 @@ class Context:
             return ""
         return f"ours is over {', '.join(self.models)}, the paper's over {len(self.paper.models)} models"
 
+    def ways(self, model: str) -> tuple[str, ...]:
+        """The cost models, and :data:`TRACED` with ``phaze-2024`` for a model that the tool counts in Table 4."""
+        traced = "phaze-2024" in self.cost_models and self.paper.models[model].table_4 is not None
+        return (*self.cost_models, TRACED) if traced else self.cost_models
+
     def options(self, models: tuple[str, ...], cost_model: str, mean: Mean = "arithmetic") -> CodesignOptions:
-        """The paper's job for ``models``."""
+        """The paper's job for ``models`` under a cost model, or :data:`TRACED`."""
         setup = self.paper.setup
+        granularity: Granularity = "operators"
+        if cost_model == TRACED:
+            cost_model, granularity = "phaze-2024", "trace"
         return CodesignOptions(
             models=models,
             accelerators=setup.accelerators,
@@ -131,6 +142,7 @@ class Context:
             hbm_gb=setup.hbm_gb,
             mean=mean,
             cost_model=cast(CostModelName, cost_model),
+            granularity=granularity,
         )
 
     def model_search(self, model: str, cost_model: str) -> Answered:

@@ -9,10 +9,10 @@ from dse.reproduce.phaze.common import common
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, Budget, Context
 from dse.reproduce.phaze.convergence import figure8, figure9
 from dse.reproduce.phaze.figure4 import figure4
-from dse.reproduce.phaze.operators import table3
 from dse.reproduce.phaze.published import PublishedPaper, read_published
 from dse.reproduce.phaze.search_time import figure6, figure7
 from dse.reproduce.phaze.table2 import table2
+from dse.reproduce.phaze.table3 import table3
 from dse.reproduce.phaze.table4 import table4
 from dse.reproduce.phaze.table5 import table5
 from dse.run.options import Option, Options

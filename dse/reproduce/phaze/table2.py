@@ -1,6 +1,6 @@
 """Table 2: the best architecture, placement and training choices of each model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dse.reproduce.phaze.context import Answered, Context, plan_at, position
@@ -35,22 +35,18 @@ def table2(context: Context) -> Section:
     """Ours under every cost model beside the paper's, for every chosen model."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
-    same = {cost_model: [0, 0] for cost_model in context.cost_models}
+    same: dict[str, list[tuple[bool, bool, bool]]] = {}
     for model in context.models:
         published = context.paper.models[model].table_2
         rows.append(_published_row(model, published))
         rows.append(("", "Spotlight (paper)", cores_text(published.spotlight), memory_text(published.spotlight)))
-        for cost_model in context.cost_models:
+        for cost_model in context.ways(model):
             answered = context.model_search(model, cost_model)
             reference = paper_throughput(context, model, cost_model, published.accelerator, answered)
             rows.append(_our_row(model, cost_model, answered, reference))
             comparisons += _comparisons(model, cost_model, answered, published, reference)
-            for index, equal in enumerate(_same(answered, model, published)):
-                same[cost_model][index] += equal
-    notes = [
-        f"{cost_model}: the paper's cores for {cores} of {len(context.models)} models, its {{p, d, t}} for {placed}."
-        for cost_model, (cores, placed) in same.items()
-    ]
+            same.setdefault(cost_model, []).append(_same(answered, model, published))
+    notes = [_agreement(cost_model, equal) for cost_model, equal in same.items()]
     padded = tuple((*row, *("",) * (len(HEADERS) - len(row))) for row in rows)
     title = "Table 2: architecture and placement of each model"
     return Section("table2", title, (Table(HEADERS, padded),), (*notes, *_NOTES), tuple(comparisons))
@@ -138,15 +134,26 @@ def paper_throughput(
     return None if placed is None else placed.throughput_per_s(context.paper.setup.global_batch)
 
 
-def _same(answered: Answered, model: str, published: Table2) -> Iterator[bool]:
-    """Whether the cores, and whether {p, d, t}, are the paper's."""
+def _same(answered: Answered, model: str, published: Table2) -> tuple[bool, bool, bool]:
+    """Whether the cores, {p, d, t}, and microbatch, recomputation and HBM, are the paper's."""
     plan = answered.plan(model)
     if plan is None:
-        yield from (False, False)
-        return
+        return False, False, False
     cores = our_cores(answered.result.solution["architecture"])
-    yield all(getattr(cores, name) == getattr(published.accelerator, name) for name in Cores.model_fields)
-    yield all(plan[name] == getattr(published.placement, name) for name in Placement.model_fields)
+    return (
+        all(getattr(cores, name) == getattr(published.accelerator, name) for name in Cores.model_fields),
+        all(plan[name] == getattr(published.placement, name) for name in Placement.model_fields),
+        all(plan[name] == getattr(published, name) for name in ("microbatch", "recompute", "hbm_gb")),
+    )
+
+
+def _agreement(cost_model: str, equal: Sequence[tuple[bool, bool, bool]]) -> str:
+    """For how many models each part of the answer is the paper's."""
+    cores, placed, trained = (sum(column) for column in zip(*equal, strict=True))
+    return (
+        f"{cost_model}: of {len(equal)} models the paper's cores for {cores}, its {{p, d, t}} for {placed}, its "
+        f"microbatch, activations and HBM for {trained}."
+    )
 
 
 def _comparisons(

@@ -139,8 +139,9 @@ def test_bytes_of_kernels_are_those_that_xla_counts(tmp_path, name, accessed):
         accessed = compiled.cost_analysis()["bytes accessed"]
     graph = graph_of(path)
     storage = Storage(graph)
+    sizes = [each.size_bytes for each in graph.values]
     work = [
-        work_of(each, graph.values, row, storage.stored)
+        work_of(each, graph.values, sizes, row, storage.stored)
         for each, row in zip(graph.operations, storage.read, strict=True)
     ]
     counted = sum(each.repeats * (sum(each.operands) + sum(each.results)) for each in work)

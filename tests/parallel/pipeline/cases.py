@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, Profile, SharedWeights
+from dse.parallel.pipeline.shares import EqualShares
+from dse.parallel.problem import Device
 from hardware.network_specs import network
 
 
@@ -23,7 +25,8 @@ def profile_of(points, seed, weight_bytes):
     shared = []
     for _ in range(random.integers(0, 3) if points > 2 else 0):
         readers = np.sort(random.choice(points, random.integers(2, 4), replace=False)).tolist()
-        shared.append(SharedWeights(("tied",), int(weight_bytes[readers[0]]), tuple(readers)))
+        # The two may have the same first reader, whose bytes are those of both.
+        shared.append(SharedWeights(("tied",), int(weight_bytes[readers[0]]) // 2, tuple(readers)))
     return Profile(
         forward_s=forward_s / forward_s.sum(),
         backward_s=2 * forward_s / forward_s.sum() * random.uniform(0.5, 1.5, points),
@@ -32,6 +35,26 @@ def profile_of(points, seed, weight_bytes):
         variables=(weights > 0).astype(np.int64),
         stash_bytes=(random.random(points) * 1e8).astype(np.int64),
         shared=tuple(shared),
+    )
+
+
+def shares_of(profile, seed):
+    """Random operations of the points, some of which read more than grows with the batch."""
+    random = np.random.default_rng(seed)
+    count = 3 * profile.points
+    return EqualShares(
+        points=profile.points,
+        device=Device("any", 1e12, 1e9, 1 << 34),
+        place=random.integers(0, profile.points, count),
+        is_forward=random.random(count) < 0.4,
+        repeats=random.integers(1, 3, count),
+        flops=random.exponential(1e11, count) * (random.random(count) < 0.7),
+        divided=random.random(count) < 0.8,
+        batch_bytes=random.exponential(1e8, count),
+        whole_bytes=random.exponential(1e7, count) * (random.random(count) < 0.7),
+        once_s=random.exponential(0.01, profile.points),
+        joined=tuple((int(point), int(random.exponential(1e8))) for point in random.integers(0, profile.points, 6)),
+        copied=tuple((each.weight_bytes,) for each in profile.shared),
     )
 
 
@@ -50,6 +73,14 @@ def problems(draw):
         state_factor=draw(st.sampled_from([1.0, 2.0, 4.0])),
         recompute=draw(st.booleans()),
     )
+
+
+@st.composite
+def whole_steps(draw):
+    """The same, priced as whole steps."""
+    problem = draw(problems())
+    shares = shares_of(problem.profile, draw(st.integers(0, 2**32)))
+    return replace(problem, shares=shares, update_s_per_byte=draw(st.sampled_from([0.0, 1e-11])))
 
 
 def plans(problem, device_cuts):

@@ -11,14 +11,14 @@ from dse.parallel.pipeline.exact import every, near, server_cuts, solve
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from hardware.network_specs import network
-from tests.parallel.pipeline.cases import plans, problems, profile_of, shortest_length_s
+from tests.parallel.pipeline.cases import plans, problems, profile_of, shortest_length_s, whole_steps
 
 MAX_SPLITS = 12
 """Ways to cut the devices that are enumerated."""
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems())
+@given(problems() | whole_steps())
 def test_the_shortest_plan_is_that_of_enumeration(problem):
     splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
     expected_s = shortest_length_s(problem, splits)
@@ -34,7 +34,7 @@ def test_the_shortest_plan_is_that_of_enumeration(problem):
 
 
 @settings(max_examples=30, deadline=None)
-@given(problems(), st.integers(0, 12))
+@given(problems() | whole_steps(), st.integers(0, 12))
 def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem, nodes):
     splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
     asked = itertools.count()
@@ -45,7 +45,7 @@ def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem,
 
 
 @settings(max_examples=30, deadline=None)
-@given(problems(), st.data())
+@given(problems() | whole_steps(), st.data())
 def test_cuts_stay_where_they_may_be(problem, data):
     splits = list(itertools.islice(every(problem.devices, problem.stages), 3))
     bounds = st.tuples(st.integers(1, problem.profile.points), st.integers(1, problem.profile.points))
@@ -62,7 +62,7 @@ def test_cuts_stay_where_they_may_be(problem, data):
 
 
 @settings(max_examples=30, deadline=None)
-@given(problems())
+@given(problems() | whole_steps())
 def test_a_plan_to_start_from_changes_nothing_but_the_work(problem):
     splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
     answer = solve(problem, splits)
@@ -73,7 +73,7 @@ def test_a_plan_to_start_from_changes_nothing_but_the_work(problem):
 
 
 @settings(max_examples=30, deadline=None)
-@given(problems(), st.floats(1, 10))
+@given(problems() | whole_steps(), st.floats(1, 10))
 def test_more_ways_more_memory_or_a_faster_network_never_lengthen_the_shortest_plan(problem, factor):
     splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
     length_s = solve(problem, splits).length_s

@@ -1,0 +1,43 @@
+"""The last answers to a few questions, so that a check need not search again."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def _is_never_cut_short(answer: object) -> bool:
+    """For answers that are whole or raise."""
+    del answer
+    return True
+
+
+class Remembered(Generic[T]):
+    """The last ``size`` answers by what was asked.
+
+    An answer that was cut short is given, and not remembered: what is asked again is then worked out again.
+    """
+
+    def __init__(self, size: int, is_whole: Callable[[T], bool] = _is_never_cut_short) -> None:
+        self._size, self._is_whole = size, is_whole
+        self._answers: OrderedDict[Hashable, T] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: Hashable, answer: Callable[[], T]) -> T:
+        """The answer to ``key``: the remembered one, or else that of ``answer``."""
+        if key in self._answers:
+            self._answers.move_to_end(key)
+            return self._answers[key]
+        given = answer()
+        if self._is_whole(given):
+            self._answers[key] = given
+            if len(self._answers) > self._size:
+                self._answers.popitem(last=False)
+        return given
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._answers.clear()

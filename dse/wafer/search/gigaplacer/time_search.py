@@ -1,0 +1,106 @@
+"""Binary search on the time (paper section 3.1): area weights (3), the estimate of the time, and its window.
+
+What the paper leaves open: the estimate is of the kernel of the largest area weight, which gets its share of the
+wafer's tiles; for each (h, w) that sizing tries and each c, its width is what its area leaves, divided as (10) divides
+that of turned kernels, and memory is left out, as the estimate is of the time. Times are whole ticks. Where not even
+the end of the window, ten times the estimate, is achieved, or its begin, a tenth of it, is, the window is moved by a
+factor of a hundred; the paper found it "practically large enough".
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from dse.run.progress import StopSignal, ask
+from dse.wafer.problem import Kernel, WaferProblem
+from dse.wafer.search.gigaplacer.instance import Instance
+from dse.wafer.search.gigaplacer.judgment import Judgment
+from dse.wafer.search.gigaplacer.rows import Cut
+from dse.wafer.search.gigaplacer.sizing import pruned_pairs, ticks_per_time
+
+WINDOW = 10
+"""The first window is from a tenth of the estimate to ten times it."""
+
+_WIDENED = 6
+"""Windows above the first that are tried; each is a hundred times as long."""
+
+
+def area_weight(kernel: Kernel) -> Fraction:
+    """Equations (3a) to (3c): the work of a kernel, H·W·C·K·R·S / T² of all of its convolutions.
+
+    That is 29/64 · H·W·F² for a cblock and 17/16 · H·W·F² for a dblock.
+    """
+    return sum(
+        (
+            Fraction(
+                each.height * each.width * each.inputs * each.outputs * each.window_height * each.window_width,
+                each.stride**2,
+            )
+            for each in kernel.convolutions
+        ),
+        Fraction(0),
+    )
+
+
+def estimated_time(problem: WaferProblem) -> Fraction:
+    """The least time of the kernel of the largest area weight, on its share of the wafer."""
+    weights = [area_weight(kernel) for kernel in problem.kernels]
+    largest = max(range(len(weights)), key=weights.__getitem__)
+    area = int(problem.wafer.tiles * weights[largest] / sum(weights))
+    return min(_times(problem, problem.kernels[largest], area), default=weights[largest])
+
+
+def _times(problem: WaferProblem, kernel: Kernel, area: int) -> Iterator[Fraction]:
+    """The times of a kernel of so many tiles, for every (h, w, c)."""
+    inputs = max(each.inputs for each in kernel.convolutions)
+    for h, w in pruned_pairs(kernel, max(problem.wafer.width_tiles, problem.wafer.height_tiles)):
+        c = np.arange(1, inputs + 1)
+        k_in_all = area // (h * w * (c + 1)) // 3
+        c, k_in_all = c[k_in_all > 0], k_in_all[k_in_all > 0]
+        if not len(c):
+            continue
+        images = [
+            Fraction(
+                -(-each.height // h) * -(-each.width // w) * each.window_height * each.window_width, each.stride**2
+            )
+            for each in kernel.convolutions
+        ]
+        works = [image * each.inputs * each.outputs for image, each in zip(images, kernel.convolutions, strict=True)]
+        slowest = np.zeros(len(c))
+        for image, work, each in zip(images, works, kernel.convolutions, strict=True):
+            k = np.clip((k_in_all * float(work / sum(works))).astype(np.int64), 1, each.outputs)
+            steps = -(-each.inputs // np.minimum(c, each.inputs)) * -(-each.outputs // k)
+            slowest = np.maximum(slowest, float(image) * steps)
+        yield Fraction(float(slowest.min()))
+
+
+def least_time(
+    problem: WaferProblem, instance: Instance, judge: Judgment, estimate: Fraction, stop: StopSignal
+) -> Cut | None:
+    """The cut at the least time limit that ``judge`` achieves, as far as achieving is monotonic in the time.
+
+    Raises:
+        StoppedError: the stop signal gave a reason.
+    """
+    ticks = estimate * ticks_per_time(problem)
+    low, high = max(1, int(ticks / WINDOW)), max(1, int(ticks * WINDOW))
+    best = judge(instance, high)
+    for _ in range(_WIDENED):
+        if best is not None:
+            break
+        low, high = high, high * WINDOW**2
+        ask(stop)
+        best = judge(instance, high)
+    while best is not None and low > 1 and (lower := judge(instance, low)) is not None:
+        best, low, high = lower, max(1, low // WINDOW**2), low
+        ask(stop)
+    while best is not None and low < high:
+        middle = (low + high) // 2
+        cut = judge(instance, middle)
+        if cut is None:
+            low = middle + 1
+        else:
+            best, high = cut, middle
+        ask(stop)
+    return best

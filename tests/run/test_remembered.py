@@ -1,0 +1,22 @@
+"""Answers that are remembered: the last few, and none that was cut short."""
+
+from dse.run.remembered import Remembered
+
+
+def test_the_last_answers_are_given_again_and_no_part_of_one():
+    asked = []
+
+    def answer(value):
+        def work():
+            asked.append(value)
+            return value
+
+        return work
+
+    remembered = Remembered(2, lambda value: value >= 0)
+    assert [remembered.get(key, answer(key)) for key in (1, 2, 1, 3, 1, 2)] == [1, 2, 1, 3, 1, 2]
+    assert asked == [1, 2, 3, 2]
+    assert [remembered.get("cut", answer(-1)) for _ in range(2)] == [-1, -1]
+    assert asked == [1, 2, 3, 2, -1, -1]
+    remembered.clear()
+    assert len(remembered) == 0
