@@ -6,7 +6,7 @@ seed and the same budget, leaves more than 1 % from the bound.
 
 - ``mixture``, ``tuned``: one chain under the untuned and under the tuned rules.
 - ``student``: one chain under rules that the student corrects.
-- ``learned``: chains that follow the student, and the one that the ensemble of networks expects to be fastest.
+- ``learned``: chains that follow the student, and the one that the cost model expects to be fastest.
 - ``tuned, judged`` and ``learned, judged``: of several chains, the one that the simulator finds to be fastest; its time
   counts.
 

@@ -221,9 +221,11 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
             seed=(*context.seed, number),
             label=f"{context.label}, round {number + 1}",
         )
-        found = _annealed_under(again, _tuned_setting(context), known[0].placement.site)
+        shorter = _annealed_under(again, _tuned_setting(context), known[0].placement.site)
         first = context.chains * (number + 1)
-        ended = [replace(each, chain=first + each.chain, note=context.tuned.note) for each in found if each.chain >= 0]
+        ended = [
+            replace(each, chain=first + each.chain, note=context.tuned.note) for each in shorter if each.chain >= 0
+        ]
         known = _fastest_first([*known, *judged(again, ended)])
     return known
 

@@ -45,7 +45,7 @@ class FabricOptions(Options):
     caution: Annotated[
         float,
         Option(
-            "Spreads of the ensemble that are added to the logarithm of what it expects, before placements are ranked.",
+            "Spreads of the model's members that are added to the logarithm of what it expects, before ranking.",
             metavar="X",
             min=0.0,
             max=100.0,

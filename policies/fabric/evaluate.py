@@ -11,19 +11,20 @@ from hardware.fabrics import fabric
 from hardware.inputs import fail
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples
-from policies.fabric.model.baselines import BaselinesLearner
 from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
+from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
+from policies.fabric.model.stack import MEMBERS, StackLearner
 from policies.fabric.model.trees import TreesLearner
 from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import TABLES, Row, Study
 from policies.fabric.study.versions import version_rows
 
-DEFAULT_MODELS = ("ridge", "trees", "baselines", "network")
+DEFAULT_MODELS = ("ridge", "trees", "stack")
 
 _TABLES = {**TABLES, "versions": version_rows}
 
@@ -74,8 +75,9 @@ def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop
     learners: Mapping[str, Learner] = {
         "ridge": RidgeLearner(),
         "trees": TreesLearner(seed=seed),
-        "baselines": BaselinesLearner(trees=TreesLearner(seed=seed)),
-        "network": EnsembleLearner(settings, seed, stop),
+        "perceptrons": PerceptronsLearner(seed=seed),
+        "stack": StackLearner(trees=TreesLearner(seed=seed), perceptrons=PerceptronsLearner(seed=seed)),
+        "network": EnsembleLearner(replace(settings, members=max(1, settings.members)), seed, stop),
         "paper": EnsembleLearner(paper, seed, stop),
     }
     return {name: learners[name] for name in dict.fromkeys(options.model or DEFAULT_MODELS)}
@@ -96,9 +98,9 @@ def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, sto
         raise fail(options.checkpoint, "provenance.graphs", "", f"the model has learned from all of {options.samples}")
     model = Ensemble.of(checkpoint.settings, checkpoint.tensors)
     labelled = Labelled(replace(samples, samples=unseen), fabric(options.fabric), True, checkpoint.settings.with_slots)
-    plain: dict[str, Model] = {"ridge": model.baselines.ridge, "trees": model.baselines.trees}
+    plain: dict[str, Model] = {name: getattr(model.stack, name) for name in MEMBERS}
     learners: dict[str, Learner] = {f"{name} of the checkpoint": _Trained(each) for name, each in plain.items()}
-    baselines = tuple(learners)
+    baselines = tuple(learners)[:2]
     learners["checkpoint"] = _Trained(model)
     study = Study(labelled, learners, baselines=baselines, folds=1, seed=seed, stop=stop)
     return study.main_rows()

@@ -27,12 +27,12 @@ from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import samples_in
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
-from policies.fabric.model.baselines import BaselinesLearner
 from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
+from policies.fabric.model.stack import StackLearner
 from policies.fabric.model.trees import TreesLearner
 from policies.fabric.model_trial import ModelTrial
 from policies.fabric.student import StudentLearner, student_examples
@@ -134,7 +134,7 @@ class FabricLaboratory:
         plain: dict[str, Learner] = {
             "ridge": RidgeLearner(),
             "trees": TreesLearner(seed=seed),
-            "baselines": BaselinesLearner(),
+            "stack": StackLearner(),
         }
         if name in plain:
             return plain[name]

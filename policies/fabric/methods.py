@@ -26,7 +26,7 @@ _PLACE = "dse fabric place"
 
 @dataclass(frozen=True)
 class ByLearnedCost:
-    """Anneals chains under rules that a student corrects, and chooses the placement that an ensemble of networks
+    """Anneals chains under rules that a student corrects, and chooses the placement that the cost model
     expects to be fastest; the simulator is not asked. What is out of its range is left to the tuned rules.
 
     Attributes:

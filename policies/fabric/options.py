@@ -9,14 +9,14 @@ from dse.run.options import Option, Options
 from hardware.inputs import fail
 
 FormName = Literal["resources", "paper"]
-ModelName = Literal["ridge", "trees", "baselines", "network", "paper"]
+ModelName = Literal["ridge", "trees", "perceptrons", "stack", "network", "paper"]
 TableName = Literal["main", "random", "left-out", "curve", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
 _NEEDED = ("torch", "sklearn", "safetensors")
 
-_PIECE_S, _EPOCH_S = 0.6, 1e-3
-"""Seconds of a graph's placements, and of a placement in a pass of training."""
+_PIECE_S, _EPOCH_S, _STACK_S = 0.6, 1e-3, 0.02
+"""Seconds of a graph's placements, of a placement in a pass of training, and of a placement for the stack."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,9 @@ class NetworkOptions(Options):
     ] = "resources"
     layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64)] = 2
     width: Annotated[int, Option("Numbers that a node carries.", min=1, max=4096)] = 24
-    members: Annotated[int, Option("Networks in the ensemble.", min=1, max=64)] = 2
+    members: Annotated[
+        int, Option("Networks that correct the stack; the form `paper` has one at least.", min=0, max=64)
+    ] = 0
     epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000)] = 25
     deny: Annotated[
         tuple[Denied, ...],
@@ -48,7 +50,7 @@ class NetworkOptions(Options):
             PAPER if self.form == "paper" else CostSettings(),
             layers=self.layers,
             width=self.width,
-            members=self.members,
+            members=max(1, self.members) if self.form == "paper" else self.members,
             epochs=self.epochs,
             with_slots="slots" not in self.deny,
             unit_features="units" not in self.deny,
@@ -95,7 +97,7 @@ class FabricTraining(NetworkOptions):
 
     def predicted_s(self) -> float:
         """Approximate seconds on one core."""
-        return self.graphs * (_PIECE_S + self.placements * _EPOCH_S * self.epochs * self.members)
+        return self.graphs * (_PIECE_S + self.placements * (_STACK_S + _EPOCH_S * self.epochs * self.members))
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,10 @@ class FabricEvaluation(NetworkOptions):
     samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""
     model: Annotated[
         tuple[ModelName, ...],
-        Option("Model; may be given several times (default: all but paper). baselines: the mean of ridge and trees."),
+        Option(
+            "Model; may be given several times (default: ridge, trees and stack). stack: ridge, trees and "
+            "perceptrons, weighted by their errors on graphs held out; network: at least one on the stack."
+        ),
     ] = ()
     table: Annotated[
         tuple[TableName, ...],

@@ -19,7 +19,7 @@ from dse.fabric.search.student_kernels import MAX_RELATIVE
 from dse.run.progress import StopSignal, ask, never_stop
 from hardware.fabrics import Fabric
 from policies.fabric.data.records import Samples
-from policies.fabric.model.training import one_thread
+from policies.fabric.model.threads import one_thread
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -22,6 +22,7 @@ from policies.fabric.data.tables import write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Model
+from policies.fabric.model.stack import MEMBERS
 from policies.fabric.options import FabricTraining
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import TrainedStudent, save_student
@@ -39,7 +40,7 @@ class Trained:
 
     Attributes:
         placements, graphs: that were learned from.
-        validation: accuracy on the other graphs, of the model and of the baselines that it corrects.
+        validation: accuracy on the other graphs, of the model and of the members of its stack.
     """
 
     placements: int
@@ -117,7 +118,7 @@ def _save_student(
 
 
 def _judged(model: Ensemble) -> Mapping[str, Model]:
-    return {"model": model, "ridge": model.baselines.ridge, "trees": model.baselines.trees}
+    return {"model": model} | {name: getattr(model.stack, name) for name in MEMBERS}
 
 
 def _accuracy(model: Model, labelled: Labelled, part: Any) -> Accuracy:

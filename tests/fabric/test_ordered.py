@@ -97,12 +97,12 @@ def large():
 
 def test_rounds_refine_the_fastest_placement_and_lose_none(large):
     plain = context_of(large, PLASTICINE, 500)
-    found, refined = by_simulator(plain), by_simulator(replace(plain, rounds=3))
-    assert len(refined) == len(found) + 3 * plain.chains
+    unrefined, refined = by_simulator(plain), by_simulator(replace(plain, rounds=3))
+    assert len(refined) == len(unrefined) + 3 * plain.chains
     assert sorted(each.chain for each in refined) == [*range(4 * plain.chains)]
     slots = [each.interval_slots for each in refined]
     assert slots == sorted(slots)
-    assert slots[0] < found[0].interval_slots
+    assert slots[0] < unrefined[0].interval_slots
     assert all(placement_faults(large, each.placement, PLASTICINE) == [] for each in refined)
     assert {each.moves for each in refined if each.chain >= plain.chains} == {100}
 

@@ -7,10 +7,13 @@ from typing import Any
 import torch
 
 from hardware.inputs import fail
+from policies.fabric.model.contention import CONTENTION
 from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FEATURES, UNIT_FEATURES
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.network import network_of
+from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.settings import CostSettings
+from policies.fabric.model.stack import MEMBERS
 from policies.fabric.model.trees import TreesLearner
 from policies.learning.checkpoint import CARD_FILE, Checkpoint, CheckpointFormat, TensorType, chosen_folder
 
@@ -22,7 +25,7 @@ _QUADRATIC = 1 + len(FEATURES) + len(FEATURES) * (len(FEATURES) + 1) // 2
 
 
 def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
-    """Those of all networks and of the baselines; the networks are not made."""
+    """Those of all networks and of the stack; the networks are not made."""
     with torch.device("meta"):
         state = network_of(settings).state_dict()
     networks = {
@@ -36,7 +39,13 @@ def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
     shape = (grown.iterations, grown.nodes)
     types = {"feature": "int32", "threshold": "float32", "left": "int32", "right": "int32", "value": "float64"}
     trees = {f"trees.{name}": TensorType(kind, shape) for name, kind in types.items()}
-    return networks | ridge | trees | {"trees.start": TensorType("float64", (1,))}
+    described = len(FEATURES) + len(CONTENTION)
+    standard = {"mean": described, "scale": described, "centre": 1, "spread": 1}
+    perceptrons = {f"perceptrons.{name}": TensorType("float64", (size,)) for name, size in standard.items()}
+    layers = PerceptronsLearner().shapes(described)
+    perceptrons |= {f"perceptrons.{name}": TensorType("float32", shape) for name, shape in layers.items()}
+    one = {"trees.start": TensorType("float64", (1,)), "stack.weights": TensorType("float64", (len(MEMBERS),))}
+    return networks | ridge | trees | perceptrons | one
 
 
 def _encoded() -> list[str]:
@@ -46,7 +55,9 @@ def _encoded() -> list[str]:
 
 CostCheckpoint = Checkpoint[CostSettings]
 
-COST = CheckpointFormat("dse.fabric-cost/1", (*FEATURES, *_encoded()), CostSettings.from_document, _tensor_types)
+COST = CheckpointFormat(
+    "dse.fabric-cost/2", (*FEATURES, *CONTENTION, *_encoded()), CostSettings.from_document, _tensor_types
+)
 """How the cost model is written and read."""
 
 

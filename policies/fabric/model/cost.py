@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dse.fabric.model import Pipeline, Placement
 from hardware.fabrics import Fabric
+from policies.fabric.model.contention import CONTENTION, contention_features
 from policies.fabric.model.encoding import Encoder
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.features import FEATURES, Featurizer
@@ -68,6 +69,9 @@ class LearnedCost:
     def _examples(self, placements: Sequence[Placement]) -> tuple[Examples, float]:
         featurizer = Featurizer(self.pipeline, self.fabric)
         features = np.array([featurizer(each) for each in placements]).reshape(-1, len(FEATURES))
+        contention = np.array([contention_features(featurizer, each) for each in placements])
+        contention = contention.reshape(-1, len(CONTENTION))
         encodings = tuple(map(Encoder(featurizer), placements))
         count = len(placements)
-        return Examples(features, np.zeros(count), np.zeros(count, dtype=np.int64), encodings), featurizer.base_slots
+        examples = Examples(features, np.zeros(count), np.zeros(count, dtype=np.int64), encodings, contention)
+        return examples, featurizer.base_slots

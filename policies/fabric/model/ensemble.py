@@ -1,7 +1,7 @@
-"""The shipped form of the cost model: several networks, with their mean and their spread."""
+"""The shipped form of the cost model: a stack, and networks that correct it, with their mean and their spread."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -10,29 +10,28 @@ import numpy.typing as npt
 import torch
 
 from dse.run.progress import StopSignal, never_stop
-from policies.fabric.model.baselines import Baselines, BaselinesLearner
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import network_of
+from policies.fabric.model.perceptrons import Perceptrons
 from policies.fabric.model.ridge import Ridge
 from policies.fabric.model.settings import CostSettings
+from policies.fabric.model.stack import Stack, StackLearner
 from policies.fabric.model.training import NetworkLearner, NetworkModel, device
 from policies.fabric.model.trees import Trees
 
 Floats = npt.NDArray[np.float64]
 
-PARTS = MappingProxyType(
-    {
-        "ridge": ("mean", "scale", "weights"),
-        "trees": ("start", "feature", "threshold", "left", "right", "value"),
-    }
-)
-"""What is kept of each of the baselines."""
+_KINDS = MappingProxyType({"ridge": Ridge, "trees": Trees, "perceptrons": Perceptrons})
+"""Members of the stack, all of whose fields are arrays."""
+
+_WEIGHTS = "stack.weights"
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Networks of the same settings with other seeds, on the same baselines."""
+    """A stack and networks of the same settings with other seeds that correct it; without networks the stack alone."""
 
+    stack: Stack
     networks: tuple[NetworkModel, ...]
 
     def predict(self, examples: Examples) -> Floats:
@@ -40,17 +39,15 @@ class Ensemble:
         return self.mean_and_spread(examples)[0]
 
     def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
-        """Mean of the networks, and standard deviation of these and of the baselines that they correct, [S] each."""
-        members = [network.predict(examples) for network in self.networks]
-        mean = np.mean(members, axis=0)
-        if self.networks[0].is_on_baselines:
-            members.extend(self.baselines.members(examples))
-        return mean, np.std(members, axis=0)
+        """Mean of the networks, and standard deviation of these and of the stack's members, [S] each.
 
-    @property
-    def baselines(self) -> Baselines:
-        """Of all networks."""
-        return self.networks[0].baselines
+        Without networks, the mean is that of the stack. Networks that correct nothing are alone.
+        """
+        answers = [network.predict(examples) for network in self.networks]
+        mean = np.mean(answers, axis=0) if answers else self.stack.predict(examples)
+        if all(network.is_on_stack for network in self.networks):
+            answers.extend(self.stack.members(examples))
+        return mean, np.std(answers, axis=0)
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that was learned, by name."""
@@ -59,16 +56,19 @@ class Ensemble:
             for number, model in enumerate(self.networks)
             for name, tensor in model.network.state_dict().items()
         }
-        for kind, names in PARTS.items():
-            part = getattr(self.baselines, kind)
-            tensors |= {f"{kind}.{name}": getattr(part, name) for name in names}
-        return tensors
+        for kind in _KINDS:
+            part = getattr(self.stack, kind)
+            tensors |= {f"{kind}.{each.name}": getattr(part, each.name) for each in fields(part)}
+        return tensors | {_WEIGHTS: self.stack.weights}
 
     @classmethod
     def of(cls, settings: CostSettings, tensors: Mapping[str, npt.NDArray[Any]]) -> "Ensemble":
         """The ensemble whose :meth:`tensors` these are."""
-        parts = {kind: {name: tensors[f"{kind}.{name}"] for name in names} for kind, names in PARTS.items()}
-        baselines = Baselines(Ridge(**parts["ridge"]), Trees(**parts["trees"]))
+        parts: dict[str, Any] = {
+            kind: of(**{each.name: tensors[f"{kind}.{each.name}"] for each in fields(of)})
+            for kind, of in _KINDS.items()
+        }
+        stack = Stack(**parts, weights=tensors[_WEIGHTS])
         networks = []
         for number in range(settings.members):
             network = network_of(settings)
@@ -76,8 +76,8 @@ class Ensemble:
                 name: torch.from_numpy(tensors[f"network{number}.{name}"].copy()) for name in network.state_dict()
             }
             network.load_state_dict(states)
-            networks.append(NetworkModel(network.to(device()), baselines, settings.on_baselines))
-        return cls(tuple(networks))
+            networks.append(NetworkModel(network.to(device()), stack, settings.on_stack))
+        return cls(stack, tuple(networks))
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,13 @@ class EnsembleLearner:
         settings: of all networks.
         seed: of the first one; the others have the next ones.
         stop: called after each pass of each network.
+        stack: learner of what the networks correct.
     """
 
     settings: CostSettings
     seed: int = 0
     stop: StopSignal = never_stop
+    stack: StackLearner = field(default_factory=StackLearner)
 
     def fit(self, examples: Examples) -> Ensemble:
         """The ensemble that the examples teach.
@@ -103,5 +105,5 @@ class EnsembleLearner:
         learners = [
             NetworkLearner(self.settings, self.seed + number, self.stop) for number in range(self.settings.members)
         ]
-        baselines, offset = BaselinesLearner().fit_for(examples, self.settings.on_baselines)
-        return Ensemble(tuple(learner.fit_on(baselines, offset, examples) for learner in learners))
+        stack, offset = self.stack.fit_for(examples, self.settings.on_stack)
+        return Ensemble(stack, tuple(learner.fit_on(stack, offset, examples) for learner in learners))

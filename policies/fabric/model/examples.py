@@ -1,6 +1,6 @@
 """What models learn from and predict: placements as features, with labels and the graphs that they belong to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -22,21 +22,29 @@ class Examples:
             (:attr:`policies.fabric.model.features.Featurizer.base_slots`), [S].
         graph: number of the graph of each, [S].
         encodings: for networks, S of them; none where only hand features are needed.
+        contention: features of :mod:`policies.fabric.model.contention`, [S, C].
     """
 
     features: Floats
     target: Floats
     graph: Integers
     encodings: tuple[Encoding, ...] = ()
+    contention: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.target)
+
+    @property
+    def described(self) -> Floats:
+        """Hand features and, where there are, those of contention, [S, F + C]."""
+        return np.hstack((self.features, self.contention)) if self.contention.size else self.features
 
     def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Examples":
         """Some of them, by place or by a mask."""
         numbers = np.arange(len(self))[places].tolist()
         encodings = tuple(self.encodings[number] for number in numbers) if self.encodings else ()
-        return Examples(self.features[places], self.target[places], self.graph[places], encodings)
+        contention = self.contention[places] if self.contention.size else self.contention
+        return Examples(self.features[places], self.target[places], self.graph[places], encodings, contention)
 
 
 def parts_by_graph(graph: Integers, parts: int) -> list[npt.NDArray[np.bool_]]:

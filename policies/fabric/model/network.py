@@ -166,7 +166,7 @@ class ResourceNetwork(nn.Module):
         unit, net, route, link = (self.enter[kind](given[kind]) for kind in ("unit", "net", "route", "link"))
         for layer in self.layers:
             unit, net, route, link = layer(unit, net, route, link, batch)
-        whole = self.whole(batch.features * float(self.settings.on_baselines))
+        whole = self.whole(batch.features * float(self.settings.on_stack))
         owners = {"unit": batch.unit_owner, "net": batch.net_owner, "link": batch.link_owner}
         own = {"unit": _UNIT_SLOTS, "net": _NET_SLOTS, "link": _LINK_SLOTS}
         slots = torch.cat([given[kind][:, column] for kind, column in own.items()])
@@ -180,7 +180,7 @@ class ResourceNetwork(nn.Module):
         owner, count = torch.cat(list(owners.values())), len(batch.features)
         beta = nn.functional.softplus(self.sharpness)
         answer: Tensor = batch.offset - soft_maximum(beta * (slots + corrections), owner, count) / beta
-        if self.settings.on_baselines:
+        if self.settings.on_stack:
             answer = answer + soft_maximum(beta * slots, owner, count) / beta
         return answer
 

@@ -83,15 +83,18 @@ class RidgeLearner:
         held_out = np.zeros((len(self.penalties), len(examples)))
         parts = parts_by_graph(examples.graph, FOLDS)
         for part in parts:
-            for place, penalty in enumerate(self.penalties):
-                held_out[place, part] = expanded[part] @ _solved(expanded[~part], examples.target[~part], penalty)
+            weights = _solved(expanded[~part], examples.target[~part], self.penalties)
+            held_out[:, part] = [expanded[part] @ each for each in weights]
         best = int(np.square(held_out - examples.target).sum(axis=1).argmin())
-        ridge = Ridge(mean, scale, _solved(expanded, examples.target, self.penalties[best]))
+        ridge = Ridge(mean, scale, _solved(expanded, examples.target, self.penalties[best : best + 1])[0])
         return ridge, held_out[best] if parts else ridge.predict(examples)
 
 
-def _solved(expanded: Floats, target: Floats, penalty: float) -> Floats:
-    """Weights that minimise |X w − t|² + penalty · |w|², the intercept left out of the penalty."""
-    ridge = penalty * np.eye(expanded.shape[1])
-    ridge[0, 0] = 0.0
-    return np.asarray(np.linalg.solve(expanded.T @ expanded + ridge, expanded.T @ target), dtype=np.float64)
+def _solved(expanded: Floats, target: Floats, penalties: Sequence[float]) -> list[Floats]:
+    """Weights that minimise |X w − t|² + penalty · |w|², the intercept left out of the penalty, for each penalty."""
+    squares, products = expanded.T @ expanded, expanded.T @ target
+    is_penalised = np.eye(expanded.shape[1])
+    is_penalised[0, 0] = 0.0
+    return [
+        np.asarray(np.linalg.solve(squares + each * is_penalised, products), dtype=np.float64) for each in penalties
+    ]

@@ -21,9 +21,10 @@ class CostSettings:
         form: ``resources``: units, nets, routes and links as nodes, and a soft maximum over the slots that each of them
             needs as readout; ``paper``: Algorithm 1, units as nodes, routes as edges, mean over units as readout.
         layers, width: of message passing. The paper does not state its own.
-        members: networks with other seeds, whose mean is the prediction and whose spread is caution.
-        on_baselines: whether networks correct the mean of ridge regression and boosted trees on the hand features, and
-            see these at the readout.
+        members: networks with other seeds, whose mean is the prediction and whose spread is caution; none: the stack
+            alone predicts.
+        on_stack: whether networks correct the stack of ridge regression, boosted trees and perceptrons, and see the
+            hand features at the readout.
         unit_features, edge_features: whether networks see what units are, and what nets, routes and links carry (the
             paper's node and edge embeddings).
         with_slots: whether the model knows how long operators work on a unit (the paper's performance annotations).
@@ -42,7 +43,7 @@ class CostSettings:
     layers: int = 2
     width: int = 24
     members: int = 1
-    on_baselines: bool = True
+    on_stack: bool = True
     unit_features: bool = True
     edge_features: bool = True
     with_slots: bool = True
@@ -56,8 +57,9 @@ class CostSettings:
         if self.form not in get_args(Form):
             raise ValueError(f"`form` must be one of {', '.join(get_args(Form))}, but got {self.form}")
         for name in ("layers", "width", "members", "epochs", "graphs_in_batch"):
-            if not 1 <= getattr(self, name) <= _MAX_COUNT:
-                raise ValueError(f"`1 <= {name} <= {_MAX_COUNT}` must hold, but got {getattr(self, name)}")
+            least = 0 if name == "members" and self.on_stack else 1
+            if not least <= getattr(self, name) <= _MAX_COUNT:
+                raise ValueError(f"`{least} <= {name} <= {_MAX_COUNT}` must hold, but got {getattr(self, name)}")
         for name in ("learning_rate", "weight_decay", "ranking_weight"):
             if not 0 <= getattr(self, name) <= 100:
                 raise ValueError(f"`0 <= {name} <= 100` must hold, but got {getattr(self, name)}")
@@ -86,5 +88,5 @@ _FIELDS: dict[str, Any] = {field.name: (field.type, ...) for field in fields(Cos
 _Model: type[BaseModel] = create_model("CostSettings", __config__=STRICT, **_FIELDS)
 
 
-PAPER = CostSettings(form="paper", layers=3, width=40, on_baselines=False, ranking_weight=0.0)
+PAPER = CostSettings(form="paper", layers=3, width=40, on_stack=False, ranking_weight=0.0)
 """Algorithm 1 of the paper, with sizes that it does not state."""

@@ -1,7 +1,6 @@
 """Networks learn from examples, and predict."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from dse.run.progress import StopSignal, ask, never_stop
-from policies.fabric.model.baselines import Baselines, BaselinesLearner
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import Batch, batched, network_of
 from policies.fabric.model.ridge import standardised
 from policies.fabric.model.settings import CostSettings
+from policies.fabric.model.stack import Stack, StackLearner
+from policies.fabric.model.threads import one_thread
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,11 +30,11 @@ _RANK_SCALE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel:
-    """A network with the baselines that it corrects, or by whose means it only standardises hand features."""
+    """A network with the stack that it corrects, or by whose means it only standardises hand features."""
 
     network: nn.Module
-    baselines: Baselines
-    is_on_baselines: bool
+    stack: Stack
+    is_on_stack: bool
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
@@ -50,13 +50,13 @@ class NetworkModel:
 
     def offset(self, examples: Examples) -> Floats:
         """What the network corrects, [S]."""
-        return self.baselines.predict(examples) if self.is_on_baselines else np.zeros(len(examples))
+        return self.stack.predict(examples) if self.is_on_stack else np.zeros(len(examples))
 
     def batch(self, examples: Examples, offset: Floats) -> Batch:
         """Examples for the network, on its device."""
         features, added = (
             torch.from_numpy(each.astype(np.float32))
-            for each in (standardised(examples.features, self.baselines.ridge.mean, self.baselines.ridge.scale), offset)
+            for each in (standardised(examples.features, self.stack.ridge.mean, self.stack.ridge.scale), offset)
         )
         return batched(examples.encodings, features, added).to(next(self.network.parameters()).device)
 
@@ -64,17 +64,6 @@ class NetworkModel:
 def device() -> torch.device:
     """Where networks learn and predict: a CUDA device, where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Tensors here are small: on a busy machine, threads that wait for each other take many times as long as one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -97,18 +86,18 @@ class NetworkLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        return self.fit_on(*BaselinesLearner().fit_for(examples, self.settings.on_baselines), examples)
+        return self.fit_on(*StackLearner().fit_for(examples, self.settings.on_stack), examples)
 
-    def fit_on(self, baselines: Baselines, offset: Floats, examples: Examples) -> NetworkModel:
-        """As :meth:`fit`, on baselines of the same examples and what the network is to correct, [S]."""
+    def fit_on(self, stack: Stack, offset: Floats, examples: Examples) -> NetworkModel:
+        """As :meth:`fit`, on a stack of the same examples and what the network is to correct, [S]."""
         with one_thread():
-            return self._fitted(baselines, offset, examples)
+            return self._fitted(stack, offset, examples)
 
-    def _fitted(self, baselines: Baselines, offset: Floats, examples: Examples) -> NetworkModel:
+    def _fitted(self, stack: Stack, offset: Floats, examples: Examples) -> NetworkModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             network = network_of(self.settings).to(device())
-        model = NetworkModel(network, baselines, self.settings.on_baselines)
+        model = NetworkModel(network, stack, self.settings.on_stack)
         optimiser = torch.optim.AdamW(
             network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from hardware.fabrics import Fabric
 from policies.fabric.data.records import Samples
+from policies.fabric.model.contention import CONTENTION, contention_features
 from policies.fabric.model.encoding import Encoder
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.features import FEATURES, Featurizer
@@ -49,7 +50,9 @@ class Labelled:
         graph = np.array([each.graph for each in samples], dtype=np.int64)
         encoders = {number: Encoder(each) for number, each in featurizers.items()} if self.with_encodings else {}
         encodings = tuple(encoders[each.graph](each.placement) for each in samples) if encoders else ()
-        return Examples(features, np.log(self._base / interval), graph, encodings)
+        contention = np.array([contention_features(featurizers[each.graph], each.placement) for each in samples])
+        contention = contention.reshape(-1, len(CONTENTION))
+        return Examples(features, np.log(self._base / interval), graph, encodings, contention)
 
     @cached_property
     def _base(self) -> Floats:

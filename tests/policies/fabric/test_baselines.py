@@ -73,17 +73,6 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts(monkeypatch):
     np.testing.assert_allclose(arrays.predict(seen), fitted[0].predict(seen.features), rtol=1e-12, atol=1e-12)
 
 
-def test_baselines_held_out_have_not_seen_the_graph_that_they_predict():
-    baselines = pytest.importorskip("policies.fabric.model.baselines")
-    learner = baselines.BaselinesLearner(RidgeLearner(penalties=(1.0,)), baselines.TreesLearner(iterations=10))
-    plain = examples(count=120)
-    changed = Examples(plain.features, np.where(plain.graph == 3, 100.0, plain.target), plain.graph)
-    own = plain.graph == 3
-    (_, before), (_, after) = (learner.fit_and_hold_out(each) for each in (plain, changed))
-    np.testing.assert_array_equal(before[own], after[own])
-    assert not np.allclose(before[~own], after[~own])
-
-
 def ranks_by_definition(values):
     """Of each value, how many are smaller, and half of the others that are equal."""
     return [

@@ -12,18 +12,22 @@ from dse.fabric.search.routing import routed  # noqa: E402
 from dse.fabric.search.sites import random_sites  # noqa: E402
 from hardware.inputs import InputError  # noqa: E402
 from policies.fabric.model.checkpoint import COST, load_for  # noqa: E402
+from policies.fabric.model.contention import contention_features  # noqa: E402
 from policies.fabric.model.cost import LearnedCost  # noqa: E402
 from policies.fabric.model.encoding import Encoder  # noqa: E402
 from policies.fabric.model.ensemble import EnsembleLearner  # noqa: E402
 from policies.fabric.model.examples import Examples  # noqa: E402
 from policies.fabric.model.features import Featurizer  # noqa: E402
 from policies.fabric.model.network import batched, max_over, mean_over, network_of, soft_maximum  # noqa: E402
+from policies.fabric.model.perceptrons import PerceptronsLearner  # noqa: E402
 from policies.fabric.model.settings import PAPER, CostSettings  # noqa: E402
+from policies.fabric.model.stack import StackLearner  # noqa: E402
 from policies.fabric.model.training import NetworkLearner, loss  # noqa: E402
 from policies.learning.checkpoint import Checkpoint  # noqa: E402
 from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, placed, random_pipeline  # noqa: E402
 
 TINY = CostSettings(layers=1, width=8, epochs=2, graphs_in_batch=4)
+STACK = StackLearner(perceptrons=PerceptronsLearner(steps=10))
 
 
 def batch_of(cases):
@@ -127,7 +131,7 @@ def test_what_a_network_is_denied_does_not_reach_it(denied):
     assert not torch.allclose(seeing(batch), seeing(other), atol=1e-3)
 
 
-def test_a_network_that_has_learned_nothing_leaves_the_baselines_as_they_are():
+def test_a_network_that_has_learned_nothing_leaves_the_stack_as_it_is():
     batch = batch_of(cases())
     offset = torch.linspace(-1, 1, len(batch.features))
     torch.testing.assert_close(network_of(TINY)(batch._replace(offset=offset)), offset, atol=1e-5, rtol=0)
@@ -145,7 +149,7 @@ def test_the_loss_on_ranks_counts_pairs_of_one_graph_only():
 def learned_from(graphs, seed, placements=4):
     """Placements of layered pipelines, labelled with the most loaded link beside the slowest unit."""
     random = np.random.default_rng(seed)
-    features, encodings, target, graph = [], [], [], []
+    features, encodings, target, graph, contention = [], [], [], [], []
     for number in range(graphs):
         pipeline = layered_pipeline(random, copies=1, layers=2, width=3)
         featurizer = Featurizer(pipeline, PLASTICINE)
@@ -155,13 +159,14 @@ def learned_from(graphs, seed, placements=4):
             placement = routed(pipeline, site, PLASTICINE, "xy")
             encodings.append(encoder(placement))
             features.append(featurizer(placement))
+            contention.append(contention_features(featurizer, placement))
             target.append(-float(np.logaddexp(0.0, encodings[-1].link[:, 1].max() + 0.5)))
             graph.append(number)
-    return Examples(np.array(features), np.array(target), np.array(graph), tuple(encodings))
+    return Examples(np.array(features), np.array(target), np.array(graph), tuple(encodings), np.array(contention))
 
 
 def test_a_network_learns_what_it_can_see_better_than_the_mean():
-    settings = CostSettings(layers=1, width=12, epochs=25, on_baselines=False, graphs_in_batch=4, learning_rate=1e-2)
+    settings = CostSettings(layers=1, width=12, epochs=25, on_stack=False, graphs_in_batch=4, learning_rate=1e-2)
     seen, unseen = learned_from(24, 0), learned_from(8, 1)
     model = NetworkLearner(settings).fit(seen)
     error = np.abs(model.predict(unseen) - unseen.target).mean()
@@ -170,7 +175,7 @@ def test_a_network_learns_what_it_can_see_better_than_the_mean():
 
 @pytest.fixture(scope="module")
 def ensemble():
-    return EnsembleLearner(replace(TINY, members=2)).fit(learned_from(6, 0))
+    return EnsembleLearner(replace(TINY, members=2), stack=STACK).fit(learned_from(6, 0))
 
 
 def test_members_differ_and_their_mean_is_the_prediction(ensemble):
@@ -183,7 +188,9 @@ def test_members_differ_and_their_mean_is_the_prediction(ensemble):
 
 def test_the_same_seed_learns_the_same_and_another_does_not(ensemble):
     unseen = learned_from(2, 1)
-    again, other = (EnsembleLearner(replace(TINY, members=2), seed).fit(learned_from(6, 0)) for seed in (0, 7))
+    again, other = (
+        EnsembleLearner(replace(TINY, members=2), seed, stack=STACK).fit(learned_from(6, 0)) for seed in (0, 7)
+    )
     np.testing.assert_array_equal(again.predict(unseen), ensemble.predict(unseen))
     assert not np.array_equal(other.predict(unseen), ensemble.predict(unseen))
 
@@ -200,6 +207,17 @@ def test_a_checkpoint_gives_the_same_predictions(ensemble, tmp_path):
     np.testing.assert_array_equal(restored.predict(unseen), ensemble.predict(unseen))
 
 
+def test_without_networks_the_stack_predicts_and_its_members_are_the_spread(tmp_path):
+    settings, unseen = replace(TINY, members=0), learned_from(2, 1)
+    alone = EnsembleLearner(settings, stack=STACK).fit(learned_from(6, 0))
+    mean, spread = alone.mean_and_spread(unseen)
+    np.testing.assert_array_equal(mean, alone.stack.predict(unseen))
+    np.testing.assert_array_equal(spread, alone.stack.members(unseen).std(axis=0))
+    COST.save(tmp_path, Checkpoint(settings, alone.tensors(), PROVENANCE))
+    back = load_for(tmp_path, PROVENANCE["samples"])
+    np.testing.assert_array_equal(type(alone).of(back.settings, back.tensors).predict(unseen), mean)
+
+
 @pytest.mark.parametrize("name", ["simulator", "operator_slots"])
 def test_a_checkpoint_for_something_else_is_refused(ensemble, tmp_path, name):
     COST.save(tmp_path, Checkpoint(replace(TINY, members=2), ensemble.tensors(), PROVENANCE))
@@ -208,7 +226,14 @@ def test_a_checkpoint_for_something_else_is_refused(ensemble, tmp_path, name):
 
 
 def test_settings_outside_their_range_are_refused():
-    for values in ({"layers": 0}, {"width": "8"}, {"form": "other"}, {"learning_rate": -1.0}, {"unknown": 1}):
+    for values in (
+        {"layers": 0},
+        {"members": -1},
+        {"width": "8"},
+        {"form": "other"},
+        {"learning_rate": -1.0},
+        {"unknown": 1},
+    ):
         with pytest.raises(ValueError, match=next(iter(values))):
             CostSettings.from_document(TINY.document() | values)
 
