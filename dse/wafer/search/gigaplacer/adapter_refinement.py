@@ -41,31 +41,31 @@ def fewer_adapters(instance: Instance, rows: Rows) -> Rows:
 @kernel
 def _least_c(sizes, rows, number, h, w, limit):
     """The least c with which an upright kernel keeps its k; :data:`NEVER` where none is enough."""
-    largest = 0
+    c = 0
     for place in range(sizes.convolutions[sizes.group[number]]):
         formal = sizes.formal[sizes.group[number], place]
-        largest = max(largest, least_c(formal, h, w, rows.k[number, place], limit, sizes.wafer[MEMORY]))
-    return largest
+        c = max(c, least_c(formal, h, w, rows.k[number, place], limit, sizes.wafer[MEMORY]))
+    return c
 
 
 @kernel
-def _sized(sizes, rows, number, row_height, h, w, largest, limit, c, k):
-    """Whether a kernel can have (h, w) and, as far as there are inputs, c = ``largest``; writes its ``c`` and ``k``."""
-    group, total, tall = sizes.group[number], 0, h * w * (largest + 1)
-    lying = rows.turned[number]
-    if tall > (rows.wide[number] if lying else row_height):
+def _sized(sizes, rows, number, row_height, h, w, wanted_c, limit, c, k):
+    """Whether a kernel can have (h, w) and c = ``wanted_c``, as far as it has inputs; writes its ``c`` and ``k``."""
+    group, total, height = sizes.group[number], 0, h * w * (wanted_c + 1)
+    is_turned = rows.turned[number]
+    if height > (rows.wide[number] if is_turned else row_height):
         return False
     for place in range(sizes.convolutions[group]):
         formal = sizes.formal[group, place]
         if h > formal[sizing.HEIGHT] or w > formal[sizing.WIDTH]:
             return False
-        c[place] = min(largest, formal[INPUTS])
+        c[place] = min(wanted_c, formal[INPUTS])
         least = least_k(formal, h, w, c[place], limit, sizes.wafer[MEMORY])
-        k[place] = least if lying else rows.k[number, place]
+        k[place] = least if is_turned else rows.k[number, place]
         if least > k[place] or least >= NEVER:
             return False
         total += k[place]
-    return not lying or 3 * total <= row_height
+    return not is_turned or 3 * total <= row_height
 
 
 @kernel
@@ -105,14 +105,14 @@ def _improve(instance, rows, number, row_height, limit, c, k):
         for two in range(instance.first[number] - 1, instance.first[number + 1]):
             w = rows.w[_other(instance, number, two)]
             for three in range(instance.first[number] - 1, instance.first[number + 1]):
-                largest = rows.c[_other(instance, number, three), 0]
+                wanted_c = rows.c[_other(instance, number, three), 0]
                 if three < instance.first[number]:
-                    largest = _following_c(sizes, rows, number, h, w, limit)
-                if largest < 1 or not _sized(sizes, rows, number, row_height, h, w, largest, limit, c, k):
+                    wanted_c = _following_c(sizes, rows, number, h, w, limit)
+                if wanted_c < 1 or not _sized(sizes, rows, number, row_height, h, w, wanted_c, limit, c, k):
                     continue
                 differing = _differing(instance, rows, number, h, w, common_c(c, count))
                 if differing < best:
-                    best, best_h, best_w, best_c = differing, h, w, largest
+                    best, best_h, best_w, best_c = differing, h, w, wanted_c
     if best == before:
         return False
     _sized(sizes, rows, number, row_height, best_h, best_w, best_c, limit, c, k)
@@ -121,11 +121,11 @@ def _improve(instance, rows, number, row_height, limit, c, k):
     for place in range(count):
         rows.c[number, place], rows.k[number, place] = c[place], k[place]
         total += k[place]
-    tall = best_h * best_w * (best_c + 1)
+    height = best_h * best_w * (best_c + 1)
     if rows.turned[number]:
-        rows.wide[number], rows.high[number] = tall, 3 * total
+        rows.wide[number], rows.high[number] = height, 3 * total
     else:
-        rows.high[number] = tall
+        rows.high[number] = height
     return True
 
 

@@ -37,7 +37,7 @@ Judgment = Callable[[Instance, int], Cut | None]
 
 
 class _Prefix(NamedTuple):
-    """The best rows of the first i kernels, for every i of 0 … N, and those in the making behind them, at N + 1.
+    """The best rows of the first i kernels, for every i of 0 … N, and at N + 1 those that are compared with them.
 
     Attributes:
         total: [N + 2] their height f.
@@ -186,35 +186,35 @@ def _any_rows(instance, chosen, limit, prefix):
 @kernel
 def _append(instance, chosen, limit, prefix, begin, end, height):
     """Place a row of the kernels from ``begin`` to before ``end`` on the best rows before them, and price that."""
-    sizes, making, left = instance.sizes, len(instance.order) + 1, 0
+    sizes, new, left = instance.sizes, len(instance.order) + 1, 0
     for each in (prefix.x, prefix.y, prefix.h, prefix.w, prefix.c):
         for number in range(len(instance.order)):
-            each[making, number] = each[begin, number]
-    prefix.cost[making] = prefix.cost[begin]
+            each[new, number] = each[begin, number]
+    prefix.cost[new] = prefix.cost[begin]
     for place in range(begin, end):
         number = instance.order[place]
         group = sizes.group[number]
-        h, w, lying = chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height]
-        wide = length(sizes, group, h, w, lying, height, limit, chosen.c, chosen.k)
-        prefix.h[making, number], prefix.w[making, number] = h, w
-        prefix.c[making, number] = common_c(chosen.c, sizes.convolutions[group])
-        prefix.x[making, number], prefix.y[making, number] = 2 * left + wide, 2 * prefix.total[begin] + height
+        h, w, is_turned = chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height]
+        wide = length(sizes, group, h, w, is_turned, height, limit, chosen.c, chosen.k)
+        prefix.h[new, number], prefix.w[new, number] = h, w
+        prefix.c[new, number] = common_c(chosen.c, sizes.convolutions[group])
+        prefix.x[new, number], prefix.y[new, number] = 2 * left + wide, 2 * prefix.total[begin] + height
         left += wide
-        prefix.cost[making] += _joining(instance, prefix, making, number)
+        prefix.cost[new] += _joining(instance, prefix, new, number)
 
 
 @kernel
-def _joining(instance, prefix, making, number):
+def _joining(instance, prefix, new, number):
     """What the edges from earlier kernels to one cost."""
     spread = differing = 0
     for each in range(instance.first[number], instance.first[number + 1]):
         other = instance.joined[each]
         if instance.rank[other] > instance.rank[number]:
             continue
-        spread += abs(prefix.x[making, number] - prefix.x[making, other])
-        spread += abs(prefix.y[making, number] - prefix.y[making, other])
+        spread += abs(prefix.x[new, number] - prefix.x[new, other])
+        spread += abs(prefix.y[new, number] - prefix.y[new, other])
         differing += adapters(
-            prefix.h[making, number], prefix.w[making, number], prefix.c[making, number],
-            prefix.h[making, other], prefix.w[making, other], prefix.c[making, other],
+            prefix.h[new, number], prefix.w[new, number], prefix.c[new, number],
+            prefix.h[new, other], prefix.w[new, other], prefix.c[new, other],
         )  # fmt: skip
     return instance.weights[0] * spread / 2 + instance.weights[1] * differing

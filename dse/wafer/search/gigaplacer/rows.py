@@ -28,7 +28,7 @@ class Chosen(NamedTuple):
 
     Attributes:
         width: [groups, height + 1] the least width of a kernel at most so high; :data:`UNKNOWN` where not computed yet.
-        h, w, turned: [groups, height + 1] the parameters of that kernel, and 1 where it lies turned.
+        h, w, turned: [groups, height + 1] the parameters of that kernel, and 1 where it is turned.
         row: [N, N + 1] the least height of a row from one place of the sequence to before another.
         c, k: [V] scratch.
     """
@@ -59,9 +59,9 @@ class Rows(NamedTuple):
         order: [N] the kernels, row by row from the bottom, each from the left.
         begin: [R + 1] where each row begins in ``order``, and N.
         height: [R] of each row, tiles.
-        h, w, turned: [N] of each kernel; 1 where it lies turned.
+        h, w, turned: [N] of each kernel; 1 where it is turned.
         c, k: [N, V].
-        wide, high: [N] tiles, as it lies on the wafer.
+        wide, high: [N] tiles, on the wafer.
         x, y: [N] its lower corner.
     """
 
@@ -94,9 +94,9 @@ def copied(rows: Rows) -> Rows:
 
 
 @kernel
-def length(sizes, group, h, w, lying, height, limit, c, k):
+def length(sizes, group, h, w, is_turned, height, limit, c, k):
     """What a kernel with (h, w), upright or turned, takes of a row of ``height`` tiles; writes its ``c`` and ``k``."""
-    if lying:
+    if is_turned:
         return turned(sizes, group, h, w, height, limit, c, k)
     return upright(sizes, group, h, w, height, limit, c, k)
 
@@ -112,11 +112,11 @@ def least_width(sizes, chosen, group, height, limit):
         h, w = sizes.pairs[group, number]
         if h == 0:
             break
-        for lying in range(2):
-            wide = length(sizes, group, h, w, lying, height, limit, chosen.c, chosen.k)
+        for is_turned in range(2):
+            wide = length(sizes, group, h, w, is_turned, height, limit, chosen.c, chosen.k)
             if wide < best:
                 best = wide
-                chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height] = h, w, lying
+                chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height] = h, w, is_turned
     chosen.width[group, height] = best
     return best
 
@@ -174,15 +174,15 @@ def size_kernel(sizes, chosen, rows, number, height, limit):
     """Size a kernel for a row of ``height`` tiles."""
     group = sizes.group[number]
     least_width(sizes, chosen, group, height, limit)
-    h, w, lying = chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height]
-    wide = length(sizes, group, h, w, lying, height, limit, rows.c[number], rows.k[number])
+    h, w, is_turned = chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height]
+    wide = length(sizes, group, h, w, is_turned, height, limit, rows.c[number], rows.k[number])
     high = 0
     for place in range(sizes.convolutions[group]):
-        if lying:
+        if is_turned:
             high += 3 * rows.k[number, place]
         else:
             high = max(high, h * w * (rows.c[number, place] + 1))
-    rows.h[number], rows.w[number], rows.turned[number] = h, w, lying
+    rows.h[number], rows.w[number], rows.turned[number] = h, w, is_turned
     rows.wide[number], rows.high[number] = wide, high
 
 

@@ -145,12 +145,12 @@ def upright(sizes, group, h, w, height, limit, c, k):
 
     Writes ``c`` and ``k`` of its convolutions.
     """
-    total, largest = 0, height // (h * w) - 1
-    if largest < 1:
+    total, largest_c = 0, height // (h * w) - 1
+    if largest_c < 1:
         return NEVER
     for place in range(sizes.convolutions[group]):
         formal = sizes.formal[group, place]
-        c[place] = min(largest, formal[INPUTS])
+        c[place] = min(largest_c, formal[INPUTS])
         k[place] = least_k(formal, h, w, c[place], limit, sizes.wafer[MEMORY])
         if k[place] == NEVER:
             return NEVER
@@ -165,7 +165,7 @@ def turned(sizes, group, h, w, width, limit, c, k):
     Writes ``c`` and ``k`` of its convolutions. :data:`NEVER` where there is none.
     """
     # In floating point: a sum or a product of works can exceed 64 bits.
-    whole, largest, total = 0.0, 0, 0
+    whole, largest_c, total = 0.0, 0, 0
     for place in range(sizes.convolutions[group]):
         whole += float(work(sizes.formal[group, place], h, w))
     for place in range(sizes.convolutions[group]):
@@ -174,9 +174,9 @@ def turned(sizes, group, h, w, width, limit, c, k):
         if k[place] < 1:
             return NEVER
         total += k[place]
-        largest = max(largest, least_c(formal, h, w, k[place], limit, sizes.wafer[MEMORY]))
-    if largest >= NEVER or 3 * total > width:
+        largest_c = max(largest_c, least_c(formal, h, w, k[place], limit, sizes.wafer[MEMORY]))
+    if largest_c >= NEVER or 3 * total > width:
         return NEVER
     for place in range(sizes.convolutions[group]):
-        c[place] = min(largest, sizes.formal[group, place, INPUTS])
-    return h * w * (largest + 1)
+        c[place] = min(largest_c, sizes.formal[group, place, INPUTS])
+    return h * w * (largest_c + 1)
