@@ -51,9 +51,7 @@ def check_traced(where: str, model: Hyperparameters, built_in: Hyperparameters) 
     for field, traced in built_in.model_dump(exclude=_FREE).items():
         value = getattr(model, field)
         if value != traced:
-            rule = (
-                f"must be {traced}, as in the built-in {built_in.name}, whose layers --granularity trace has"
-            )
+            rule = f"must be {traced}, as in the built-in {built_in.name}, whose layers --granularity trace has"
             raise fail(where, field, value, rule)
     _check_width(where, model.name, max(model.tensor_parallel))
 
