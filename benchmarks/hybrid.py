@@ -22,7 +22,7 @@ STEPS = ("t5-6", "t5-3b", "bert-48", "t5-11b")
 TARGET = 0.02
 """Gap of the hybrid plan of T5-3B."""
 
-ORDER = ("pipeline", "hybrid", "sharding")
+ORDER = ("hybrid", "pipeline", "sharding")
 
 
 def main() -> None:

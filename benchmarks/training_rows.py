@@ -186,18 +186,34 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         yield "microbatch", 13 if "22B" in name else 28
     elif row["micro_batch"]:
         yield "microbatch", int(row["micro_batch"])
-    yield "zero", _zero(name, row["fsdp"])
+    elif name.startswith("torchtitan") and depth not in ("", "1"):
+        local = int(row["global_batch"]) // int(row["dp"])
+        yield "microbatch", local // int(depth)  # torchtitan cuts into as many microbatches as stages by default
+    yield "zero", _zero(name, row["fsdp"], depth)
     yield "zero_copies", 1
     yield "order", USUAL_ORDER
     recompute = row["recompute"].partition("(")[0]
     if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute
+    if name.startswith("torchtitan") and tensor not in ("", "1") and "AsyncTP" not in features:
+        yield "overlap_tensor", "no"
+    if "TP overlap off" in row["note"]:
+        yield "overlap_tensor", "no"
+    if "fp8 all-gather" in features:
+        yield "weight_transfer", "fp8"
     precision = "int8" if row["precision"].startswith("int8") else row["precision"]
     yield "precision", _PRECISIONS.get(precision, precision)
 
 
-def _zero(name: str, text: str) -> int:
-    """3 for FSDP; 1 for the distributed optimizer, the default of NVIDIA's later stacks."""
+def _zero(name: str, text: str, depth: str) -> int:
+    """3 for FSDP; 1 for the distributed optimizer, the default of NVIDIA's later stacks.
+
+    torchtitan's FSDP gathers weights once a step where there are stages, and PyTorch's pipelines reduce gradients with
+    the last backward pass alone (``apply_fsdp``: no resharding after forward passes with pipeline parallelism;
+    ``PipelineStage.backward_maybe_with_nosync``: ``set_requires_gradient_sync(last_backward)``): what ZeRO 1 does.
+    """
+    if name.startswith("torchtitan") and depth not in ("", "1"):
+        return 1
     if name.startswith(("torchtitan", "maxtext", "mlperf-gpt3")):
         return 3
     if name.startswith("mbridge"):

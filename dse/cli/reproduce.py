@@ -93,6 +93,14 @@ def _at_the_roof(name: str) -> Paper[Any, Any]:
         if is_installed():
             quieten()
             return paper(Learned(contenders(), ablations(), identity))
+    if name == "automap":
+        from dse.reproduce.automap import parts as automap
+        from policies.fabric.options import is_installed as can_train
+
+        if can_train():
+            from policies.parallel.reproduction import learned as trainings
+
+            return automap.paper(trainings())
     if name == "rdu":
         from dse.reproduce.rdu import parts
         from policies.fabric.options import is_installed as can_learn

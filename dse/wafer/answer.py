@@ -3,12 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dse.results.result import proven_status
 from dse.run.executor import LateExecutor
 from dse.run.journal import Journal
 from dse.run.progress import StopSignal, never_stop
 from dse.run.run import Run
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, kernel_time, size_tiles
+from dse.wafer.few_kernels import cheapest
 from dse.wafer.files.saved import save_placement, saved_placement
 from dse.wafer.journal_entries import journal_bound, journal_search, journalled_bound, journalled_search
 from dse.wafer.methods import METHODS
@@ -122,10 +124,19 @@ def _bound(
 
 
 def cost_bound(problem: WaferProblem, best: SearchResult, stop: StopSignal = never_stop) -> float | None:
-    """A lower bound on the cost; None where the area of no time limit fits."""
+    """A lower bound on the cost; None where the area of no time limit fits. Of a few kernels the least cost."""
     table = shape_table(problem)
     floor = area_bound_ticks(problem, table)
-    return None if floor is None else CostBound(problem, table).total(floor, best.total, stop)
+    if floor is None:
+        return None
+    bound = CostBound(problem, table).total(floor, best.total, stop)
+    if proven_status(best.total, bound) == "optimal":
+        return bound
+    few = cheapest(problem, best.total, stop)
+    if not few.proven:
+        return bound
+    least = best.total if few.placement is None else cost(problem, few.placement).total
+    return max(bound, least)
 
 
 def metrics(problem: WaferProblem, placement: WaferPlacement) -> dict[str, Any]:

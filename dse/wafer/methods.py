@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from dse.wafer.few_kernels import cheapest_of_few
 from dse.wafer.packing import packed
 from dse.wafer.search.context import COLUMNS, SearchContext, SearchResult
 from dse.wafer.search.gigaplacer.method import gigaplacer
@@ -12,9 +13,10 @@ from dse.wafer.search.slicing_tree import slicing_tree
 
 
 def portfolio(context: SearchContext) -> SearchResult:
-    """Rows, columns, protocols and annealing; any arrangement where these find no placement."""
+    """Rows, columns, protocols and annealing; any arrangement where these find none; of a few kernels the cheapest."""
     best = search(context)
-    return packed(context, best) if best.placement is None else best
+    best = packed(context, best) if best.placement is None else best
+    return cheapest_of_few(context, best)
 
 
 def rows(context: SearchContext) -> SearchResult:

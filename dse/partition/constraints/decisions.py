@@ -270,14 +270,19 @@ def _joined(state, graph, operator, chip):
 
 @kernel
 def _confined(state, graph, operator, chip):
-    """Leave the operators between ``operator`` and its neighbours only the chips of these; whether each has one."""
+    """Leave the operators between ``operator`` and its neighbours only the chips of these; whether each has one.
+
+    On the same chip or neighbouring ones the bounds do that: between them there is no other chip.
+    """
     for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
         other = state.chip[graph.in_node[index]]
-        if other >= 0 and not _between(state, graph, graph.in_edge[index], bit(other) | bit(chip)):
+        far = other >= 0 and abs(other - chip) > 1
+        if far and not _between(state, graph, graph.in_edge[index], bit(other) | bit(chip)):
             return False
     for index in range(graph.out_first[operator], graph.out_first[operator + 1]):
         other = state.chip[graph.out_node[index]]
-        if other >= 0 and not _between(state, graph, graph.out_edge[index], bit(other) | bit(chip)):
+        far = other >= 0 and abs(other - chip) > 1
+        if far and not _between(state, graph, graph.out_edge[index], bit(other) | bit(chip)):
             return False
     return True
 

@@ -1,17 +1,21 @@
 """What of Auto-MAP can be made again, and from which options."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, ClassVar
 
 from dse.parallel.mesh import mesh_of
 from dse.reproduce.automap import SUMMARY
+from dse.reproduce.automap.convergence import CURVE_TITLES, Learned, operator_curve, pipeline_curve
 from dse.reproduce.automap.models import BUILT_IN, DUMPED, PIPELINED, family_of, step_of, text_of_step
 from dse.reproduce.automap.pipeline_tables import PIPELINE_TITLES, all_reduces, computing, inference, training
 from dse.reproduce.automap.published import read_published
+from dse.reproduce.automap.setup_tables import SETUP_TITLES, claims, machines, models
 from dse.reproduce.automap.study import Machine, Study
 from dse.reproduce.automap.tables import TITLES, counts, data_parallel, plans
 from dse.reproduce.paper import Paper, Part, Posed
+from dse.reproduce.section import Section
 from dse.results.result import digest
 from dse.run.options import Option, Options
 from hardware.inputs import fail
@@ -26,6 +30,11 @@ OPERATIONS_PER_S = 2_000
 _PIPELINE_S = {"table7": 40.0, "table8": 6.0, "figure11": 1.0, "figure12": 1.0}
 """Seconds of each built-in step, about."""
 
+_ROUND_S = {"figure16": 2.0, "figure17": 1.0}
+"""Seconds of a round of training, about."""
+
+NEEDS_LEARNING = "needs training, and the extra `learn` is not installed"
+
 _RULES = {"table3": 5, "table4": 5, "table5": 3, "table6": 2}
 """How many sets of rules a part needs."""
 
@@ -37,6 +46,7 @@ class AutomapOptions(Options):
     Attributes:
         models: steps, separated by commas: built-in ones, or files of HLO text; None: all that are built in.
         mesh, accelerator, network: as of ``dse parallel``; by default one server of the paper.
+        rounds: of episodes that the networks of Figures 16 and 17 are trained with.
     """
 
     COMMAND: ClassVar[str] = "reproduce automap"
@@ -52,9 +62,25 @@ class AutomapOptions(Options):
     mesh: Annotated[str, Option("Devices, or axes from the outermost in: servers=4,model=8.", metavar="MESH")] = "8"
     accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "v100"
     network: Annotated[str, Option("Between devices.", metavar="SPEC")] = "v100-ethernet"
+    rounds: Annotated[int, Option("Of episodes, in the training of Figures 16 and 17.", metavar="N", min=1)] = 40
 
 
-def _posed(options: AutomapOptions, _parts: tuple[str, ...]) -> Posed[Study]:
+@dataclass(frozen=True)
+class Context:
+    """What the parts are made from.
+
+    Attributes:
+        study: of plans.
+        rounds: of training.
+        learned: what trains; None without the extra.
+    """
+
+    study: Study
+    rounds: int
+    learned: Learned | None
+
+
+def _posed(options: AutomapOptions, parts: tuple[str, ...], learned: Learned | None) -> Posed[Context]:
     named = DUMPED if options.models is None else _names(options.models)
     pipelined = tuple(name for name in named if name in PIPELINED)
     steps = tuple(name for name in named if name in BUILT_IN or name not in PIPELINED)
@@ -66,14 +92,21 @@ def _posed(options: AutomapOptions, _parts: tuple[str, ...]) -> Posed[Study]:
     seconds = sum(len(step_of(step).operations) for step in steps) / OPERATIONS_PER_S
     where = f"{options.mesh} × {chosen.name} on {joined.name}"
     return Posed(
-        settings={"models": list(named), **machine._asdict()},
+        settings={"models": list(named), **machine._asdict(), "rounds": options.rounds},
         budget=f"Steps: {', '.join(named)}; {where}, pipelines on servers of 8; every plan is searched to its proof.",
-        identity=[[digest(text_of_step(step)) for step in named], repr(chosen), repr(joined)],
+        identity=[
+            [digest(text_of_step(step)) for step in named],
+            repr(chosen),
+            repr(joined),
+            learned.identity if learned is not None and set(parts) & set(CURVE_TITLES) else None,
+        ],
         predicted_s={
             **{part: 2 * count * seconds for part, count in _RULES.items()},
             **{part: each * len(pipelined) for part, each in _PIPELINE_S.items()},
+            **{part: each * options.rounds for part, each in _ROUND_S.items()},
+            **dict.fromkeys(SETUP_TITLES, seconds),
         },
-        context=lambda run: Study(steps, machine, run, pipelined),
+        context=lambda run: Context(Study(steps, machine, run, pipelined), options.rounds, learned),
     )
 
 
@@ -85,6 +118,9 @@ def _names(models: str) -> tuple[str, ...]:
 
 
 PARTS = {
+    "table1": Part(SETUP_TITLES["table1"], models),
+    "table2": Part(SETUP_TITLES["table2"], machines),
+    "claims": Part(SETUP_TITLES["claims"], claims),
     "table3": Part(TITLES["table3"], partial(plans, part="table3", name="T5")),
     "table4": Part(TITLES["table4"], partial(plans, part="table4", name="VGG")),
     "table5": Part(TITLES["table5"], counts),
@@ -95,6 +131,35 @@ PARTS = {
     "figure12": Part(PIPELINE_TITLES["figure12"], computing),
 }
 
-QUICK = {"models": "vgg19,t5-6,bert-48"}
+QUICK = {"models": "vgg19,t5-6,bert-48", "rounds": 5}
 
-PAPER = Paper(NAME, SUMMARY, read_published().citation, AutomapOptions, PARTS, _posed, quick=QUICK)
+CURVES = {"figure16": operator_curve, "figure17": pipeline_curve}
+
+
+def paper(learned: Learned | None = None) -> Paper[AutomapOptions, Context]:
+    """The paper; without learning all but the curves of training can be made."""
+    missing = NEEDS_LEARNING if learned is None else None
+    return Paper(
+        NAME,
+        SUMMARY,
+        read_published().citation,
+        AutomapOptions,
+        {
+            **{name: replace(part, make=partial(_of_study, part.make)) for name, part in PARTS.items()},
+            **{name: Part(title, partial(_curve, name), missing) for name, title in CURVE_TITLES.items()},
+        },
+        partial(_posed, learned=learned),
+        quick=QUICK,
+    )
+
+
+def _of_study(make: Callable[[Study], Section], context: Context) -> Section:
+    return make(context.study)
+
+
+def _curve(name: str, context: Context) -> Section:
+    assert context.learned is not None, "the part is missing without it"
+    return CURVES[name](context.study, context.learned, context.rounds)
+
+
+PAPER = paper()

@@ -108,7 +108,7 @@ class PipelineOutcome:
 
 
 @lru_cache(maxsize=4)
-def _profiled(step: str, device: str) -> tuple[StepGraph, Profile, tuple[str, ...]]:
+def profiled(step: str, device: str) -> tuple[StepGraph, Profile, tuple[str, ...]]:
     """The step, the profile of the paper's batch, and the layer of each point."""
     graph = step_of(step)
     of = profile_of(graph, device_of(accelerator(device)), step)
@@ -126,7 +126,7 @@ def batch_of(graph: StepGraph) -> int:
 def problem_of(trial: PipelineTrial) -> PipelineProblem:
     """The problem of a trial, without a limit of memory."""
     published, objective = read_published().pipelines, OBJECTIVES[trial.objective]
-    _, profile, _ = _profiled(trial.step, trial.accelerator)
+    _, profile, _ = profiled(trial.step, trial.accelerator)
     if objective.is_counted:
         profile = replace(profile, forward_s=np.ones(profile.points), backward_s=np.zeros(profile.points))
     if objective.is_computing:
@@ -149,7 +149,7 @@ def pipelined(trial: PipelineTrial) -> dict[str, Any]:
         answer = exact(PipelineContext(problem, trial.device_cutting))
     seconds = process_time() - started
     assert answer.plan is not None, "without a limit of memory there is a plan"
-    _, _, layers = _profiled(trial.step, trial.accelerator)
+    _, _, layers = profiled(trial.step, trial.accelerator)
     published = None if row is None else _published_plan(row, problem, layers)
     return {
         "best": _document(problem, answer.plan, layers),
@@ -219,7 +219,7 @@ def needed_bytes(trial: MemoryTrial) -> int:
     problem = problem_of(
         PipelineTrial(trial.step, trial.configuration, "length", "equal", trial.accelerator, trial.network)
     )
-    graph, profile, _ = _profiled(trial.step, trial.accelerator)
+    graph, profile, _ = profiled(trial.step, trial.accelerator)
     if trial.activations == "none":
         profile = replace(profile, stash_bytes=np.zeros_like(profile.stash_bytes))
     problem = replace(
@@ -248,7 +248,7 @@ def stages_as_cut(step: str, machine: tuple[str, str]) -> list[Length]:
 
 def profile_of_batch(step: str, device: str) -> Profile:
     """The profile of the paper's batch."""
-    return _profiled(step, device)[1]
+    return profiled(step, device)[1]
 
 
 def memory_trials(step: str, machine: tuple[str, str]) -> list[MemoryTrial]:

@@ -108,6 +108,7 @@ class PlanPaper(StrictModel):
     Attributes:
         tables: of each family the dimension that is split, by variable.
         uncounted: variables of ``tables`` that Table 5 does not count.
+        parameters: of Table 1.
         models: by the paper's names.
         pipelines: Tables 7 and 8.
     """
@@ -118,6 +119,7 @@ class PlanPaper(StrictModel):
     sources: Sources
     tables: dict[FamilyName, dict[str, Dimension]]
     uncounted: dict[FamilyName, tuple[str, ...]]
+    parameters: dict[str, Positive]
     models: dict[str, PublishedModel]
     pipelines: PublishedPipelines
 

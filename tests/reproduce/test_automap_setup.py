@@ -1,0 +1,71 @@
+"""``dse reproduce automap``: Tables 1 and 2, the claims of the text, and the curves of training."""
+
+import pytest
+
+from dse.reproduce.automap.convergence import Learned, operator_curve, pipeline_curve, smoothed
+from dse.reproduce.automap.parts import paper
+from dse.reproduce.automap.setup_tables import claims, machines, models
+from dse.reproduce.automap.study import Machine, Study
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from dse.run.run import Run
+
+MACHINE = Machine("8", "v100", "v100-ethernet")
+
+
+@pytest.fixture
+def study(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        yield Study(("vgg19", "t5-6"), MACHINE, Run(InProcessExecutor(), journal=journal), ("t5-6",))
+
+
+def test_parameters_are_near_those_of_table_1_where_the_model_is_the_papers(study):
+    section = models(study)
+    numbers = {each.model: each for each in section.comparisons}
+    assert numbers["vgg19"].ratio == pytest.approx(1.05, abs=0.01)
+    assert numbers["t5-6"].ours == pytest.approx(60.6e6, rel=0.01)
+
+
+def test_servers_are_joined_as_in_table_2(study):
+    assert [each.ratio for each in machines(study).comparisons] == [pytest.approx(1.0)] * 3
+
+
+def test_the_last_layers_of_vgg_have_most_parameters_and_little_time(study):
+    shares = {(each.model, each.quantity): each for each in claims(study).comparisons}
+    assert shares["fc1, fc2, predictions", "share of the parameters"].ratio == pytest.approx(1.0, abs=0.01)
+    assert 0 < shares["fc1, fc2", "share of the time"].ours < 0.05
+    assert claims(Study(("t5-6",), MACHINE, study.run)).skipped
+
+
+@pytest.mark.parametrize(("make", "proven"), [(operator_curve, "175"), (pipeline_curve, None)])
+def test_curves_stand_beside_the_proven_optimum(study, make, proven):
+    asked = []
+
+    def curve(trial):
+        asked.append(trial)
+        return {"scores": [1.0, 2.0, 3.0], "losses": [None, 0.5, 0.25], "best": 1.0, "episodes": 48}
+
+    section = make(study, Learned(curve, 0), 3)
+    assert asked[0].rounds == 3
+    assert section.charts[0].series[0].y == (1.0, 1.5, 2.0)
+    assert section.charts[1].series[0].y == (None, 0.5, 0.25)
+    (row,) = section.tables[0].rows
+    assert len(row) == len(section.tables[0].headers)
+    if proven is not None:
+        assert proven in row
+    make(study, Learned(curve, 0), 3)
+    assert len(asked) == 1  # the journal has it
+
+
+def test_a_mesh_of_two_axes_has_no_curve_of_operators(study):
+    two = Study(study.steps, Machine("a=2,b=4", "v100", "v100-ethernet"), study.run)
+    assert operator_curve(two, Learned(lambda _: {}, 0), 1).skipped
+
+
+def test_curves_are_missing_where_nothing_trains():
+    assert paper().parts["figure16"].missing
+    assert paper(Learned(lambda _: {}, 0)).parts["figure17"].missing is None
+
+
+def test_scores_are_means_of_five_rounds():
+    assert smoothed([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]) == (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
