@@ -218,6 +218,7 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
         for direction in ((1, 1), (1, 4), (1, 0)):
             of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
             assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
+            assert 0 < pieces.forward_ps(4, 2, begin, end) <= of.forward_ps
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(0, 2))
