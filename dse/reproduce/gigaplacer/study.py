@@ -206,9 +206,9 @@ def _checked(problem: WaferProblem, document: dict[str, Any]) -> Outcome:
     bound, seconds = document["bound"], (document["search_s"], document["proof_s"])
     if document["solution"] is None:
         return Outcome(None, None, bound, *seconds, f"{problem.name}: no placement found")
-    placement, *before = (
-        placement_from_document(problem, each, JOURNAL_FILE) for each in (document["solution"], *document["before"])
-    )
+    # Searches that earlier versions journalled have no "before".
+    documents = (document["solution"], *document.get("before", ()))
+    placement, *before = (placement_from_document(problem, each, JOURNAL_FILE) for each in documents)
     broken = [fault for each in (placement, *before) for fault in violations(problem, each)]
     if broken:
         raise FailedCheckError("; ".join(broken))
