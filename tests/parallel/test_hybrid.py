@@ -276,7 +276,8 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
     ("asked", "rule"),
     [
         (("--mesh", "12", "--network", "v100-ethernet"), "--mesh: 12: must be a multiple of 8, the devices of a"),
-        (("--mesh", "data=2,model=4"), "must be a number of devices"),
+        (("--mesh", "data=2,model=4"), "must be a number of devices up to 4096 for --strategy hybrid"),
+        (("--mesh", "1"), "--mesh: 1: must be at least 2, as --stages is 2 unless it is given"),
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy hybrid"),
         (("--device-cuts", "near"), "--device-cuts: belongs to --strategy pipeline or all"),
     ],
