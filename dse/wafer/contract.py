@@ -30,7 +30,10 @@ _MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
 """What a move of annealing takes, about: of itself, and for each kernel; and what a run takes before the first."""
 
 _AS_PRINTED_S = 0.3
-"""What ``--method gigaplacer`` takes for each kernel, about; it makes no moves."""
+"""What ``--method gigaplacer`` takes for each kernel on average; it makes no moves.
+
+Measured on eight of the contest's cases: 110 CPU seconds for 337 kernels, from 0.04 a kernel (N) to 1.2 (M).
+"""
 
 
 @dataclass(frozen=True)

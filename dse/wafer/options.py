@@ -30,7 +30,11 @@ class WaferOptions(Options):
     case: Annotated[Any, Option(metavar="CASE", positional=True, is_source=True)]
     kernels: Annotated[str | None, Option("Further kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
     method: Annotated[
-        Method, Option("Search method; gigaplacer is that of the paper as printed, which makes no annealing moves.")
+        Method,
+        Option(
+            "Search method. gigaplacer: the algorithm of the GigaPlacer paper (Li et al., ASP-DAC 2021) as printed; "
+            "--moves and --seed have no effect on it."
+        ),
     ] = "portfolio"
     moves: Annotated[
         int | None,

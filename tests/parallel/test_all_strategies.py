@@ -138,7 +138,7 @@ def test_a_strategy_that_cannot_be_asked_is_listed_with_its_reason(dse, step):
     result = json.loads(answer.out)
     assert set(result["metrics"]["strategies"]) == {"sharding"}
     shown = " ".join(dse("parallel", step, "--strategy", "all", "--mesh", "1").out.split())
-    assert "Not applicable: pipeline. dse parallel: --stages: 2: must be at most the number of devices, 1" in shown
+    assert "Not applicable: pipeline. dse parallel: --mesh: 1: must be at least 2, as --stages is 2 unless" in shown
 
 
 def _all(step, **asked):

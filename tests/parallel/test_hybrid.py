@@ -218,6 +218,7 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
         for direction in ((1, 1), (1, 4), (1, 0)):
             of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
             assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
+            assert 0 < pieces.forward_ps(4, 2, begin, end) <= of.forward_ps
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(0, 2))
@@ -275,7 +276,8 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
     ("asked", "rule"),
     [
         (("--mesh", "12", "--network", "v100-ethernet"), "--mesh: 12: must be a multiple of 8, the devices of a"),
-        (("--mesh", "data=2,model=4"), "must be a number of devices"),
+        (("--mesh", "data=2,model=4"), "must be a number of devices up to 4096 for --strategy hybrid"),
+        (("--mesh", "1"), "--mesh: 1: must be at least 2, as --stages is 2 unless it is given"),
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy hybrid"),
         (("--device-cuts", "near"), "--device-cuts: belongs to --strategy pipeline or all"),
     ],

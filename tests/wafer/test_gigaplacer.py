@@ -353,5 +353,42 @@ def test_neither_seed_nor_moves_change_the_answer_and_it_can_be_stopped(residual
         assert found.total >= whole.total
 
 
+def large(count):
+    """Kernels of 2⁵⁸ multiplications each, a sixteenth of what the format allows."""
+    sizes = {"height": 1 << 9, "width": 1 << 9, "window": 8, "inputs": 1 << 17, "outputs": 1 << 17}
+    nodes = [conv_line(number, **sizes) for number in range(1, count + 1)]
+    edges = [("conv[1]", "conv[2]")][: count - 1]
+    return problem_from(graph_text(nodes, edges, width=1200, height=1200, memory=1 << 26))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_large_works_are_answered_though_three_rows_never_fit(count):
+    """The strategies with more rows than kernels are given up, not looked for at times beyond 64 bits."""
+    problem = large(count)
+    found = gigaplacer(SearchContext(problem, InProcessExecutor()))
+    assert violations(problem, found.placement) == []
+
+
+def test_no_time_above_the_longest_possible_one_is_asked_for(residual):
+    asked = []
+
+    def never(_instance, limit):
+        asked.append(limit)
+
+    assert least_time(residual, instance_of(residual), never, Fraction(1, 10**6), never_stop) is None
+    slowest_of_all = PlacedKernel(1, 1, (1,), (1,), 0, 0, "R0")
+    longest = max(kernel_time(kernel, slowest_of_all) for kernel in residual.kernels) * ticks_per_time(residual)
+    assert asked == sorted(set(asked))
+    assert asked[-1] == longest
+
+
+@pytest.mark.parametrize("patience", [0, 1, 5])
+def test_a_search_that_is_stopped_during_its_first_strategy_has_what_fitted(residual, patience):
+    left = iter(range(patience))
+    answer = answered(SearchContext(residual, InProcessExecutor(), stop=lambda: stopped(left)))
+    assert violations(residual, answer.result.placement) == []
+    assert (answer.best.strategy, answer.result.evaluations) == ("any number of rows", 1)
+
+
 def stopped(left):
     return None if next(left, None) is not None else "time limit"

@@ -210,6 +210,13 @@ def test_what_the_journal_holds_is_checked(study):
         study.searched(ROWS, ["a"])
 
 
+def test_a_search_in_the_journal_of_an_earlier_version_is_read(study):
+    first = study.searched(ROWS, ["a"])
+    (key,) = study.run.journal
+    del study.run.journal[key]["before"]
+    assert study.searched(ROWS, ["a"]) == first
+
+
 def test_a_search_that_fails_says_so_and_the_others_go_on(study):
     memory = replace(study.problems["a"].wafer, memory_words=1)
     problems = {**study.problems, "a": replace(study.problems["a"], wafer=memory)}

@@ -257,6 +257,9 @@ class _Search:
         """Of a stage that takes at least these passes of a batch and this closing."""
         count = self.problem.base.microbatches
         forward_s = self.equal.forward_s(key.begin, key.end, key.width) - self.problem.rounding_s / count
+        if (key.width, key.mesh) in self._with_pieces:
+            least_s = self.pieces.forward_ps(key.width, key.mesh, key.begin, key.end) * PICO / count
+            forward_s = max(forward_s, least_s)
         return Point(passes_s / count, max(0.0, passes_s / count - max(0.0, forward_s)), closing_s, key)
 
     def _refine(self, key: _Key, point: Point) -> bool:

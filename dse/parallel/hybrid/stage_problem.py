@@ -305,6 +305,21 @@ class StageChoices(ChoiceGraph):
         return costs * self._times(transfer.value, transfer.target)
 
 
+class ForwardChoices(StageChoices):
+    """The choices of a stage with what they add to its forward pass alone."""
+
+    def __init__(self, problem: StageProblem, prices: Prices) -> None:
+        super().__init__(problem, prices, (1, 0))
+
+    def _cost(self, operation: int) -> Costs:
+        costs = super()._cost(operation)
+        return costs if self._stage.step.forward[operation] else np.zeros_like(costs)
+
+    def _times(self, value: int, operation: int) -> int:
+        is_forward = operation >= 0 and self._stage.step.forward[operation]
+        return super()._times(value, operation) if is_forward else 0
+
+
 class StageSolution(NamedTuple):
     """The best plan of a stage that was found, and what no plan is below; both are None where none fits."""
 
@@ -325,6 +340,17 @@ def solve_stage(
     ask(stop)
     plan = None if found.choices is None else choices.plan(found.choices)
     return StageSolution(plan, found.bound)
+
+
+def least_forward_ps(problem: StageProblem, prices: Prices, seed: int = 0, stop: StopSignal = never_stop) -> int:
+    """No plan of the stage has a shorter forward pass of a batch.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    found = solve_pairwise(ForwardChoices(problem, prices).pairwise(stop), Limits(gap=GAP), seed, stop)
+    ask(stop)
+    return (found.bound or 0) // (2 if problem.recompute else 1)
 
 
 GAP = 1e-4

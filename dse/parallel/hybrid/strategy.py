@@ -59,7 +59,7 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if profiled_graph(options.step) is not None:
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
-    cut = pipeline.posed(replace(options, strategy="pipeline", device_cuts="auto"))
+    cut = pipeline.posed(replace(options, device_cuts="auto"))
     where, graph = named_step(options)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"

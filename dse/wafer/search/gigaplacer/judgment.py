@@ -74,6 +74,8 @@ def some_rows(count: int) -> Judgment:
     """Algorithm 2: so many rows."""
 
     def judge(instance: Instance, limit: int) -> Cut | None:
+        if count > len(instance.order):
+            return None
         totals, begins = _some_rows(instance, nothing_chosen(instance.sizes), limit, count)
         rows_left = iter(range(count, 0, -1))
         return _cut_of(instance, limit, totals[count], lambda end: int(begins[next(rows_left), end]))

@@ -33,7 +33,7 @@ from dse.wafer.search.gigaplacer.judgment import (
     strips_and_row,
 )
 from dse.wafer.search.gigaplacer.rows import Cut, placed_rows, placement_of
-from dse.wafer.search.gigaplacer.time_search import estimated_time, least_time
+from dse.wafer.search.gigaplacer.time_search import estimated_time, least_time, longest_time
 from dse.wafer.shapes import shape_table
 
 ALPHA, ALPHAS = Fraction(102, 100), 80
@@ -104,10 +104,12 @@ def _cuts(context: SearchContext, instance: Instance, judge: Judgment, estimate:
     """The cut of least time, and of algorithm 2 those of the times above it."""
     least = least_time(context.problem, instance, judge, estimate, context.stop)
     if least is None:
+        ask(context.stop)
         return
     yield least
+    longest = longest_time(context.problem)
     for power in range(1, ALPHAS + 1 if judge is not any_rows else 1):
-        longer = judge(instance, int(least.limit * ALPHA**power))
+        longer = judge(instance, min(longest, int(least.limit * ALPHA**power)))
         if longer is not None:
             yield longer
 

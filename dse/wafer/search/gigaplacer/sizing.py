@@ -164,12 +164,12 @@ def turned(sizes, group, h, w, width, limit, c, k):
 
     Writes ``c`` and ``k`` of its convolutions. :data:`NEVER` where there is none.
     """
-    whole, largest, total = 0, 0, 0
+    # In floating point: a sum or a product of works can exceed 64 bits.
+    whole, largest, total = 0.0, 0, 0
     for place in range(sizes.convolutions[group]):
-        whole += work(sizes.formal[group, place], h, w)
+        whole += float(work(sizes.formal[group, place], h, w))
     for place in range(sizes.convolutions[group]):
         formal = sizes.formal[group, place]
-        # In floating point: the product can exceed 64 bits.
         k[place] = min(formal[OUTPUTS], int(float(width // 3) * float(work(formal, h, w)) / whole))
         if k[place] < 1:
             return NEVER

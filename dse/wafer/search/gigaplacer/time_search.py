@@ -4,7 +4,7 @@ What the paper leaves open: the estimate is of the kernel of the largest area we
 wafer's tiles; for each (h, w) that sizing tries and each c, its width is what its area leaves, divided as (10) divides
 that of turned kernels, and memory is left out, as the estimate is of the time. Times are whole ticks. Where not even
 the end of the window, ten times the estimate, is achieved, or its begin, a tenth of it, is, the window is moved by a
-factor of a hundred; the paper found it "practically large enough".
+factor of a hundred, as far as times are possible; the paper found it "practically large enough".
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dse.run.progress import StopSignal, ask
-from dse.wafer.problem import Kernel, WaferProblem
+from dse.run.progress import StopSignal
+from dse.wafer.problem import Convolution, Kernel, WaferProblem
 from dse.wafer.search.gigaplacer.instance import Instance
 from dse.wafer.search.gigaplacer.judgment import Judgment
 from dse.wafer.search.gigaplacer.rows import Cut
@@ -21,9 +21,6 @@ from dse.wafer.search.gigaplacer.sizing import pruned_pairs, ticks_per_time
 
 WINDOW = 10
 """The first window is from a tenth of the estimate to ten times it."""
-
-_WIDENED = 6
-"""Windows above the first that are tried; each is a hundred times as long."""
 
 
 def area_weight(kernel: Kernel) -> Fraction:
@@ -60,12 +57,7 @@ def _times(problem: WaferProblem, kernel: Kernel, area: int) -> Iterator[Fractio
         c, k_in_all = c[k_in_all > 0], k_in_all[k_in_all > 0]
         if not len(c):
             continue
-        images = [
-            Fraction(
-                -(-each.height // h) * -(-each.width // w) * each.window_height * each.window_width, each.stride**2
-            )
-            for each in kernel.convolutions
-        ]
+        images = [_image_time(each, h, w) for each in kernel.convolutions]
         works = [image * each.inputs * each.outputs for image, each in zip(images, kernel.convolutions, strict=True)]
         slowest = np.zeros(len(c))
         for image, work, each in zip(images, works, kernel.convolutions, strict=True):
@@ -75,32 +67,39 @@ def _times(problem: WaferProblem, kernel: Kernel, area: int) -> Iterator[Fractio
         yield Fraction(float(slowest.min()))
 
 
+def _image_time(each: Convolution, h: int, w: int) -> Fraction:
+    """The time of a convolution with c = C and k = K."""
+    steps = -(-each.height // h) * -(-each.width // w)
+    return Fraction(steps * each.window_height * each.window_width, each.stride**2)
+
+
+def longest_time(problem: WaferProblem) -> int:
+    """The ticks of the slowest kernel with h = w = c = k = 1; of more time no kernel has any use."""
+    convolutions = (each for kernel in problem.kernels for each in kernel.convolutions)
+    slowest = max(_image_time(each, 1, 1) * each.inputs * each.outputs for each in convolutions)
+    return int(slowest * ticks_per_time(problem))
+
+
 def least_time(
     problem: WaferProblem, instance: Instance, judge: Judgment, estimate: Fraction, stop: StopSignal
 ) -> Cut | None:
     """The cut at the least time limit that ``judge`` achieves, as far as achieving is monotonic in the time.
 
-    Raises:
-        StoppedError: the stop signal gave a reason.
+    Where ``stop`` gives a reason, the cut at the least limit until then.
     """
-    ticks = estimate * ticks_per_time(problem)
-    low, high = max(1, int(ticks / WINDOW)), max(1, int(ticks * WINDOW))
+    ticks, longest = estimate * ticks_per_time(problem), longest_time(problem)
+    low, high = (min(longest, max(1, int(end))) for end in (ticks / WINDOW, ticks * WINDOW))
     best = judge(instance, high)
-    for _ in range(_WIDENED):
-        if best is not None:
-            break
-        low, high = high, high * WINDOW**2
-        ask(stop)
+    while best is None and high < longest and stop() is None:
+        low, high = high, min(longest, high * WINDOW**2)
         best = judge(instance, high)
-    while best is not None and low > 1 and (lower := judge(instance, low)) is not None:
+    while best is not None and low > 1 and stop() is None and (lower := judge(instance, low)) is not None:
         best, low, high = lower, max(1, low // WINDOW**2), low
-        ask(stop)
-    while best is not None and low < high:
+    while best is not None and low < high and stop() is None:
         middle = (low + high) // 2
         cut = judge(instance, middle)
         if cut is None:
             low = middle + 1
         else:
             best, high = cut, middle
-        ask(stop)
     return best
