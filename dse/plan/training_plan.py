@@ -59,8 +59,8 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``) every
-            k-th of them.
+        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``)
+            the first of every k layers of a stage.
         precision: of the operands of linear layers.
         zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
             al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
