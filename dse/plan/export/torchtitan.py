@@ -30,6 +30,7 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     refuse(
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
