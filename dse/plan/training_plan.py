@@ -7,7 +7,7 @@ takes part in no product.
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import permutations
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -178,8 +178,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
     """
     if not isinstance(document, dict):
         raise fail(where, "", shown(document), "must be a plan's keys and values")
-    optional = {each.name for each in fields(TrainingPlan) if each.default is not MISSING}
-    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document and key not in optional]
+    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
     if missing:
         raise InputError(missing)
     return TrainingPlan(**_typed(document, where))
