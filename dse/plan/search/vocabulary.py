@@ -2,7 +2,8 @@
 
 The vocabulary is all plans that keep the rules (:mod:`dse.plan.rules`), use all devices, and whose ``interleave``
 divides the layers of their largest stage, so that its chunks are equal. Of the orders of the axes it has the usual one
-and the one with the pipeline inside of the replicas. Of what is left open, two kinds are not tried, as they are never better:
+and the one with the pipeline inside of the replicas. Of what is left open, two kinds are not tried, as they are never
+better:
 
 - ``schedule`` GPipe takes as long as 1F1B and keeps at least as many microbatches;
 - ``zero`` above 0 shares out nothing where those that would share are one rank.
