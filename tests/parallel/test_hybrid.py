@@ -224,11 +224,11 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
 def test_labels_are_dropped_only_where_a_kept_one_is_no_larger_give_or_take_the_tolerance(labels, tolerance):
     labels.sort()
     slowest, exposed = (np.array([each[of] for each in labels], dtype=np.float64) for of in (1, 2))
-    kept = undominated(slowest, exposed, float(tolerance), float(tolerance)).tolist()
+    chosen = undominated(slowest, exposed, float(tolerance), float(tolerance)).tolist()
     for number, (_, slow, left) in enumerate(labels):
-        others = [each for each in kept if each < number]
+        others = [each for each in chosen if each < number]
         dominated = any(slowest[each] <= slow + tolerance and exposed[each] <= left + tolerance for each in others)
-        assert (number in kept) == (not dominated)
+        assert (number in chosen) == (not dominated)
 
 
 def test_every_point_above_the_bounds_is_above_a_corner():
