@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.graph.step import StepGraph
 from dse.parallel.inputs import device_of, document_of_step, named_step
-from dse.parallel.options import ParallelOptions, memory_bytes_of
+from dse.parallel.options import MICROBATCHES, ParallelOptions, memory_bytes_of
 from dse.parallel.pipeline.exact import Answer, solve
 from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.formats import PipelineMetrics, metrics, plan_of, solution_document
@@ -61,7 +61,14 @@ def posed(options: ParallelOptions) -> PipelinePosed:
     stages = _stages(options, devices, joined, source)
     _require_variables(options, stages, profile)
     problem = PipelineProblem(
-        profile, joined, devices, stages, options.microbatches, memory_bytes, state_factor, options.recompute
+        profile,
+        joined,
+        devices,
+        stages,
+        options.microbatches or MICROBATCHES,
+        memory_bytes,
+        state_factor,
+        options.recompute,
     )
     cutting = _device_cutting(options, devices, stages)
     question = PipelineQuestion(source, problem, cutting, chosen.name, step)
