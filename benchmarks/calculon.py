@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dse.plan.export.expressible import is_ordered_as
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import AS_STACK, SETTINGS, USUAL_ORDER, TrainingPlan
 
 SYSTEMS = {"a100-sxm": "a100_80g", "h100-sxm": "h100_80g_nvl8"}
 """Its system files by our names of chips."""
@@ -25,6 +26,8 @@ NODE = 8
 """Accelerators that the first network of these systems joins."""
 
 _RECOMPUTE = {"none": "none", "selective": "attn_only", "full": "full"}
+_EXPRESSED = ("precision", "overlap_tensor")
+"""Settings that it has words for."""
 _TIME_LIMIT_S = 300
 
 
@@ -34,6 +37,11 @@ class Prediction(NamedTuple):
     step_s: float | None
     memory_bytes: float | None
     refusal: str = ""
+
+
+def is_checkout(path: Path) -> bool:
+    """Whether its command is there."""
+    return (path / "bin" / "calculon").is_file()
 
 
 def can_express(problem: PlanProblem, plan: TrainingPlan) -> bool:
@@ -49,6 +57,8 @@ def can_express(problem: PlanProblem, plan: TrainingPlan) -> bool:
         and problem.system.chip.name in SYSTEMS
         and plan.precision in ("fp16", "bf16")
         and plan.context == 1
+        and is_ordered_as(plan, USUAL_ORDER)
+        and all(getattr(plan, key) == AS_STACK for key in SETTINGS if key not in _EXPRESSED)
         and plan.zero < 2
         and plan.zero_copies == 1
         and plan.schedule == "1f1b"

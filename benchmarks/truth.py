@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from benchmarks.calculon import can_express
+from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
 from benchmarks.training_rows import Run, fitting_runs, runs, with_rates
 from dse.plan.search.enumeration import Priced, enumerate_plans
@@ -203,6 +203,8 @@ if __name__ == "__main__":
     parser.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
     parser.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
     begun, arguments = time.process_time(), parser.parse_args()
+    if arguments.calculon is not None and not is_checkout(arguments.calculon):
+        parser.exit(2, f"error: --calculon: {arguments.calculon}: no checkout of Calculon: it has no bin/calculon\n")
     if arguments.fit:
         refit()
     else:

@@ -8,7 +8,7 @@ from dse.codesign.modern.problem import PRECISION, ModernProblem
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.models.recipe import TrainingRecipe, recipe_for
-from dse.models.traced.model import TracedModel
+from dse.models.traced.model import TracedModel, check_traced, is_traced
 from dse.models.workload import BuiltModel, Workload
 from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
@@ -17,7 +17,7 @@ from dse.plan.rules import faults as plan_faults
 from dse.plan.stack import template_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
-from dse.sources.workloads import workload
+from dse.sources.workloads import model, workload
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
@@ -124,8 +124,8 @@ class CodesignOptions(Options):
     granularity: Annotated[
         Granularity,
         Option(
-            "operators: those that work; trace: every node, as the published tool traces the models of its Table 4 "
-            "(with phaze-2024 only)."
+            "operators: those that compute or communicate; trace: also views, sizes and copies, as the published tool "
+            "traces the models of its Table 4 (with phaze-2024 only)."
         ),
     ] = "operators"
     pipeline_schedule: Annotated[PipelineSchedule, Option("Order of the passes of a pipeline.")] = "1f1b"
@@ -265,20 +265,22 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        workloads = [self._of_granularity(workload(name, self.sequence)) for name in self.models]
+        workloads = [self._of_granularity(name, workload(name, self.sequence)) for name in self.models]
         names = [each.name for each in workloads]
         for name in names:
             if names.count(name) > 1:
                 raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
         return workloads
 
-    def _of_granularity(self, chosen: Workload) -> Workload:
-        """The model with the operators that are asked for."""
+    def _of_granularity(self, source: str, chosen: Workload) -> Workload:
+        """The model of ``source`` with the operators that are asked for."""
         if self.granularity == "operators":
             return chosen
         if not isinstance(chosen, BuiltModel):
             rule = "an imported model has no layers of the published tool"
             raise fail("dse codesign", "--granularity", self.granularity, rule)
+        if is_traced(chosen.name):
+            check_traced(source, chosen.hyperparameters, model(chosen.name))
         return TracedModel(chosen.hyperparameters)
 
     def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:

@@ -28,8 +28,8 @@ COLD = 5e-4
 
 SPREAD = RuleWeights(wirelength=0.1, squared_load=1.0, off_chip=0.1)
 """Rules for chains of few moves where none were tuned: nearly the sum of squared loads alone, which falls with every
-detour that is taken out and with every flow that leaves a busy link. A move takes half the time that it does where the
-busiest link or the worst net counts, and few moves reach these.
+detour that is taken out and with every flow that leaves a busy link. Few moves ever touch the busiest link or the worst
+net, and to know these takes time in every move.
 """
 
 REFINED_SHARE = 5

@@ -44,8 +44,8 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True)
-class BuiltModel:
-    """A transformer built from its hyper-parameters."""
+class OfHyperparameters:
+    """What every workload has that is made from hyper-parameters, however its graph is."""
 
     hyperparameters: Hyperparameters
 
@@ -63,6 +63,11 @@ class BuiltModel:
     def expert_placement(self) -> ExpertPlacement | None:
         """The published placement of the hyper-parameters."""
         return self.hyperparameters.expert_placement
+
+
+@dataclass(frozen=True)
+class BuiltModel(OfHyperparameters):
+    """A transformer built from its hyper-parameters."""
 
     def graph(self, microbatch: int, tensor_parallel: int, recipe: TrainingRecipe) -> ModelGraph:
         """See :func:`dse.models.transformer.build`."""

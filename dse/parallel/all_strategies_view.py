@@ -5,7 +5,7 @@ from typing import Any
 
 from dse.parallel.all_strategies import AllMetrics, AllQuestion, AllSolution, StrategyDocument, own_result
 from dse.parallel.strategies import STRATEGIES
-from dse.report.units import memory_text, time_text
+from dse.report.units import counted, memory_text, time_text
 from dse.report.view import Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 
@@ -58,10 +58,13 @@ def _space(question: AllQuestion) -> str:
     parts = ["sharded steps"] if "sharding" in question.posed else []
     if (cut := question.posed.get("pipeline")) is not None:
         asked = cut.problem
-        parts.append(f"pipelines of exactly {asked.problem.stages} stages (--device-cuts {asked.device_cutting})")
+        parts.append(
+            f"pipelines of exactly {counted(asked.problem.stages, 'stage')} (--device-cuts {asked.device_cutting})"
+        )
     if (mixed := question.posed.get("hybrid")) is not None:
-        hybrids = mixed.problem.problem
-        parts.append(f"hybrid plans of at most {hybrids.base.stages} stages (candidate cuts: {len(hybrids.cuts)})")
+        hybrids = mixed.problem.problems[0]
+        stages = counted(hybrids.base.stages, "stage")
+        parts.append(f"hybrid plans of at most {stages} (candidate cuts: {len(hybrids.cuts)})")
     return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 

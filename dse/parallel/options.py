@@ -16,6 +16,9 @@ _SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
 _STAGES = (*_PIPELINE, "hybrid", "all")
 _CUT = (*_PIPELINE, "all")
 
+MICROBATCHES = 16
+"""Unless ``--microbatches`` is given."""
+
 MAX_MEMORY_GB = 2**30
 """Sums of bytes stay below the largest integer of 64 bits."""
 
@@ -46,7 +49,14 @@ class ParallelOptions(Options):
             belongs_to=_STAGES,
         ),
     ] = None
-    microbatches: Annotated[int, Option("In which a batch goes through the pipeline.", min=1, belongs_to=_STAGES)] = 16
+    microbatches: Annotated[
+        int | None,
+        Option(
+            "In which a batch goes through the pipeline (default: 16; of a hybrid plan also 1, in one stage).",
+            min=1,
+            belongs_to=_STAGES,
+        ),
+    ] = None
     device_cuts: Annotated[
         Literal["auto", "free", "near", "equal"],
         Option(

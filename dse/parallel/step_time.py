@@ -24,7 +24,11 @@ stage. The strategies are cases of it:
   reshards, C_s is what it joins and reshards once a batch, the all-reduces over replicas, and the update, which is
   split as its arrays are.
 
-One stage of one microbatch takes the same under all of them: as a sharded step whose outer axis splits the batch.
+One stage of one microbatch takes the same under all of them: as a sharded step whose outer axis splits the batch. This
+holds where memory rules no plan out: a stage counts weights, gradients, the optimizer's state and activations at once,
+as a step of several microbatches needs them, and a sharded step each array from where it is made to where it is last
+read.
+
 All have to fit into the same memory, and count all that a device keeps: a sharded step its arguments and what it
 makes, as long as it is read (``--activations``), a stage its trained tensors with gradients and the optimizer's state,
 and the activations of the microbatches in flight.

@@ -62,14 +62,15 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     if p > 1 and not plan.sequence_parallel:
         transfer += costs.on_tensor("all_gather", stream)
     is_hidden = v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value)
-    stages = stages_of(problem, plan)
+    stages, every = stages_of(problem, plan), _every(plan)
     loads, times, memories, data, updates, passes = [], [], [], [], [], []
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
         used = [layer for layer in layers if layer is not None]
         ends = [costs.embedding_s()] * (number == 0) + [costs.head_s()] * (number == p - 1)
         forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
-        backward = sum(layer.backward.total + layer.again for layer in used) + sum(end[1] for end in ends)
+        again = sum(layer.again for layer in used[::every])
+        backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
         weights, experts = _parameters(costs, used, number, p)
         each, once = _replicas(costs, weights, experts, len(used), forward, backward)
         parts: dict[str, float] = {
@@ -78,7 +79,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         }
         parts["linear"] += sum(costs.head_s()) if number == p - 1 else 0.0
         parts["vector"] += sum(costs.embedding_s()) if number == 0 else 0.0
-        parts["recompute"] = sum(layer.again for layer in used)
+        parts["recompute"] = again
         parts["sharding"] = each
         parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer
         loads.append(forward + backward + each + parts["transfer"])
@@ -94,6 +95,11 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
+
+
+def _every(plan: TrainingPlan) -> int:
+    """K, where the first of every K layers of a stage is made again."""
+    return int(plan.recompute.partition("/")[2] or 1)
 
 
 def _parameters(costs: RankCosts, layers: list[Layer], stage: int, stages: int) -> tuple[float, float]:
@@ -171,17 +177,18 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
 
     chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
-    every = [costs.layer(sparse) for sparse in _kinds(model)]
+    every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
     working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
         working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
+    saved = sum(layer.whole - layer.kept for layer in layers[::again])
     return {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),
         "optimizer": state.optimizer * share(1),
-        "activations": chunks / v * sum(layer.kept for layer in layers),
+        "activations": chunks / v * (sum(layer.whole for layer in layers) - saved),
         "working": working,
     }
 

@@ -273,10 +273,8 @@ class RankCosts:
                 each.expert = max(0.0, 2 * exchange - compute)
         kept = self.kept_bytes(sparse)
         result.whole = kept + scores
-        every = int(plan.recompute.removeprefix("full/")) if "/" in plan.recompute else 1
         if plan.recompute.startswith("full"):
-            result.again = result.forward.total / every
-            result.kept = (2 * self.between * self.model.hidden + (every - 1) * result.whole) / every
+            result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
         else:
             result.again = forward if plan.recompute == "selective" else 0.0
             result.kept = kept if plan.recompute == "selective" else result.whole

@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.plan.kernels import ChipKernels, Kernels, Lanes
 from dse.plan.layer_work import LayerWork, RankWork
-from dse.plan.plan_arrays import SCHEDULES, Floats, Integers, PlanArrays, recomputed_share
+from dse.plan.plan_arrays import SCHEDULES, SELECTIVE, Floats, Integers, PlanArrays, layers_made_again
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from dse.plan.template_kernels import TemplateKernels
@@ -119,6 +119,28 @@ class _Step:
         dense, sparse = self.kinds
         return self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
 
+    # Recomputation ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def made_again(self) -> tuple[Integers, Integers]:
+        """Layers of each stage that backward passes make again, without and with experts; the former come first."""
+        codes = self.plans.recompute[:, None]
+        dense = layers_made_again(codes, self.stages.dense)
+        return dense, layers_made_again(codes, self.stages.layers) - dense
+
+    def of_made_again(self, name: str) -> Floats:
+        """Another array of layers, summed over those that are made again."""
+        (dense, sparse), (dense_layers, sparse_layers) = self.kinds, self.made_again
+        total: Floats = dense_layers * getattr(dense, name)[:, None]
+        if sparse is not None:
+            total = total + sparse_layers * getattr(sparse, name)[:, None]
+        return total
+
+    @cached_property
+    def recompute_s(self) -> Floats:
+        """Seconds of what a backward pass makes again; [P, K]."""
+        return self.of_made_again("recompute")
+
     # Parameters -------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -221,7 +243,7 @@ class _Step:
             + self.stages.head * ends[1][side][:, None]
             for side, name in enumerate(("forward", "backward"))
         )
-        return forward, backward
+        return forward, backward + self.recompute_s
 
     @cached_property
     def transfer_s(self) -> Floats:
@@ -252,7 +274,7 @@ class _Step:
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
             parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
-        parts["recompute"] = self.of_layers("recompute")[rows, busiest]
+        parts["recompute"] = self.recompute_s[rows, busiest]
         ends = sum(self.work.embedding), sum(self.work.head)
         # The head is a product, the embedding memory traffic; their few collectives go with them.
         parts["linear"] = parts["linear"] + stages.head[rows, busiest] * ends[1]
@@ -293,14 +315,16 @@ class _Step:
         """The fullest rank and its parts."""
         software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
         dense, sparse = self.kinds
-        full = recomputed_share(self.plans.recompute) > 0
+        full = self.plans.recompute > SELECTIVE
         layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
         working = np.where(full, layer, 0.0) + self.gathered_bytes()
+        whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
+        kept = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         parts = {
             "weights": software.weight_bytes * self.shared_out(3),
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
-            "activations": self.microbatches_kept * self.of_layers("kept_bytes"),
+            "activations": self.microbatches_kept * kept,
             "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
         }
         total = np.where(stages.number > 0, sum(parts.values()), 0.0)
@@ -352,9 +376,9 @@ class StageLoads:
     """Seconds of a microbatch, both passes, without collectives among replicas and transfers; arrays of shape [P].
 
     Attributes:
-        layer: of the lightest kind of layer.
+        layer: of the lightest kind of layer, with its share of what is made again.
         embedding, head: of the ends.
-        total: of the whole model.
+        total: of the whole model; no more than that of any cut into stages.
     """
 
     layer: Floats
@@ -367,12 +391,16 @@ def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
     """What stages are made of."""
     work = _Step(problem, plans, kernels_of(problem, plans.precision))
     dense, sparse = work.kinds
-    light = dense.forward + dense.backward
+    light, again = dense.forward + dense.backward, dense.recompute
     if sparse is not None:
         light = np.minimum(light, sparse.forward + sparse.backward)
+        again = np.minimum(again, sparse.recompute)
+    # A stage makes at least its layers / K again, whatever their number.
+    shared = np.where(plans.recompute > 0, again / np.maximum(plans.recompute - 1, 1), 0.0)
     embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))
-    total = np.where(work.stages.number > 0, work.stages.number * sum(work.passes), 0.0).sum(axis=1)
-    return StageLoads(light, embedding, head, total)
+    once = sum(work.passes) - work.recompute_s
+    total = np.where(work.stages.number > 0, work.stages.number * once, 0.0).sum(axis=1)
+    return StageLoads(light + shared, embedding, head, total + problem.model.layers * shared)
 
 
 def steps_and_memory(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> tuple[Floats, Floats]:

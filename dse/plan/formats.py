@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.plan.training_plan import RECOMPUTE_WORDS, Overlap, Schedule, StoredPrecision
+from dse.plan.training_plan import ORDERS, RECOMPUTE_WORDS, Overlap, Schedule, StoredPrecision
 from hardware.chips import Precision
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -31,7 +31,7 @@ class PlanDocument(_Document):
     recompute: Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")]
     precision: Precision
     zero_copies: Width
-    order: str
+    order: Annotated[str, Field(pattern=f"^({'|'.join(ORDERS)})$")]
     first_layers: Annotated[int, Field(ge=0)]
     last_layers: Annotated[int, Field(ge=0)]
     weights: StoredPrecision

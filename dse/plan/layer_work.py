@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.plan.groups import Group, expert_groups, weight_groups
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import SELECTIVE, Floats, Integers, PlanArrays, recomputed_share
+from dse.plan.plan_arrays import SELECTIVE, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds, transfer_seconds
@@ -28,9 +28,10 @@ Size = Floats | float
 class LayerWork:
     """Seconds of one layer by cause and pass (``forward``, ``backward``), what it keeps, its parameters.
 
-    ``tensor`` and ``context`` are what of these collectives is not hidden. ``kept_bytes`` are activations of a
-    microbatch. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its
-    experts.
+    ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
+    layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``whole_bytes``
+    those of a layer that is not made again. ``parameters`` are those of a rank that data-parallel replicas share,
+    ``expert_parameters`` those of its experts.
     """
 
     linear: tuple[Floats, Floats]
@@ -52,8 +53,8 @@ class LayerWork:
 
     @cached_property
     def backward(self) -> Floats:
-        """A backward pass, with what it makes again."""
-        return sum((part[1] for part in self._parts), start=self.recompute)
+        """A backward pass, without what it makes again."""
+        return sum((part[1] for part in self._parts), start=np.zeros_like(self.recompute))
 
     @property
     def _parts(self) -> tuple[tuple[Floats, Floats], ...]:
@@ -376,7 +377,6 @@ class RankWork:
         compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
         exchange = self._exposed_exchange(*compute) if has_experts else (np.zeros(self.plans.count),) * 2
         forward = compute[0] + tensor[0] + context[0] + exchange[0]
-        share = recomputed_share(self.plans.recompute)
         selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
@@ -388,8 +388,8 @@ class RankWork:
             tensor=(tensor[0], tensor[1]),
             context=context,
             expert=exchange,
-            recompute=np.where(selective, core[0], share * forward),
-            kept_bytes=np.where(selective, kept, share * stream + (1.0 - share) * whole),
+            recompute=np.where(selective, core[0], forward),
+            kept_bytes=np.where(selective, kept, stream),
             whole_bytes=whole,
             parameters=weights + shared + norms,
             expert_parameters=expert,

@@ -33,10 +33,13 @@ def recompute_word(code: int) -> str:
     return RECOMPUTES[code] if every <= 1 else f"full/{every}"
 
 
-def recomputed_share(codes: Integers) -> Floats:
-    """The layers that are made again, [P]."""
-    share: Floats = np.where(codes >= _EVERY_LAYER, 1.0 / np.maximum(codes - 1, 1), 0.0)
-    return share
+def layers_made_again(codes: Integers, layers: Integers) -> Integers:
+    """How many of so many ``layers`` in a row are made again, whole or in part: the first of every K.
+
+    ``codes`` stand for the modes of recomputation; the shape is that to which both broadcast.
+    """
+    again: Integers = np.where(codes > 0, -(-layers // np.maximum(codes - 1, 1)), 0)
+    return again
 
 
 _TO_NUMBER: Mapping[str, Callable[[Any], int]] = {

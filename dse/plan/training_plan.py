@@ -7,7 +7,7 @@ takes part in no product.
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import permutations
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -59,8 +59,8 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``) every
-            k-th of them.
+        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``)
+            the first of every k layers of a stage.
         precision: of the operands of linear layers.
         zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
             al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
@@ -178,8 +178,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
     """
     if not isinstance(document, dict):
         raise fail(where, "", shown(document), "must be a plan's keys and values")
-    optional = {each.name for each in fields(TrainingPlan) if each.default is not MISSING}
-    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document and key not in optional]
+    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
     if missing:
         raise InputError(missing)
     return TrainingPlan(**_typed(document, where))

@@ -1,4 +1,4 @@
-"""Times and memory sizes in the unit that fits their size, for people."""
+"""Times and memory sizes in the unit that fits their size, and counts with their nouns, for people."""
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -83,3 +83,8 @@ def _rounded(value: float, digits: int) -> str:
     if abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """``1 stage``, ``2 stages``: the noun as the count needs it, by default with an s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

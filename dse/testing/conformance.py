@@ -170,6 +170,10 @@ def no_alteration_passes(
 ) -> None:
     """The check finds every altered entry: as the file was edited, and when a forger has sealed it again.
 
+    As the file was edited, the seal finds it, whatever else the check would say; where nothing but the seal can, the
+    whole check is asked. What it says of a file sealed again follows from the problem, which is posed once for all
+    alterations that leave :data:`POSES` as they are.
+
     Sealed again, only what the run alone can know may pass (:data:`RUN_ONLY`, ``unchecked`` of the problem, and where
     an input file lay). Beside a ``run.yaml`` the check compares settings and seed with it; without one it must still
     find a setting that is missing.
@@ -182,10 +186,11 @@ def no_alteration_passes(
     passed = []
     for place in sampled(document, count):
         same = None if place[0] in POSES else again
+        only_sealed = place[0] == "seal" or _may_pass(place, problem)
         for number, (what, forged) in enumerate(altered(document, place)):
-            if number == 0 and not _breaks_the_seal(path, forged):
+            if number == 0 and not (_refused(path, forged, same) if only_sealed else _breaks_the_seal(path, forged)):
                 passed.append(f"{what} (not sealed)")
-            if place[0] != "seal" and not _may_pass(place, problem) and not _refused(path, _resealed(forged), same):
+            if not only_sealed and not _refused(path, _resealed(forged), same):
                 passed.append(what)
     passed += [f"settings.{key} is missing (without {RUN_FILE})" for key in _free_settings(document, folder)]
     assert passed == [], f"altered without being noticed: {passed}"

@@ -1,8 +1,8 @@
 """Cost models measured for ``dse reproduce rdu``: samples are collected into the journal of its run."""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,10 +34,11 @@ from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
 from policies.fabric.model.stack import StackLearner
 from policies.fabric.model.trees import TreesLearner
-from policies.fabric.model_trial import ModelTrial
+from policies.fabric.model_trial import ModelTrial, PieceDone
 from policies.fabric.student import StudentLearner, student_examples
-from policies.fabric.study.accuracy import accuracy
+from policies.fabric.study.accuracy import accuracy, placer_regime
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
+from policies.fabric.study.intervals import correlation_interval
 from policies.fabric.study.labelled import Labelled
 
 Floats = npt.NDArray[np.float64]
@@ -60,6 +61,8 @@ class FabricLaboratory:
 
     budget: Budget
     run: Run
+    _trials: dict[str, ModelTrial] = field(default_factory=dict, init=False, repr=False)
+    _unseen: dict[str, Labelled] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def fabric(self) -> Fabric:
@@ -101,33 +104,58 @@ class FabricLaboratory:
         whole = _measured(labelled, target, np.ones(len(examples), dtype=bool))
         return {"whole": whole, "by_kind": by_kind, "cpu_s": time.process_time() - started}
 
-    def layer(self, name: str, models: Sequence[str]) -> Mapping[str, Any]:
-        """A layer of a real model: how well cost models predict its pieces, and how fast costs place them."""
-        started = time.process_time()
-        trial = ModelTrial(problem_of(FabricOptions(name, fabric=FABRIC)), self.run.seed)
-        seen = Labelled(self.samples, self.fabric, with_encodings=True)
-        unseen = Labelled(trial.samples(self.budget.placements), self.fabric, with_encodings=True)
-        everything = np.ones(len(unseen.examples), dtype=bool)
-        errors = {}
-        for model in models:
-            ask(self.run.stop)
-            if model in _RULES:
-                target = _by_rule(model, unseen.examples)
-            else:
-                target = self._learner(model, "").fit(seen.examples).predict(unseen.examples)
-            errors[model] = _measured(unseen, target, everything)
-        moves, stop = self.budget.moves, self.run.stop
-        rates = {
-            cost: trial.samples_per_s(weights, student, moves, stop)
-            for cost, (weights, student) in self._placers.items()
-        }
+    def layer_size(self, name: str) -> Mapping[str, Any]:
+        """The pieces and turns of a layer of a real model, and its bound."""
+        trial = self._trial(name)
+        return {**trial.size(), "bound_per_s": trial.bound_per_s}
+
+    def layer_accuracy(self, name: str, model: str) -> Mapping[str, Any]:
+        """How well a cost model predicts placements of the pieces of a layer."""
+        ask(self.run.stop)
+        unseen = self._placements_of(name)
+        if model in _RULES:
+            target = _by_rule(model, unseen.examples)
+        else:
+            target = self._learner(model, "").fit(self._seen.examples).predict(unseen.examples)
+        predicted, label, graph = unseen.throughput_of(target), unseen.label, unseen.examples.graph
+        placer, seed = placer_regime(graph, unseen.wirelength), self.run.seed
         return {
-            **trial.size(),
-            "accuracy": errors,
-            "samples_per_s": rates,
-            "bound_per_s": trial.bound_per_s,
-            "cpu_s": time.process_time() - started,
+            **_measured(unseen, target, np.ones(len(unseen.examples), dtype=bool)),
+            "placer_placements": int(placer.sum()),
+            "correlation_interval": correlation_interval(predicted, label, graph, seed),
+            "placer_correlation_interval": correlation_interval(predicted[placer], label[placer], graph[placer], seed),
         }
+
+    def layer_rate(self, name: str, cost: str) -> Mapping[str, Any]:
+        """How fast a layer is whose pieces are placed under a cost."""
+        weights, student = self._placers[cost]
+        trial, moves, stop = self._trial(name), self.budget.moves, self.run.stop
+        done = self._piece_done(f"{name} placed under {cost}")
+        return {"samples_per_s": trial.samples_per_s(weights, student, moves, stop, done)}
+
+    def _trial(self, name: str) -> ModelTrial:
+        if name not in self._trials:
+            self._trials[name] = ModelTrial(problem_of(FabricOptions(name, fabric=FABRIC)), self.run.seed)
+        return self._trials[name]
+
+    def _placements_of(self, name: str) -> Labelled:
+        """Those of the pieces of a layer."""
+        if name not in self._unseen:
+            done = self._piece_done(f"{name}: pieces placed to be predicted")
+            samples = self._trial(name).samples(self.budget.placements, done)
+            self._unseen[name] = Labelled(samples, self.fabric, with_encodings=True)
+        return self._unseen[name]
+
+    def _piece_done(self, phase: str) -> PieceDone:
+        def report(done: int, total: int) -> None:
+            self.run.progress(phase, done, total)
+            ask(self.run.stop)
+
+        return report
+
+    @cached_property
+    def _seen(self) -> Labelled:
+        return Labelled(self.samples, self.fabric, with_encodings=True)
 
     def _learner(self, name: str, denied: str) -> Learner:
         seed, stop = self.run.seed, self.run.stop

@@ -3,7 +3,7 @@
 Cost models that have learned from random blocks predict placements of its pieces, which none of them has seen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,15 @@ from policies.fabric.data.distribution import expansion_record
 from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.records import Samples
 
+PieceDone = Callable[[int, int], None]
+"""Called with the pieces that are done, and how many there are; may raise to stop."""
+
 _ROUND = 0
 """Annealers with random rules place what is predicted, as in the first round of a collection."""
+
+
+def _ignored(_done: int, _total: int) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class ModelTrial:
         """Samples a second that no placement of these pieces exceeds."""
         return self.problem.batch / sum(time.total_s for time in least_times(self.problem))
 
-    def samples(self, placements: int) -> Samples:
+    def samples(self, placements: int, piece_done: PieceDone = _ignored) -> Samples:
         """So many labelled placements of every piece; none in a deadlock."""
         graphs, samples = {}, []
         for number, expansion in enumerate(self.problem.pieces):
@@ -54,16 +61,25 @@ class ModelTrial:
             seeds = Piece(_ROUND, number, placements, self.seed).seeds()
             graphs[number] = record
             samples += labelled(record, self._fabric, RandomAnnealer(), _ROUND, seeds)
+            piece_done(number + 1, len(self.problem.pieces))
         running = tuple(sample for sample in samples if sample.interval_slots is not None)
         return Samples(graphs, running, {})
 
-    def samples_per_s(self, weights: RuleWeights, student: Student | None, moves: int, stop: StopSignal) -> float:
+    def samples_per_s(
+        self,
+        weights: RuleWeights,
+        student: Student | None,
+        moves: int,
+        stop: StopSignal,
+        piece_done: PieceDone = _ignored,
+    ) -> float:
         """Of a batch, with one chain of annealing under a cost for every piece; 0 in a deadlock."""
         placed = []
         for expansion in self.problem.pieces:
             pipeline = expansion.pipeline
             annealing = Annealing(pipeline, self._fabric, weights, AnnealSettings(moves), stop, student)
             placed.append(PlacedPiece(pipeline, annealing(Chain(self.seed)).placement, self._fabric))
+            piece_done(len(placed), len(self.problem.pieces))
         return value_of(self.problem, placed)
 
     def size(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from dse.run.options import Option, Options
 from hardware.inputs import fail
 
 FormName = Literal["resources", "paper"]
-ModelName = Literal["ridge", "trees", "perceptrons", "stack", "network", "paper"]
+ModelName = Literal["ridge", "trees", "trees-all", "perceptrons", "stack", "network", "paper"]
 TableName = Literal["main", "random", "left-out", "curve", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
@@ -118,7 +118,8 @@ class FabricEvaluation(NetworkOptions):
     model: Annotated[
         tuple[ModelName, ...],
         Option(
-            "Model; may be given several times (default: ridge, trees and stack). stack: ridge, trees and "
+            "Model; may be given several times (default: ridge, trees and stack). trees-all: trees that "
+            "see features of contention as well, as perceptrons do; stack: ridge, trees and "
             "perceptrons, weighted by their errors on graphs held out; network: at least one on the stack."
         ),
     ] = ()

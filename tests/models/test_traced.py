@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+import yaml
 
 from dse.codesign.options import CodesignOptions
 from dse.models.recipe import recipe_for
@@ -31,7 +32,7 @@ def counted(name):
 
 
 def test_the_models_of_table_4_are_traced_and_no_others():
-    assert [name for name in PAPER.models if is_traced(model(name))] == MODELS
+    assert [name for name in PAPER.models if is_traced(name)] == MODELS
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -193,6 +194,60 @@ def test_what_has_no_traced_layers_is_refused(options, expected):
     with pytest.raises(InputError) as refused:
         options.modern_problem() if options.plans == "modern" else options.problem()
     assert expected in str(refused.value)
+
+
+def refusal(tmp_path, built_in, **changes):
+    """How ``dse codesign`` refuses a built-in model with ``changes``."""
+    path = tmp_path / "changed.yaml"
+    path.write_text(yaml.safe_dump({"schema": "dse.model/1", **model(built_in).model_dump(mode="json"), **changes}))
+    with pytest.raises(InputError) as refused:
+        CodesignOptions(models=(str(path),), granularity="trace", cost_model="phaze-2024").problem()
+    text = str(refused.value)
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"activation": "silu_gated"}, "activation: silu_gated: must be gelu"),
+        ({"normalisation": "rms_norm"}, "normalisation: rms_norm: must be layer_norm"),
+        ({"norm_placement": "post"}, "norm_placement: post: must be pre"),
+        ({"biases": False}, "biases: "),
+        ({"positions": "none", "position_rows": 0}, "positions: none: must be learned"),
+        ({"head": "pooler"}, "head: pooler: must be causal_lm"),
+        ({"kv_heads": 5}, "kv_heads: 5: must be 25"),
+        ({"hidden": 3200}, "hidden: 3200: must be 1600"),
+        ({"layers": 12}, "layers: 12: must be 48"),
+        ({"dropout": 0.0}, "dropout: "),
+        ({"tied_embeddings": False}, "tied_embeddings: "),
+    ],
+)
+def test_another_model_of_the_name_is_refused(changes, expected, tmp_path):
+    text = refusal(tmp_path, "gpt2-xl", **changes)
+    assert expected in text
+    assert "built-in gpt2-xl" in text
+
+
+def test_a_llama_that_is_called_gpt2_is_refused(tmp_path):
+    assert "must be" in refusal(tmp_path, "llama2-7b", name="gpt2-xl")
+
+
+def test_whole_blocks_are_not_sliced(tmp_path):
+    changes = {"tensor_parallel": [1, 16]}
+    text = refusal(tmp_path, "opt-350m", **changes)
+    assert "tensor_parallel: 16: must be 1 with --granularity trace" in text
+    with pytest.raises(InputError, match="must be 1"):
+        traced_block(model("opt-350m"), 1, 16)
+
+
+def test_a_copy_with_another_source_and_placement_is_traced(tmp_path):
+    path = tmp_path / "copy.yaml"
+    document = model("megatron-bert").model_dump(mode="json") | {"source": "", "expert_placement": None}
+    path.write_text(yaml.safe_dump({"schema": "dse.model/1", **document, "tensor_parallel": [1, 16]}))
+    (job,) = CodesignOptions(models=(str(path),), granularity="trace", cost_model="phaze-2024").problem().jobs
+    assert isinstance(job.workload, TracedModel)
 
 
 def test_answers_with_traced_layers_pass_the_check(dse, tmp_path):

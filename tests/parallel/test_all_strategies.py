@@ -18,7 +18,7 @@ from dse.parallel.step_time import whole_step
 from dse.problem import pose, problem_type
 from dse.run.run import Run
 from tests.parallel.pipeline.cases import plans
-from tests.parallel.problems import mlp_text
+from tests.parallel.problems import DUMPS, mlp_text
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_strategy_that_cannot_be_asked_is_listed_with_its_reason(dse, step):
     result = json.loads(answer.out)
     assert set(result["metrics"]["strategies"]) == {"sharding"}
     shown = " ".join(dse("parallel", step, "--strategy", "all", "--mesh", "1").out.split())
-    assert "Not applicable: pipeline. dse parallel: --stages: 2: must be at most the number of devices, 1" in shown
+    assert "Not applicable: pipeline. dse parallel: --mesh: 1: must be at least 2, as --stages is 2 unless" in shown
 
 
 def _all(step, **asked):
@@ -179,3 +179,10 @@ def test_results_without_a_plan_are_compared_by_their_strategy(step, strategy, r
     assert result.status == "infeasible"
     rows = problem_type("parallel").compared([result, result])
     assert rows is None if row is None else row in rows
+
+
+def test_a_single_stage_of_one_microbatch_is_proven_where_its_sharding_is():
+    _, result = _all(str(DUMPS / "vgg-tiny.hlo"), mesh="4", microbatches=1)
+    of = result.metrics["strategies"]
+    assert of["sharding"]["status"] == of["hybrid"]["status"] == "optimal"
+    assert of["hybrid"]["step_s"] == pytest.approx(of["sharding"]["step_s"], rel=1e-12)

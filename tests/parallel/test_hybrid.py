@@ -218,17 +218,18 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
         for direction in ((1, 1), (1, 4), (1, 0)):
             of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
             assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
+            assert 0 < pieces.forward_ps(4, 2, begin, end) <= of.forward_ps
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(0, 2))
 def test_labels_are_dropped_only_where_a_kept_one_is_no_larger_give_or_take_the_tolerance(labels, tolerance):
     labels.sort()
     slowest, exposed = (np.array([each[of] for each in labels], dtype=np.float64) for of in (1, 2))
-    kept = undominated(slowest, exposed, float(tolerance), float(tolerance)).tolist()
+    chosen = undominated(slowest, exposed, float(tolerance), float(tolerance)).tolist()
     for number, (_, slow, left) in enumerate(labels):
-        others = [each for each in kept if each < number]
+        others = [each for each in chosen if each < number]
         dominated = any(slowest[each] <= slow + tolerance and exposed[each] <= left + tolerance for each in others)
-        assert (number in kept) == (not dominated)
+        assert (number in chosen) == (not dominated)
 
 
 def test_every_point_above_the_bounds_is_above_a_corner():
@@ -262,6 +263,44 @@ def test_a_run_leaves_stages_a_picture_and_a_trace_and_passes_its_check(dse, ste
     assert dse("check", out / "result.json").code == 0
 
 
+def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_given(dse, tmp_path):
+    asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--json")
+    sharded, given = (
+        json.loads(dse(*asked, *more).out) for more in ((), ("--strategy", "hybrid", "--microbatches", "16"))
+    )
+    result = json.loads(dse(*asked, "--strategy", "hybrid", "--out", tmp_path).out)
+    assert result["solution"]["microbatches"] == 1
+    assert result["objective"]["value"] == pytest.approx(sharded["objective"]["value"], rel=1e-12)
+    assert result["objective"]["value"] < given["objective"]["value"]
+    assert result["bound"] <= given["bound"]
+    assert given["solution"]["microbatches"] == 16
+    assert dse("check", tmp_path / "result.json").code == 0
+    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid").out.split())
+    assert "a training step in 1 stage with 1 microbatch on 4 × a100-80gb" in shown
+    assert "at most 2 stages with 16 microbatches, or 1 stage with 1 microbatch" in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "violation"),
+    [
+        ("replicas", [2], "solution.replicas: 2 in stage 0 are of 2 devices each, but its sharding is of mesh "),
+        ("replicas", [3], "solution.replicas: stage 0 cannot have 3 on 4 devices"),
+        ("microbatches", 2, "solution.microbatches must be 1, but got 2"),
+    ],
+)
+def test_replicas_and_microbatches_that_do_not_fit_the_plan_are_violations(dse, tmp_path, key, value, violation):
+    asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--stages", "1", "--microbatches", "1")
+    assert dse(*asked, "--strategy", "hybrid", "--out", tmp_path).code == 0
+    file = tmp_path / "result.json"
+    result = json.loads(file.read_text())
+    assert result["solution"]["replicas"] == [1]
+    result["solution"][key] = value
+    file.write_text(json.dumps(result))
+    answer = dse("check", file)
+    assert answer.code == 1, answer.err
+    assert violation in answer.out + answer.err
+
+
 def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
     asked = ("parallel", step, "--strategy", "hybrid", "--mesh", "4", "--json", "--memory-gb")
     answer = dse(*asked, "0.0001")
@@ -275,7 +314,8 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
     ("asked", "rule"),
     [
         (("--mesh", "12", "--network", "v100-ethernet"), "--mesh: 12: must be a multiple of 8, the devices of a"),
-        (("--mesh", "data=2,model=4"), "must be a number of devices"),
+        (("--mesh", "data=2,model=4"), "must be a number of devices up to 4096 for --strategy hybrid"),
+        (("--mesh", "1"), "--mesh: 1: must be at least 2, as --stages is 2 unless it is given"),
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy hybrid"),
         (("--device-cuts", "near"), "--device-cuts: belongs to --strategy pipeline or all"),
     ],

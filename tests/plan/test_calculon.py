@@ -1,5 +1,8 @@
 """The adapter to Calculon, by the formats that its repository publishes; Calculon itself is not at hand."""
 
+import subprocess
+import sys
+
 import pytest
 
 from benchmarks.calculon import application, can_express, execution, predicted
@@ -72,12 +75,20 @@ def test_a_checkout_is_asked_and_its_figures_refusals_and_failures_are_told_apar
 @pytest.mark.parametrize(
     "values",
     [{"context": 2}, {"zero": 3}, {"zero": 1, "zero_copies": 2}, {"recompute": "full/2"}, {"precision": "fp8"},
-     {"pipeline": 5}, {"pipeline": 2, "first_layers": 20}, {"schedule": "gpipe"}],
+     {"pipeline": 5}, {"pipeline": 2, "first_layers": 20}, {"schedule": "gpipe"},
+     {"order": "data-tensor-context-pipeline"}, {"moments": "bf16"}, {"gradient_transfer": "fp8"}, {"overlap_gradients": "yes"}],
     ids=str,
 )  # fmt: skip
 def test_what_it_has_no_words_for_is_left_out(values):
     assert can_express(posed(), plan(tensor=8, data=2))
     assert not can_express(posed(), plan(tensor=8, data=2, **values))
+
+
+def test_a_path_that_is_no_checkout_is_refused_in_one_line(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.truth", "--calculon", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr == f"error: --calculon: {tmp_path}: no checkout of Calculon: it has no bin/calculon\n"
 
 
 @pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b", "deepseek-v3"])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 
 from dse.plan.answer import without_constraints
@@ -11,8 +12,8 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.constraints import ALL_DEVICES, CONSTRAINTS, DIVIDING_BATCH, DIVIDING_WIDTHS, EQUAL_STAGES, relaxed
 from dse.plan.model import Transformer
 from dse.plan.search.enumeration import enumerate_plans
-from dse.plan.training_plan import TrainingPlan
-from tests.plan.problems import problem
+from dse.plan.training_plan import ORDERS, TrainingPlan
+from tests.plan.problems import plan, problem
 
 SMALL = {"name": "small", "layers": 4, "hidden": 480, "heads": 5, "vocabulary": 32000, "sequence": 512}
 MODELS = {
@@ -80,3 +81,54 @@ def test_padded_heads_are_paid():
     assert plan_costs(posed, padded).step_s == pytest.approx(
         plan_costs(relaxed(problem(six, devices=2, batch=2, sequence=512), ""), padded).step_s
     )
+
+
+def chunk_models(layers):
+    sizes = {"name": "chunked", "layers": layers, "hidden": 512, "heads": 4, "vocabulary": 32000, "sequence": 512}
+    experts = {"routed": 4, "active": 2, "width": 512, "dense_layers": 3}
+    return {
+        "dense": Transformer(**sizes, feed_forward=2048),
+        "experts": Transformer(**sizes, feed_forward=2048, experts=experts),
+    }
+
+
+def largest_stage(layers, depth, first, last):
+    """Layers of the largest stage, by the rule of docs/plan.md."""
+    given = [count for count in (first, last) if count]
+    others, left = depth - len(given), layers - sum(given)
+    return max([*given, -(-left // others)] if others else given)
+
+
+def pipelines(posed, depth, ends):
+    """Plans of ``depth`` stages that the checker takes, whose chunks divide the layers of the largest stage."""
+    layers = posed.model.layers
+    for chunks, size in product(range(1, layers + 1), (1, 2, 4, 8)):
+        for first, last in ends:
+            values = {"data": posed.devices // depth, "pipeline": depth, "interleave": chunks, "microbatch": size}
+            each = plan(**values, first_layers=first, last_layers=last, recompute=dict(posed.fixed)["recompute"])
+            if not illegal(posed, each) and largest_stage(layers, depth, first, last) % chunks == 0:
+                yield each
+
+
+PLAIN = {"tensor": 1, "context": 1, "expert": 1, "zero": 0, "order": ORDERS[0]}
+
+
+@pytest.mark.parametrize("kind", ["dense", "experts"])
+@pytest.mark.parametrize("layers", [6, 7, 10, 11, 12])
+@pytest.mark.parametrize("depth", [2, 4])
+@pytest.mark.parametrize("recompute", ["none", "full/3"])
+def test_chunks_divide_the_layers_of_the_largest_stage_that_there_is(layers, kind, depth, recompute):
+    fixed = {**PLAIN, "pipeline": depth, "recompute": recompute}
+    posed = problem(chunk_models(layers)[kind], devices=4, batch=8, sequence=512, **fixed)
+    every = [*product(range(layers), repeat=2)]
+    free = relaxed(posed, EQUAL_STAGES)
+    least = min(plan_costs(free, each).step_s for each in pipelines(free, depth, every))
+    for below_s in (np.inf, least * (1 + 1e-12)):
+        assert enumerate_plans(free, below_s=below_s).best.step_s == pytest.approx(least, rel=1e-12)
+    for first, last in [(2, 0), (0, 3), (4, 2), (1, 1), (layers - 2, 2)]:
+        fixed = {"first_layers": first, "last_layers": last}
+        given = replace(posed, fixed=(*posed.fixed, *fixed.items()))
+        steps = [plan_costs(given, each).step_s for each in pipelines(given, depth, [(first, last)])]
+        best = enumerate_plans(given).best
+        assert (best is None) == (not steps)
+        assert best is None or best.step_s == pytest.approx(min(steps), rel=1e-12)

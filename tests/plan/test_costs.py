@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dse.plan.check import illegal
-from dse.plan.check_costs import plan_costs
+from dse.plan.check_costs import plan_costs, stages_of
 from dse.plan.check_mesh import Mesh
 from dse.plan.evaluate import evaluate
 from dse.plan.groups import expert_groups
+from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.vocabulary import all_plans
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
@@ -218,10 +219,27 @@ def test_an_overlap_hides_communication_of_its_kind_alone(key):
     assert {name: hidden.time_s[name] for name in others} == {name: shown.time_s[name] for name in others}
 
 
+@pytest.mark.parametrize(
+    ("word", "again"), [("full/2", (2, 1, 2, 1)), ("full/8", (1, 1, 1, 1)), ("full/3", (1, 1, 1, 1))]
+)
+def test_a_stage_makes_whole_layers_again(word, again):
+    sizes = {"name": "ten", "layers": 10, "hidden": 512, "heads": 4, "vocabulary": 32000, "sequence": 512}
+    posed = problem(Transformer(**sizes, feed_forward=2048), devices=4, batch=8, sequence=512)
+    cut = {"pipeline": 4, "first_layers": 3, "last_layers": 2}
+    assert [len(stage) for stage in stages_of(posed, plan(**cut))] == [3, 2, 3, 2]
+    none, full, some = (plan_costs(posed, plan(**cut, recompute=mode)) for mode in ("none", "full", word))
+    costs = evaluate(posed, PlanArrays.of([plan(**cut, recompute=word)]))
+    assert costs.step_s[0] == pytest.approx(some.step_s)
+    assert costs.memory_bytes[0] == pytest.approx(some.memory_bytes)
+    for stage, layers in enumerate((3, 2, 3, 2)):
+        of_all, of_some = (each.passes_s[stage][1] - none.passes_s[stage][1] for each in (full, some))
+        assert of_some == pytest.approx(of_all * again[stage] / layers)
+
+
 def test_every_kth_layer_is_made_again_for_any_k():
     posed = problem("llama3-8b", devices=1, batch=1)
     whole, third = (plan_costs(posed, plan(recompute=word)) for word in ("full", "full/3"))
-    assert third.time_s["recompute"] == pytest.approx(whole.time_s["recompute"] / 3)
+    assert third.time_s["recompute"] == pytest.approx(whole.time_s["recompute"] * 11 / 32)
     arrays = PlanArrays.of([plan(recompute=word) for word in ("full/3", "full/32")])
     assert [arrays.plan(position).recompute for position in (0, 1)] == ["full/3", "full/32"]
     assert evaluate(posed, arrays).step_s[0] == pytest.approx(third.step_s)

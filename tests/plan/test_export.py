@@ -185,7 +185,7 @@ def test_each_framework_gets_what_it_can_express():
         "distributed optimizer": ["megatron.args"],
         "gradients": ["megatron.args", "torchtitan.toml"],
         "every fourth layer": ["megatron.args", "torchtitan.toml"],
-        "not cut": ["megatron.args", "maxtext.yml"],
+        "not cut": ["megatron.args"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
         "gpipe": ["torchtitan.toml"],
         "hybrid": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
@@ -209,6 +209,33 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
         "maxtext.yml: not written, since it cannot express gradients=bf16",
         "deepspeed.json: not written, since it cannot express moments=bf16",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        ({"data": 32, "gradients": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
+        ({"data": 32, "gradient_transfer": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
+        (
+            {"data": 16, "context": 2},
+            {
+                "torchtitan.toml": "zero=0 with context=2, over which it cuts weights",
+                "maxtext.yml": "zero=0 with context=2, over which it cuts weights",
+            },
+        ),
+        (
+            {"data": 8, "pipeline": 4, "zero": 3, "recompute": "full/3"},
+            {"torchtitan.toml": "recompute=full/3 of stages of 8 layers"},
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
+    settings = {key: values[key] for key in SETTINGS if key in values}
+    posed = problem("llama3-8b", devices=32, batch=128, sequence=8192, **settings)
+    refused = exports(posed, plan(**values))[REFUSALS_FILE]
+    for name, lacking in lines.items():
+        assert f"{name}: not written, since it cannot express {lacking}\n" in refused
 
 
 def test_megatron_gets_the_model_too():

@@ -3,9 +3,12 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
-from dse.plan.training_plan import read_plan, whole_plan, yaml_text
+from dse.plan.formats import PlanDocument
+from dse.plan.training_plan import KEYS, TrainingPlan, read_plan, whole_plan, yaml_text
 from hardware.chips import chip, list_chips, system
+from hardware.inputs import InputError
 from hardware.network_specs import network
 from tests.plan.problems import plan
 
@@ -86,7 +89,8 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
     each = plan(**mesh, **settings, zero=3, zero_copies=2, recompute="full/3", schedule="gpipe", precision="fp8")
     path = tmp_path / "plan.yaml"
     path.write_text(yaml_text(each))
-    assert whole_plan(read_plan(each.text()), "text") == whole_plan(read_plan(str(path)), "file") == each
+    assert TrainingPlan(**read_plan(each.text())) == TrainingPlan(**read_plan(str(path))) == each
+    assert whole_plan(each.document(), "result") == each
     assert read_plan("") == {}
 
 
@@ -106,6 +110,29 @@ def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
     kept = tmp_path / "run" / "plan.yaml"
     again = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", kept, "--json")
     assert json.loads(again.out)["solution"] == result["solution"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_plan_of_a_result_has_every_key(key):
+    document = plan().document()
+    del document[key]
+    with pytest.raises(InputError, match=f"result: {key}: must be given"):
+        whole_plan(document, "result")
+    with pytest.raises(ValidationError):
+        PlanDocument.model_validate(document)
+
+
+def test_a_result_whose_plan_has_another_order_is_refused_by_the_name_of_its_file(dse, tmp_path):
+    whole = plan(tensor=2, sequence_parallel=True, data=4, zero=1, microbatch=2).text()
+    assert dse("predict", "llama3-8b", "--global-batch", 64, "--plan", whole, "--out", tmp_path / "run").code == 0
+    path = tmp_path / "run" / "result.json"
+    result = json.loads(path.read_text())
+    result["solution"]["plan"]["order"] = "bogus"
+    path.write_text(json.dumps(result))
+    answer = dse("check", path)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1
+    assert f"{path}: solution: plan.order" in answer.err
 
 
 def test_a_plan_that_does_not_fit_says_by_how_much_and_what_would(dse):

@@ -22,6 +22,34 @@ def test_table_4_needs_no_search(dse):
     block = 512 * 12 * hidden**2 + 8 * 2 * 512**2 * hidden
     assert ours["bert-large", "tensor FLOPs"] == pytest.approx(2e-9 * block)
     assert ours["opt-350m", "layers"] == 24
+    ratios = {(row[0], row[1]): row[4] for row in _filled(section["tables"][0]["rows"])}
+    assert ratios["opt-350m", "operators"] == "0.95×"
+    assert ratios["bert-large", "layers"] == "1.00×"
+    # What is another quantity has a reason instead of a ratio, in the table as in the file.
+    for each in section["comparisons"]:
+        assert ratios[each["model"], each["quantity"]].startswith("–: ") == bool(each["reason"])
+    assert "24" in ratios["opt-350m", "layers"]
+    assert any("opt-350m 60 for 63" in note and "without a known cause" in note for note in section["notes"])
+    assert any("microbatch" in note and "inferred" in note for note in section["notes"])
+
+
+def _filled(rows):
+    """Rows with the model's name in each."""
+    model = ""
+    for row in rows:
+        model = row[0] or model
+        yield (model, *row[1:])
+
+
+def test_gpt3_is_counted_at_the_captions_width_and_at_the_one_that_contradicts_it(dse):
+    done = dse("reproduce", "phaze", "table4", "--models", "gpt3-175b", "--json")
+    (section,) = json.loads(done.out)["sections"]
+    found = {each["quantity"]: each for each in section["comparisons"]}
+    plain, sliced = found["tensor FLOPs"], found["tensor FLOPs, width 4"]
+    assert plain["reason"] == ""
+    assert "contradicts the caption" in sliced["reason"]
+    assert plain["ours"] == pytest.approx(4 * sliced["ours"], rel=1e-9)
+    assert any("gpt3-175b" in note and "contradicts the caption" in note for note in section["notes"])
 
 
 def test_a_quick_run_takes_few_models_unless_they_are_stated(dse):

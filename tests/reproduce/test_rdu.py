@@ -7,6 +7,7 @@ from dse.reproduce.rdu.parts import NEEDS_LEARNING, paper
 from dse.reproduce.rdu.published import read_published
 from dse.reproduce.rdu.study import Budget, Learned, Study
 from dse.run.journal import Journal
+from dse.run.progress import StoppedError
 from dse.run.run import Run
 from hardware.inputs import InputError
 
@@ -51,17 +52,20 @@ class Laboratory:
             "cpu_s": dict.fromkeys(slots, 0.5),
         }
 
-    def layer(self, name, models):
+    def layer_size(self, name):
         self.asked.append(name)
+        return {"pieces": 8, "turns": 22, "bound_per_s": 20.0}
+
+    def layer_accuracy(self, name, model):
+        self.asked.append((name, model))
+        intervals = {"correlation_interval": [0.8, 0.95], "placer_correlation_interval": None}
         errors = {"network": 0.1, "expert": 0.4}
-        return {
-            "pieces": 8,
-            "turns": 22,
-            "accuracy": {model: measured(errors.get(model, 0.2), 0.9) for model in models},
-            "samples_per_s": {"expert rule": 10.0, "mixture": 11.0, "learned": 12.0 if "bert" in name else 0.0},
-            "bound_per_s": 20.0,
-            "cpu_s": 1.0,
-        }
+        return {**measured(errors.get(model, 0.2), 0.9), **intervals, "placer_placements": 16}
+
+    def layer_rate(self, name, cost):
+        self.asked.append((name, cost))
+        rates = {"expert rule": 10.0, "mixture": 11.0, "learned": 12.0 if "bert" in name else 0.0}
+        return {"samples_per_s": rates[cost]}
 
 
 @pytest.fixture
@@ -120,13 +124,35 @@ def test_layers_stand_beside_the_papers_models_with_gains_over_the_expert_rule_a
     section = tables.table2(study)
     errors, rates = ({row[:2]: row[2:] for row in table.rows} for table in section.tables)
     bert, gpt = tables.LAYERS
-    assert errors[bert, tables._WHAT["network"]][0] == "0.1"
-    assert errors[gpt, "the paper: GNN, whole model"][0] == "0.422"
+    assert errors[bert, tables._WHAT["network"]] == ("100", "0.1", "0.9 [0.8, 0.95]", "16", "0.1", "–")
+    assert errors[gpt, "the paper: GNN, whole model"][1] == "0.422"
+    assert any("one seed (0)" in note and "5 placements of each piece" in note for note in section.notes)
+    assert any("one chain of 100 moves" in note and "one seed (0)" in note for note in section.notes)
     assert rates[bert, "learned"] == ("12", "+20.0 %", "40.0 %")
     assert rates[gpt, "learned"] == ("0", "-100.0 %", "100.0 %")
     ours = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
     assert ours[bert, "gain of throughput"] == (pytest.approx(0.2), 0.057, None)
     assert ours[bert, "relative error"] == (0.1, 0.324, None)
+
+
+def test_each_figure_of_a_layer_is_reported_and_journalled_by_itself(tmp_path):
+    class Ends(Laboratory):
+        def layer_rate(self, name, cost):
+            if cost == "mixture":
+                raise StoppedError("interrupted")
+            return super().layer_rate(name, cost)
+
+    reported = []
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        run = Run(journal=journal, progress=lambda *step: reported.append(step))
+        with pytest.raises(StoppedError):
+            tables.table2(Study(BUDGET, run, Ends()))
+        assert [done for _, done, _ in reported] == list(range(1, 10))
+        assert {total for _, _, total in reported} == {11}
+        laboratory = Laboratory()
+        tables.table2(Study(BUDGET, run, laboratory))
+    bert = tables.LAYERS[0]
+    assert [asked for asked in laboratory.asked if bert in asked] == [(bert, "mixture"), (bert, "learned")]
 
 
 def test_the_printed_figures_agree_with_the_abstract():

@@ -135,3 +135,11 @@ def test_an_instance_without_an_answer_is_not_shown(tmp_path):
 def test_problems_are_registered_by_their_folders():
     assert [*registered()][:5] == ["codesign", "place", "schedule", "partition", "wafer"]
     assert registered()["toy"].package == "dse.toy"
+
+
+def test_a_check_that_ignores_the_seal_is_found_out(items, tmp_path, monkeypatch):
+    kind, chosen = problem_type("toy"), options(items)
+    posed, result = pose(kind, chosen), conformance.solved(kind, chosen)
+    monkeypatch.setattr(check, "seal_faults", lambda _path: [])
+    with pytest.raises(AssertionError, match=r"seconds = .* \(not sealed\)"):
+        conformance.no_alteration_passes(kind, result, posed, tmp_path)

@@ -1,7 +1,8 @@
 """Blocks of Hugging Face transformers, as its tracer of 2023 sees them: BERT, GPT-2 and OPT.
 
 Their linear modules are products of ``sequence`` rows: the tool drops the batch of an input with three dimensions.
-GPT-2's matrices are no such modules, and OPT's feed-forward has two dimensions, so that those keep the batch. Of a
+Two kinds of products keep the batch: those of GPT-2, which uses ``Conv1D`` and not ``nn.Linear``, and the feed-forward
+of OPT, whose input has two dimensions. Of a
 ``torch.bmm`` (OPT) the tool takes the columns of the result for the dimension that is summed over: scores count
 sequence³ a head instead of sequence² · head width, contexts sequence · head width².
 """

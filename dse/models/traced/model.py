@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dse.graph.operator_graph import Layer, ModelGraph, OperatorGraph
-from dse.models.hyperparameters import ExpertPlacement, Hyperparameters
+from dse.models.hyperparameters import Hyperparameters
 from dse.models.recipe import TrainingRecipe
 from dse.models.traced import hugging_face, megatron
 from dse.models.traced.layer import layer
 from dse.models.traced.trace import Trace
 from dse.models.transformer import build
+from dse.models.workload import OfHyperparameters
 from hardware.inputs import fail
 
 _BLOCKS: dict[str, Callable[[Hyperparameters, int, int], Trace]] = {
@@ -24,49 +25,64 @@ _BLOCKS: dict[str, Callable[[Hyperparameters, int, int], Trace]] = {
 }
 """The models of Table 4 and the code that each was traced from."""
 
+_SLICED = ("megatron-bert", "megatron-2.5b", "megatron-8.3b", "gpt3-175b")
+"""Models whose code slices a block over a tensor-parallel group; blocks of Hugging Face are whole."""
 
-def is_traced(model: Hyperparameters) -> bool:
-    """Whether ``model`` is one of those."""
-    return model.name in _BLOCKS
+_FREE = {"source", "tensor_parallel", "expert_placement"}
+"""Hyper-parameters that do not decide what a block is."""
+
+
+def is_traced(name: str) -> bool:
+    """Whether the built-in model of this name is one of those."""
+    return name in _BLOCKS
+
+
+def check_traced(where: str, model: Hyperparameters, built_in: Hyperparameters) -> None:
+    """Refuse a model that has the name of a traced one, but is another model.
+
+    Args:
+        where: the file or name that the user gave.
+        model: what it holds.
+        built_in: the model of the same name that was traced.
+
+    Raises:
+        InputError: a hyper-parameter that differs, or a width to which the block cannot be sliced.
+    """
+    for field, traced in built_in.model_dump(exclude=_FREE).items():
+        value = getattr(model, field)
+        if value != traced:
+            rule = f"must be {traced}, as in the built-in {built_in.name}, whose layers --granularity trace has"
+            raise fail(where, field, value, rule)
+    _check_width(where, model.name, max(model.tensor_parallel))
+
+
+def _check_width(where: str, name: str, width: int) -> None:
+    if width > 1 and name not in _SLICED:
+        rule = f"must be 1 with --granularity trace: the code that {name} was traced from does not slice its blocks"
+        raise fail(where, "tensor_parallel", width, rule)
 
 
 def traced_block(model: Hyperparameters, microbatch: int, width: int) -> Trace:
     """One block at a microbatch and a tensor-parallel width.
 
     Raises:
-        InputError: a model that is not of Table 4, or a width that does not divide it.
+        InputError: a model that is not of Table 4, or a width to which its block cannot be sliced.
     """
-    if not is_traced(model):
+    if not is_traced(model.name):
         rule = f"only the models of PHAZE's Table 4 have traced layers: {', '.join(_BLOCKS)}"
         raise fail("dse codesign", "--granularity", f"trace of {model.name}", rule)
     model.check_width(width)
+    _check_width(model.name, model.name, width)
     return _BLOCKS[model.name](model, microbatch, width)
 
 
 @dataclass(frozen=True)
-class TracedModel:
+class TracedModel(OfHyperparameters):
     """A model of Table 4 whose blocks are as the tool traces them.
 
     The embedding is that of the same model built from its hyper-parameters. There is no head: where the tool sees one,
     it is a part of the last block, and it takes the first block for all of them.
     """
-
-    hyperparameters: Hyperparameters
-
-    @property
-    def name(self) -> str:
-        """The hyper-parameters' name."""
-        return self.hyperparameters.name
-
-    @property
-    def tensor_parallel(self) -> tuple[int, ...]:
-        """The widths that the hyper-parameters name."""
-        return self.hyperparameters.tensor_parallel
-
-    @property
-    def expert_placement(self) -> ExpertPlacement | None:
-        """The published placement of the hyper-parameters."""
-        return self.hyperparameters.expert_placement
 
     def graph(self, microbatch: int, tensor_parallel: int, recipe: TrainingRecipe) -> ModelGraph:
         """The graph of one microbatch; its layers have the names of the built model's.

@@ -89,9 +89,9 @@ class _Labels(NamedTuple):
     times_s: Floats
     origin: Integers
 
-    def only(self, kept: Integers) -> "_Labels":
+    def only(self, chosen: Integers) -> "_Labels":
         """Some of them."""
-        return _Labels(self.times_s[:, kept], self.origin[:, kept])
+        return _Labels(self.times_s[:, chosen], self.origin[:, chosen])
 
 
 class _Grown:

@@ -15,7 +15,7 @@ def undominated(slowest_s, exposed_s, slowest_tolerance_s, exposed_tolerance_s):
     where few steps of the staircase of smallest labels move.
     """
     count = len(slowest_s)
-    kept = np.empty(count, dtype=np.int64)
+    chosen = np.empty(count, dtype=np.int64)
     size = steps = 0
     stair_s, height_s = np.empty(count), np.empty(count)  # rising slowest times, falling exposed ones
     for label in range(count):
@@ -23,7 +23,7 @@ def undominated(slowest_s, exposed_s, slowest_tolerance_s, exposed_tolerance_s):
         below = np.searchsorted(stair_s[:steps], slowest + slowest_tolerance_s, side="right")
         if below > 0 and height_s[below - 1] <= exposed + exposed_tolerance_s:
             continue
-        kept[size] = label
+        chosen[size] = label
         size += 1
         place = np.searchsorted(stair_s[:steps], slowest, side="left")
         end = place
@@ -36,4 +36,4 @@ def undominated(slowest_s, exposed_s, slowest_tolerance_s, exposed_tolerance_s):
         height_s[place + 1 : place + 1 + moved] = height_s[end:steps].copy()
         stair_s[place], height_s[place] = slowest, exposed
         steps = place + 1 + moved
-    return kept[:size]
+    return chosen[:size]

@@ -23,11 +23,13 @@ class HybridSolution(_Document):
     """``solution`` of a result.
 
     Attributes:
+        microbatches: of a batch.
         cuts, device_cuts: as of a pipeline (:class:`~dse.parallel.pipeline.formats.PipelineSolution`).
         replicas: of each stage; as many as its devices where these do equal shares.
         shardings: of each stage the plan over the devices of a replica, as of a sharded step; None of equal shares.
     """
 
+    microbatches: Annotated[int, Field(ge=1)]
     cuts: list[str]
     device_cuts: list[_Count]
     replicas: list[_Count]
@@ -94,6 +96,7 @@ def solution_document(problem: HybridProblem, source: Source, plan: HybridPlan) 
         shardings.append(document)
     names = source.instructions
     return {
+        "microbatches": problem.base.microbatches,
         "cuts": [names[cut] for cut in plan.cuts],
         "device_cuts": list(plan.device_cuts),
         "replicas": replicas,

@@ -16,7 +16,7 @@ import numpy as np
 
 from dse.parallel.hybrid.frontier import DIRECTIONS
 from dse.parallel.hybrid.problem import HybridProblem
-from dse.parallel.hybrid.stage_problem import Direction, StageProblem, least_bytes, solve_stage
+from dse.parallel.hybrid.stage_problem import Direction, StageProblem, least_bytes, least_forward_ps, solve_stage
 from dse.parallel.hybrid.stage_step import StageStep
 from dse.parallel.pipeline.problem import Floats
 from dse.parallel.prices import Prices
@@ -57,6 +57,7 @@ class Pieces:
         self._blocks: dict[tuple[int, int], dict[tuple[int, int], dict[Direction, int]]] = {}
         self._sums: dict[tuple[int, int], dict[Direction, Floats]] = {}
         self._bytes: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+        self._forward: dict[tuple[int, int], Floats] = {}
         self.solved = 0
 
     def bounds(self, width: int, mesh: int, begin: int, end: int) -> dict[Direction, float]:
@@ -76,6 +77,23 @@ class Pieces:
         return {
             each: float(max(sums[each][begin, end], first[each] + sums[each][begin + 1, end])) for each in DIRECTIONS
         }
+
+    def forward_ps(self, width: int, mesh: int, begin: int, end: int) -> float:
+        """The forward pass of a batch in such a stage takes no less.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
+        if (width, mesh) not in self._forward:
+            known: dict[str, int] = {}
+            for name, step in zip(self._signatures, self._steps, strict=True):
+                if name not in known:
+                    problem = _unlimited(self._problem.stage_problem(step, width, mesh, 1, is_piece=True))
+                    known[name] = least_forward_ps(problem, Prices(problem), self._seed, self._stop)
+                    self.solved += 1
+            self._forward[width, mesh] = _prefix([known[name] for name in self._signatures])
+        sums = self._forward[width, mesh]
+        return float(sums[end] - sums[begin])
 
     def solve_block(self, width: int, mesh: int, begin: int, end: int, direction: Direction) -> bool:
         """Solve the pieces from ``begin`` up to ``end`` together, for all of equal structure; False where that is done.

@@ -7,12 +7,15 @@ stages are solved as sharding problems of their own, which lifts their bounds an
 shortest chain of plans is proven, no stage of the bound's chain is left to be solved, or :data:`ROUNDS` have passed.
 Stages of equal shares are known exactly from the start.
 
+A plan of one stage takes the sum of its passes and its closing. Where the shortest chain is such a plan, each mesh of
+it is solved exactly for that sum, as a sharded step is, and chains have two stages at least from then on.
+
 A stage is solved for weighted sums of its passes and its closing. Whenever the bound's chain needs it between two of
 its plans, the next sum is the one that both have as much of: it gives a plan below their line, or proves that there is
 none (Aneja and Nair, Bicriteria transportation problem, Management Science 1979).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -26,6 +29,9 @@ from dse.parallel.hybrid.frontier import corners, tightest
 from dse.parallel.hybrid.pieces import Pieces, signature
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
 from dse.parallel.hybrid.stage_problem import (
+    GAP as STAGE_GAP,
+)
+from dse.parallel.hybrid.stage_problem import (
     Direction,
     StageFigures,
     StageProblem,
@@ -38,6 +44,7 @@ from dse.parallel.pipeline.problem import Floats, Integers
 from dse.parallel.plan import Plan
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import PICO
+from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StoppedError, StopSignal, never_stop
 
 ROUNDS = 24
@@ -59,12 +66,14 @@ class HybridAnswer:
     """What the search knows when it ends.
 
     Attributes:
+        problem: of which the plan is.
         plan: the best one; None without one.
         step_s: its time, infinite without one.
         bound_s: no plan takes less; infinite where it is proven that none fits.
         solved: sharding problems that were solved.
     """
 
+    problem: HybridProblem
     plan: HybridPlan | None
     step_s: float
     bound_s: float
@@ -105,16 +114,16 @@ class _Solved:
         """Whether it is proven that no plan fits."""
         return bool(self.directions) and not self.plans and not self.bounds
 
-    def solve(self, directions: Iterable[Direction], seed: int, stop: StopSignal) -> bool:
+    def solve(self, directions: Iterable[Direction], seed: int, stop: StopSignal, gap: float = STAGE_GAP) -> bool:
         """Solve it in directions; whether any of them is not done yet."""
         fresh = [each for each in directions if each not in self.directions]
         for direction in fresh:
-            found = solve_stage(self.problem, self.prices, direction, seed, stop)
+            solution = solve_stage(self.problem, self.prices, direction, seed, stop, gap)
             self.directions.add(direction)
-            if found.bound_ps is not None:
-                self.bounds[direction] = float(found.bound_ps)
-            if found.plan is not None:
-                self.plans[Sharding(self.problem.mesh.devices, found.plan)] = self._taken(found.plan)
+            if solution.bound_ps is not None:
+                self.bounds[direction] = float(solution.bound_ps)
+            if solution.plan is not None:
+                self.plans[Sharding(self.problem.mesh.devices, solution.plan)] = self._taken(solution.plan)
         return bool(fresh)
 
     def _taken(self, plan: Plan) -> _Taken:
@@ -140,10 +149,25 @@ def solve(problem: HybridProblem, seed: int = 0, stop: StopSignal = never_stop) 
         seed: of the solver of stages.
         stop: asked between pieces of work; where it gives a reason, the best so far is the answer.
     """
-    search = _Search(problem, seed, stop)
+    return solve_several((problem,), seed, stop)
+
+
+def solve_several(problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop) -> HybridAnswer:
+    """The best of the plans of several problems, with a bound on all of them; otherwise as :func:`solve`.
+
+    The problem whose plans without any sharding are the shortest comes first. Of the others only shorter plans count.
+    """
+    searches = [_Search(each, seed, stop) for each in problems]
     with suppress(StoppedError):
-        search.run()
-    return search.answer()
+        for search in searches:
+            search.start()
+        below_s = np.inf
+        for search in sorted(searches, key=lambda each: each.best.step_s):
+            search.run(below_s)
+            below_s = min(below_s, search.best.step_s)
+    answers = [search.answer() for search in searches]
+    best = min(answers, key=lambda each: each.step_s)
+    return replace(best, bound_s=min(each.bound_s for each in answers), solved=sum(each.solved for each in answers))
 
 
 class _Search:
@@ -156,36 +180,76 @@ class _Search:
         self._by_signature: dict[tuple[object, ...], _Solved] = {}
         self._with_pieces: set[tuple[int, int]] = set()
         self._points: dict[_Key, tuple[Point, ...]] = {}
+        self._one_stage_s: float | None = None
         self.best = Chain(np.inf, np.inf, ())
         self.bound_s = self.chains.least_s
 
-    def run(self) -> None:
-        """Rounds of a bound, the stages of its chain, and the shortest chain of plans."""
+    def start(self) -> None:
+        """The shortest chain of stages of equal shares."""
         self.best = self._within(self._plans, self.chains.least_s, np.inf, 0.0)
+
+    def run(self, below_s: float) -> None:
+        """Rounds of a bound, the stages of its chain, and the shortest chain of plans, if it is below a limit."""
+        if below_s < self.best.step_s:
+            self.best = Chain(below_s, below_s, ())
         rounds = 0
         while rounds < ROUNDS:
-            tolerance_s = TOLERANCE * self.bound_s
-            lowest = self._within(self._optimistic, self.bound_s, self.best.step_s * (1 + 1e-12), tolerance_s)
-            self.bound_s = max(self.bound_s, min(lowest.bound_s, self.best.step_s))
-            if self.bound_s >= self.best.step_s * (1 - GAP):
+            lowest = self._lowest()
+            is_one_stage = len(lowest.links) == 1 and self._one_stage_s is None
+            if not is_one_stage and self.bound_s >= self.best.step_s * (1 - GAP):
                 break
             sharded = [(key, link.point) for link in lowest.links if (key := _key_of(link)) is not None]
             unknown = {(key.width, key.mesh) for key, _ in sharded} - self._with_pieces
             if unknown:
                 self._with_pieces |= unknown
                 continue
+            if is_one_stage:
+                self._solve_one_stage()
+                continue
             if not sum(self._refine(key, point) for key, point in sharded):
                 break
             rounds += 1
-            better = self._within(self._plans, self.bound_s, self.best.step_s, 0.0)
-            self.best = better if better.links else self.best
+            self._improve()
+
+    def _lowest(self) -> Chain:
+        """The shortest chain of bounds, which lifts the bound on all plans."""
+        tolerance_s = TOLERANCE * self.bound_s
+        # Where no chain is below the best plan by more than the tolerance, the plan is proven.
+        most_s = self.best.step_s * (1 + 1e-12) + tolerance_s * self.problem.base.stages
+        lowest = self._within(self._optimistic, self.bound_s, most_s, tolerance_s)
+        one_stage_s = np.inf if self._one_stage_s is None else self._one_stage_s
+        self.bound_s = max(self.bound_s, min(lowest.bound_s, one_stage_s, self.best.step_s))
+        return lowest
+
+    def _improve(self) -> None:
+        """Take the shortest chain of plans, if it is better."""
+        better = self._within(self._plans, self.bound_s, self.best.step_s, 0.0)
+        self.best = better if better.links else self.best
+
+    def _solve_one_stage(self) -> None:
+        """Solve plans of one sharded stage exactly, but for meshes that cannot be better than the best plan."""
+        width, one_stage_s = self.problem.base.devices, np.inf
+        for mesh in self.problem.meshes(width)[1:]:
+            key = _Key(0, len(self.problem.cuts) + 1, width, mesh, 0)
+            least_s = sum(self.equal.least_s(key.begin, key.end, width, mesh))
+            if (width, mesh) in self._with_pieces:
+                least_s = max(least_s, self._bounds(key).get((1, 1), 0.0) * PICO)
+            if least_s < self.best.step_s:
+                free = self._posed(key)
+                exact = _Solved(replace(free.problem, state_bytes=self.problem.base.memory_bytes), free.prices)
+                exact.solve([(1, 1)], self.seed, self.stop, PROOF_TOLERANCE)
+                self.solved.setdefault(key, [free]).append(exact)
+                least_s = max(least_s, exact.bounds.get((1, 1), np.inf) * PICO)
+                self._improve()
+            one_stage_s = min(one_stage_s, least_s)
+        self._one_stage_s = one_stage_s
 
     def answer(self) -> HybridAnswer:
         """The best plan, by the definition of a step's time, and the bound."""
         limited = (each for stages in self.solved.values() for each in stages[1:])
         solved = self.pieces.solved + sum(len(each.directions) for each in (*self._by_signature.values(), *limited))
         if not self.best.links:
-            return HybridAnswer(None, np.inf, np.inf if np.isinf(self.bound_s) else self.bound_s, solved)
+            return HybridAnswer(self.problem, None, np.inf, self.bound_s, solved)
         ends = (0, *self.problem.cuts, self.problem.steps.points)
         links = self.best.links
         plan = HybridPlan(
@@ -194,16 +258,16 @@ class _Search:
             tuple(each.point.choice for each in links),
         )
         step_s = step_time(self.problem, plan).length_s
-        return HybridAnswer(plan, step_s, min(self.bound_s, step_s), solved)
+        return HybridAnswer(self.problem, plan, step_s, min(self.bound_s, step_s), solved)
 
     def _within(self, points_of: PointsOf, least_s: float, most_s: float, tolerance_s: float) -> Chain:
         """The shortest chain, looked for under limits that rise until there is one below them."""
         factor = 1.02
         while factor <= _MAX_FACTOR:
             limit_s = min(least_s * factor, most_s)
-            found = self.chains.shortest(points_of, limit_s, tolerance_s)
-            if found.links or limit_s >= most_s:
-                return found
+            chain = self.chains.shortest(points_of, limit_s, tolerance_s)
+            if chain.links or limit_s >= most_s:
+                return chain
             factor *= 1.08 if factor < 4 else 10.0
         return Chain(np.inf, np.inf, ())
 
@@ -219,7 +283,9 @@ class _Search:
         return points
 
     def _optimistic(self, begin: int, end: int, width: int, behind: int, limit_s: float) -> list[Point]:
-        """What a stage takes at least."""
+        """What a stage takes at least; of one that is all there is nothing, once it is solved exactly."""
+        if begin == behind == 0 and self._one_stage_s is not None:
+            return []
         count = self.problem.base.microbatches
         points = self.equal.points(begin, end, width, behind)
         for mesh in self.problem.meshes(width)[1:]:
@@ -257,6 +323,9 @@ class _Search:
         """Of a stage that takes at least these passes of a batch and this closing."""
         count = self.problem.base.microbatches
         forward_s = self.equal.forward_s(key.begin, key.end, key.width) - self.problem.rounding_s / count
+        if (key.width, key.mesh) in self._with_pieces:
+            least_s = self.pieces.forward_ps(key.width, key.mesh, key.begin, key.end) * PICO / count
+            forward_s = max(forward_s, least_s)
         return Point(passes_s / count, max(0.0, passes_s / count - max(0.0, forward_s)), closing_s, key)
 
     def _refine(self, key: _Key, point: Point) -> bool:
@@ -339,11 +408,11 @@ def _lowest(points: list[Point]) -> list[Point]:
 
     Fewer passes hide less of what other stages close, but by no more than they are shorter.
     """
-    found: list[Point] = []
+    lowest: list[Point] = []
     for point in sorted(points, key=lambda each: (each.passes_s, each.closing_s)):
-        if not found or point.closing_s < found[-1].closing_s:
-            found.append(point)
-    return found
+        if not lowest or point.closing_s < lowest[-1].closing_s:
+            lowest.append(point)
+    return lowest
 
 
 def _key_of(link: Link) -> _Key | None:

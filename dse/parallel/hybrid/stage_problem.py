@@ -305,30 +305,59 @@ class StageChoices(ChoiceGraph):
         return costs * self._times(transfer.value, transfer.target)
 
 
+GAP = 1e-4
+"""Share of a stage's time to which it is solved."""
+
+
+class ForwardChoices(StageChoices):
+    """The choices of a stage with what they add to its forward pass alone."""
+
+    def __init__(self, problem: StageProblem, prices: Prices) -> None:
+        super().__init__(problem, prices, (1, 0))
+
+    def _cost(self, operation: int) -> Costs:
+        costs = super()._cost(operation)
+        return costs if self._stage.step.forward[operation] else np.zeros_like(costs)
+
+    def _times(self, value: int, operation: int) -> int:
+        is_forward = operation >= 0 and self._stage.step.forward[operation]
+        return super()._times(value, operation) if is_forward else 0
+
+
 class StageSolution(NamedTuple):
-    """The best plan of a stage that was found, and what no plan is below; both are None where none fits."""
+    """The best plan of a stage, and what no plan is below; both are None where none fits."""
 
     plan: Plan | None
     bound_ps: int | None
 
 
 def solve_stage(
-    problem: StageProblem, prices: Prices, direction: Direction, seed: int = 0, stop: StopSignal = never_stop
-) -> StageSolution:
+    problem: StageProblem, prices: Prices, direction: Direction, seed: int = 0, stop: StopSignal = never_stop,
+    gap: float = GAP,
+) -> StageSolution:  # fmt: skip
     """The plan of the least sum of passes and closing, each as often as ``direction`` says, with a bound on it.
+
+    It is solved until plan and bound are within ``gap``, a share of the sum.
 
     Raises:
         StoppedError: ``stop`` gave a reason.
     """
     choices = StageChoices(problem, prices, direction)
-    found = solve_pairwise(choices.pairwise(stop), Limits(gap=GAP), seed, stop)
+    answer = solve_pairwise(choices.pairwise(stop), Limits(gap=gap), seed, stop)
     ask(stop)
-    plan = None if found.choices is None else choices.plan(found.choices)
-    return StageSolution(plan, found.bound)
+    plan = None if answer.choices is None else choices.plan(answer.choices)
+    return StageSolution(plan, answer.bound)
 
 
-GAP = 1e-4
-"""Share of a stage's time to which it is solved."""
+def least_forward_ps(problem: StageProblem, prices: Prices, seed: int = 0, stop: StopSignal = never_stop) -> int:
+    """No plan of the stage has a shorter forward pass of a batch.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    answer = solve_pairwise(ForwardChoices(problem, prices).pairwise(stop), Limits(gap=GAP), seed, stop)
+    ask(stop)
+    return (answer.bound or 0) // (2 if problem.recompute else 1)
 
 
 def least_bytes(problem: StageProblem, prices: Prices) -> int:

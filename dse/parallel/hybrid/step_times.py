@@ -46,22 +46,22 @@ def step_time(problem: HybridProblem, plan: HybridPlan, figures_of: FiguresOf = 
 def faults(problem: HybridProblem, plan: HybridPlan, of: Length) -> list[str]:
     """What is wrong with a plan of these times, one sentence each, but for the rules of shardings themselves."""
     without_limit = replace(problem.pipeline(len(plan.shardings)), memory_bytes=None)
-    found = pipeline_faults(without_limit, plan.pipeline)
-    if found:
-        return found
+    violations = pipeline_faults(without_limit, plan.pipeline)
+    if violations:
+        return violations
     if len(plan.shardings) > problem.base.stages:
-        found.append(f"there are {len(plan.shardings)} stages, but must be at most {problem.base.stages}")
+        violations.append(f"there are {len(plan.shardings)} stages, more than {problem.base.stages}")
     for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
         width = len(devices)
         if points.start not in (0, *problem.cuts):
-            found.append(f"stage {number} begins at a point where none may")
+            violations.append(f"stage {number} begins at a point where none may")
         if width not in problem.widths or devices.start % min(width, problem.server):
-            found.append(
+            violations.append(
                 f"stage {number} has devices {devices.start} to {devices.stop - 1}: neither servers nor a part"
             )
         if sharding is not None and sharding.mesh not in problem.meshes(width)[1:]:
-            found.append(f"stage {number} has replicas of {sharding.mesh} devices, which do not divide it")
+            violations.append(f"stage {number} has replicas of {sharding.mesh} devices, which do not divide it")
         limit, needed = problem.base.memory_bytes, of.stages[number].device_bytes
         if limit is not None and needed > limit:
-            found.append(f"stage {number} needs {needed:,.0f} bytes on a device, of {limit:,}")
-    return found
+            violations.append(f"stage {number} needs {needed:,.0f} bytes on a device, of {limit:,}")
+    return violations

@@ -11,7 +11,7 @@ from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.formats import metrics, solution_document, stage_of, stated_of, stated_sharding
 from dse.parallel.hybrid.memory import least_memory_bytes
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.search import solve
+from dse.parallel.hybrid.search import solve_several
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults as plan_faults
 from dse.parallel.hybrid.step_times import step_time
@@ -24,7 +24,7 @@ from dse.parallel.pipeline.question import Source
 from dse.parallel.plan import Plan
 from dse.parallel.step_time import whole_step
 from dse.problem import Posed
-from dse.report.units import memory_text, needed_memory_text
+from dse.report.units import counted, memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, result_of
@@ -41,11 +41,21 @@ MAX_CUTS = 32
 
 @dataclass(frozen=True, eq=False)
 class HybridQuestion:
-    """A hybrid plan that is asked for: what is cut, by its own names, and the problem."""
+    """A hybrid plan that is asked for.
+
+    Attributes:
+        source: what is cut, by its own names.
+        problems: whose plans are asked for; they differ in microbatches and in how many stages there may be.
+        accelerator: each device, by name.
+    """
 
     source: Source
-    problem: HybridProblem
+    problems: tuple[HybridProblem, ...]
     accelerator: str
+
+    def problem(self, microbatches: int) -> HybridProblem | None:
+        """The problem of plans of so many microbatches."""
+        return next((each for each in self.problems if each.base.microbatches == microbatches), None)
 
 
 def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
@@ -59,7 +69,7 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if profiled_graph(options.step) is not None:
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
-    cut = pipeline.posed(replace(options, strategy="pipeline", device_cuts="auto"))
+    cut = pipeline.posed(replace(options, device_cuts="auto"))
     where, graph = named_step(options)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
@@ -68,57 +78,63 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     device = device_of(accelerator(options.accelerator))
     steps = Stages(graph, step_factors(graph, where), where)
     cuts = candidate_cuts(question.problem.profile, steps, MAX_CUTS)
-    problem = HybridProblem(question.problem, steps, device, options.state, cuts)
+    problems = [HybridProblem(question.problem, steps, device, options.state, cuts)]
+    if options.microbatches is None:
+        problems.append(replace(problems[0], base=replace(question.problem, stages=1, microbatches=1)))
     document = {
         "pipeline": cut.document,
         "update_s_per_byte": question.problem.update_s_per_byte,
         "state": options.state,
         "device": [device.flops_per_s, device.bytes_per_s],
         "cuts": list(cuts),
+        "plans": [[each.base.stages, each.base.microbatches] for each in problems],
     }
     goal = Objective(name="step_s", value=None, unit="s", sense="min")
-    asked = HybridQuestion(question.source, problem, question.accelerator)
+    asked = HybridQuestion(question.source, tuple(problems), question.accelerator)
     return Posed(options, asked, cut.name, document, goal)
 
 
 def answer(posed: Posed[ParallelOptions, Any], question: HybridQuestion, run: Run) -> Result:
     """The best plan with its bound."""
     started = time.perf_counter()
-    problem = question.problem
-    found = solve(problem, run.seed, run.stop)
+    best = solve_several(question.problems, run.seed, run.stop)
+    problem = best.problem
     of = document = None
-    if found.plan is not None:
-        of = step_time(problem, found.plan)
-        document = solution_document(problem, question.source, found.plan)
-        plan, again = _checked(question, document, "solution")
+    if best.plan is not None:
+        of = step_time(problem, best.plan)
+        document = solution_document(problem, question.source, best.plan)
+        _, plan, again = _checked(question, document, "solution")
         violations = plan_faults(problem, plan, again)
         if violations or not math.isclose(again.length_s, of.length_s, rel_tol=PROOF_TOLERANCE):
             raise FailedCheckError("; ".join(violations) or f"a step does not take {of.length_s} s")
-    is_infeasible = found.plan is None and math.isinf(found.bound_s)
+    is_infeasible = best.plan is None and math.isinf(best.bound_s)
     return result_of(
         "parallel",
         posed,
         value=None if of is None else of.length_s,
-        bound=None if is_infeasible else found.bound_s,
+        bound=None if is_infeasible else best.bound_s,
         solution=document,
-        metrics=None if of is None or found.plan is None else metrics(problem, question.source, found.plan, of),
+        metrics=None if of is None or best.plan is None else metrics(problem, question.source, best.plan, of),
         infeasibility=_infeasibility(question) if is_infeasible else None,
-        evaluations=found.solved,
+        evaluations=best.solved,
         seconds=time.perf_counter() - started,
         seed=run.seed,
         method="exact",
     )
 
 
-def _checked(question: HybridQuestion, document: Any, path: str) -> tuple[HybridPlan, Length]:
-    """A stated plan and its times, by the checker; its shardings hold no choices.
+def _checked(question: HybridQuestion, document: Any, path: str) -> tuple[HybridProblem, HybridPlan, Length]:
+    """A stated plan, the problem that it is of, and its times, by the checker; its shardings hold no choices.
 
     Raises:
         InputError: a malformed solution.
         FailedCheckError: a sharding that breaks rules.
     """
-    problem = question.problem
     parsed, cuts = stated_of(question.source, document, path)
+    problem = question.problem(parsed.microbatches)
+    if problem is None:
+        asked = " or ".join(str(each.base.microbatches) for each in question.problems)
+        raise FailedCheckError(f"solution.microbatches must be {asked}, but got {parsed.microbatches}")
     bare = HybridPlan(cuts, tuple(parsed.device_cuts), (None,) * (len(cuts) + 1))
     without_limit = replace(problem, base=replace(problem.base, memory_bytes=None))
     if violations := plan_faults(without_limit, bare, step_time(problem, bare)) if _rises(problem, bare) else ["cuts"]:
@@ -128,15 +144,19 @@ def _checked(question: HybridQuestion, document: Any, path: str) -> tuple[Hybrid
         stated, replicas = parsed.shardings[number], parsed.replicas[number]
         mesh = len(devices) // replicas if replicas and len(devices) % replicas == 0 else 0
         if mesh not in problem.meshes(len(devices)) or (mesh == 1) != (stated is None):
-            raise FailedCheckError(f"stage {number} cannot have {replicas} replicas on {len(devices)} devices")
+            rule = f"solution.replicas: stage {number} cannot have {replicas} on {len(devices)} devices"
+            raise FailedCheckError(f"{rule}, and be {'sharded' if stated else 'in equal shares'}")
         sharding = None
         if stated is not None:
             stage = stage_of(problem, points, devices, mesh, number, len(bare.shardings))
+            if stated.mesh != stage.mesh.text:
+                rule = f"solution.replicas: {replicas} in stage {number} are of {mesh} devices each"
+                raise FailedCheckError(f"{rule}, but its sharding is of mesh {stated.mesh}")
             sharding = Sharding(mesh, Plan((number,), ()))
             figures_of[sharding] = checker.figures(stage, stated_sharding(stage, stated, path))
         shardings.append(sharding)
     plan = replace(bare, shardings=tuple(shardings))
-    return plan, step_time(problem, plan, lambda _, sharding: figures_of[sharding])
+    return problem, plan, step_time(problem, plan, lambda _, sharding: figures_of[sharding])
 
 
 def _rises(problem: HybridProblem, plan: HybridPlan) -> bool:
@@ -150,42 +170,41 @@ def _rises(problem: HybridProblem, plan: HybridPlan) -> bool:
 
 def faults(result: Result, question: HybridQuestion) -> list[str]:
     """The plan's own rules, its times and bytes by the checker; the bound is proven again."""
-    problem = question.problem
     if not result.solution:
         return _faults_without_plan(result, question)
     try:
-        plan, of = _checked(question, result.solution, "result")
+        problem, plan, of = _checked(question, result.solution, "result")
     except FailedCheckError as error:
         return [str(error)]
-    found = plan_faults(problem, plan, of)
+    violations = plan_faults(problem, plan, of)
     claimed = result.objective.value
     if claimed is None or not math.isclose(claimed, of.length_s, rel_tol=PROOF_TOLERANCE):
-        found.append(f"objective.value must be {of.length_s}, but got {claimed}")
-    found += differences("metrics", result.metrics, metrics(problem, question.source, plan, of))
-    if found:
-        return found
-    proof = solve(problem, result.seed)
+        violations.append(f"objective.value must be {of.length_s}, but got {claimed}")
+    violations += differences("metrics", result.metrics, metrics(problem, question.source, plan, of))
+    if violations:
+        return violations
+    proof = solve_several(question.problems, result.seed)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
         return [f"bound {result.bound} is more than can be proven"]
     return []
 
 
 def _faults_without_plan(result: Result, question: HybridQuestion) -> list[str]:
-    found = differences("metrics", result.metrics, {})
+    violations = differences("metrics", result.metrics, {})
     if result.status != "infeasible":
-        return found if result.status in ("unknown", "interrupted") else [*found, "a plan must be given"]
-    proof = solve(question.problem, result.seed)
+        return violations if result.status in ("unknown", "interrupted") else [*violations, "a plan must be given"]
+    proof = solve_several(question.problems, result.seed)
     if proof.plan is not None or not math.isinf(proof.bound_s):
-        return [*found, "status infeasible: but a plan fits"]
+        return [*violations, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-    return found + differences("infeasibility", stated, _infeasibility(question).model_dump())
+    return violations + differences("infeasibility", stated, _infeasibility(question).model_dump())
 
 
 def _infeasibility(question: HybridQuestion) -> Infeasibility:
     """How many bytes are lacking at least."""
-    base = question.problem.base
+    base = question.problems[0].base
     limit = base.memory_bytes or 0
-    needed = max(limit + 1, least_memory_bytes(question.problem))
+    needed = max(limit + 1, min(map(least_memory_bytes, question.problems)))
     return Infeasibility(
         resource="memory_bytes",
         demand=needed,
@@ -198,8 +217,8 @@ def _infeasibility(question: HybridQuestion) -> Infeasibility:
             *([] if base.recompute else ["--recompute"]),
         ],
         explanation=(
-            f"A hybrid plan of at most {base.stages} stages needs at least {needed_memory_text(needed)} on some of "
-            f"{base.devices} devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
+            f"A hybrid plan of at most {counted(base.stages, 'stage')} needs at least {needed_memory_text(needed)} on "
+            f"some of {base.devices} devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
         ),
         where={},
     )

@@ -10,7 +10,7 @@ from dse.parallel.hybrid.strategy import HybridQuestion
 from dse.parallel.pipeline.length import StageTimes
 from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.parallel.pipeline.view import PIPELINE_TRACE_FILE, layer_of
-from dse.report.units import memory_text, time_text
+from dse.report.units import counted, memory_text, time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 
@@ -35,34 +35,39 @@ def view(result: Result, question: HybridQuestion) -> View:
     tensors = Table(("stage", "trained tensors", "split"), _tensors(solution, question), "How stages are sharded")
     return View(
         title=title,
-        verdict=_verdict(result, metrics, question),
-        notes=_notes(metrics, question),
+        verdict=_verdict(result, solution, metrics, question),
+        notes=_notes(solution, metrics, question),
         tables=[stages, *([tensors] if tensors.rows else [])],
-        page=lambda: _page(metrics, question, stages, tensors),
-        files=lambda: _files(metrics, question),
+        page=lambda: _page(solution, metrics, stages, tensors),
+        files=lambda: _files(solution, metrics, question),
         cards=lambda: [_card(metrics)],
     )
 
 
-def _verdict(result: Result, metrics: HybridMetrics, question: HybridQuestion) -> str:
-    base = question.problem.base
+def _verdict(result: Result, solution: HybridSolution, metrics: HybridMetrics, question: HybridQuestion) -> str:
+    devices = question.problems[0].base.devices
     proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
     return (
-        f"{time_text(metrics.step_s)} a training step in {len(metrics.stages)} stages on {base.devices} × "
-        f"{question.accelerator}, {metrics.one_device_s / metrics.step_s:.3g} × one device; {proof} "
+        f"{time_text(metrics.step_s)} a training step in {_extent(len(metrics.stages), solution.microbatches)} on "
+        f"{devices} × {question.accelerator}, {metrics.one_device_s / metrics.step_s:.3g} × one device; {proof} "
         f"({time_text(result.seconds)})"
     )
 
 
-def _notes(metrics: HybridMetrics, question: HybridQuestion) -> list[str]:
-    problem = question.problem
-    further = problem.base.microbatches - 1
+def _extent(stages: int, microbatches: int) -> str:
+    return f"{counted(stages, 'stage')} with {counted(microbatches, 'microbatch', 'microbatches')}"
+
+
+def _notes(solution: HybridSolution, metrics: HybridMetrics, question: HybridQuestion) -> list[str]:
+    problem = question.problems[0]
+    further = solution.microbatches - 1
+    extents = ", or ".join(_extent(each.base.stages, each.base.microbatches) for each in question.problems)
     return [
         f"{time_text(metrics.first_s)} for the first microbatch, {further:,} × {time_text(metrics.slowest_s)} for the "
         f"further ones, {time_text(metrics.exposed_s)} of closings that nothing hides.",
-        f"The bound is on plans of at most {problem.base.stages} stages that begin at one of {len(problem.cuts)} cuts "
-        f"between layers, have {', '.join(map(str, problem.widths))} devices, and are replicas of "
-        f"{', '.join(map(str, problem.meshes(problem.server)))} neighbours.",
+        f"The bound is on plans of at most {extents}. Candidate cuts between layers: {len(problem.cuts)}; devices of a "
+        f"stage: {', '.join(map(str, problem.widths))}; devices of a replica: "
+        f"{', '.join(map(str, problem.meshes(problem.server)))}.",
         *question.source.notes,
     ]
 
@@ -90,7 +95,7 @@ def _stages(metrics: HybridMetrics, question: HybridQuestion) -> list[Row]:
 
 def _tensors(solution: HybridSolution, question: HybridQuestion) -> list[Row]:
     """For each sharded stage its trained tensors by their splits."""
-    trained = {each.name for each in question.problem.steps.graph.trainable}
+    trained = {each.name for each in question.problems[0].steps.graph.trainable}
     rows: list[Row] = []
     for number, sharding in enumerate(solution.shardings):
         names: dict[str, list[str]] = {}
@@ -103,26 +108,26 @@ def _tensors(solution: HybridSolution, question: HybridQuestion) -> list[Row]:
     return rows
 
 
-def _timeline(metrics: HybridMetrics, question: HybridQuestion) -> Timeline:
+def _timeline(solution: HybridSolution, metrics: HybridMetrics) -> Timeline:
     stages = [
         StageTimes(each.forward_s, each.backward_s, each.send_s, each.closing_s, each.device_bytes)
         for each in metrics.stages
     ]
-    return timeline(stages, question.problem.base.microbatches)
+    return timeline(stages, solution.microbatches)
 
 
-def _files(metrics: HybridMetrics, question: HybridQuestion) -> Mapping[str, str | bytes]:
-    of: Any = pipeline_trace(question.source.name, _timeline(metrics, question), question.problem.base.microbatches)
+def _files(solution: HybridSolution, metrics: HybridMetrics, question: HybridQuestion) -> Mapping[str, str | bytes]:
+    of: Any = pipeline_trace(question.source.name, _timeline(solution, metrics), solution.microbatches)
     return {PIPELINE_TRACE_FILE: json.dumps(of)}
 
 
-def _page(metrics: HybridMetrics, question: HybridQuestion, stages: Table, tensors: Table) -> list[Part]:
+def _page(solution: HybridSolution, metrics: HybridMetrics, stages: Table, tensors: Table) -> list[Part]:
     from dse.parallel.pipeline.charts import pipeline_in_time  # loads plotly
 
     parts: list[Part] = [
         Heading("The pipeline in time"),
         Paragraph("One forward, one backward. What stands as all-reduce is the closing of a stage.", True),
-        Chart(pipeline_in_time(_timeline(metrics, question))),
+        Chart(pipeline_in_time(_timeline(solution, metrics))),
         Heading("Stages"),
         Paragraph(_ABOUT_STAGES, True),
         Table(stages.headers, stages.rows),

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.graph.step import StepGraph
 from dse.parallel.inputs import device_of, document_of_step, named_step
-from dse.parallel.options import ParallelOptions, memory_bytes_of
+from dse.parallel.options import MICROBATCHES, ParallelOptions, memory_bytes_of
 from dse.parallel.pipeline.exact import Answer, solve
 from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.formats import PipelineMetrics, metrics, plan_of, solution_document
@@ -59,9 +59,16 @@ def posed(options: ParallelOptions) -> PipelinePosed:
     joined = network(options.network or chosen.network).spanning(devices)
     source, profile, state_factor, step = _read(options, device_of(chosen))
     stages = _stages(options, devices, joined, source)
-    _require_variables(stages, profile)
+    _require_variables(options, stages, profile)
     problem = PipelineProblem(
-        profile, joined, devices, stages, options.microbatches, memory_bytes, state_factor, options.recompute
+        profile,
+        joined,
+        devices,
+        stages,
+        options.microbatches or MICROBATCHES,
+        memory_bytes,
+        state_factor,
+        options.recompute,
     )
     cutting = _device_cutting(options, devices, stages)
     question = PipelineQuestion(source, problem, cutting, chosen.name, step)
@@ -235,7 +242,10 @@ def _infeasibility(question: PipelineQuestion) -> Infeasibility:
 def _devices(options: ParallelOptions) -> int:
     text = options.mesh
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_DEVICES):
-        rule = f"must be a number of devices up to {_MAX_DEVICES} for --strategy pipeline, which lays them out itself"
+        rule = (
+            f"must be a number of devices up to {_MAX_DEVICES} for --strategy {options.strategy}, which lays them out "
+            "itself"
+        )
         raise fail(_COMMAND, "--mesh", text, rule)
     return int(text)
 
@@ -252,6 +262,9 @@ def _stages(options: ParallelOptions, devices: int, joined: Network, source: Sou
         )
     own = max(2, devices // server if server else 2) if source.given is None else len(source.given) + 1
     stages = options.stages or own
+    if stages > devices and options.stages is None:
+        rule = f"must be at least {stages}, as --stages is {stages} unless it is given"
+        raise fail(_COMMAND, "--mesh", devices, rule)
     if stages > devices:
         raise fail(_COMMAND, "--stages", stages, f"must be at most the number of devices, {devices}")
     return stages
@@ -270,6 +283,11 @@ def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> Devi
     }
     freest = next(each for each, count in ways.items() if count <= MAX_WAYS)
     cutting = freest if options.device_cuts == "auto" else options.device_cuts
+    if cutting != "free" and devices % stages and options.stages is None:
+        rule = (
+            f"must be a multiple of {stages} with --device-cuts {cutting}, as --stages is {stages} unless it is given"
+        )
+        raise fail(_COMMAND, "--mesh", devices, rule)
     if cutting != "free" and devices % stages:
         rule = f"must divide the {devices} devices with --device-cuts {cutting}"
         raise fail(_COMMAND, "--stages", stages, rule)
@@ -279,8 +297,11 @@ def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> Devi
     return cutting
 
 
-def _require_variables(stages: int, profile: Profile) -> None:
+def _require_variables(options: ParallelOptions, stages: int, profile: Profile) -> None:
     count = int(np.count_nonzero(profile.variables))
+    if stages > count and options.stages is None:
+        rule = f"must be given, at most {count}: it is {stages} otherwise, and each stage must read a trained tensor"
+        raise fail(_COMMAND, "--stages", "", rule)
     if stages > count:
         rule = f"must be at most {count}, the instructions that read a trained tensor: each stage must have one"
         raise fail(_COMMAND, "--stages", stages, rule)

@@ -21,6 +21,7 @@ def deepspeed_json(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.precision not in ("bf16", "fp16"), f"precision={plan.precision}"),
         (plan.recompute != "none", f"recompute={plan.recompute}: the model's own code decides"),
         (plan.zero_copies > 1 and plan.zero < 3, f"zero_copies={plan.zero_copies} with zero={plan.zero}"),
+        ("fp8" in (plan.gradients, plan.gradient_transfer), "gradients or gradient_transfer of 8 bits"),
         (plan.zero > 0 and software.overlaps_weights != overlaps, "overlap of gradients or of weights alone"),
     )
     zero: dict[str, object] = {"stage": plan.zero, "overlap_comm": overlaps}

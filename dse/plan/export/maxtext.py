@@ -25,6 +25,7 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
     refuse(
         (plan.zero in (1, 2), f"zero={plan.zero}"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (plan.schedule == "gpipe", "schedule=gpipe"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
+from dse.plan.stages import stage_layers
 from dse.plan.training_plan import AS_STACK, USUAL_ORDER, TrainingPlan
 
 _CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
@@ -20,15 +21,20 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
             parallelism, other precisions than bf16, fp8 and mxfp8, state of mixed precisions, or overlaps that FSDP2
             decides.
     """
+    every = int(plan.recompute.partition("/")[2] or 1)
+    sizes = sorted({*stage_layers(problem.model.layers, plan.pipeline)})
+    has_odd_stage = any(size % every for size in sizes)
     cuts = plan.tensor == 1 or plan.sequence_parallel
     state = {getattr(plan, key) for key in _STATE}
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
     refuse(
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
+        (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
         (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
         (not state <= {AS_STACK, *_TYPES}, f"weights={plan.weights}"),
@@ -60,10 +66,10 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
             f"pipeline_parallel_microbatch_size = {plan.microbatch}",
             f"pipeline_parallel_layers_per_stage = {math.ceil(problem.model.layers / plan.pipeline / plan.interleave)}",
         ]
-    mode, _, every = plan.recompute.partition("/")
-    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if every else mode}"']
-    if every or mode == "selective":
-        lines.append(f'selective_ac_option = "{every or "op"}"')
+    mode, _, period = plan.recompute.partition("/")
+    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if period else mode}"']
+    if period or mode == "selective":
+        lines.append(f'selective_ac_option = "{period or "op"}"')
     if plan.overlap_tensor != AS_STACK:
         lines += ["", "[experimental]", f"enable_async_tensor_parallel = {str(plan.overlap_tensor == 'yes').lower()}"]
     if plan.precision in _CONVERTERS:

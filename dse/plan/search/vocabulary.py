@@ -1,8 +1,9 @@
 """Every plan of the vocabulary, in arrays.
 
 The vocabulary is all plans that keep the rules (:mod:`dse.plan.rules`), use all devices, and whose ``interleave``
-divides the layers of the largest stage, so that chunks are even. Of the orders of the axes it has the usual one and the
-one with the pipeline inside of the replicas. Of what is left open, two kinds are not tried, as they are never better:
+divides the layers of their largest stage, so that its chunks are equal. Of the orders of the axes it has the usual one
+and the one with the pipeline inside of the replicas. Of what is left open, two kinds are not tried, as they are never
+better:
 
 - ``schedule`` GPipe takes as long as 1F1B and keeps at least as many microbatches;
 - ``zero`` above 0 shares out nothing where those that would share are one rank.
@@ -11,7 +12,6 @@ Plans are made in families: the members of one differ in what replicas share out
 Rows are numbers in the order of the keys that are chosen.
 """
 
-import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -24,6 +24,7 @@ from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH
 from dse.plan.plan_arrays import SCHEDULES, PlanArrays, recompute_code
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.rules import context_widths, expert_widths, pipeline_depths, ranks_inside, recomputations, tensor_widths
+from dse.plan.stages import stage_layers
 from dse.plan.training_plan import CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, USUAL_ORDER
 
 Rows = NDArray[np.int64]
@@ -98,6 +99,23 @@ def plans_of(problem: PlanProblem, rows: Rows) -> PlanArrays:
     return PlanArrays.of_rows(rows, problem.precision, problem.settings)
 
 
+def with_chunk_counts(problem: PlanProblem, rows: Rows) -> Rows:
+    """Rows of one chunk a stage, once for each number of chunks that microbatches and layers allow.
+
+    Rows as they are where that number is fixed.
+    """
+    if "interleave" in dict(problem.fixed):
+        return rows
+    single = rows[rows[:, _COLUMN["interleave"]] == 1]
+    data, size, depth = (single[:, _COLUMN[key]] for key in ("data", "microbatch", "pipeline"))
+    rounds = -(-problem.global_batch // (data * size))
+    may = (depth > 1) & (rounds % depth == 0) & (single[:, _COLUMN["schedule"]] == SCHEDULES.index("1f1b"))
+    counts = np.where(may, problem.model.layers // depth, 1)
+    every = np.repeat(single, counts, axis=0)
+    every[:, _COLUMN["interleave"]] = np.arange(len(every)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    return every
+
+
 def with_ends(row: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Rows:
     """A row once for each number of layers of the first and the last stage."""
     rows = np.repeat(row[None], len(first), axis=0)
@@ -134,7 +152,8 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: _Mesh) -> Iterat
     sizes = _open(fixed, "microbatch", _microbatches(problem, mesh.data))
     padded = problem.relaxed == DIVIDING_BATCH
     first, last = fixed.get("first_layers", 0), fixed.get("last_layers", 0)
-    for chunks, schedule in product(_open(fixed, "interleave", _interleavings(problem, mesh.pipeline)), schedules):
+    counts = _chunk_counts(problem.model.layers, mesh.pipeline, first, last)
+    for chunks, schedule in product(_open(fixed, "interleave", counts), schedules):
         if chunks * mesh.pipeline > problem.model.layers or (mesh.pipeline == 1 and (chunks > 1 or schedule)):
             continue
         if chunks > 1 and SCHEDULES[schedule] == "gpipe":
@@ -197,11 +216,12 @@ def _stages_and_copies(
     )
 
 
-def _interleavings(problem: PlanProblem, depth: int) -> list[int]:
+def _chunk_counts(layers: int, depth: int, first: int, last: int) -> list[int]:
+    """Numbers of chunks where they are open: those that divide the layers of the largest stage."""
     if depth == 1:
         return [1]
-    largest = math.ceil(problem.model.layers / depth)
-    return [chunks for chunks in divisors(largest) if chunks * depth <= problem.model.layers]
+    largest = max(stage_layers(layers, depth, first, last))
+    return [chunks for chunks in divisors(largest) if chunks * depth <= layers]
 
 
 def _microbatches(problem: PlanProblem, data: int) -> list[int]:

@@ -86,7 +86,7 @@ def budget(study: Study, *variants: str) -> str:
     anneals = any(VARIANTS[each].share for each in variants)
     moves = f"{study.moves:,} moves of annealing, " if anneals else "no annealing, "
     return (
-        f"Every search: {moves}seed {study.run.seed}, one core; its seconds are those of this machine, "
+        f"Every search: {moves}seed {study.run.seed}, one core; its seconds are CPU seconds of this machine, "
         "without compilation."
     )
 

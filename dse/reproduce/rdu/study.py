@@ -7,6 +7,7 @@ run and is not measured again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -70,25 +71,56 @@ class PlacedGraph(BaseModel):
     cpu_s: dict[str, float]
 
 
-class ModelLayer(BaseModel):
+class LayerSize(BaseModel):
     """A layer of a real model, cut into pieces that are on the fabric in turn.
 
     Attributes:
         pieces, turns: how many.
-        accuracy: of cost models on placements of the pieces by annealers with random rules; none has seen them.
-        samples_per_s: of a batch through all turns, by the cost under which the pieces were placed; 0 in a deadlock.
-        bound_per_s: what no placement of these pieces exceeds.
-        cpu_s: CPU seconds of it all.
+        bound_per_s: samples a second of a batch through all turns that no placement of these pieces exceeds.
     """
 
     model_config = STRICT
 
     pieces: int
     turns: int
-    accuracy: dict[str, Measured]
-    samples_per_s: dict[str, float]
     bound_per_s: float
-    cpu_s: float
+
+
+class LayerAccuracy(Measured):
+    """Of a cost model on placements of the pieces by annealers with random rules; it has seen none of them.
+
+    Attributes:
+        placer_placements: how many are among the half of each piece's with the least wirelength.
+        correlation_interval, placer_correlation_interval: lower and upper limit of 90 %, from a bootstrap over pieces;
+            None with too few pieces or placements.
+    """
+
+    placer_placements: int
+    correlation_interval: list[float] | None
+    placer_correlation_interval: list[float] | None
+
+
+class LayerRate(BaseModel):
+    """Samples a second of a batch through all turns, with one chain for each piece; 0 in a deadlock."""
+
+    model_config = STRICT
+
+    samples_per_s: float
+
+
+@dataclass(frozen=True)
+class ModelLayer:
+    """All that is measured of a layer.
+
+    Attributes:
+        size: of it.
+        accuracy: by cost model.
+        samples_per_s: by the cost under which the pieces were placed.
+    """
+
+    size: LayerSize
+    accuracy: dict[str, LayerAccuracy]
+    samples_per_s: dict[str, float]
 
 
 class Effort(BaseModel):
@@ -138,8 +170,14 @@ class Laboratory(Protocol):
     def placed(self, number: int) -> Mapping[str, Any]:
         """A :class:`PlacedGraph`: the one of this number."""
 
-    def layer(self, name: str, models: Sequence[str]) -> Mapping[str, Any]:
-        """A :class:`ModelLayer`: of the layer ``name``, predicted by cost models of these names."""
+    def layer_size(self, name: str) -> Mapping[str, Any]:
+        """A :class:`LayerSize`: of the layer ``name``."""
+
+    def layer_accuracy(self, name: str, model: str) -> Mapping[str, Any]:
+        """A :class:`LayerAccuracy`: of a cost model on the layer ``name``."""
+
+    def layer_rate(self, name: str, cost: str) -> Mapping[str, Any]:
+        """A :class:`LayerRate`: of the layer ``name`` placed under a cost."""
 
 
 @dataclass(frozen=True)
@@ -188,10 +226,25 @@ class Study:
             self.run.progress("graphs placed by every cost", number + 1, self.budget.placed)
         return graphs
 
-    def layer(self, name: str, models: Sequence[str]) -> ModelLayer:
-        """A layer of a real model; the samples are collected first."""
+    def layer(self, name: str, models: Sequence[str], costs: Sequence[str]) -> ModelLayer:
+        """A layer of a real model; the samples are collected first, and each figure is an entry of the journal."""
         self.effort()
-        return self._kept(f"layer {name}", ModelLayer, lambda: self.laboratory.layer(name, models))
+        laboratory, steps, total = self.laboratory, count(1), 1 + len(models) + len(costs)
+
+        def measured(what: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
+            entry = self._kept(f"layer {name}, {what}", kind, measure)
+            self.run.progress(f"figures of {name}", next(steps), total)
+            return entry
+
+        size = measured("size", LayerSize, partial(laboratory.layer_size, name))
+        accuracy = {
+            model: measured(f"accuracy of {model}", LayerAccuracy, partial(laboratory.layer_accuracy, name, model))
+            for model in models
+        }
+        rates = {
+            cost: measured(f"under {cost}", LayerRate, partial(laboratory.layer_rate, name, cost)) for cost in costs
+        }
+        return ModelLayer(size, accuracy, {cost: rate.samples_per_s for cost, rate in rates.items()})
 
     def _kept(self, key: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
         journal = required_journal(self.run)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.reproduce.rdu.published import Denied, read_published
-from dse.reproduce.rdu.study import Measured, PlacedGraph, Study
+from dse.reproduce.rdu.study import LayerAccuracy, Measured, PlacedGraph, Study
 from dse.reproduce.section import Chart, Comparison, Section, Series, Table, shown
 
 TITLES = {
@@ -29,6 +29,8 @@ LAYERS = ("bert-large:layer3", "gpt2-xl:layer3")
 """Of the models in Table II, in its order."""
 
 _LAYER_MODELS = ("expert", "route", "ridge", "trees", "stack", "paper", "network")
+_LAYER_COSTS = ("expert rule", "mixture", "learned")
+_LAYER_HEAD = ("layer", "cost model", "placements", "RE", "ρ", "placements, placer", "RE, placer", "ρ, placer")
 _HEAD = ("cost model", "RE", "RE, placer", "ρ", "ρ, placer")
 _WHAT = {
     "expert": "expert rule: isolated speeds, then congestion",
@@ -69,13 +71,13 @@ def table2(study: Study) -> Section:
     rates: list[tuple[str, ...]] = []
     comparisons, notes = [], []
     for name, published in zip(LAYERS, (paper["bert"], paper["gpt"]), strict=True):
-        layer = study.layer(name, _LAYER_MODELS)
-        errors += [(name, _WHAT[model], *_figures(layer.accuracy[model])) for model in _LAYER_MODELS]
-        errors.append((name, "the paper: GNN, whole model", shown(published.error["present"]), "", "", ""))
+        layer = study.layer(name, _LAYER_MODELS, _LAYER_COSTS)
+        errors += [(name, _WHAT[model], *_layer_figures(layer.accuracy[model])) for model in _LAYER_MODELS]
+        errors.append((name, "the paper: GNN, whole model", "", shown(published.error["present"]), "", "", "", ""))
         expert = layer.samples_per_s["expert rule"]
         for cost, rate in layer.samples_per_s.items():
             gain = f"{100 * (rate / expert - 1):+.1f} %" if expert else "–"
-            rates.append((name, cost, shown(rate), gain, f"{100 * (1 - rate / layer.bound_per_s):.1f} %"))
+            rates.append((name, cost, shown(rate), gain, f"{100 * (1 - rate / layer.size.bound_per_s):.1f} %"))
         printed = f"{100 * published.throughput_gain['present']:+.1f} %"
         rates.append((name, "the paper: GNN, whole model", "", printed, ""))
         gain_of_learned = layer.samples_per_s["learned"] / expert - 1 if expert else None
@@ -92,16 +94,19 @@ def table2(study: Study) -> Section:
                 _OTHER_DATA,
             ),
         ]
-        count = layer.accuracy["network"].placements
-        notes.append(f"{name}: {layer.pieces} pieces in {layer.turns} turns; {count:,} placements of them predicted.")
+        notes.append(f"{name}: {layer.size.pieces} pieces in {layer.size.turns} turns.")
     tables = (
-        Table(("layer", *_HEAD), tuple(errors)),
+        Table(_LAYER_HEAD, tuple(errors)),
         Table(("layer", "placed under", "samples/s", "against expert rule", "gap"), tuple(rates)),
     )
-    notes.append(
-        f"One chain of {study.budget.moves:,} moves for each piece and cost. The gap is to the least time that these "
-        "pieces can take, however they are placed. The paper's models are whole, on its own chip."
-    )
+    notes += [
+        f"Predicted: {study.budget.placements} placements of each piece without the deadlocks, of one seed "
+        f"({study.run.seed}). In brackets the 90 % interval from a bootstrap over pieces; with few pieces or "
+        "placements a correlation and its interval are a dash.",
+        f"Samples/s: one chain of {study.budget.moves:,} moves for each piece and cost, of one seed "
+        f"({study.run.seed}), so that nothing is known of their spread. The gap is to the least time "
+        "that these pieces can take, however they are placed. The paper's models are whole, on its own chip.",
+    ]
     return Section("table2", TITLES["table2"], tables, tuple(notes), tuple(comparisons))
 
 
@@ -229,6 +234,22 @@ def _figures(measured: Measured) -> tuple[str, str, str, str]:
         shown(measured.correlation),
         shown(measured.placer_correlation),
     )
+
+
+def _layer_figures(measured: LayerAccuracy) -> tuple[str, ...]:
+    return (
+        str(measured.placements),
+        shown(measured.error),
+        _with_interval(measured.correlation, measured.correlation_interval),
+        str(measured.placer_placements),
+        shown(measured.placer_error),
+        _with_interval(measured.placer_correlation, measured.placer_correlation_interval),
+    )
+
+
+def _with_interval(value: float, interval: list[float] | None) -> str:
+    """A correlation with its interval; a dash where too few placements give none."""
+    return "–" if interval is None else f"{shown(value)} [{', '.join(map(shown, interval))}]"
 
 
 def _quotient(one: Measured, other: Measured) -> str:

@@ -24,7 +24,7 @@ def step(tmp_path):
         (("--stages", "3"), "--stages: 3: must be at most 2, the instructions that read a trained tensor"),
         (("--stages", "9"), "--stages: 9: must be at most the number of devices, 8"),
         (("--mesh", "12", *V100), "--mesh: 12: must be a multiple of 8, the devices of a server"),
-        (("--mesh", "9", "--device-cuts", "near"), "--stages: 2: must divide the 9 devices with --device-cuts near"),
+        (("--mesh", "9", "--device-cuts", "near"), "--mesh: 9: must be a multiple of 2 with --device-cuts near"),
         (("--mesh", "400000"), "--mesh: 400000: must be a number of devices up to 4096"),
         (("--mesh", "data=2,model=4"), "must be a number of devices"),
         (("--method", "linkage"), "--method: linkage: splits tensors"),
