@@ -27,7 +27,7 @@ def main() -> None:
     arguments = parser.parse_args()
     _answer("bert-large", accelerators=8, global_batch=8)
     rates = f"{'samples/s':>12}{'paper':>9}{'TPUv4':>8}{'gap':>6}{'s':>7}{'CPU s':>7}"
-    print(f"{'model':14}{'space':>8}{'plans':>9}{'exact':>7}{rates}")
+    print(f"{'model':14}{'space':>8}{'plans':>11}{'exact':>7}{rates}")
     for model, space in [("bert-large", "phaze-2024"), *((model, "table-1") for model in arguments.models)]:
         began, began_cpu = time.perf_counter(), time.process_time()
         result = _answer(model, space=space)
@@ -37,7 +37,7 @@ def main() -> None:
         shares = [f"{each / value:.3f}" if each else "-" for each in baselines]
         trained = next(iter(result.solution["models"].values()))
         names = ("architectures_in_space", "plans_in_vocabulary", "architectures_evaluated")
-        counts = "".join(f"{metrics[name]:{width},}" for name, width in zip(names, (8, 9, 7), strict=True))
+        counts = "".join(f"{metrics[name]:{width},}" for name, width in zip(names, (8, 11, 7), strict=True))
         rates = f"{value:12,.1f}{shares[0]:>9}{shares[1]:>8}{result.gap or 0:6.1g}{seconds:7.1f}{cpu_s:7.1f}"
         print(f"{model:14}{counts}{rates}")
         sizes = result.solution["architecture"]
