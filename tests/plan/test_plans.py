@@ -153,6 +153,18 @@ def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
     assert json.loads(again.out)["solution"] == result["solution"]
 
 
+def test_overlaps_that_make_no_difference_are_noted(dse):
+    whole = plan(tensor=2, sequence_parallel=True, data=4, zero=1, microbatch=2).text()
+    settings = "overlap_tensor=yes,overlap_pipeline=yes,overlap_expert=no"
+    answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", f"{whole},{settings}")
+    assert answer.code == 0
+    noted = [line for line in answer.out.splitlines() if "makes no difference" in line]
+    assert noted == [
+        "overlap_expert=no makes no difference with expert=1",
+        "overlap_pipeline=yes makes no difference with interleave=1",
+    ]
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_the_plan_of_a_result_has_every_key(key):
     document = plan().document()
