@@ -252,6 +252,7 @@ class RankCosts:
             raw = blocks * (gather + scatter), blocks * (2 * gather + scatter)
         else:
             raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
+        tensor = raw
         if hides(plan.overlap_tensor, self.stack.overlaps_tensor.value):
             raw = max(raw[0] / self.t, raw[0] - beside[0]), max(raw[1] / self.t, raw[1] - beside[1])
         result.forward.tensor, result.backward.tensor = raw
@@ -268,9 +269,10 @@ class RankCosts:
             size = 2 * plan.expert * self.between * self.model.experts.active * self.model.hidden
             exchange = self.collective("all_to_all", size, [(plan.expert, 1)])
             hidden = hides(plan.overlap_expert, self.stack.overlaps_expert.value)
-            for each in (result.forward, result.backward):
-                compute = each.linear + each.attention + each.vector if hidden else 0.0
-                each.expert = max(0.0, 2 * exchange - compute)
+            others = tensor[0] + gather, tensor[1] + gather + scatter
+            for each, sent in zip((result.forward, result.backward), others, strict=True):
+                compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
+                each.expert = max(0.0, 2 * exchange - compute) if hidden else 2 * exchange
         kept = self.kept_bytes(sparse)
         result.whole = kept + scores
         if plan.recompute.startswith("full"):

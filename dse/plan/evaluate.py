@@ -319,12 +319,12 @@ class _Step:
         layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
         working = np.where(full, layer, 0.0) + self.gathered_bytes()
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
-        kept = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
+        activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         parts = {
             "weights": software.weight_bytes * self.shared_out(3),
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
-            "activations": self.microbatches_kept * kept,
+            "activations": self.microbatches_kept * activations,
             "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
         }
         total = np.where(stages.number > 0, sum(parts.values()), 0.0)

@@ -312,16 +312,17 @@ class RankWork:
         return own, scores * self.tokens * self.problem.sequence * self.heads
 
     def _context(self) -> tuple[Floats, Floats]:
-        """Seconds of keys and values that go round the context axis and that attention does not hide."""
+        """Seconds of keys and values that go round the context axis, by pass."""
         width = self.model.key_width + self.model.context_width
         size = HALF_BYTES * self.keys * width * self.plans.microbatch * self.problem.sequence
         stride = self.plans.stride("context")
         gather = self.collective("all_gather", size, self.plans.context, stride)
         scatter = self.collective("reduce_scatter", size, self.plans.context, stride)
-        if not self.problem.software.overlaps_context:
-            return gather, gather + scatter
-        core = self.attention_core
-        return np.maximum(0.0, gather - core[0]), np.maximum(0.0, gather + scatter - core[1])
+        return gather, gather + scatter
+
+    def _exposed_context(self, raw: Floats, core: Floats) -> Floats:
+        """What attention does not hide of it."""
+        return np.maximum(0.0, raw - core) if self.problem.software.overlaps_context else raw
 
     # Layers -----------------------------------------------------------------------------------------------------------
 
@@ -372,10 +373,17 @@ class RankWork:
         raw = self._block_collectives
         tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         vector = _total(work.vector), _total(work.vector_back)
-        context = self._context()
         core, (own, scores) = self.attention_core, self.kept_by_attention
+        rings = self._context()
+        context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
         compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
-        exchange = self._exposed_exchange(*compute) if has_experts else (np.zeros(self.plans.count),) * 2
+        exchange = (np.zeros(self.plans.count),) * 2
+        if has_experts:
+            # Compute that hides one collective hides no other.
+            idle = [
+                compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
+            ]
+            exchange = self._exposed_exchange(*idle)
         forward = compute[0] + tensor[0] + context[0] + exchange[0]
         selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
@@ -396,7 +404,7 @@ class RankWork:
         )
 
     def _exposed_exchange(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
-        """What the compute of a pass does not hide of a dispatch to experts and a combination, where it hides any."""
+        """What compute of so many seconds does not hide of a dispatch to experts and a combination, if it hides any."""
         exchange = 2.0 * self._exchange()
         if not self.problem.software.overlaps_expert:
             return exchange, exchange

@@ -101,5 +101,5 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:
     """The same with nothing but the settings, and ``fixed``, fixed."""
-    kept = {"precision": problem.precision, **problem.settings, **fixed}
-    return replace(problem, fixed=tuple(sorted(kept.items())))
+    given = {"precision": problem.precision, **problem.settings, **fixed}
+    return replace(problem, fixed=tuple(sorted(given.items())))

@@ -9,7 +9,7 @@ from dse.plan.export import exports
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
-from dse.plan.training_plan import whole_plan, yaml_text
+from dse.plan.training_plan import AS_STACK, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
@@ -55,7 +55,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
     return View(
         title,
         _verdict(problem, result),
-        notes=[*_best_note(result), *_notes(problem)],
+        notes=[*_best_note(result), *_notes(problem), *_idle_settings(problem, result)],
         tables=tables,
         page=lambda: tables,
         files=lambda: _files(problem, result),
@@ -113,6 +113,22 @@ def _notes(problem: PlanProblem) -> list[str]:
             f"shares these were measured elsewhere: {shares}"
         )
     return notes
+
+
+def _idle_settings(problem: PlanProblem, result: Result) -> list[str]:
+    """Overlaps that are given, where the plan has no communication that they could hide."""
+    plan = whole_plan(result.solution["plan"], "result")
+    without = {
+        "overlap_tensor": (plan.tensor == 1, "tensor=1"),
+        "overlap_context": (plan.context == 1, "context=1"),
+        "overlap_expert": (plan.expert == 1, "expert=1"),
+        "overlap_pipeline": (plan.interleave == 1, "interleave=1"),
+    }
+    return [
+        f"{key}={getattr(plan, key)} makes no difference with {reason}"
+        for key, (is_idle, reason) in without.items()
+        if is_idle and key in problem.settings and getattr(plan, key) != AS_STACK
+    ]
 
 
 def _tables(result: Result) -> list[Table]:

@@ -84,11 +84,20 @@ def _every(recompute: str) -> int:
 def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:
     """What is wrong with the fixed part of a plan, whatever the rest may be."""
     fixed = dict(problem.fixed)
-    found = [*_widths(problem, fixed, where)]
-    if found:
-        return found
-    parts = _products, _combinations, _hybrid_sharding, _ends
-    return [fault for part in parts for fault in part(problem, fixed, where)]
+    broken = [*_widths(problem, fixed, where)]
+    if broken:
+        return broken
+    broken = [*_products(problem, fixed, where)]
+    implied = fixed | _implied(problem, fixed) if not broken else fixed
+    parts = _combinations, _hybrid_sharding, _ends
+    return broken + [fault for part in parts for fault in part(problem, implied, where)]
+
+
+def _implied(problem: PlanProblem, fixed: dict[str, Any]) -> dict[str, int]:
+    """Widths of the mesh that its other widths leave no choice."""
+    rest = problem.devices // math.prod(fixed[key] for key in AXES if key in fixed)
+    open_axes = [key for key in AXES if key not in fixed]
+    return dict.fromkeys(open_axes, rest) if rest == 1 or len(open_axes) == 1 else {}
 
 
 def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
@@ -192,14 +201,18 @@ def _hybrid_sharding(problem: PlanProblem, fixed: dict[str, Any], where: str) ->
         valid = divisors(fixed["data"])
         rule = f"must divide data ({fixed['data']:,})"
         yield Fault(where, "zero_copies", shown(copies), rule, _closest(copies, valid))
-    if not {*AXES, "expert"} <= fixed.keys():
+    if "expert" not in fixed:
+        return
+    names = order.split("-")
+    needed = names[: names.index("pipeline") + 1] if fixed.get("pipeline", 1) > 1 else names
+    if not {*needed} <= fixed.keys():
         return
     inside = ranks_inside(order, fixed)
     if inside % fixed["expert"]:
         rule = f"must divide the ranks of a stage that follow each other in this order ({inside:,})"
         valid = [width for width in expert_widths(problem, inside) if inside % width == 0]
         yield Fault(where, "expert", shown(fixed["expert"]), rule, _closest(fixed["expert"], valid))
-    elif problem.model.experts is not None:
+    elif problem.model.experts is not None and {*AXES} <= fixed.keys():
         ranks = fixed["tensor"] * fixed["context"] * fixed["data"] // fixed["expert"]
         if ranks % copies:
             rule = f"must divide the ranks that hold the same experts ({ranks:,})"
@@ -226,13 +239,15 @@ def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[F
         if count < chunks:
             yield Fault(where, key, shown(count), f"must be 0, or at least interleave ({chunks})", shown(chunks))
             return
-    if not given or depth is None:
+    if not given:
         return
-    others, rest = depth - len(given), layers - sum(given.values())
-    if (rest < others * chunks) if others else rest != 0:
+    # Where the stages are open, there are at least two.
+    others, rest = (depth or 2) - len(given), layers - sum(given.values())
+    if (rest < others * chunks) if others or depth is None else rest != 0:
         key, count = next(reversed(given.items()))
         need = f"at least {others * chunks}" if others else "none"
-        rule = f"must leave {need} of the {layers} layers to the other {others} stages"
+        those = "the other stages" if depth is None else f"the other {others} stages"
+        rule = f"must leave {need} of the {layers} layers to {those}"
         most = rest + count - others * chunks
         yield Fault(where, key, shown(count), rule, shown(most) if most >= chunks else None)
 

@@ -48,13 +48,13 @@ def chunk_layers(counts: tuple[int, ...], interleave: int) -> tuple[tuple[int, .
 @cache
 def _dense_layers(counts: tuple[int, ...], dense: int, interleave: int) -> tuple[int, ...]:
     """Layers without experts of each stage: they come first, and chunks go round the stages."""
-    found, left = [0] * len(counts), dense
+    totals, left = [0] * len(counts), dense
     for sizes in chunk_layers(counts, interleave):
         for stage, size in enumerate(sizes):
             taken = min(left, size)
-            found[stage] += taken
+            totals[stage] += taken
             left -= taken
-    return tuple(found)
+    return tuple(totals)
 
 
 def stage_kinds(

@@ -76,7 +76,8 @@ def test_a_checkout_is_asked_and_its_figures_refusals_and_failures_are_told_apar
     "values",
     [{"context": 2}, {"zero": 3}, {"zero": 1, "zero_copies": 2}, {"recompute": "full/2"}, {"precision": "fp8"},
      {"pipeline": 5}, {"pipeline": 2, "first_layers": 20}, {"schedule": "gpipe"},
-     {"order": "data-tensor-context-pipeline"}, {"moments": "bf16"}, {"gradient_transfer": "fp8"}, {"overlap_gradients": "yes"}],
+     {"order": "data-tensor-context-pipeline"}, {"moments": "bf16"}, {"gradient_transfer": "fp8"},
+     {"overlap_gradients": "yes"}],
     ids=str,
 )  # fmt: skip
 def test_what_it_has_no_words_for_is_left_out(values):

@@ -64,6 +64,7 @@ SETTINGS = {
     },
     "all hidden": dict.fromkeys(OVERLAPS, "yes"),
     "nothing hidden": dict.fromkeys(OVERLAPS, "no"),
+    "layers hidden": dict.fromkeys(("overlap_tensor", "overlap_context", "overlap_expert"), "yes"),
     "half hidden": {"overlap_gradients": "yes", "overlap_weights": "no", "overlap_expert": "yes"},
 }  # fmt: skip
 
@@ -205,6 +206,22 @@ HIDDEN = {
     "overlap_weights": ({"data": 8, "zero": 3}, "sharding"),
     "overlap_pipeline": ({"pipeline": 8, "interleave": 2}, "transfer"),
 }
+
+
+def test_compute_hides_no_more_communication_of_a_layer_than_it_takes():
+    sizes = {"name": "sparse", "layers": 8, "hidden": 4096, "heads": 32, "vocabulary": 64, "sequence": 8192}
+    model = Transformer(**sizes, experts={"routed": 64, "active": 8, "width": 256})
+    posed = problem(model, devices=64, batch=8, sequence=8192)
+    mesh = {"tensor": 8, "sequence_parallel": True, "context": 8, "expert": 64}
+    shown, hidden = (
+        plan_costs(posed, plan(**mesh, **dict.fromkeys(OVERLAPS[:3], word))).time_s for word in ("no", "yes")
+    )
+    saved = sum(shown[name] - hidden[name] for name in ("tensor", "context", "expert"))
+    compute = sum(hidden[name] for name in ("linear", "attention", "vector"))
+    assert hidden["expert"] > 0
+    assert shown["tensor"] > hidden["tensor"]
+    assert shown["context"] > hidden["context"]
+    assert saved <= compute * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("key", HIDDEN)

@@ -1,16 +1,19 @@
 """Plans as text and files, and what is said of those that break a rule."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
+from dse.plan.check_costs import plan_costs
 from dse.plan.formats import PlanDocument
+from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.training_plan import KEYS, TrainingPlan, read_plan, whole_plan, yaml_text
 from hardware.chips import chip, list_chips, system
 from hardware.inputs import InputError
 from hardware.network_specs import network
-from tests.plan.problems import plan
+from tests.plan.problems import plan, problem
 
 MESH = ("tensor=2,context=2,data=4,pipeline=1", "multiply to 16, but must make up the 8 devices (did you mean data=2?)")
 BAD = {
@@ -33,6 +36,15 @@ BAD = {
         "pipeline=2,first_layers=10,last_layers=20",
         "last_layers: 20: must leave none of the 32 layers to the other 0 stages (did you mean 22?)",
     ),
+    "end of all layers": (
+        "first_layers=32",
+        "first_layers: 32: must leave at least 1 of the 32 layers to the other stages (did you mean 31?)",
+    ),
+    "ends of more than all layers": (
+        "first_layers=20,last_layers=13",
+        "last_layers: 13: must leave none of the 32 layers to the other stages (did you mean 12?)",
+    ),
+    "implied stage": ("tensor=8,first_layers=3", "first_layers: 3: must be 0 where there is one stage"),
     "long end": (
         "pipeline=4,first_layers=30",
         "first_layers: 30: must leave at least 3 of the 32 layers to the other 3 stages (did you mean 29?)",
@@ -63,6 +75,35 @@ def test_a_plan_that_breaks_a_rule_is_refused_in_one_line(dse, case):
     assert answer.code == 2
     assert len(answer.error_lines) == 1, answer.err
     assert message in answer.err
+
+
+EXPERTS = {
+    "copies": (
+        "zero_copies=16,expert=8,data=64",
+        "zero_copies: 16: must divide the ranks that hold the same experts (8)",
+    ),
+    "order": (
+        "order=pipeline-tensor-context-data,pipeline=2,expert=8",
+        "expert: 8: must divide the ranks of a stage that follow each other in this order (1) (did you mean 1?)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EXPERTS.values(), ids=EXPERTS)
+def test_a_rule_that_the_given_keys_imply_to_be_broken_is_named(dse, case):
+    text, message = case
+    answer = dse("predict", "mixtral-8x7b", "--accelerators", 64, "--global-batch", 1024, "--plan", text)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1, answer.err
+    assert message in answer.err
+
+
+def test_copies_that_leave_nothing_to_share_are_priced_where_they_are_asked_for():
+    posed = problem("llama3-8b", devices=8, batch=64, zero_copies=8)
+    best = enumerate_plans(posed).least
+    assert best.plan.zero_copies == 8
+    assert best.plan.zero > 0
+    assert best.memory_bytes == pytest.approx(plan_costs(posed, replace(best.plan, zero=0, zero_copies=1)).memory_bytes)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +151,18 @@ def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
     kept = tmp_path / "run" / "plan.yaml"
     again = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", kept, "--json")
     assert json.loads(again.out)["solution"] == result["solution"]
+
+
+def test_overlaps_that_make_no_difference_are_noted(dse):
+    whole = plan(tensor=2, sequence_parallel=True, data=4, zero=1, microbatch=2).text()
+    settings = "overlap_tensor=yes,overlap_pipeline=yes,overlap_expert=no"
+    answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", f"{whole},{settings}")
+    assert answer.code == 0
+    noted = [line for line in answer.out.splitlines() if "makes no difference" in line]
+    assert noted == [
+        "overlap_expert=no makes no difference with expert=1",
+        "overlap_pipeline=yes makes no difference with interleave=1",
+    ]
 
 
 @pytest.mark.parametrize("key", KEYS)

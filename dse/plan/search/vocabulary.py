@@ -208,11 +208,12 @@ def _stages_and_copies(
     """As :func:`_sharings`; ``expert_ranks`` hold the same experts (0 without any)."""
     counts = [each for each in divisors(data) if expert_ranks % each == 0 and copies in (None, each)]
     stages = range(4) if zero is None else [zero]
+    is_asked = zero is not None or (copies or 1) > 1
     return tuple(
         (stage, each)
         for stage in stages
         for each in counts
-        if (stage > 0 or each == 1) and (stage == 0 or zero is not None or context * data > each or expert_ranks > each)
+        if (stage > 0 or each == 1) and (stage == 0 or is_asked or context * data > each or expert_ranks > each)
     )
 
 
