@@ -189,7 +189,7 @@ def test_a_search_follows_the_student_and_puts_first_what_the_ensemble_ranks_fir
     chosen = ChosenRules(Setting.untuned())
     settings, seed = AnnealSettings(moves=200), (0, 0)
     context = SearchContext(
-        pipeline, FABRIC, settings, chosen, 2, seed, "piece", InProcessExecutor(), silent, never_stop
+        pipeline, FABRIC, settings, 0, chosen, 2, seed, "piece", InProcessExecutor(), silent, never_stop
     )
     learned = upper_methods("fabric", options, InProcessExecutor(), None)["learned"]
     assert learned.caution == caution
