@@ -209,6 +209,5 @@ def greedy(context: SearchContext) -> SearchResult:
     work_s[order] = np.cumsum(graph.latency_s[order]) - graph.latency_s[order] / 2
     share_s = max(float(graph.latency_s.sum()) / problem.chips, np.finfo(float).tiny)
     candidate = np.minimum(work_s / share_s, problem.chips - 1).astype(np.int64)
-    sampler = Sampler(graph, problem.chips)
-    chips = sampler.closest(candidate[None], seeds_of(context.seed, 0, 1), orders=order[None])
+    chips = Sampler(graph, problem.chips).fix(candidate[None], seeds_of(context.seed, 0, 1), orders=order[None])
     return SearchResult().with_candidates(chips, context.evaluator.costs(chips))
