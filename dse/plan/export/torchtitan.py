@@ -21,27 +21,7 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
             parallelism, other precisions than bf16, fp8 and mxfp8, state of mixed precisions, or overlaps that FSDP2
             decides.
     """
-    every = int(plan.recompute.partition("/")[2] or 1)
-    sizes = sorted({*stage_layers(problem.model.layers, plan.pipeline)})
-    has_odd_stage = any(size % every for size in sizes)
-    cuts = plan.tensor == 1 or plan.sequence_parallel
-    state = {getattr(plan, key) for key in _STATE}
-    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
-    refuse(
-        (plan.zero == 1, "zero=1"),
-        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
-        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
-        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
-        (not has_equal_stages(plan), "first_layers and last_layers"),
-        (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
-        (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
-        (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
-        (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
-        (not state <= {AS_STACK, *_TYPES}, f"weights={plan.weights}"),
-        (plan.gradient_transfer not in (AS_STACK, *_TYPES), f"gradient_transfer={plan.gradient_transfer}"),
-        (plan.weight_transfer == "fp16", "weight_transfer=fp16"),
-        (plan.weight_transfer == "fp8" and plan.precision != "fp8", "weight_transfer=fp8 without precision=fp8"),
-    )
+    _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
     schedule = {"1f1b": "1F1B", "gpipe": "GPipe"}[plan.schedule] if plan.interleave == 1 else "Interleaved1F1B"
     lines = [
@@ -77,6 +57,30 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     if plan.weight_transfer == "fp8":
         lines += ["", "[quantize.linear.float8]", "enable_fsdp_float8_all_gather = true"]
     return "\n".join(lines) + "\n"
+
+
+def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
+    every = int(plan.recompute.partition("/")[2] or 1)
+    sizes = sorted({*stage_layers(problem.model.layers, plan.pipeline)})
+    has_odd_stage = any(size % every for size in sizes)
+    cuts = plan.tensor == 1 or plan.sequence_parallel
+    state = {getattr(plan, key) for key in _STATE}
+    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
+    refuse(
+        (plan.zero == 1, "zero=1"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
+        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
+        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
+        (not has_equal_stages(plan), "first_layers and last_layers"),
+        (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
+        (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
+        (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
+        (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
+        (not state <= {AS_STACK, *_TYPES}, f"weights={plan.weights}"),
+        (plan.gradient_transfer not in (AS_STACK, *_TYPES), f"gradient_transfer={plan.gradient_transfer}"),
+        (plan.weight_transfer == "fp16", "weight_transfer=fp16"),
+        (plan.weight_transfer == "fp8" and plan.precision != "fp8", "weight_transfer=fp8 without precision=fp8"),
+    )
 
 
 def _precisions(plan: TrainingPlan) -> Iterator[str]:
