@@ -159,9 +159,7 @@ def _times(
     kind = np.frombuffer(order[0], dtype=np.int8).copy()
     covers, ancestor = (np.frombuffer(each, dtype=np.bool_).reshape(len(kind), -1).copy() for each in order[1:])
     single, all_cores = (np.frombuffer(each, dtype=np.float64).copy() for each in (single_s, all_cores_s))
-    result = solve_segment(
-        kind, single, all_cores, covers, ancestor, tensor_cores, vector_cores, _MULTIPLIERS, limits
-    )
+    result = solve_segment(kind, single, all_cores, covers, ancestor, tensor_cores, vector_cores, _MULTIPLIERS, limits)
     return _in_seconds(kind, covers, result, single, all_cores)
 
 
